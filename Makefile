@@ -1,0 +1,72 @@
+# Everything runs in .venv, which the first target that needs it builds.
+# PYTHON=/path/to/python3.13 chooses the interpreter; otherwise the first suitable one on PATH is taken.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+EXTRAS := .[dev,examples]
+
+# Run, not looked up: a version manager's shim may be on PATH for a version that it then refuses to run.
+FITS = -c 'import sys; sys.exit(sys.version_info < (3, 12))' >/dev/null 2>&1
+CANDIDATES = python3.13 python3.14 python3.12 python3 python
+
+.PHONY: help test lint types demo benchmark format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make test       the tests"
+	@echo "make demo       the catalogue on its real data: a table, and reports/index.html"
+	@echo "make lint       ruff"
+	@echo "make types      mypy"
+	@echo "make format     ruff format"
+	@echo "make benchmark  speed, side by side with other software"
+	@echo "make clean      remove .venv, caches and generated reports"
+
+$(STAMP): pyproject.toml constraints.txt
+	@set -eu; \
+	for candidate in $(or $(PYTHON),$(CANDIDATES)); do \
+	  if "$$candidate" $(FITS); then python="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$${python:-}" ] && [ -z "$(PYTHON)" ] && command -v uv >/dev/null 2>&1; then \
+	  python=$$(uv python find --no-python-downloads '>=3.12' 2>/dev/null) || python=; \
+	fi; \
+	if [ -z "$${python:-}" ]; then \
+	  echo "bayeskit: error: no Python 3.12 or newer among: $(strip $(or $(PYTHON),$(CANDIDATES))); install one, or name it with make PYTHON=/path/to/python" >&2; \
+	  exit 1; \
+	fi; \
+	python=$$("$$python" -c 'import sys; print(sys.executable)'); \
+	echo "building $(VENV) with $$("$$python" --version)"; \
+	rm -rf $(VENV); \
+	if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --no-python-downloads --python "$$python" $(VENV); \
+	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '$(EXTRAS)'; \
+	else \
+	  "$$python" -m venv $(VENV); \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '$(EXTRAS)'; \
+	fi; \
+	touch $@
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+demo: $(STAMP)
+	$(BIN)/bayeskit demo
+
+benchmark: $(STAMP)
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find reports -type f ! -name README.md ! -name example.html -delete 2>/dev/null || true

@@ -1,0 +1,74 @@
+"""bayeskit: exact posteriors and log evidence of plain PyMC models, wherever a closed form exists.
+
+Heavy imports are lazy: ``import bayeskit`` costs next to nothing, and ``bayeskit --help`` never imports PyMC.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from bayeskit.errors import BayeskitError
+
+if TYPE_CHECKING:
+    from bayeskit.comparison import Comparison, compare
+    from bayeskit.infer import explain, infer
+    from bayeskit.report import report
+    from bayeskit.results import LogEvidence, Plan, Posterior, Refusal
+    from bayeskit.validation import Validation, validate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BayeskitError",
+    "Comparison",
+    "LogEvidence",
+    "Plan",
+    "Posterior",
+    "Refusal",
+    "Validation",
+    "compare",
+    "explain",
+    "infer",
+    "report",
+    "validate",
+]
+
+_HOMES = {
+    "Comparison": "bayeskit.comparison",
+    "LogEvidence": "bayeskit.results",
+    "Plan": "bayeskit.results",
+    "Posterior": "bayeskit.results",
+    "Refusal": "bayeskit.results",
+    "Validation": "bayeskit.validation",
+    "compare": "bayeskit.comparison",
+    "explain": "bayeskit.infer",
+    "infer": "bayeskit.infer",
+    "report": "bayeskit.report",
+    "validate": "bayeskit.validation",
+}
+
+
+class _Package(ModuleType):
+    """Keeps ``bayeskit.infer`` the function: importing the module of that name would otherwise bind the module here."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+        setattr(sys.modules[__name__], name, value)
+        return value
+    raise AttributeError(f"module 'bayeskit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,27 @@
+"""Every error a user can cause.
+
+They all derive from :class:`BayeskitError`, which is a ``ValueError``, so that one ``except`` clause, or the command
+line, can turn any of them into one readable line: what was wrong, where, and what to do.
+"""
+
+__all__ = ["BayeskitError", "DataError", "InferenceError", "ModelError", "OptionError"]
+
+
+class BayeskitError(ValueError):
+    """Something a user can mend; the message says what, where and how."""
+
+
+class DataError(BayeskitError):
+    """A table that cannot be read, or values a model cannot explain."""
+
+
+class ModelError(BayeskitError):
+    """A model that cannot be built or read, or that has no answer of the kind asked for."""
+
+
+class OptionError(BayeskitError):
+    """An option that is unknown, of the wrong type, or out of range."""
+
+
+class InferenceError(BayeskitError):
+    """A computed answer that failed its own proof; never returned, always raised."""

@@ -1,0 +1,31 @@
+"""What a person at a terminal sees of the libraries below: bars only where somebody watches, no logging chatter."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["is_terminal", "quiet"]
+
+
+def is_terminal() -> bool:
+    """Whether standard error is a terminal (or a notebook, which draws its own bars)."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep PyMC's "Sampling: [y]" and the deprecations of libraries inside libraries away from the user."""
+    logger = logging.getLogger("pymc")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    finally:
+        logger.setLevel(level)
