@@ -1,0 +1,238 @@
+"""A ``pm.Model`` as one log joint density log p(y, θ) in untransformed space, in true float64.
+
+The density is the one PyMC itself derives (``pymc.logprob``); nothing is pattern-matched. Each random variable and each
+Potential contributes one *factor*, a tensor whose sum is its share of log p(y, θ). Transforms are left out: θ lives on
+its own support, so no Jacobian enters.
+
+PyTensor keeps Python floats such as 15.0 as float32 when that is exact and small integers as int8, and then computes
+log(15.0) or gammaln(2.0) in single precision: off by 1e-8 to 1e-7. Here every such constant is widened first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.logprob.basic import conditional_logp
+from pymc.logprob.utils import ParameterValueError, replace_rvs_by_values
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import MergeOptimizer
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.scalar.basic import Cast, upcast
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.shape import Shape, Shape_i
+
+from bayeskit.compiling import compile_small
+from bayeskit.errors import ModelError
+
+__all__ = ["LogJoint", "depends_on"]
+
+NARROW = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float16", "float32"})
+
+
+def _inline(outputs: list[Variable]) -> list[Variable]:
+    """The same graphs with every ``OpFromGraph`` (einsum, pad, …) written out, so that proofs can see inside."""
+    while any(v.owner and isinstance(v.owner.op, OpFromGraph) for v in ancestors(outputs)):
+        memo: dict[Variable, Variable] = {}
+        for node in toposort(outputs):
+            inputs = [memo.get(i, i) for i in node.inputs]
+            op: Any = node.op
+            if isinstance(op, OpFromGraph):
+                bound = op.fgraph.bind(dict(zip(op.fgraph.inputs, inputs, strict=True)))
+                memo.update(zip(node.outputs, bound, strict=True))
+            elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+                new_node = node.clone_with_new_inputs(inputs, strict=False)
+                memo.update(zip(node.outputs, new_node.outputs, strict=True))
+        outputs = [memo.get(o, o) for o in outputs]
+    return outputs
+
+
+def _widen(outputs: list[Variable]) -> list[Variable]:
+    """The same graphs with every narrow float constant, and every narrow input of a float function, as float64."""
+    memo: dict[Variable, Variable] = {}
+
+    def leaf(var: Variable) -> Variable:
+        if getattr(var.type, "dtype", "") in ("float32", "float16"):
+            if isinstance(var, Constant):
+                return pt.constant(np.asarray(var.data, dtype="float64"), name=var.name)
+            return pt.cast(var, "float64")
+        return var
+
+    for node in toposort(outputs):
+        inputs = [memo[i] if i in memo else leaf(i) for i in node.inputs]
+        op: Any = node.op
+        if isinstance(op, Elemwise):
+            if isinstance(op.scalar_op, Cast) and op.scalar_op.o_type.dtype in ("float32", "float16"):
+                memo[node.outputs[0]] = pt.cast(inputs[0], "float64")
+                continue
+            makes_float = any(o.type.dtype.startswith("float") for o in node.outputs)
+            takes_only_narrow = upcast(*[i.type.dtype for i in inputs]) in NARROW
+            if makes_float and takes_only_narrow:
+                inputs = [pt.cast(i, "float64") if i.type.dtype in NARROW - {"bool"} else i for i in inputs]
+        if isinstance(op, OpFromGraph):
+            # Its inner graph has declared types; the values are exact in either precision, so they go in as declared.
+            inputs = [
+                pt.cast(n, o.type.dtype) if _narrowed(n, o) else n for n, o in zip(inputs, node.inputs, strict=True)
+            ]
+        if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            new_node: Apply = node.clone_with_new_inputs(inputs, strict=False)
+            memo.update(zip(node.outputs, new_node.outputs, strict=True))
+    return [memo.get(o, leaf(o)) for o in outputs]
+
+
+def _narrowed(new: Variable, old: Variable) -> bool:
+    return getattr(new.type, "dtype", None) != getattr(old.type, "dtype", None)
+
+
+def depends_on(variables: Iterable[Variable], targets: Iterable[Variable]) -> dict[Variable, frozenset[Variable]]:
+    """For every node above ``variables``, which of ``targets`` its value depends on; a shape depends on none."""
+    wanted = set(targets)
+    found: dict[Variable, frozenset[Variable]] = {v: frozenset([v]) for v in wanted}
+    empty: frozenset[Variable] = frozenset()
+    for node in toposort(list(variables)):
+        if isinstance(node.op, Shape | Shape_i):
+            union = empty
+        else:
+            union = empty.union(*[found.get(i, empty) for i in node.inputs])
+        for out in node.outputs:
+            if out not in wanted:
+                found[out] = union
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class LogJoint:
+    """log p(y, θ) of one model, factor by factor.
+
+    Attributes
+    ----------
+    model : pymc.Model
+    values : dict of str to tensor
+        For each free random variable, the symbolic value θ on its own support.
+    factors : dict of str to tensor
+        For each random variable and Potential, the graph of its log density (its sum counts).
+    deterministics : dict of str to tensor
+        The model's Deterministics as functions of ``values``.
+    potentials : tuple of str
+        Names of the factors that are Potentials.
+    """
+
+    model: pm.Model
+    values: dict[str, Variable]
+    factors: dict[str, Variable]
+    deterministics: dict[str, Variable]
+    potentials: tuple[str, ...]
+
+    @classmethod
+    def from_model(cls, model: pm.Model) -> LogJoint:
+        """Read a model.
+
+        Raises
+        ------
+        ModelError
+            If the object is not a PyMC model, has no random variable, or PyMC cannot derive a log density.
+        """
+        if not isinstance(model, pm.Model):
+            raise ModelError(
+                f"expected a pymc.Model, got {type(model).__name__}; build one with `with pm.Model() as m:`"
+            )
+        if not model.basic_RVs and not model.potentials:
+            raise ModelError("the model has no random variables; add at least one prior and one observed variable")
+        fresh = {rv: rv.clone(name=rv.name) for rv in model.basic_RVs}
+        # Widened before PyMC derives the density too, because it folds constants: 1/float32(3) would stay wrong.
+        wide = dict(zip(_widen(list(model.basic_RVs)), fresh.values(), strict=True))
+        try:
+            logps = conditional_logp(wide, warn_rvs=False)
+        except (NotImplementedError, RuntimeError, ValueError) as error:
+            raise ModelError(f"PyMC has no log density for this model: {str(error).splitlines()[0]}") from error
+        data = {fresh[rv]: model.rvs_to_values[rv] for rv in model.observed_RVs}
+        names = [rv.name for rv in model.basic_RVs]
+        graphs = [logps[fresh[rv]] for rv in model.basic_RVs]
+        others = [*model.potentials, *model.deterministics]
+        replaced = replace_rvs_by_values(
+            [pt.as_tensor(o) for o in others],
+            rvs_to_values={rv: fresh[rv] for rv in model.basic_RVs},
+        )
+        values = {rv.name: fresh[rv] for rv in model.free_RVs}
+        graphs = _substitute([*graphs, *replaced], data)
+        graphs = _widen(_inline(graphs))
+        fgraph = FunctionGraph(outputs=graphs, clone=False)
+        MergeOptimizer().rewrite(fgraph)
+        graphs = list(fgraph.outputs)
+        potential_names = tuple(p.name for p in model.potentials)
+        n_factors = len(names) + len(potential_names)
+        return cls(
+            model=model,
+            values=values,
+            factors=dict(zip([*names, *potential_names], graphs[:n_factors], strict=True)),
+            deterministics=dict(zip([d.name for d in model.deterministics], graphs[n_factors:], strict=True)),
+            potentials=potential_names,
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the free random variables, in the order in which the model declares them."""
+        return tuple(self.values)
+
+    @cached_property
+    def dependence(self) -> dict[Variable, frozenset[Variable]]:
+        """Which latent values each node of the factors depends on."""
+        return depends_on([*self.factors.values(), *self.deterministics.values()], self.values.values())
+
+    @cached_property
+    def scopes(self) -> dict[str, frozenset[str]]:
+        """Names of the latent variables that each factor depends on."""
+        name_of = {v: n for n, v in self.values.items()}
+        return {f: frozenset(name_of[v] for v in self.dependence.get(g, ())) for f, g in self.factors.items()}
+
+    @cached_property
+    def total(self) -> Variable:
+        """log p(y, θ), a scalar graph."""
+        return pt.add(*[pt.sum(g) for g in self.factors.values()], pt.constant(0.0))
+
+    @cached_property
+    def _compiled(self) -> Any:
+        return compile_small(list(self.values.values()), self.total)
+
+    def logp(self, point: Mapping[str, Any]) -> float:
+        """log p(y, θ) at one point, with PyMC's own density; −inf outside the support.
+
+        Parameters
+        ----------
+        point : mapping of str to array
+            A value for each free random variable, on its own support.
+        """
+        arguments = [np.asarray(point[n], dtype=v.type.dtype) for n, v in self.values.items()]
+        try:
+            with np.errstate(all="ignore"):
+                return float(self._compiled(*arguments))
+        except (ParameterValueError, np.linalg.LinAlgError):
+            return -np.inf
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each free random variable."""
+        initial = compile_small([], [pt.shape(rv) for rv in self.model.free_RVs]) if self._symbolic_shapes else None
+        if initial is not None:
+            return {n: tuple(int(k) for k in s) for n, s in zip(self.values, initial(), strict=True)}
+        return {n: tuple(v.type.shape) for n, v in self.values.items()}
+
+    @property
+    def _symbolic_shapes(self) -> bool:
+        return any(None in v.type.shape for v in self.values.values())
+
+
+def _substitute(graphs: list[Variable], replacements: Mapping[Variable, Variable]) -> list[Variable]:
+    """Put data in the place of the observed values, rebuilding the nodes whose types change with it."""
+    memo: dict[Variable, Variable] = dict(replacements)
+    for node in toposort(graphs):
+        inputs = [memo.get(i, i) for i in node.inputs]
+        if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True))
+    return [memo.get(g, g) for g in graphs]
