@@ -1,0 +1,43 @@
+"""Beta(α, β) on (0, 1): p(φ) ∝ φ^(α−1) (1−φ)^(β−1).
+
+φ(1−φ) ∂/∂φ log p = (α−1)(1−φ) − (β−1)φ = (α−1) − (α+β−2)φ. Uniform(0, 1) is Beta(1, 1).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special, stats
+
+from bayeskit.extended import gammaln, xlogy
+from bayeskit.families.base import Parameters, ScoreFamily
+
+__all__ = ["FAMILY"]
+
+
+def _anchors(shape: tuple[int, ...], guess: np.ndarray) -> list[np.ndarray]:
+    odds = special.logit(np.clip(guess, 1e-15, 1 - 1e-15))
+    return [special.expit(odds - 0.7), special.expit(odds + 0.7)]
+
+
+def _log_density(p: Parameters, x: np.ndarray) -> np.ndarray:
+    a, b, x = (np.asarray(v, dtype=np.longdouble) for v in (p["a"], p["b"], x))
+    return xlogy(a - 1, x) + xlogy(b - 1, 1 - x) - gammaln(a) - gammaln(b) + gammaln(a + b)
+
+
+FAMILY = ScoreFamily(
+    name="beta",
+    support="unit",
+    weight=lambda x: x * (1 - x),
+    order=1,
+    anchors=_anchors,
+    start=lambda shape: np.full(shape, 0.5),
+    parameters=lambda c: {"a": c[0] + 1, "b": 1 - (c[0] + c[1])},
+    proper=lambda p: bool(np.all(p["a"] > 0) and np.all(p["b"] > 0)),
+    centre=lambda p: p["a"] / (p["a"] + p["b"]),
+    log_density=_log_density,
+    draw=lambda p, rng, n: rng.beta(p["a"], p["b"], size=(n, *np.shape(p["a"]))),
+    frozen=lambda p: stats.beta(p["a"], p["b"]),
+    joint=lambda p: None,
+    advice="A Beta or Uniform(0, 1) prior is conjugate to Bernoulli, Binomial, Geometric and NegativeBinomial data "
+    "with this probability itself as parameter.",
+)

@@ -1,0 +1,38 @@
+"""Gamma(α, rate β) on φ > 0: p(φ) ∝ φ^(α−1) e^(−βφ).
+
+φ ∂/∂φ log p = (α−1) − βφ. Exponential and ChiSquared are special cases.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+from bayeskit.extended import gammaln, xlogy
+from bayeskit.families.base import Parameters, ScoreFamily
+
+__all__ = ["FAMILY"]
+
+
+def _log_density(p: Parameters, x: np.ndarray) -> np.ndarray:
+    a, b, x = (np.asarray(v, dtype=np.longdouble) for v in (p["shape"], p["rate"], x))
+    return xlogy(a, b) - gammaln(a) + xlogy(a - 1, x) - b * x
+
+
+FAMILY = ScoreFamily(
+    name="gamma",
+    support="positive",
+    weight=lambda x: x,
+    order=1,
+    anchors=lambda shape, guess: [guess * 0.5, guess * 2.0],
+    start=np.ones,
+    parameters=lambda c: {"shape": c[0] + 1, "rate": -c[1]},
+    proper=lambda p: bool(np.all(p["shape"] > 0) and np.all(p["rate"] > 0)),
+    centre=lambda p: p["shape"] / p["rate"],
+    log_density=_log_density,
+    draw=lambda p, rng, n: rng.gamma(p["shape"], size=(n, *np.shape(p["shape"]))) / p["rate"],
+    frozen=lambda p: stats.gamma(p["shape"], scale=1 / p["rate"]),
+    joint=lambda p: None,
+    advice="A Gamma, Exponential or ChiSquared prior is conjugate to the rate of Poisson, Exponential and Gamma data "
+    "and to the precision (not the variance or the sd) of Normal and LogNormal data.",
+)

@@ -1,0 +1,38 @@
+"""InverseGamma(α, β) on φ > 0: p(φ) ∝ φ^(−α−1) e^(−β/φ).
+
+φ² ∂/∂φ log p = β − (α+1)φ.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+from bayeskit.extended import gammaln, xlogy
+from bayeskit.families.base import Parameters, ScoreFamily
+
+__all__ = ["FAMILY"]
+
+
+def _log_density(p: Parameters, x: np.ndarray) -> np.ndarray:
+    a, b, x = (np.asarray(v, dtype=np.longdouble) for v in (p["shape"], p["scale"], x))
+    return xlogy(a, b) - gammaln(a) - (a + 1) * np.log(x) - b / x
+
+
+FAMILY = ScoreFamily(
+    name="inverse_gamma",
+    support="positive",
+    weight=lambda x: x**2,
+    order=1,
+    anchors=lambda shape, guess: [guess * 0.5, guess * 2.0],
+    start=np.ones,
+    parameters=lambda c: {"shape": -c[1] - 1, "scale": c[0]},
+    proper=lambda p: bool(np.all(p["shape"] > 0) and np.all(p["scale"] > 0)),
+    centre=lambda p: p["scale"] / p["shape"],
+    log_density=_log_density,
+    draw=lambda p, rng, n: p["scale"] / rng.gamma(p["shape"], size=(n, *np.shape(p["shape"]))),
+    frozen=lambda p: stats.invgamma(p["shape"], scale=p["scale"]),
+    joint=lambda p: None,
+    advice="An InverseGamma prior is conjugate to the variance (not the sd or the precision) of Normal and LogNormal "
+    "data and to the scale of Exponential data.",
+)
