@@ -1,0 +1,332 @@
+"""The linear-Gaussian path: a set of variables in which log p(y, θ) is quadratic, integrated out at once.
+
+With θ the stacked variables, log p(y, θ | φ) = c + ηᵀθ − ½ θᵀΛθ, hence θ | y, φ ~ Normal(Λ⁻¹η, Λ⁻¹) and
+
+    log p(y | φ) = log p(y, θ̂ | φ) + ½ D log 2π − ½ log |Λ|,    θ̂ = Λ⁻¹η.
+
+That the density is quadratic is proved by :mod:`bayeskit.degrees`, not tried at points. Every quadratic term is a
+product w·u₁·u₂ of affine nodes, so Λ = −Σ (J₁ᵀ diag(w) J₂ + J₂ᵀ diag(w) J₁): one matrix product over the data, not one
+pass for each of the D coefficients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.gradient import DisconnectedType
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.scalar import basic as ps
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import Dot
+from scipy import sparse
+
+from bayeskit.affine import Block, Jacobian, jacobians
+from bayeskit.compiling import compile_small
+from bayeskit.degrees import core_op, degrees
+from bayeskit.density import LogJoint
+from bayeskit.precision import Precision, factorise
+
+__all__ = ["Gaussian", "GaussianBlock"]
+
+CHUNK = 65_536  # rows multiplied at a time where the weights differ by row: bounds the scratch memory
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """θ | y, φ at one φ: mean and precision over the stacked variables.
+
+    Attributes
+    ----------
+    names : tuple of str
+    shapes : dict of str to tuple of int
+    mean : numpy.ndarray
+        θ̂, stacked.
+    precision : Precision
+    """
+
+    names: tuple[str, ...]
+    shapes: dict[str, tuple[int, ...]]
+    mean: np.ndarray
+    precision: Precision
+
+    @cached_property
+    def slices(self) -> dict[str, slice]:
+        """Where each variable lies in the stack."""
+        return _slices(self.names, self.shapes)
+
+    def split(self, stacked: np.ndarray) -> dict[str, np.ndarray]:
+        """A stacked array of shape (…, D) as one array a variable."""
+        lead = stacked.shape[:-1]
+        return {n: stacked[..., s].reshape(lead + self.shapes[n]) for n, s in self.slices.items()}
+
+    @property
+    def size(self) -> int:
+        return len(self.mean)
+
+
+def _slices(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
+    result, start = {}, 0
+    for name in names:
+        stop = start + int(np.prod(shapes[name], dtype=int))
+        result[name] = slice(start, stop)
+        start = stop
+    return result
+
+
+@dataclass(frozen=True)
+class _Product:
+    """A node that is the product of two affine nodes, and its weight in the log density."""
+
+    node: Apply
+    left: Variable
+    right: Variable
+
+
+def _products(outputs: Sequence[Variable], degree: Mapping[Variable, float]) -> list[_Product]:
+    """The nodes at which a quadratic is made out of affine nodes."""
+    found = []
+    for node in toposort(list(outputs)):
+        if degree.get(node.outputs[0], 0) != 2 or any(degree.get(i, 0) > 1 for i in node.inputs):
+            continue
+        affine = [i for i in node.inputs if degree.get(i, 0) == 1]
+        op = core_op(node)
+        if isinstance(op, Elemwise) and isinstance(op.scalar_op, ps.Sqr | ps.Pow):
+            found.append(_Product(node, affine[0], affine[0]))
+        elif isinstance(op, Dot | Elemwise):
+            found.append(_Product(node, affine[0], affine[1]))
+        else:
+            raise NotImplementedError(f"no product rule for {node.op}")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianBlock:
+    """Variables in which a model's log density is quadratic; evaluates their conditional posterior at any φ.
+
+    Attributes
+    ----------
+    joint : LogJoint
+    names : tuple of str
+        The variables integrated out together.
+    shapes : dict of str to tuple of int
+        Of every latent variable of the model.
+    active : tuple of str
+        The factors that count; those of variables drawn forward from it are left out.
+    """
+
+    joint: LogJoint
+    names: tuple[str, ...]
+    shapes: dict[str, tuple[int, ...]]
+    active: tuple[str, ...]
+
+    @cached_property
+    def factors(self) -> tuple[str, ...]:
+        """The active factors in which the variables occur."""
+        return tuple(f for f in self.active if self.joint.scopes[f] & set(self.names))
+
+    @cached_property
+    def _degree(self) -> dict[Variable, float]:
+        graphs = [self.joint.factors[f] for f in self.factors]
+        return degrees(graphs, {self.joint.values[n]: 1.0 for n in self.names})
+
+    @cached_property
+    def _total(self) -> Variable:
+        return pt.add(*[pt.sum(self.joint.factors[f]) for f in self.factors], pt.constant(0.0))
+
+    @cached_property
+    def _linear(self) -> Any:
+        """Compiled: all latent values → gradient of the log density in θ."""
+        wrt = [self.joint.values[n] for n in self.names]
+        gradient = pytensor.grad(self._total, wrt, disconnected_inputs="ignore")
+        return compile_small(list(self.joint.values.values()), gradient)
+
+    @cached_property
+    def _structure(self) -> tuple[list[_Product], list[Variable], Any]:
+        """The products, the θ-free inputs that their Jacobians need, and a function for weights and inputs."""
+        graphs = [self.joint.factors[f] for f in self.factors]
+        products = _products(graphs, self._degree)
+        weights: Any = pytensor.grad(self._total, [p.node.outputs[0] for p in products], disconnected_inputs="ignore")
+        weights = [
+            pt.zeros_like(p.node.outputs[0]) if isinstance(w.type, DisconnectedType) else w
+            for w, p in zip(weights, products, strict=True)
+        ]
+        sides = list(dict.fromkeys([s for p in products for s in (p.left, p.right)]))
+        free: dict[Variable, None] = {}
+        for node in toposort(sides):
+            if any(self._degree.get(o, 0) == 1 for o in node.outputs):
+                free.update(dict.fromkeys(i for i in node.inputs if self._degree.get(i, 0) == 0))
+        for product in products:
+            free.update(dict.fromkeys(i for i in product.node.inputs if self._degree.get(i, 0) == 0))
+        computed = [v for v in free if not isinstance(v, Constant | SharedVariable)]
+        function = compile_small(list(self.joint.values.values()), [*weights, *computed])
+        return products, computed, function
+
+    def _arguments(self, point: Mapping[str, Any]) -> list[np.ndarray]:
+        return [
+            np.asarray(point[n] if n in point else np.zeros(self.shapes[n]), dtype=v.type.dtype)
+            for n, v in self.joint.values.items()
+        ]
+
+    def at(self, point: Mapping[str, Any]) -> Gaussian:
+        """The conditional posterior of θ given everything else.
+
+        Parameters
+        ----------
+        point : mapping of str to array
+            Values of the variables outside the block; the block's own are ignored.
+
+        Raises
+        ------
+        NotPositiveDefinite
+            If Λ is not a precision matrix: the posterior of θ is improper.
+        """
+        outside = {n: v for n, v in point.items() if n not in self.names}
+        precision = factorise(self.precision_matrix(outside))
+        mean = np.zeros(precision.size)
+        slices = _slices(self.names, self.shapes)
+        previous = np.inf
+        for _ in range(4):
+            # The first step gives Λ⁻¹η; the others are Newton steps on an exactly quadratic function, that is,
+            # iterative refinement: they win back the digits that forming Λ and η loses when data lie far from zero.
+            at_mean = outside | {n: mean[s].reshape(self.shapes[n]) for n, s in slices.items()}
+            gradient = np.concatenate([np.ravel(g) for g in self._linear(*self._arguments(at_mean))])
+            step = precision.solve(gradient)
+            size = float(np.max(np.abs(step) / precision.inverse_scale, initial=0.0))
+            if not size < 0.5 * previous:
+                break
+            mean = mean + step
+            previous = size
+            if size < 1e-6:
+                break
+        return Gaussian(self.names, self.shapes, mean, precision)
+
+    def precision_matrix(self, point: Mapping[str, Any]) -> Any:
+        """Λ at given values of the variables outside the block, dense or sparse."""
+        outside = {n: v for n, v in point.items() if n not in self.names}
+        products, computed, function = self._structure
+        results = function(*self._arguments(outside))
+        weights, values = results[: len(products)], dict(zip(computed, results[len(products) :], strict=True))
+
+        def value_of(var: Variable) -> Any:
+            if isinstance(var, Constant):
+                return var.data
+            if isinstance(var, SharedVariable):
+                return var.get_value(borrow=True)
+            return values[var]
+
+        sides = list(dict.fromkeys([s for p in products for s in (p.left, p.right)]))
+        targets = {self.joint.values[n]: (n, self.shapes[n]) for n in self.names}
+        jacobian = jacobians(sides, targets, self._degree, value_of)
+        blocks: dict[tuple[str, str], Any] = {}
+        for product, weight in zip(products, weights, strict=True):
+            left, right, weight = _expand(product, jacobian, np.asarray(weight), value_of)
+            _accumulate(blocks, left, right, weight)
+        return _assemble(blocks, self.names, self.shapes)
+
+
+def _expand(
+    product: _Product, jacobian: Mapping[Variable, Jacobian], weight: np.ndarray, value_of: Any
+) -> tuple[Jacobian, Jacobian, np.ndarray]:
+    """Both factors of a product, one row a scalar product, with the weight of each in the log density."""
+    left, right = jacobian[product.left], jacobian[product.right]
+    op = core_op(product.node)
+    if isinstance(op, Dot):
+        a = np.arange(left.size).reshape(left.shape)
+        b = np.arange(right.size).reshape(right.shape)
+        if a.ndim == 1:
+            a = a[None, :]
+        if b.ndim == 1:
+            b = b[:, None]
+        rows, columns = a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :]
+        rows, columns = np.broadcast_arrays(rows, columns)
+        weight = np.broadcast_to(weight.reshape(rows.shape[:-1])[..., None], rows.shape)
+        return _take(left, rows.ravel()), _take(right, columns.ravel()), weight.ravel()
+    shape = np.broadcast_shapes(left.shape, right.shape, weight.shape)
+    for var in product.node.inputs:
+        if isinstance(op.scalar_op, ps.Mul) and var is not product.left and var is not product.right:
+            weight = weight * np.asarray(value_of(var))
+    return _to_shape(left, shape), _to_shape(right, shape), _uniform(np.broadcast_to(weight, shape))
+
+
+def _uniform(weight: np.ndarray) -> np.ndarray:
+    """A single number where all are equal: then a million rows need no weighted copy."""
+    flat = weight.ravel() if weight.size == 1 or 0 not in weight.strides else np.ascontiguousarray(weight).ravel()
+    return flat[:1] if flat.size and np.all(flat == flat[0]) else flat
+
+
+def _take(jac: Jacobian, index: np.ndarray) -> Jacobian:
+    return Jacobian(index.shape, {n: b.rows(index) for n, b in jac.blocks.items()})
+
+
+def _to_shape(jac: Jacobian, shape: tuple[int, ...]) -> Jacobian:
+    if jac.shape == shape:
+        return jac
+    return _take(jac, np.broadcast_to(np.arange(jac.size).reshape(jac.shape), shape).ravel())
+
+
+def _accumulate(blocks: dict[tuple[str, str], Any], left: Jacobian, right: Jacobian, weight: np.ndarray) -> None:
+    """Add −(J₁ᵀ W J₂ + J₂ᵀ W J₁) to the blocks of Λ."""
+    if left is right or left.blocks == right.blocks:
+        names = list(left.blocks)
+        for i, one in enumerate(names):
+            for two in names[i:]:
+                cross = _weighted_product(left.blocks[one], left.blocks[two], weight) * -2.0
+                _add_block(blocks, one, two, cross)
+                if one != two:
+                    _add_block(blocks, two, one, cross.T)
+        return
+    for one, a in left.blocks.items():
+        for two, b in right.blocks.items():
+            cross = _weighted_product(a, b, weight)
+            _add_block(blocks, one, two, -cross)
+            _add_block(blocks, two, one, -cross.T)
+
+
+def _add_block(blocks: dict[tuple[str, str], Any], one: str, two: str, value: Any) -> None:
+    if (one, two) in blocks:
+        old = blocks[one, two]
+        if sparse.issparse(old) != sparse.issparse(value):
+            old, value = (m.toarray() if sparse.issparse(m) else m for m in (old, value))
+        value = old + value
+    blocks[one, two] = value
+
+
+def _weighted_product(a: Block, b: Block, weight: np.ndarray) -> Any:
+    """Aᵀ diag(w) B, with the row scalings of both folded into w."""
+    scale = np.asarray(weight * a.scale * b.scale)
+    if scale.size > 1 and np.all(scale == scale.flat[0]):
+        scale = scale.flat[:1]
+    left, right = a.matrix, b.matrix
+    if scale.size == 1:
+        return (left.T @ right) * scale.item()
+    if sparse.issparse(left):
+        return (left.T @ sparse.diags_array(scale)) @ right
+    if sparse.issparse(right):
+        return np.asarray((right.T @ sparse.diags_array(scale)) @ left).T
+    result = np.zeros((left.shape[1], right.shape[1]))
+    for start in range(0, len(scale), CHUNK):
+        rows = slice(start, start + CHUNK)
+        result += left[rows].T @ (right[rows] * scale[rows, None])
+    return result
+
+
+def _assemble(
+    blocks: Mapping[tuple[str, str], Any], names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]
+) -> Any:
+    sizes = {n: int(np.prod(shapes[n], dtype=int)) for n in names}
+    if all(sparse.issparse(b) for b in blocks.values()) and sum(sizes.values()) > 64:
+        grid = [[blocks.get((a, b), sparse.csr_array((sizes[a], sizes[b]))) for b in names] for a in names]
+        return sparse.csr_array(sparse.block_array(grid, format="csr"))
+    slices = _slices(names, shapes)
+    result = np.zeros((sum(sizes.values()),) * 2)
+    for (a, b), block in blocks.items():
+        result[slices[a], slices[b]] = block.toarray() if sparse.issparse(block) else block
+    return result
