@@ -1,0 +1,87 @@
+"""What is computed forward from draws: Deterministics, variables drawn from their own distribution, prior draws.
+
+PyTensor graphs are vectorised over the draws and evaluated once; its default compilation takes seconds for each model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.pytensorf import collect_default_updates, reseed_rngs
+from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.tensor.variable import TensorVariable
+
+from bayeskit.compiling import compile_small
+from bayeskit.density import LogJoint
+from bayeskit.elimination import Analysis
+
+__all__ = ["deterministics", "draw_ancestral", "prior_points"]
+
+
+def deterministics(joint: LogJoint, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The model's Deterministics at every draw.
+
+    Parameters
+    ----------
+    joint : LogJoint
+    draws : mapping of str to array
+        Draws of every free random variable, first axis the draws.
+    """
+    if not joint.deterministics:
+        return {}
+    batched = {
+        v: pt.tensor(f"{n}_draws", dtype=v.type.dtype, shape=(None, *v.type.shape)) for n, v in joint.values.items()
+    }
+    outputs = list(joint.deterministics.values())
+    vectorised = vectorize_graph(outputs, replace=batched)
+    count = len(next(iter(draws.values()))) if draws else 1
+    values = compile_small(list(batched.values()), vectorised)(
+        *[np.asarray(draws[n], dtype=v.type.dtype) for n, v in joint.values.items()]
+    )
+    result = {}
+    for name, value, output in zip(joint.deterministics, values, outputs, strict=True):
+        value = np.asarray(value)
+        result[name] = value if value.ndim > output.type.ndim else np.broadcast_to(value, (count, *value.shape))
+    return result
+
+
+def draw_ancestral(
+    analysis: Analysis, draws: Mapping[str, np.ndarray], rng: np.random.Generator, number: int
+) -> dict[str, np.ndarray]:
+    """Variables that nothing depends on, drawn from their own distribution given the others, one draw for each draw."""
+    if not analysis.ancestral:
+        return {}
+    model = analysis.joint.model
+    wanted = {rv.name: rv for rv in model.free_RVs if rv.name in analysis.ancestral}
+    known = {
+        rv: pt.tensor(f"{rv.name}_given", dtype=rv.type.dtype, shape=rv.type.shape)
+        for rv in model.free_RVs
+        if rv.name in draws
+    }
+    outputs = graph_replace(list(wanted.values()), known, strict=False)
+    function = _random_function(list(known.values()), outputs, rng)
+    rows = []
+    for k in range(number):
+        rows.append(function(*[np.asarray(draws[rv.name][k], dtype=rv.type.dtype) for rv in known]))
+    return {name: np.stack([np.asarray(r[i]) for r in rows]) for i, name in enumerate(wanted)}
+
+
+def _random_function(inputs: list[TensorVariable], outputs: list[Any], rng: np.random.Generator) -> Any:
+    updates = collect_default_updates(outputs=outputs, inputs=inputs, must_be_shared=False)
+    updates = {k: v for k, v in updates.items() if isinstance(k, pytensor.compile.SharedVariable)}
+    reseed_rngs(list(updates), int(rng.integers(2**31)))
+    return compile_small(inputs, outputs, updates=updates)
+
+
+def prior_points(model: pm.Model, number: int, random_seed: int) -> Iterator[dict[str, np.ndarray]]:
+    """Draws of the free random variables from the prior."""
+    if not model.free_RVs:
+        return
+    function = _random_function([], list(model.free_RVs), np.random.default_rng(random_seed))
+    for _ in range(number):
+        yield dict(zip([rv.name for rv in model.free_RVs], map(np.asarray, function()), strict=True))

@@ -1,0 +1,198 @@
+"""``explain`` and ``infer``: look at the model, choose the first method that applies, answer with its label.
+
+The ladder, first that applies:
+
+1. ``exact``: every variable integrates out in closed form; log evidence exact, draws independent.
+2. ``nuts``: NUTS on the model as written; no evidence.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pymc as pm
+from scipy import special
+
+from bayeskit import mcmc
+from bayeskit.certificate import certify
+from bayeskit.elimination import Analysis, analyse
+from bayeskit.errors import ModelError, OptionError
+from bayeskit.exact import Component, Evaluator, solve
+from bayeskit.finite import table
+from bayeskit.forward import deterministics, draw_ancestral, prior_points
+from bayeskit.marginals import Marginal
+from bayeskit.results import LogEvidence, Plan, Posterior
+from bayeskit.tree import build_tree
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["METHODS", "explain", "infer"]
+
+METHODS = ("auto", "exact", "nuts")
+POINTS = 4  # posterior draws, and as many prior draws, at which the certificate is evaluated
+
+
+def explain(model: pm.Model) -> Plan:
+    """What would be integrated out, in which order, by which family; what is left and why. Computes no posterior.
+
+    Parameters
+    ----------
+    model : pymc.Model
+
+    Returns
+    -------
+    Plan
+        ``str(plan)`` is the page a person reads.
+
+    Raises
+    ------
+    ModelError
+        If the object is not a PyMC model or PyMC has no log density for it.
+    """
+    return analyse(model).plan
+
+
+def infer(
+    model: pm.Model,
+    *,
+    method: str = "auto",
+    draws: int = 4000,
+    random_seed: int | None = None,
+    progressbar: bool = True,
+) -> Posterior:
+    """The posterior and the log evidence of a model, exactly where a closed form exists.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    method : {"auto", "exact", "nuts"}, default "auto"
+        ``auto`` takes the first of the ladder that applies; the others force one.
+    draws : int, default 4000
+        Number of posterior draws in all, laid out as four chains where it divides by four.
+    random_seed : int, optional
+        The same seed gives the same draws.
+    progressbar : bool, default True
+        Shown on a terminal only, and only by methods that sample.
+
+    Returns
+    -------
+    Posterior
+
+    Raises
+    ------
+    ModelError
+        If the model cannot be read, or ``method="exact"`` and some variable has no closed form.
+    OptionError
+        If an argument is out of range.
+    InferenceError
+        If the closed form failed its own certificate.
+    """
+    if method not in METHODS:
+        raise OptionError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")
+    if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
+        raise OptionError(f"draws is {draws!r}; it must be a whole number of at least 1")
+    started = time.perf_counter()
+    if random_seed is None:
+        random_seed = int(np.random.SeedSequence().generate_state(1)[0])
+    analysis = analyse(model)
+    if method == "exact" and analysis.plan.method != "exact":
+        reasons = "; ".join(str(r) for r in analysis.plan.refusals)
+        raise ModelError(f"no exact answer: {reasons}")
+    if method == "nuts" or analysis.plan.method == "nuts":
+        return _sampled(model, analysis, int(draws), random_seed, progressbar, started)
+    return _exact(model, analysis, int(draws), random_seed, started)
+
+
+def _sampled(
+    model: pm.Model, analysis: Analysis, draws: int, random_seed: int, progressbar: bool, started: float
+) -> Posterior:
+    from dataclasses import replace
+
+    from bayeskit.terminal import is_terminal
+
+    tree = mcmc.sample_nuts(model, draws=draws, random_seed=random_seed, progressbar=progressbar and is_terminal())
+    return Posterior(
+        model=model,
+        plan=replace(analysis.plan, method="nuts"),
+        log_evidence=LogEvidence(math.nan, math.inf, "estimated"),
+        method="nuts",
+        certificate=math.nan,
+        tree=tree,
+        random_seed=random_seed,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _exact(model: pm.Model, analysis: Analysis, draws: int, random_seed: int, started: float) -> Posterior:
+    evaluator = Evaluator(analysis)
+    rng = np.random.default_rng(random_seed)
+    components = [solve(analysis, evaluator, fixed) for fixed in table(analysis)]
+    log_weights = np.array([float(c.log_evidence) for c in components])
+    log_evidence = float(special.logsumexp(log_weights))
+    weights = np.exp(log_weights - log_evidence)
+    values = _draw(components, weights, rng, draws)
+    certificate = max(
+        certify(evaluator, c, _check_points(analysis, c, random_seed))
+        for c in components
+        if np.isfinite(c.log_evidence)
+    )
+    values |= draw_ancestral(analysis, values, rng, draws)
+    values = {n: values[n] for n in analysis.joint.names}
+    values |= deterministics(analysis.joint, values)
+    return Posterior(
+        model=model,
+        plan=analysis.plan,
+        log_evidence=LogEvidence(log_evidence, certificate, "exact"),
+        method="exact",
+        certificate=certificate,
+        tree=build_tree(model, values, draws),
+        marginals=_marginals(model, analysis, components, weights),
+        random_seed=random_seed,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _draw(components: list[Component], weights: np.ndarray, rng: np.random.Generator, draws: int) -> dict[str, Any]:
+    if len(components) == 1:
+        return components[0].draw(rng, draws)
+    chosen = rng.choice(len(components), size=draws, p=weights / weights.sum())
+    result: dict[str, np.ndarray] = {}
+    for k in np.unique(chosen):
+        rows = np.flatnonzero(chosen == k)
+        for name, value in components[k].draw(rng, len(rows)).items():
+            if name not in result:
+                result[name] = np.empty((draws, *value.shape[1:]), dtype=value.dtype)
+            result[name][rows] = value
+    return result
+
+
+def _check_points(analysis: Analysis, component: Component, random_seed: int) -> Iterator[dict[str, np.ndarray]]:
+    drawn = component.draw(np.random.default_rng([random_seed, 1]), POINTS)
+    for k in range(POINTS):
+        yield {n: v[k] for n, v in drawn.items()}
+    for point in prior_points(analysis.joint.model, POINTS, random_seed):
+        yield {**point, **component.fixed}
+
+
+def _marginals(
+    model: pm.Model, analysis: Analysis, components: list[Component], weights: np.ndarray
+) -> dict[str, Marginal]:
+    from bayeskit.closed_form import finite_marginals, part_marginals
+
+    found: dict[str, Any] = {}
+    if len(components) == 1:
+        for part in components[0].parts:
+            found |= part_marginals(part)
+    found |= finite_marginals(analysis, components, weights)
+    result = {}
+    for name, (dist, family, joint, elementwise) in found.items():
+        dims = tuple(d for d in model.named_vars_to_dims.get(name, ()) or ())
+        known = {d: list(c) for d in dims if d is not None and (c := model.coords.get(d)) is not None}
+        usable = dims if all(d is not None for d in dims) else ()
+        result[name] = Marginal(name, dist, family, usable, known, joint, elementwise)
+    return {n: result[n] for n in analysis.joint.names if n in result}

@@ -1,0 +1,123 @@
+"""Prior and posterior predictive draws, by PyMC's own forward sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeskit.errors import BayeskitError, DataError
+from bayeskit.terminal import quiet
+
+if TYPE_CHECKING:
+    import pymc as pm
+    import xarray as xr
+
+__all__ = ["ensure_posterior_predictive", "ensure_prior_predictive", "predict"]
+
+
+def predict(
+    model: pm.Model,
+    tree: xr.DataTree,
+    data: Mapping[str, Any],
+    *,
+    coords: Mapping[str, Any] | None = None,
+    var_names: Sequence[str] | None = None,
+    random_seed: int | None = None,
+    progressbar: bool = False,
+) -> xr.Dataset:
+    """Posterior predictive draws at new data; the model is left as it was."""
+    import pymc as pm
+    from pytensor.compile.sharedvalue import SharedVariable
+
+    from bayeskit.compiling import small_mode
+
+    containers = {str(v.name): v for v in model.data_vars if isinstance(v, SharedVariable)}
+    values = {name: _checked(name, value, containers, model) for name, value in data.items()}
+    for name in var_names or ():
+        if name not in model.named_vars:
+            raise DataError(f"no variable {name!r} to predict; the model has {', '.join(model.named_vars)}")
+    before = {n: containers[n].get_value() for n in values}
+    labels, lengths = dict(model.coords), {d: int(model.dim_lengths[d].eval()) for d in model.coords}
+    new_coords = dict(coords or {})
+    for name, value in values.items():
+        for dim, length in zip(model.named_vars_to_dims.get(name, ()), value.shape, strict=False):
+            if labels.get(dim) is not None and dim not in new_coords and length != lengths[dim]:
+                new_coords[dim] = np.arange(length)
+    try:
+        with model, quiet():
+            if values:
+                pm.set_data(values, coords=new_coords)
+            result = pm.sample_posterior_predictive(
+                tree,
+                var_names=list(var_names) if var_names is not None else None,
+                predictions=bool(values),
+                # The parameters keep their draws; only what is downstream of the new data is drawn anew.
+                freeze_vars=[rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars],
+                random_seed=random_seed,
+                progressbar=progressbar,
+                compile_kwargs={"mode": small_mode()},
+            )
+    except (ValueError, TypeError, IndexError) as error:
+        if not values or isinstance(error, BayeskitError):
+            raise
+        given = ", ".join(values)
+        raise DataError(f"the new values of {given} do not fit the model: {str(error).splitlines()[0]}") from error
+    finally:
+        for name, value in before.items():
+            containers[name].set_value(value)
+        for dim in labels:
+            if hasattr(model.dim_lengths[dim], "set_value"):
+                model.dim_lengths[dim].set_value(np.asarray(lengths[dim]))
+            # PyMC has no public way to take labels off a dim again.
+            model._coords[dim] = labels[dim]
+    return result["predictions" if data else "posterior_predictive"].to_dataset()
+
+
+def _checked(name: str, value: Any, containers: Mapping[str, Any], model: pm.Model) -> np.ndarray:
+    """New values of one container as an array, or an error that says what does not fit."""
+    if name not in containers:
+        known = ", ".join(containers) or "none; wrap the covariates in pm.Data to predict at new ones"
+        raise DataError(f"{name!r} is not a pm.Data container of the model; it has: {known}")
+    array, old = np.asarray(value), containers[name].get_value(borrow=True)
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"the new values of {name!r} are not numbers")
+    if array.ndim != old.ndim:
+        raise DataError(f"the new values of {name!r} have {array.ndim} dimension(s); the model has {old.ndim}")
+    fixed = {d: rv.name for rv in model.free_RVs for d in model.named_vars_to_dims.get(rv.name, ())}
+    for dim, length, was in zip(model.named_vars_to_dims.get(name, ()), array.shape, old.shape, strict=False):
+        if dim in fixed and length != was:
+            raise DataError(
+                f"the new values of {name!r} have length {length} along {dim!r}, "
+                f"but {fixed[dim]!r} was fitted with {was}"
+            )
+    return array
+
+
+def ensure_posterior_predictive(model: pm.Model, tree: xr.DataTree, *, random_seed: int | None = None) -> xr.Dataset:
+    """Posterior predictive draws, drawn once and kept in the tree."""
+    import xarray as xr
+
+    if "posterior_predictive" not in tree.children:
+        tree["posterior_predictive"] = xr.DataTree(predict(model, tree, {}, random_seed=random_seed))
+    return tree["posterior_predictive"].to_dataset()
+
+
+def ensure_prior_predictive(
+    model: pm.Model, tree: xr.DataTree, *, draws: int = 1000, random_seed: int | None = None
+) -> xr.Dataset:
+    """Prior and prior predictive draws, drawn once and kept in the tree."""
+    import pymc as pm
+
+    from bayeskit.compiling import small_mode
+
+    if "prior_predictive" not in tree.children:
+        with quiet():
+            prior = pm.sample_prior_predictive(
+                draws, model=model, random_seed=random_seed, compile_kwargs={"mode": small_mode()}
+            )
+        for group in ("prior", "prior_predictive"):
+            if group in prior.children:
+                tree[group] = prior[group]
+    return tree["prior_predictive"].to_dataset()

@@ -1,0 +1,47 @@
+"""Draws as an ``xarray.DataTree`` in the ArviZ schema, as ``pymc.sample`` would give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
+
+from bayeskit import __version__
+
+__all__ = ["build_tree", "chains_of"]
+
+
+def chains_of(draws: int) -> tuple[int, int]:
+    """(chains, draws of each): four chains where the number divides by four, because R-hat needs several."""
+    return (4, draws // 4) if draws % 4 == 0 else (1, draws)
+
+
+def build_tree(model: pm.Model, values: Mapping[str, np.ndarray], draws: int) -> xr.DataTree:
+    """A DataTree with posterior, observed_data and constant_data.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Gives dims and coords.
+    values : mapping of str to array
+        Draws, first axis the draws.
+    draws : int
+    """
+    chains, length = chains_of(draws)
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    posterior = {n: np.asarray(v).reshape(chains, length, *np.shape(v)[1:]) for n, v in values.items()}
+    groups: dict[str, Mapping[str, np.ndarray]] = {"posterior": posterior}
+    observed = find_observations(model)
+    constant = find_constants(model)
+    if observed:
+        groups["observed_data"] = observed
+    if constant:
+        groups["constant_data"] = constant
+    tree: xr.DataTree = az.from_dict(groups, coords=coords, dims=dims)
+    attributes = {"inference_library": "bayeskit", "inference_library_version": __version__}
+    tree["posterior"].attrs.update(attributes)
+    return tree
