@@ -1,0 +1,165 @@
+"""Read the user's file into a table: CSV, Parquet or netCDF, told by the file's ending.
+
+A CSV file has one header line; commas, semicolons or tabs between fields; comment lines that begin with ``#`` above
+the header; and, with semicolons, possibly decimal commas.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bayeskit.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+__all__ = ["FORMATS", "load_table"]
+
+FORMATS = {
+    ".csv": "CSV",
+    ".tsv": "CSV",
+    ".txt": "CSV",
+    ".dat": "CSV",
+    "": "CSV",
+    ".parquet": "Parquet",
+    ".pq": "Parquet",
+    ".nc": "netCDF",
+    ".nc4": "netCDF",
+    ".netcdf": "netCDF",
+}
+
+
+def load_table(path: str | Path) -> pd.DataFrame | xr.Dataset:
+    """Read a table from a file.
+
+    Parameters
+    ----------
+    path : str or Path
+        ``.csv``, ``.tsv``, ``.txt``, ``.dat``, ``.parquet``, ``.pq``, ``.nc``, ``.nc4`` or ``.netcdf``.
+
+    Returns
+    -------
+    pandas.DataFrame or xarray.Dataset
+        A Dataset, loaded into memory, from netCDF; a DataFrame from the others.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, is a directory, cannot be read, is not a table of its format, is empty, or has two
+        columns of the same name.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise DataError(f"{path} is a directory; name a CSV, Parquet or netCDF file")
+    if not path.exists():
+        raise DataError(f"there is no file {path}; check the name and the directory")
+    form = FORMATS.get(path.suffix.lower())
+    if form is None:
+        known = ", ".join(suffix for suffix in FORMATS if suffix)
+        raise DataError(f"{path.name} ends in {path.suffix!r}, which is not read; save the table as one of {known}")
+    try:
+        empty = path.stat().st_size == 0
+        if not empty:
+            return {"CSV": _read_csv, "Parquet": _read_parquet, "netCDF": _read_netcdf}[form](path)
+    except OSError as error:
+        raise DataError(f"{path.name} cannot be read: {_one_line(error.strerror or error)}") from error
+    raise DataError(f"{path.name} is empty; the model needs a table with a header and at least one row")
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    skipped, header, text = _csv_header(path)
+    separator = max(",;\t", key=header.count)
+    if separator not in header:
+        separator = ","
+    names = [name.strip() for name in next(csv.reader([header], delimiter=separator, skipinitialspace=True))]
+    _check_names(path, names)
+    # Semicolons are what a spreadsheet writes where the comma is the decimal sign.
+    decimal = "," if separator == ";" and re.search(r"\d,\d", text) and not re.search(r"\d\.\d", text) else "."
+    try:
+        with warnings.catch_warnings():
+            # Rows longer than the header would lose their last fields with no more than a warning.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            table = pd.read_csv(
+                path,
+                sep=separator,
+                decimal=decimal,
+                skiprows=skipped,
+                index_col=False,
+                skipinitialspace=True,
+                encoding="utf-8-sig",
+                low_memory=False,
+            )
+    except pd.errors.ParserWarning:
+        raise DataError(
+            f"{path.name} has rows with more fields than the header has names ({len(names)}); "
+            "give each column a name, or quote fields that contain the separator"
+        ) from None
+    except (ValueError, csv.Error) as error:
+        raise DataError(f"{path.name} is not a CSV table: {_one_line(error)}; mend that line") from error
+    table.columns = pd.Index(names)
+    return table
+
+
+def _csv_header(path: Path) -> tuple[int, str, str]:
+    """How many lines come before the header, the header, and the first lines below it."""
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            lines = [file.readline(1_000_000).rstrip("\n") for _ in range(1000)]
+    except UnicodeDecodeError:
+        raise DataError(f"{path.name} is not a text file in UTF-8; save the table as CSV in UTF-8") from None
+    if any("\0" in line for line in lines):
+        raise DataError(f"{path.name} is not a text file; save the table as CSV in UTF-8")
+    # A ``#`` means a comment only above the header: below it, it may be part of a label.
+    first = next((k for k, line in enumerate(lines) if line.strip() and not line.startswith("#")), None)
+    if first is None:
+        raise DataError(f"{path.name} is empty; the model needs a table with a header and at least one row")
+    return first, lines[first], "\n".join(lines[first + 1 :])
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise DataError(f"{path.name} needs the package pyarrow; install it, or save the table as CSV") from None
+    try:
+        contents = pq.read_table(path)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{path.name} is not a Parquet file: {_one_line(error)}; save the table again") from error
+    _check_names(path, contents.column_names)
+    table = contents.to_pandas()
+    if not isinstance(table.index, pd.RangeIndex):
+        table = table.reset_index()
+    table.columns = table.columns.map(str)
+    _check_names(path, list(table.columns))
+    return table
+
+
+def _read_netcdf(path: Path) -> xr.Dataset:
+    import xarray as xr
+
+    try:
+        return xr.load_dataset(path)
+    except (OSError, ValueError) as error:
+        # xarray's own message runs over many lines about the packages it could have used.
+        raise DataError(f"{path.name} is not a netCDF file that xarray can read; save the data set again") from error
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if name and list(names).count(name) > 1})
+    if twice:
+        raise DataError(f"{path.name} has more than one column named {', '.join(map(repr, twice))}; rename them")
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,189 @@
+"""From the user's table to the data a model asks for: which column is which, and with which dims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bayeskit.datasets.checking import check_data, numeric_column
+from bayeskit.datasets.schema import Variable
+from bayeskit.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+__all__ = ["parse_columns", "prepare"]
+
+ROW = "row"
+
+
+def parse_columns(text: str) -> dict[str, str | tuple[str, ...]]:
+    """Read which column is which, as the command line writes it.
+
+    Parameters
+    ----------
+    text : str
+        ``"y=strength,x=density+age"``. A column whose name holds ``,``, ``+`` or ``=`` can only be named from Python.
+
+    Returns
+    -------
+    dict
+        ``{"y": "strength", "x": ("density", "age")}``.
+
+    Raises
+    ------
+    DataError
+    """
+    columns: dict[str, str | tuple[str, ...]] = {}
+    for part in text.split(","):
+        variable, sign, names = (piece.strip() for piece in part.partition("="))
+        several = tuple(name.strip() for name in names.split("+"))
+        if not (variable and sign and all(several)):
+            raise DataError(f"columns {part.strip()!r} is not variable=column; write y=strength,x=density+age")
+        if variable in columns:
+            raise DataError(f"columns {text!r} names {variable} twice; join its columns with +")
+        columns[variable] = several[0] if len(several) == 1 else several
+    return columns
+
+
+def prepare(
+    table: pd.DataFrame | xr.Dataset,
+    variables: Mapping[str, Variable],
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+) -> xr.Dataset:
+    """Give a table the variables and dims that a model asks for, and check its values.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame or xarray.Dataset
+        The variables of a Dataset are its columns; one with two dims serves as several.
+    variables : mapping of str to Variable
+        The model's ``VARIABLES``.
+    columns : mapping of str to str or sequence of str, optional
+        The column, or columns, of each variable. The key ``row`` names a column of row labels. A variable that is not
+        mentioned is taken from the column of the same name.
+
+    Returns
+    -------
+    xarray.Dataset
+        The columns of a two-dimensional variable are the coordinates of its second dim. Rows have coordinates only if
+        ``columns`` names their labels.
+
+    Raises
+    ------
+    DataError
+        If a variable or a column is missing or unknown, or if a value is not one that the model can explain.
+    """
+    import xarray as xr
+
+    source = _columns_of(table)
+    asked = dict(columns or {})
+    labels = asked.pop(ROW, None)
+    for name in asked:
+        if name not in variables:
+            raise DataError(f"the model has no variable {name!r}; its variables are {', '.join(variables)}")
+    arrays = {}
+    for name, variable in variables.items():
+        if name not in asked and name not in source:
+            if variable.required:
+                raise DataError(f"the model needs {name!r}: say which column that is, {name}=column; {_has(source)}")
+            continue
+        arrays[name] = _variable(source, name, variable, asked.get(name, name))
+    coords = {} if labels is None else {ROW: _labels(source, labels)}
+    lengths = {name: array.shape[0] for name, array in arrays.items()} | {name: len(c) for name, c in coords.items()}
+    if len(set(lengths.values())) > 1:
+        sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise DataError(f"the variables have different numbers of rows ({sizes}); read them from columns of one dim")
+    return check_data(xr.Dataset(arrays, coords=coords, attrs=dict(table.attrs)), variables)
+
+
+def _columns_of(table: pd.DataFrame | xr.Dataset) -> dict[str, pd.Series | xr.DataArray]:
+    """The columns of a table by name; the arrays of a Dataset keep a second dim."""
+    import pandas as pd
+    import xarray as xr
+
+    if isinstance(table, pd.DataFrame):
+        columns = [str(name) for name in table.columns]
+        twice = sorted({name for name in columns if columns.count(name) > 1})
+        if twice:
+            raise DataError(f"the table has more than one column named {', '.join(map(repr, twice))}; rename them")
+        if len(table) == 0:
+            raise DataError("the table has no rows; the model needs at least one")
+        return {name: table.iloc[:, k] for k, name in enumerate(columns)}
+    if isinstance(table, xr.Dataset):
+        return {str(name): table[name] for name in table.variables if table[name].ndim in (1, 2)}
+    raise DataError(f"the table is a {type(table).__name__}; give a pandas.DataFrame or an xarray.Dataset")
+
+
+def _variable(
+    source: Mapping[str, pd.Series | xr.DataArray], name: str, variable: Variable, columns: str | Sequence[str]
+) -> xr.DataArray:
+    import xarray as xr
+
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    parts = [_column(source, name, column) for column in names]
+    several = len(names) > 1 or parts[0].ndim == 2
+    if len(variable.dims) == 1:
+        if several or not names:
+            raise DataError(f"{name!r} is one column, not {len(names)} ({', '.join(names)}); name one")
+        return xr.DataArray(_numbers(parts[0], names[0]), dims=variable.dims, attrs={"column": names[0]})
+    twice = sorted({column for column in names if names.count(column) > 1})
+    if twice:
+        raise DataError(f"{name!r} names column {twice[0]!r} twice; name it once")
+    second = variable.dims[1]
+    if len(names) == 1 and parts[0].ndim == 2:
+        return _matrix(parts[0], variable, names[0])
+    values = [_numbers(part, column) for part, column in zip(parts, names, strict=True)]
+    if len({len(column) for column in values}) > 1:
+        sizes = ", ".join(f"{column} {len(part)}" for column, part in zip(names, values, strict=True))
+        raise DataError(f"the columns of {name!r} have different lengths ({sizes}); use columns of one dim")
+    return xr.DataArray(np.column_stack(values), dims=variable.dims, coords={second: list(names)})
+
+
+def _column(source: Mapping[str, pd.Series | xr.DataArray], name: str, column: str) -> pd.Series | xr.DataArray:
+    if column not in source:
+        raise DataError(f"there is no column {column!r}, which {name!r} is to be read from; {_has(source)}")
+    return source[column]
+
+
+def _matrix(array: xr.DataArray, variable: Variable, column: str) -> xr.DataArray:
+    """A variable of a Dataset that has both dims already, under other names."""
+    import xarray as xr
+
+    dim = array.dims[1]
+    labels = array[dim].to_numpy() if dim in array.coords else np.arange(array.shape[1])
+    values = [_numbers(array[:, k], f"{column}[{label}]") for k, label in enumerate(labels)]
+    matrix = np.column_stack(values) if values else np.empty(array.shape)
+    return xr.DataArray(matrix, dims=variable.dims, coords={variable.dims[1]: labels}, attrs={"column": column})
+
+
+def _numbers(column: pd.Series | xr.DataArray, name: str) -> np.ndarray:
+    import pandas as pd
+
+    if isinstance(column, pd.Series):
+        return numeric_column(column, name)
+    if column.ndim == 2:
+        raise DataError(f"column {name!r} has two dims {column.dims}; name it alone, or name columns of one dim")
+    return numeric_column(pd.Series(column.to_numpy()), name)
+
+
+def _labels(source: Mapping[str, pd.Series | xr.DataArray], column: str | Sequence[str]) -> np.ndarray:
+    if not isinstance(column, str):
+        raise DataError(f"row labels come from one column, not {len(column)}; name one")
+    labels = np.asarray(_column(source, ROW, column))
+    labels = labels if labels.dtype.kind in "iuM" else np.array([str(label) for label in labels])
+    unique, first = np.unique(labels, return_index=True)
+    if unique.size < labels.size:
+        row = int(np.setdiff1d(np.arange(labels.size), first)[0])
+        raise DataError(
+            f"column {column!r}, row {row + 1}: the label {str(labels[row])!r} is there twice; "
+            "row labels differ from row to row: name another column, or none"
+        )
+    return labels
+
+
+def _has(source: Mapping[str, object]) -> str:
+    return f"the table's columns are {', '.join(source)}" if source else "the table has no columns"

@@ -1,0 +1,42 @@
+"""The catalogue: one generative model a file, each the graph only.
+
+``MODELS`` lists their names; :func:`load_model` imports one. A model module has ``VARIABLES`` (the data it needs),
+``EXAMPLE`` (a shipped data set) and ``build(data, **options) -> pymc.Model``. To add a model, add its file and its
+name.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from bayeskit.errors import ModelError
+
+__all__ = ["MODELS", "load_model"]
+
+MODELS = (
+    "beta_binomial",
+    "gamma_poisson",
+    "dirichlet_multinomial",
+    "normal",
+    "multivariate_normal",
+    "linear_regression",
+)
+
+
+def load_model(name: str) -> ModuleType:
+    """Import one model of the catalogue.
+
+    Parameters
+    ----------
+    name : str
+        One of ``MODELS``.
+
+    Raises
+    ------
+    ModelError
+        If there is no such model.
+    """
+    if name not in MODELS:
+        raise ModelError(f"no model {name!r} in the catalogue; it has {', '.join(MODELS)}")
+    return import_module(f"{__name__}.{name}")

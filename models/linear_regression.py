@@ -1,0 +1,205 @@
+r"""Bayesian linear regression on basis functions of one or several features.
+
+.. math::
+
+   y_i \mid b, w, \sigma^2 \sim \mathrm{Normal}(b + \phi(x_i)^\top w,\ \sigma^2)
+
+With known noise :math:`w_j \sim \mathrm{Normal}(0, s^2)` and :math:`b \sim \mathrm{Normal}(m_b, s_b^2)`; with conjugate
+noise :math:`\sigma^2 \sim \mathrm{InverseGamma}(a_0, b_0)`, :math:`w_j \sim \mathrm{Normal}(0, \sigma^2 s^2)` and
+:math:`b \sim \mathrm{Normal}(m_b, \sigma^2 s_b^2)`: the scales :math:`s` (``prior_scale``) and :math:`s_b`
+(``intercept_scale``) are then in units of the noise. The basis functions :math:`\phi` of a feature :math:`z`, which is
+:math:`x` or :math:`x` standardised by the mean and sd of the data the model was built with, are
+
+* linear: :math:`z` itself;
+* polynomial: :math:`z, z^2, \ldots, z^d`;
+* gaussian: :math:`\exp(-(z - c_k)^2 / 2h^2)`, with centres :math:`c_k` evenly spaced over the data;
+* sigmoid: :math:`1 / (1 + \exp(-(z - c_k) / h))`, with the same centres.
+
+Several features each get their own basis functions; there are no products of features. With :math:`\Phi` the design
+matrix (a first column of ones for the intercept) and :math:`P_0`, :math:`m_0` the prior precision and mean of intercept
+and weights, in units of the noise, the posterior has :math:`P_n = P_0 + \Phi^\top \Phi`,
+:math:`m_n = P_n^{-1} (P_0 m_0 + \Phi^\top y)`, :math:`a_n = a_0 + n/2` and
+:math:`b_n = b_0 + \frac12 (y^\top y + m_0^\top P_0 m_0 - m_n^\top P_n m_n)`. The evidence is
+:math:`(2\pi)^{-n/2} |P_0|^{1/2} |P_n|^{-1/2} \cdot \Gamma(a_n) / \Gamma(a_0) \cdot b_0^{a_0} / b_n^{a_n}` with
+conjugate noise; with known noise it is the Normal density of :math:`y` with mean :math:`\Phi m_0` and covariance
+:math:`\sigma^2 I + \Phi S_0 \Phi^\top`, where :math:`S_0` is the prior covariance. The prior is proper, so a constant
+column, collinear columns and fewer rows than weights all have an answer.
+
+The design matrix is part of the graph: new values of the data container ``x`` give predictions at new inputs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from bayeskit.datasets.builder import column_coords, model_builder, row_coords
+from bayeskit.datasets.schema import Example, Positive, Range, Variable
+from bayeskit.errors import DataError, OptionError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["EXAMPLE", "VARIABLES", "build"]
+
+VARIABLES = {
+    "y": Variable(doc="the response"),
+    "x": Variable(("row", "feature"), doc="the features, one column each"),
+}
+
+EXAMPLE = Example(
+    "forbes",
+    {"y": "pressure", "x": ("temperature",)},
+    {"intercept_mean": 25.0, "prior_scale": 30.0, "noise_shape": 2.0, "noise_rate": 0.1},
+)
+
+
+@model_builder(VARIABLES)
+def build(
+    data: xr.Dataset,
+    *,
+    basis: Literal["linear", "polynomial", "gaussian", "sigmoid"] = "polynomial",
+    degree: Annotated[int, Range(1, 20)] | None = None,
+    centres: Annotated[int, Range(1, 1000)] | None = None,
+    width: Positive | None = None,
+    standardise: bool = True,
+    intercept: bool = True,
+    intercept_mean: float = 0.0,
+    intercept_scale: Positive = 100.0,
+    prior_scale: Positive = 10.0,
+    noise: Literal["conjugate", "known"] = "conjugate",
+    noise_sd: Positive | None = None,
+    noise_shape: Positive = 1.0,
+    noise_rate: Positive = 1.0,
+) -> pm.Model:
+    """Build the linear regression.
+
+    Parameters
+    ----------
+    data : xarray.Dataset
+        ``y`` with dims ``("row",)`` and ``x`` with dims ``("row", "feature")``.
+    basis : {"linear", "polynomial", "gaussian", "sigmoid"}
+        The basis functions of each feature.
+    degree : int or None
+        Highest power of each feature, for the polynomial basis; 1 where not given.
+    centres : int or None
+        Number of centres for each feature, for the gaussian and sigmoid bases; 9 where not given.
+    width : float or None
+        Width h of the gaussian and sigmoid basis functions, in units of the (standardised) feature; the distance
+        between centres where not given.
+    standardise : bool
+        Shift and scale each feature by the mean and sd of these data before the basis functions see it.
+    intercept : bool
+        Whether there is one.
+    intercept_mean : float
+        Prior mean of the intercept, in units of y.
+    intercept_scale : float
+        Prior sd of the intercept, in units of y (known noise) or of the noise (conjugate noise).
+    prior_scale : float
+        Prior sd of each weight, in units of y (known noise) or of the noise (conjugate noise).
+    noise : {"conjugate", "known"}
+        Unknown noise with its conjugate prior, or noise of known sd.
+    noise_sd : float or None
+        The sd of known noise, in units of y; 1 where not given.
+    noise_shape : float
+        Shape a0 of the inverse-gamma prior of the variance, for conjugate noise.
+    noise_rate : float
+        Scale b0 of that prior, in squared units of y.
+
+    Returns
+    -------
+    pymc.Model
+        With the free variables ``weights``, of dims ``("basis",)``; ``intercept``, if there is one; and ``variance``,
+        unless the noise is known.
+
+    Raises
+    ------
+    OptionError
+        If ``degree``, ``centres``, ``width`` or ``noise_sd`` is given where nothing would use it.
+    DataError
+        If a power of a feature overflows.
+    """
+    local = basis in ("gaussian", "sigmoid")
+    _refuse_unused("degree", degree, basis == "polynomial", "basis=polynomial")
+    _refuse_unused("centres", centres, local, "basis=gaussian or basis=sigmoid")
+    _refuse_unused("width", width, local, "basis=gaussian or basis=sigmoid")
+    _refuse_unused("noise_sd", noise_sd, noise == "known", "noise=known")
+    x = data["x"].to_numpy()
+    features = column_coords(data, "x")["feature"]
+    shift, scale = _location_and_scale(x) if standardise else (np.zeros(x.shape[1]), np.ones(x.shape[1]))
+    low, high = (x.min(axis=0) - shift) / scale, (x.max(axis=0) - shift) / scale
+    _check_powers(features, np.maximum(abs(low), abs(high)), 1 if local else degree or 1)
+    with pm.Model(coords={"feature": features, **row_coords(data)}) as model:
+        inputs = pm.Data("x", x, dims=("row", "feature"))
+        z = (inputs - shift) / scale if standardise else inputs
+        if local:
+            design, labels = _local_basis(z, features, basis, *_centres(low, high, centres or 9, width))
+        else:
+            design, labels = _powers(z, features, degree or 1)
+        model.add_coord("basis", labels)
+        if noise == "conjugate":
+            sd = unit = pt.sqrt(pm.InverseGamma("variance", alpha=noise_shape, beta=noise_rate))
+        else:
+            sd, unit = noise_sd or 1.0, 1.0
+        mean = pt.dot(design, pm.Normal("weights", 0.0, prior_scale * unit, dims="basis"))
+        if intercept:
+            mean = pm.Normal("intercept", intercept_mean, intercept_scale * unit) + mean
+        pm.Normal("y", mean, sd, observed=data["y"].to_numpy(), dims="row")
+    return model
+
+
+def _refuse_unused(name: str, value: object, used: bool, where: str) -> None:
+    if value is not None and not used:
+        raise OptionError(f"option {name} is {value!r} but has no effect here; set {where} too, or leave it out")
+
+
+def _location_and_scale(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and sd of each column; a column that is constant up to rounding has scale 1."""
+    # Relative to the largest entry, so that neither the squares nor the sum can overflow.
+    largest = np.max(np.abs(x), axis=0)
+    unit = np.where(largest > 0, largest, 1.0)
+    ratio = x / unit
+    sd = ratio.std(axis=0)
+    constant = sd <= 1e-12
+    return ratio.mean(axis=0) * unit, np.where(constant, 1.0, sd * unit)
+
+
+def _check_powers(features: np.ndarray, largest: np.ndarray, degree: int) -> None:
+    """The squares of the basis functions enter the posterior, so they too must be finite numbers."""
+    for feature, value in zip(features, largest, strict=True):
+        if value > 0 and 2 * degree * np.log10(value) > 300:
+            power = str(feature) if degree == 1 else f"{feature}^{degree}"
+            raise DataError(
+                f"feature {power} reaches 1e150 and its square overflows; set standardise=true, or rescale it"
+            )
+
+
+def _powers(z: pt.TensorVariable, features: np.ndarray, degree: int) -> tuple[pt.TensorVariable, list[str]]:
+    """z, z², … of each feature in turn, of shape (rows, features · degree), and their names."""
+    labels = [str(f) if power == 1 else f"{f}^{power}" for f in features for power in range(1, degree + 1)]
+    if degree == 1:
+        return z, labels
+    columns = [z[:, k, None] ** np.arange(1, degree + 1) for k in range(len(features))]
+    return pt.concatenate(columns, axis=1), labels
+
+
+def _centres(low: np.ndarray, high: np.ndarray, count: int, width: float | None) -> tuple[np.ndarray, np.ndarray]:
+    """Centres of shape (count, features), evenly spaced over each column, and a width for each column."""
+    places = np.linspace(low, high, count) if count > 1 else ((low + high) / 2)[None, :]
+    spacing = (high - low) / max(count - 1, 1)
+    # A constant column has no spacing; any width will do.
+    automatic = np.where(spacing > 0, spacing, 1.0)
+    return places, np.full(low.shape, width) if width is not None else automatic
+
+
+def _local_basis(
+    z: pt.TensorVariable, features: np.ndarray, basis: str, places: np.ndarray, widths: np.ndarray
+) -> tuple[pt.TensorVariable, list[str]]:
+    """Gaussian or sigmoid functions of each feature in turn, of shape (rows, features · centres), and their names."""
+    distances = [(z[:, k, None] - places[:, k]) / widths[k] for k in range(len(features))]
+    columns = [pt.exp(-0.5 * d**2) if basis == "gaussian" else pt.sigmoid(d) for d in distances]
+    labels = [f"{feature}:{basis}{k}" for feature in features for k in range(1, len(places) + 1)]
+    return pt.concatenate(columns, axis=1), labels
