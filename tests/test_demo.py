@@ -1,0 +1,105 @@
+"""The demonstration: one model end to end, the index and exit code, the Wishart prior in Bartlett's decomposition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+
+from bayeskit import demo
+from bayeskit.errors import BayeskitError
+from bayeskit.models import MODELS
+
+OUTCOME = demo.Outcome(
+    "normal", "cavendish", "exact", 0.841, 1e-13, "pass (largest |z| 0.68, 6 tests)", True, "normal.html"
+)
+
+
+class Links(HTMLParser):
+    """The pages that a page leads to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.targets += [str(value) for key, value in attrs if tag == "a" and key == "href"]
+
+
+def test_one_model_end_to_end(tmp_path: Path) -> None:
+    outcome = demo.run_model("normal", tmp_path / "new", random_seed=20260101)
+    assert (outcome.model, outcome.data, outcome.method) == ("normal", "cavendish", "exact")
+    assert outcome.passed
+    assert outcome.agreement.startswith("pass (largest |z| ")
+    assert outcome.certificate < 1e-8
+    # The closed form of the module's docstring, in SciPy: a multivariate Student-t of the data.
+    y = demo.example_data(demo.load_model("normal").EXAMPLE, demo.load_model("normal").VARIABLES)["y"].to_numpy()
+    shape = (0.1 / 2.0) * (np.eye(y.size) + 1 / 0.1)
+    exact = stats.multivariate_t(np.full(y.size, 5.0), shape, df=4.0).logpdf(y)
+    assert outcome.log_evidence == pytest.approx(exact, rel=1e-9)
+    page = (tmp_path / "new" / outcome.page).read_text(encoding="utf-8")
+    assert "A sampler against the closed form" in page
+    assert "Cavendish" in page
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, passed: bool) -> None:
+    """Every model's outcome without its inference, which the test above is about."""
+
+    def run_model(name: str, output: Path, *, random_seed: int) -> demo.Outcome:
+        return replace(OUTCOME, model=name, page=f"{name}.html", passed=passed or name != "normal")
+
+    monkeypatch.setattr(demo, "run_model", run_model)
+
+
+@pytest.mark.parametrize(("passed", "code"), [(True, 0), (False, 1)])
+def test_table_index_and_exit_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], passed: bool, code: int
+) -> None:
+    stand_in(monkeypatch, passed)
+    assert demo.run(tmp_path / "reports", random_seed=1, progressbar=False) == code
+    printed = capsys.readouterr().out
+    assert all(f"{name} " in printed for name in (*MODELS, "model", "exact"))
+    links = Links()
+    links.feed((tmp_path / "reports" / "index.html").read_text(encoding="utf-8"))
+    assert links.targets == [f"{name}.html" for name in MODELS]
+
+
+def test_folder_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(BayeskitError, match="cannot write"):
+        demo.run(tmp_path / "file" / "reports", progressbar=False)
+
+
+def test_bartlett_is_the_wishart_prior() -> None:
+    """Moments of the prior in Bartlett's decomposition against those of the Wishart distribution."""
+    scale = np.array([[2.0, 0.6], [0.6, 1.0]])
+    with pm.Model() as model:
+        precision = pm.Wishart("precision", nu=5, V=scale)
+        pm.MvNormal("y", np.zeros(2), tau=precision, observed=np.ones((3, 2)))
+    other = demo.bartlett(model, "precision")
+    assert [v.name for v in other.deterministics] == ["precision"]
+    assert "precision" not in [v.name for v in other.free_RVs]
+    draws = pm.draw(other["precision"], draws=4000, random_seed=1)
+    wishart = stats.wishart(5, scale)
+    np.testing.assert_array_less(np.abs(draws.mean(axis=0) - wishart.mean()), 4 * np.sqrt(wishart.var() / 4000))
+    np.testing.assert_allclose(draws.var(axis=0), wishart.var(), rtol=0.2)
+
+
+def test_bartlett_leaves_the_likelihood_alone() -> None:
+    with pm.Model() as model:
+        precision = pm.Wishart("precision", nu=5, V=np.eye(2))
+        mu = pm.MvNormal("mu", np.zeros(2), tau=0.1 * precision)
+        pm.MvNormal("y", mu, tau=precision, observed=np.ones((3, 2)))
+    other = demo.bartlett(model, "precision")
+    below, squares, mean = np.array([0.3]), np.array([2.0, 5.0]), np.array([0.2, -0.1])
+    lower = np.diag(np.sqrt(squares)) + np.tril([[0.0, 0.0], [0.3, 0.0]])
+    matrix = lower @ lower.T
+    point = {"precision_below": below, "precision_squares_log__": np.log(squares), "mu": mean}
+    likelihood = other.compile_logp([other["y"]])(point)
+    expected = stats.multivariate_normal(mean, np.linalg.inv(matrix)).logpdf(np.ones((3, 2))).sum()
+    assert likelihood == pytest.approx(expected, rel=1e-10)
