@@ -1,0 +1,170 @@
+"""Prediction at new data against the exact predictive distribution, in standard errors of independent draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import stats
+
+import bayeskit as bk
+
+DRAWS = 4000
+RNG = np.random.default_rng(7)
+X = np.column_stack([np.ones(15), RNG.normal(size=15)])
+Y = X @ np.array([1.0, -0.7]) + 0.5 * RNG.normal(size=15)
+X_NEW = np.array([[1.0, -2.0], [1.0, 0.0], [1.0, 4.0]])
+
+
+def regression(noise: float = 0.5) -> pm.Model:
+    with pm.Model(coords={"feature": ["one", "x"], "row": np.arange(15)}) as model:
+        x = pm.Data("x", X, dims=("row", "feature"))
+        w = pm.Normal("w", 0.0, 3.0, dims="feature")
+        line = pm.Deterministic("line", x @ w, dims="row")
+        pm.Normal("y", line, noise, observed=Y, dims="row")
+    return model
+
+
+def regression_posterior(noise: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
+    cov = np.linalg.inv(X.T @ X / noise**2 + np.eye(2) / 9.0)
+    return cov @ X.T @ Y / noise**2, cov
+
+
+def flat(draws: np.ndarray) -> np.ndarray:
+    return draws.reshape(-1, *draws.shape[2:])
+
+
+def assert_moments(draws: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> None:
+    """Mean and variance within five standard errors; that of the variance is taken from the draws."""
+    error = np.sqrt(variance / len(draws))
+    assert np.all(np.abs(draws.mean(axis=0) - mean) < 5 * error)
+    squares = (draws - mean) ** 2
+    assert np.all(np.abs(squares.mean(axis=0) - variance) < 5 * squares.std(axis=0) / math.sqrt(len(draws)))
+
+
+def assert_uniform(u: np.ndarray) -> None:
+    """Mean 1/2 with variance 1/12, and mean square of 2u − 1 equal to 1/3 with variance 4/45."""
+    assert np.all(np.abs(u.mean(axis=0) - 0.5) < 5 * math.sqrt(1 / 12 / len(u)))
+    assert np.all(np.abs(((2 * u - 1) ** 2).mean(axis=0) - 1 / 3) < 5 * math.sqrt(4 / 45 / len(u)))
+
+
+@pytest.fixture(scope="module")
+def fitted() -> bk.Posterior:
+    return bk.infer(regression(), draws=DRAWS, random_seed=3, progressbar=False)
+
+
+def test_regression_at_new_rows(fitted: bk.Posterior) -> None:
+    new = fitted.predict({"x": X_NEW}, coords={"row": [100, 101, 102]}, random_seed=4)
+    assert new["y"].dims == ("chain", "draw", "row")
+    assert list(new.coords["row"].to_numpy()) == [100, 101, 102]
+    mean, cov = regression_posterior()
+    spread = np.einsum("ij,jk,ik->i", X_NEW, cov, X_NEW) + 0.25
+    assert_moments(flat(new["y"].to_numpy()), X_NEW @ mean, spread)
+
+
+def test_a_deterministic_at_new_rows(fitted: bk.Posterior) -> None:
+    new = fitted.predict({"x": X_NEW}, coords={"row": [0, 1, 2]}, var_names=["line"], random_seed=4)
+    assert set(new.data_vars) == {"line"}
+    w = fitted.tree["posterior"]["w"].to_numpy()
+    np.testing.assert_allclose(new["line"].to_numpy(), w @ X_NEW.T, rtol=1e-12, atol=1e-12)
+
+
+def test_the_same_number_of_rows_needs_no_coords(fitted: bk.Posterior) -> None:
+    shifted = X + np.array([0.0, 1.0])
+    new = fitted.predict({"x": shifted}, random_seed=4)
+    mean, cov = regression_posterior()
+    spread = np.einsum("ij,jk,ik->i", shifted, cov, shifted) + 0.25
+    assert_moments(flat(new["y"].to_numpy()), shifted @ mean, spread)
+
+
+def test_the_model_is_left_as_it_was(fitted: bk.Posterior) -> None:
+    fitted.predict({"x": X_NEW}, coords={"row": [0, 1, 2]}, random_seed=4)
+    model = fitted.model
+    assert np.array_equal(model["x"].get_value(), X)
+    assert list(model.coords["row"]) == list(range(15))
+    assert fitted.tree["posterior"].sizes["row"] == 15
+    again = bk.infer(model, draws=40, random_seed=3, progressbar=False)
+    assert again.log_evidence.value == fitted.log_evidence.value
+
+
+def test_the_same_seed_gives_the_same_prediction(fitted: bk.Posterior) -> None:
+    first, second, other = (
+        fitted.predict({"x": X_NEW}, coords={"row": [0, 1, 2]}, random_seed=seed)["y"].to_numpy() for seed in (4, 4, 5)
+    )
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, other)
+
+
+def test_the_posterior_predictive_of_the_data(fitted: bk.Posterior) -> None:
+    mean, cov = regression_posterior()
+    spread = np.einsum("ij,jk,ik->i", X, cov, X) + 0.25
+    assert_moments(flat(fitted.posterior_predictive(random_seed=5)["y"].to_numpy()), X @ mean, spread)
+    assert "posterior_predictive" in fitted.tree
+
+
+def test_the_prior_predictive_of_the_data(fitted: bk.Posterior) -> None:
+    drawn = fitted.prior_predictive(draws=2000, random_seed=5)["y"].to_numpy()
+    spread = np.einsum("ij,ij->i", X, X) * 9.0 + 0.25
+    assert_moments(flat(drawn), np.zeros(15), spread)
+
+
+def test_normal_inverse_gamma_predicts_student_t() -> None:
+    with pm.Model() as model:
+        x = pm.Data("x", X)
+        v = pm.InverseGamma("v", 3.0, 2.0)
+        w = pm.Normal("w", 0.0, 3 * pt.sqrt(v), shape=2)
+        pm.Normal("y", x @ w, pt.sqrt(v), observed=Y, shape=x.shape[0])
+    post = bk.infer(model, draws=DRAWS, random_seed=3, progressbar=False)
+    new = flat(post.predict({"x": X_NEW}, random_seed=4)["y"].to_numpy())
+    precision = X.T @ X + np.eye(2) / 9.0
+    mean = np.linalg.solve(precision, X.T @ Y)
+    a, b = 3.0 + len(Y) / 2, 2.0 + (Y @ Y - mean @ precision @ mean) / 2
+    scale = np.sqrt(b / a * (1 + np.einsum("ij,jk,ik->i", X_NEW, np.linalg.inv(precision), X_NEW)))
+    assert_uniform(stats.t(df=2 * a, loc=X_NEW @ mean, scale=scale).cdf(new))
+
+
+def test_beta_binomial_at_another_number_of_trials() -> None:
+    with pm.Model() as model:
+        trials = pm.Data("trials", np.array([5, 9, 3]))
+        pm.Binomial("y", n=trials, p=pm.Beta("p", 2.0, 3.0), observed=[2, 3, 3])
+    post = bk.infer(model, draws=DRAWS, random_seed=3, progressbar=False)
+    new = flat(post.predict({"trials": np.array([10, 100, 1])}, random_seed=4)["y"].to_numpy())
+    exact = stats.betabinom(np.array([10, 100, 1]), 2 + 8, 3 + 9)
+    assert_moments(new.astype(float), exact.mean(), exact.var())
+
+
+def test_gamma_poisson_at_another_exposure() -> None:
+    with pm.Model(coords={"site": ["a", "b"]}) as model:
+        exposure = pm.Data("exposure", np.array([1.0, 2.0]), dims="site")
+        rate = pm.Gamma("rate", 2.0, 1.0, dims="site")
+        pm.Poisson("y", rate * exposure, observed=[3, 8], dims="site")
+    post = bk.infer(model, draws=DRAWS, random_seed=3, progressbar=False)
+    new = post.predict({"exposure": np.array([10.0, 0.5])}, random_seed=4)["y"]
+    assert list(new.coords["site"].to_numpy()) == ["a", "b"]
+    shape, rate_n = np.array([5.0, 10.0]), np.array([2.0, 3.0])
+    exact = stats.nbinom(shape, rate_n / (rate_n + np.array([10.0, 0.5])))
+    assert_moments(flat(new.to_numpy()).astype(float), exact.mean(), exact.var())
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda p: p.predict({"z": X_NEW}), "'z'"),
+        (lambda p: p.predict({"w": np.zeros(2)}), "'w'"),
+        (lambda p: p.predict({"x": np.ones((3, 5))}, coords={"row": [0, 1, 2]}), "x"),
+        (lambda p: p.predict({"x": np.ones(3)}), "x"),
+        (lambda p: p.predict({"x": X_NEW}, var_names=["nothing"], coords={"row": [0, 1, 2]}), "nothing"),
+        (lambda p: p.predict({"x": [["a", "b"]]}, coords={"row": [0]}), "x"),
+    ],
+    ids=["unknown name", "a random variable", "wrong width", "wrong rank", "unknown variable", "text"],
+)
+def test_wrong_new_data_are_refused(fitted: bk.Posterior, call: Callable[[bk.Posterior], object], words: str) -> None:
+    with pytest.raises(bk.BayeskitError) as error:
+        call(fitted)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+    assert np.array_equal(fitted.model["x"].get_value(), X)
