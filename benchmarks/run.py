@@ -1,0 +1,33 @@
+"""Every benchmark, one after the other, with its bars: ``python benchmarks/run.py``. Exit code 1 if a bar is missed.
+
+They are also run one at a time: ``python benchmarks/bench_regression.py``. Leave the machine alone meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+
+import bench_catalogue
+import bench_import
+import bench_regression
+from bars import show
+
+
+def main() -> int:
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.machine()}")
+    held = [
+        show("Importing", bench_import.run()),
+        show(
+            f"Conjugate regression, {bench_regression.ROWS:,} rows and {bench_regression.COLUMNS} columns",
+            bench_regression.run(),
+        ),
+        show("Exact inference against NUTS, 4,000 draws each", bench_catalogue.run()),
+    ]
+    print("\nevery bar holds" if all(held) else "\na bar is MISSED")
+    return 0 if all(held) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
