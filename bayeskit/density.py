@@ -21,11 +21,13 @@ import pytensor.tensor as pt
 from pymc.logprob.basic import conditional_logp
 from pymc.logprob.utils import ParameterValueError, replace_rvs_by_values
 from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import MergeOptimizer
-from pytensor.graph.traversal import ancestors, toposort
+from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.scalar.basic import Cast, upcast
+from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 
@@ -34,6 +36,7 @@ from bayeskit.errors import ModelError
 
 __all__ = ["LogJoint", "depends_on"]
 
+LARGE = 100_000  # numbers in a constant
 NARROW = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float16", "float32"})
 
 
@@ -58,15 +61,8 @@ def _widen(outputs: list[Variable]) -> list[Variable]:
     """The same graphs with every narrow float constant, and every narrow input of a float function, as float64."""
     memo: dict[Variable, Variable] = {}
 
-    def leaf(var: Variable) -> Variable:
-        if getattr(var.type, "dtype", "") in ("float32", "float16"):
-            if isinstance(var, Constant):
-                return pt.constant(np.asarray(var.data, dtype="float64"), name=var.name)
-            return pt.cast(var, "float64")
-        return var
-
     for node in toposort(outputs):
-        inputs = [memo[i] if i in memo else leaf(i) for i in node.inputs]
+        inputs = [memo[i] if i in memo else _wide_leaf(i) for i in node.inputs]
         op: Any = node.op
         if isinstance(op, Elemwise):
             if isinstance(op.scalar_op, Cast) and op.scalar_op.o_type.dtype in ("float32", "float16"):
@@ -76,6 +72,9 @@ def _widen(outputs: list[Variable]) -> list[Variable]:
             takes_only_narrow = upcast(*[i.type.dtype for i in inputs]) in NARROW
             if makes_float and takes_only_narrow:
                 inputs = [pt.cast(i, "float64") if i.type.dtype in NARROW - {"bool"} else i for i in inputs]
+        if isinstance(op, MakeVector):
+            memo[node.outputs[0]] = MakeVector(upcast(*[i.type.dtype for i in inputs])).make_node(*inputs).outputs[0]
+            continue
         if isinstance(op, OpFromGraph):
             # Its inner graph has declared types; the values are exact in either precision, so they go in as declared.
             inputs = [
@@ -84,7 +83,15 @@ def _widen(outputs: list[Variable]) -> list[Variable]:
         if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
             new_node: Apply = node.clone_with_new_inputs(inputs, strict=False)
             memo.update(zip(node.outputs, new_node.outputs, strict=True))
-    return [memo.get(o, leaf(o)) for o in outputs]
+    return [memo.get(o, _wide_leaf(o)) for o in outputs]
+
+
+def _wide_leaf(var: Variable) -> Variable:
+    if getattr(var.type, "dtype", "") in ("float32", "float16"):
+        if isinstance(var, Constant):
+            return pt.constant(np.asarray(var.data, dtype="float64"), name=var.name)
+        return pt.cast(var, "float64")
+    return var
 
 
 def _narrowed(new: Variable, old: Variable) -> bool:
@@ -146,13 +153,20 @@ class LogJoint:
         if not model.basic_RVs and not model.potentials:
             raise ModelError("the model has no random variables; add at least one prior and one observed variable")
         fresh = {rv: rv.clone(name=rv.name) for rv in model.basic_RVs}
+        # Merging equal nodes reads and hashes every constant; a design matrix of a million rows is set aside for that.
+        large: dict[Variable, Variable] = {
+            v: v.type() for v in graph_inputs(model.basic_RVs) if isinstance(v, Constant) and np.size(v.data) > LARGE
+        }
         # Widened before PyMC derives the density too, because it folds constants: 1/float32(3) would stay wrong.
-        wide = dict(zip(_widen(list(model.basic_RVs)), fresh.values(), strict=True))
+        widened = _widen(_substitute(list(model.basic_RVs), large))
+        wide = dict(zip(widened, fresh.values(), strict=True))
         try:
             logps = conditional_logp(wide, warn_rvs=False)
         except (NotImplementedError, RuntimeError, ValueError) as error:
             raise ModelError(f"PyMC has no log density for this model: {str(error).splitlines()[0]}") from error
         data = {fresh[rv]: model.rvs_to_values[rv] for rv in model.observed_RVs}
+        set_aside = {stand_in: constant for constant, stand_in in large.items()} | data
+        small = {v: d for v, d in data.items() if not (isinstance(d, Constant) and np.size(d.data) > LARGE)}
         names = [rv.name for rv in model.basic_RVs]
         graphs = [logps[fresh[rv]] for rv in model.basic_RVs]
         others = [*model.potentials, *model.deterministics]
@@ -161,11 +175,11 @@ class LogJoint:
             rvs_to_values={rv: fresh[rv] for rv in model.basic_RVs},
         )
         values = {rv.name: fresh[rv] for rv in model.free_RVs}
-        graphs = _substitute([*graphs, *replaced], data)
+        graphs = _substitute([*graphs, *_substitute(replaced, large)], small)
         graphs = _widen(_inline(graphs))
         fgraph = FunctionGraph(outputs=graphs, clone=False)
         MergeOptimizer().rewrite(fgraph)
-        graphs = list(fgraph.outputs)
+        graphs = _substitute(list(fgraph.outputs), {v: _wide_leaf(d) for v, d in set_aside.items()})
         potential_names = tuple(p.name for p in model.potentials)
         n_factors = len(names) + len(potential_names)
         return cls(
@@ -180,6 +194,17 @@ class LogJoint:
     def names(self) -> tuple[str, ...]:
         """Names of the free random variables, in the order in which the model declares them."""
         return tuple(self.values)
+
+    @cached_property
+    def data_size(self) -> int:
+        """How many numbers the factors read: data, covariates and constants."""
+        leaves = graph_inputs(list(self.factors.values()))
+        held = [
+            i.data if isinstance(i, Constant) else i.get_value(borrow=True)
+            for i in leaves
+            if isinstance(i, Constant | SharedVariable)
+        ]
+        return sum(np.size(h) for h in held)
 
     @cached_property
     def dependence(self) -> dict[Variable, frozenset[Variable]]:

@@ -42,12 +42,28 @@ KAPPA = {"inverse_gamma": -1, "gamma": 1}  # the power of φ that a Gaussian pre
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """A variable integrated out by a score family, and the Gaussian block that it scales, if any."""
+    """A variable integrated out by a score family, and the Gaussian block that it scales, if any.
+
+    Attributes
+    ----------
+    name : str
+    family : ScoreFamily or None
+        None for a Wishart matrix.
+    block : GaussianBlock or None
+    kappa : int
+        The precision of the block is proportional to φ^kappa.
+    group : numpy.ndarray or None
+        For each entry of the stacked block, the flat index of the entry of φ that scales it.
+    multiple : numpy.ndarray or None
+        K of Λ(W) = K ⊗ W.
+    """
 
     name: str
-    family: ScoreFamily | None  # None for Wishart
+    family: ScoreFamily | None
     block: GaussianBlock | None = None
     kappa: int = 0
+    group: np.ndarray | None = None
+    multiple: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,13 +297,13 @@ class _Search:
         if len(self.shapes[name]) != 2:
             raise NotProved("it is a stack of matrices; give each matrix a variable of its own")
         for factor in self.factors_of(name):
-            wishart.is_wishart_form(self.joint.factors[factor], self.joint.values[name], self.joint.dependence)
-        if block is not None:
-            for factor in block.factors:
-                if name not in self.joint.scopes[factor]:
-                    raise NotProved(_unscaled(block, factor, name))
-            wishart_multiple(block, name, self.reference)
-        return Scale(name, None, block)
+            wishart.is_wishart_form(self.joint.factors[factor], self.joint.values[name])
+        if block is None:
+            return Scale(name, None)
+        for factor in block.factors:
+            if name not in self.joint.scopes[factor]:
+                raise NotProved(_unscaled(block, factor, name))
+        return Scale(name, None, block, multiple=wishart_multiple(block, name, self.reference))
 
     def prove_family(self, name: str, block: GaussianBlock | None) -> Scale:
         variable = self.joint.values[name]
@@ -311,11 +327,12 @@ class _Search:
                             f"the log density of {factor!r} is not that of "
                             f"a {family.name.replace('_', ' ')} variable in it"
                         ) from error
-                kappa = self.homogeneous(name, family, block, elements) if block is not None else 0
+                if block is None:
+                    return Scale(name, family)
+                kappa = self.homogeneous(name, family, block, elements)
+                return Scale(name, family, block, kappa, groups(block, name, kappa, self.reference))
             except NotProved as error:
                 failure = error if str(failure).startswith("it is in no") or "not scaled" in str(error) else failure
-                continue
-            return Scale(name, family, block, kappa)
         raise failure
 
     def homogeneous(
@@ -337,8 +354,6 @@ class _Search:
                     views = [s for s in term.free_symbols if walker.is_view(s)]
                     if len(views) != 1 or not walker.free_of_views(sympy.powsimp(term / views[0] ** kappa)):
                         raise NotProved(_unscaled(block, factor, name))
-        if self.shapes[name] != ():
-            groups(block, name, kappa, self.reference)
         return kappa
 
     # -- variables that nothing depends on ---------------------------------------------------------------------------

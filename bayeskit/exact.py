@@ -6,7 +6,7 @@ does least; the certificate is the spread of the same expression over other poin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,15 +15,15 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pymc.logprob.utils import ParameterValueError
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import Log
 from pytensor.tensor.elemwise import Elemwise
 from scipy import stats
 
-from bayeskit.compiling import compile_small
+from bayeskit.compiling import compile_small, vectorised
+from bayeskit.density import depends_on
 from bayeskit.elimination import Analysis, Scale
 from bayeskit.errors import InferenceError
 from bayeskit.extended import compile_extended
@@ -31,7 +31,6 @@ from bayeskit.families import wishart
 from bayeskit.families.base import Parameters, solve_coefficients
 from bayeskit.gaussian import Gaussian, GaussianBlock
 from bayeskit.precision import NotPositiveDefinite
-from bayeskit.scaling import groups, wishart_multiple
 
 __all__ = ["Component", "Evaluator", "Part", "solve"]
 
@@ -48,7 +47,7 @@ class Evaluator:
         self.inputs = list(joint.values.values())
         self.names = list(joint.values)
         active = [f for f in joint.factors if f not in analysis.ancestral]
-        self.total = pt.add(*[pt.sum(joint.factors[f]) for f in active], pt.constant(0.0))
+        self.total = vectorised(pt.add(*[pt.sum(joint.factors[f]) for f in active], pt.constant(0.0)))
 
     def _arguments(self, point: Mapping[str, Any]) -> list[np.ndarray]:
         values = self.analysis.joint.values
@@ -59,9 +58,8 @@ class Evaluator:
 
     @cached_property
     def _log_joint(self) -> Any:
-        data = [i for i in graph_inputs([self.total]) if isinstance(i, Constant | SharedVariable)]
-        entries = sum(np.size(i.data if isinstance(i, Constant) else i.get_value(borrow=True)) for i in data)
-        return (compile_extended if entries <= EXTENDED_LIMIT else compile_small)(self.inputs, self.total)
+        small = self.analysis.joint.data_size <= EXTENDED_LIMIT
+        return (compile_extended if small else compile_small)(self.inputs, self.total)
 
     def log_joint(self, point: Mapping[str, Any]) -> Any:
         """log p(y, θ) without the factors of variables that are drawn forward, in extended precision for small data.
@@ -74,17 +72,46 @@ class Evaluator:
         except (ParameterValueError, np.linalg.LinAlgError):
             return -np.inf
 
-    @cached_property
-    def _gradient(self) -> Any:
-        wrt = [self.analysis.joint.values[s.name] for s in self.analysis.scales]
-        total = _without_log_of_zero(self.total, self.analysis.joint.dependence)
-        return compile_small(self.inputs, pytensor.grad(total, wrt, disconnected_inputs="ignore"))
+    @property
+    def _differentiated(self) -> list[Scale]:
+        return [s for s in self.analysis.scales if s.family is not None]
 
-    def gradient(self, point: Mapping[str, Any]) -> Point:
-        """∂/∂φ log p(y, θ) for every scale φ."""
+    @cached_property
+    def _gradient(self) -> tuple[list[Variable], Any, Any]:
+        """Two functions: everything that does not depend on the scales, and from it and them the gradient."""
+        scales = [self.analysis.joint.values[s.name] for s in self._differentiated]
+        total = _without_log_of_zero(self.total, depends_on([self.total], self.inputs))
+        gradient: Any = pytensor.grad(total, scales, disconnected_inputs="ignore")
+        dependence = depends_on(gradient, self.inputs)
+        # The residuals y − Xθ̂ need not be computed again at every anchor.
+        cut = _frontier(gradient, dependence, set(scales))
+        stand_ins = {v: v.type() for v in cut}
+        rest = graph_replace(gradient, stand_ins, strict=False) if cut else gradient
+        return cut, compile_small(self.inputs, cut), compile_small([*self.inputs, *stand_ins.values()], rest)
+
+    def gradient_at(self, point: Mapping[str, Any]) -> Callable[[Point], Point]:
+        """∂/∂φ log p(y, θ) as a function of the scales φ of score families, all else held at ``point``."""
+        _, fixed, function = self._gradient
         with np.errstate(all="ignore"):
-            values = self._gradient(*self._arguments(point))
-        return {s.name: np.asarray(v) for s, v in zip(self.analysis.scales, values, strict=True)}
+            held = fixed(*self._arguments(point))
+
+        def gradient(scales: Point) -> Point:
+            with np.errstate(all="ignore"):
+                values = function(*self._arguments({**point, **scales}), *held)
+            return {s.name: np.asarray(v) for s, v in zip(self._differentiated, values, strict=True)}
+
+        return gradient
+
+
+def _frontier(graphs: list[Variable], dependence: Mapping[Variable, Any], moving: set[Variable]) -> list[Variable]:
+    """The computed nodes that depend on latent variables but not on the moving ones, and feed a node that does."""
+    found: dict[Variable, None] = {}
+    for node in toposort(graphs):
+        if any(dependence.get(i, frozenset()) & moving for i in node.inputs):
+            found.update(
+                (i, None) for i in node.inputs if (d := dependence.get(i)) and not d & moving and i.owner is not None
+            )
+    return list(found)
 
 
 def _without_log_of_zero(graph: Variable, depends: Mapping[Variable, Any]) -> Variable:
@@ -114,18 +141,22 @@ class Part:
         θ | y, φ at φ = ``reference``.
     reference : numpy.ndarray
         φ at which ``gaussian`` was taken.
-    group : numpy.ndarray
-        For each stacked θ, which flat entry of φ governs it.
-    multiple : numpy.ndarray or None
-        K of Λ(W) = K ⊗ W.
     """
 
     scale: Scale | None = None
     parameters: Any = None
     gaussian: Gaussian | None = None
     reference: np.ndarray = field(default_factory=lambda: np.ones(()))
-    group: np.ndarray | None = None
-    multiple: np.ndarray | None = None
+
+    @property
+    def group(self) -> np.ndarray | None:
+        """For each stacked θ, which flat entry of φ governs it."""
+        return None if self.scale is None else self.scale.group
+
+    @property
+    def multiple(self) -> np.ndarray | None:
+        """K of Λ(W) = K ⊗ W."""
+        return None if self.scale is None else self.scale.multiple
 
     def centre(self) -> Point:
         """A typical point of the posterior: the mean of the block, the family's own centre of the scale."""
@@ -239,25 +270,22 @@ def solve(analysis: Analysis, evaluator: Evaluator, fixed: Point | None = None) 
     """
     fixed = fixed or {}
     point: Point = dict(fixed)
-    gaussians: dict[int, tuple[Gaussian, np.ndarray | None, np.ndarray | None]] = {}
+    gaussians: dict[int, Gaussian] = {}
     for scale in analysis.scales:
         shape = analysis.shapes[scale.name]
         point[scale.name] = np.eye(shape[-1]) if scale.family is None else scale.family.start(shape)
-    governed = {id(s.block): s for s in analysis.scales if s.block is not None}
+    governed = {id(s.block) for s in analysis.scales if s.block is not None}
     for block in analysis.blocks:
         gaussian = _gaussian(block, point)
-        owner = governed.get(id(block))
-        group = multiple = None
-        if owner is not None and owner.family is None:
-            multiple = wishart_multiple(block, owner.name, point)
-        elif owner is not None:
-            group = groups(block, owner.name, owner.kappa, point)
-        gaussians[id(block)] = gaussian, group, multiple
+        gaussians[id(block)] = gaussian
         point |= gaussian.split(gaussian.mean)
     references = {s.name: point[s.name] for s in analysis.scales}
-    parameters = _solve_scales(analysis, evaluator, point, gaussians)
-    parts = [Part(s, parameters[s.name], *_pick(gaussians, s.block, references[s.name])) for s in analysis.scales]
-    parts += [Part(gaussian=gaussians[id(b)][0]) for b in analysis.blocks if id(b) not in governed]
+    parameters = _solve_scales(analysis, evaluator, point)
+    parts = [
+        Part(s, parameters[s.name], None if s.block is None else gaussians[id(s.block)], references[s.name])
+        for s in analysis.scales
+    ]
+    parts += [Part(gaussian=gaussians[id(b)]) for b in analysis.blocks if id(b) not in governed]
     centre = dict(fixed)
     for part in parts:
         centre |= part.centre()
@@ -266,17 +294,6 @@ def solve(analysis: Analysis, evaluator: Evaluator, fixed: Point | None = None) 
         raise InferenceError("the log density is not finite at the posterior mean: check the data against the model")
     evidence = log_joint - sum((p.log_density(centre) for p in parts), np.longdouble(0))
     return Component(fixed, tuple(parts), evidence, centre)
-
-
-def _pick(
-    gaussians: Mapping[int, tuple[Gaussian, np.ndarray | None, np.ndarray | None]],
-    block: GaussianBlock | None,
-    reference: np.ndarray,
-) -> tuple[Gaussian | None, np.ndarray, np.ndarray | None, np.ndarray | None]:
-    if block is None:
-        return None, reference, None, None
-    gaussian, group, multiple = gaussians[id(block)]
-    return gaussian, reference, group, multiple
 
 
 def _gaussian(block: GaussianBlock, point: Point) -> Gaussian:
@@ -289,9 +306,7 @@ def _gaussian(block: GaussianBlock, point: Point) -> Gaussian:
         ) from error
 
 
-def _solve_scales(
-    analysis: Analysis, evaluator: Evaluator, point: Point, gaussians: Mapping[int, Any]
-) -> dict[str, Any]:
+def _solve_scales(analysis: Analysis, evaluator: Evaluator, point: Point) -> dict[str, Any]:
     """Posterior parameters of every scale, from gradients at two anchors, taken anew near the posterior.
 
     The scales of an exact plan do not interact, so that one evaluation of the gradient serves all of them at once.
@@ -300,13 +315,11 @@ def _solve_scales(
     parameters: dict[str, Any] = {}
     if score:
         guess = {s.name: np.asarray(point[s.name], dtype=float) for s in score}
-        converged = False
+        gradient = evaluator.gradient_at(point)
         for _ in range(12):
-            previous, parameters = parameters, _from_anchors(score, evaluator, point, guess, gaussians)
-            moved = _move(score, parameters, guess)
-            if converged:
+            parameters = _from_anchors(score, gradient, guess)
+            if _move(score, parameters, guess) < 0.7:
                 break
-            converged = bool(previous) and moved < 0.5
         for scale in score:
             assert scale.family is not None
             if not scale.family.proper(parameters[scale.name]):
@@ -316,19 +329,17 @@ def _solve_scales(
                 )
     for scale in analysis.scales:
         if scale.family is None:
-            parameters[scale.name] = _wishart_parameters(scale, evaluator, point, gaussians)
+            parameters[scale.name] = _wishart_parameters(scale, evaluator, point)
     return parameters
 
 
-def _from_anchors(
-    score: list[Scale], evaluator: Evaluator, point: Point, guess: Point, gaussians: Mapping[int, Any]
-) -> dict[str, Parameters]:
+def _from_anchors(score: list[Scale], gradient_of: Callable[[Point], Point], guess: Point) -> dict[str, Parameters]:
     anchors = {s.name: s.family.anchors(guess[s.name].shape, guess[s.name]) for s in score if s.family is not None}
     rounds = max(len(a) for a in anchors.values())
     values: dict[str, list[np.ndarray]] = {n: [] for n in anchors}
     for k in range(rounds):
         here = {n: a[min(k, len(a) - 1)] for n, a in anchors.items()}
-        gradient = evaluator.gradient({**point, **here})
+        gradient = gradient_of(here)
         for scale in score:
             assert scale.family is not None
             if k < len(anchors[scale.name]):
@@ -338,8 +349,8 @@ def _from_anchors(
         assert scale.family is not None
         coefficients = solve_coefficients(anchors[scale.name], values[scale.name])
         if scale.block is not None:
-            group = gaussians[id(scale.block)][1]
-            counts = np.bincount(group, minlength=guess[scale.name].size).reshape(guess[scale.name].shape)
+            assert scale.group is not None
+            counts = np.bincount(scale.group, minlength=guess[scale.name].size).reshape(guess[scale.name].shape)
             # −½ log|Λ(φ)| = −½ d κ log φ, whose weighted score is −½ d κ w(φ)/φ.
             coefficients[0 if scale.kappa > 0 else 1] = (
                 coefficients[0 if scale.kappa > 0 else 1] - 0.5 * counts * scale.kappa
@@ -369,15 +380,11 @@ def _move(score: list[Scale], parameters: dict[str, Parameters], guess: Point) -
     return largest
 
 
-def _wishart_parameters(
-    scale: Scale, evaluator: Evaluator, point: Point, gaussians: Mapping[int, Any]
-) -> wishart.WishartParameters:
-    def gradient(matrix: np.ndarray) -> np.ndarray:
-        value = evaluator.gradient({**point, scale.name: matrix})[scale.name]
-        return 0.5 * (value + value.T)
-
-    count = 0 if scale.block is None else len(gaussians[id(scale.block)][2])
-    parameters = wishart.parameters_from_score(gradient, point[scale.name], shift=-count)
+def _wishart_parameters(scale: Scale, evaluator: Evaluator, point: Point) -> wishart.WishartParameters:
+    count = 0 if scale.multiple is None else len(scale.multiple)
+    parameters = wishart.parameters_from_values(
+        lambda matrix: evaluator.log_joint({**point, scale.name: matrix}), point[scale.name], shift=-count
+    )
     if parameters.df <= parameters.size - 1 or np.any(np.linalg.eigvalsh(parameters.inverse_scale) <= 0):
         raise InferenceError(f"the posterior of {scale.name!r} is improper: check its prior")
     return parameters

@@ -20,7 +20,6 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scalar import basic as ps
@@ -150,14 +149,12 @@ class GaussianBlock:
 
     @cached_property
     def _structure(self) -> tuple[list[_Product], list[Variable], Any]:
-        """The products, the θ-free inputs that their Jacobians need, and a function for weights and inputs."""
+        """The products, the θ-free inputs their Jacobians need, and a function for weights, inputs and gradient."""
         graphs = [self.joint.factors[f] for f in self.factors]
         products = _products(graphs, self._degree)
-        weights: Any = pytensor.grad(self._total, [p.node.outputs[0] for p in products], disconnected_inputs="ignore")
-        weights = [
-            pt.zeros_like(p.node.outputs[0]) if isinstance(w.type, DisconnectedType) else w
-            for w, p in zip(weights, products, strict=True)
-        ]
+        wrt = [*(p.node.outputs[0] for p in products), *(self.joint.values[n] for n in self.names)]
+        derivatives: Any = pytensor.grad(self._total, wrt, disconnected_inputs="ignore")
+        weights, gradient = derivatives[: len(products)], derivatives[len(products) :]
         sides = list(dict.fromkeys([s for p in products for s in (p.left, p.right)]))
         free: dict[Variable, None] = {}
         for node in toposort(sides):
@@ -166,7 +163,7 @@ class GaussianBlock:
         for product in products:
             free.update(dict.fromkeys(i for i in product.node.inputs if self._degree.get(i, 0) == 0))
         computed = [v for v in free if not isinstance(v, Constant | SharedVariable)]
-        function = compile_small(list(self.joint.values.values()), [*weights, *computed])
+        function = compile_small(list(self.joint.values.values()), [*weights, *computed, *gradient])
         return products, computed, function
 
     def _arguments(self, point: Mapping[str, Any]) -> list[np.ndarray]:
@@ -189,31 +186,34 @@ class GaussianBlock:
             If Λ is not a precision matrix: the posterior of θ is improper.
         """
         outside = {n: v for n, v in point.items() if n not in self.names}
-        precision = factorise(self.precision_matrix(outside))
+        matrix, gradient = self.quadratic(outside)
+        precision = factorise(matrix)
         mean = np.zeros(precision.size)
         slices = _slices(self.names, self.shapes)
         previous = np.inf
-        for _ in range(4):
+        for refinement in range(4):
             # The first step gives Λ⁻¹η; the others are Newton steps on an exactly quadratic function, that is,
             # iterative refinement: they win back the digits that forming Λ and η loses when data lie far from zero.
-            at_mean = outside | {n: mean[s].reshape(self.shapes[n]) for n, s in slices.items()}
-            gradient = np.concatenate([np.ravel(g) for g in self._linear(*self._arguments(at_mean))])
+            if refinement:
+                at_mean = outside | {n: mean[s].reshape(self.shapes[n]) for n, s in slices.items()}
+                gradient = np.concatenate([np.ravel(g) for g in self._linear(*self._arguments(at_mean))])
             step = precision.solve(gradient)
             size = float(np.max(np.abs(step) / precision.inverse_scale, initial=0.0))
             if not size < 0.5 * previous:
                 break
             mean = mean + step
             previous = size
-            if size < 1e-6:
+            if size * precision.condition * np.finfo(float).eps < 1e-10:
                 break
         return Gaussian(self.names, self.shapes, mean, precision)
 
-    def precision_matrix(self, point: Mapping[str, Any]) -> Any:
-        """Λ at given values of the variables outside the block, dense or sparse."""
+    def quadratic(self, point: Mapping[str, Any]) -> tuple[Any, np.ndarray]:
+        """Λ, dense or sparse, and η at given values of the variables outside the block."""
         outside = {n: v for n, v in point.items() if n not in self.names}
         products, computed, function = self._structure
         results = function(*self._arguments(outside))
-        weights, values = results[: len(products)], dict(zip(computed, results[len(products) :], strict=True))
+        weights, gradient = results[: len(products)], results[len(products) + len(computed) :]
+        values = dict(zip(computed, results[len(products) : len(products) + len(computed)], strict=True))
 
         def value_of(var: Variable) -> Any:
             if isinstance(var, Constant):
@@ -229,7 +229,7 @@ class GaussianBlock:
         for product, weight in zip(products, weights, strict=True):
             left, right, weight = _expand(product, jacobian, np.asarray(weight), value_of)
             _accumulate(blocks, left, right, weight)
-        return _assemble(blocks, self.names, self.shapes)
+        return _assemble(blocks, self.names, self.shapes), np.concatenate([np.ravel(g) for g in gradient])
 
 
 def _expand(

@@ -47,6 +47,7 @@ def sample_nuts(
     nutpie cannot sample discrete variables; a model that has some goes to PyMC's own compound step.
     """
     sampler = "pymc" if model.discrete_value_vars else "nutpie"
+    options = {"target_accept": target_accept} if model.continuous_value_vars else {}
     with quiet():
         return pm.sample(
             draws=-(-draws // CHAINS),
@@ -55,6 +56,6 @@ def sample_nuts(
             random_seed=random_seed,
             progressbar=progressbar,
             nuts_sampler=sampler,
-            target_accept=target_accept,
             model=model,
+            **options,
         )

@@ -46,6 +46,12 @@ class Precision:
     def size(self) -> int:
         return len(self.inverse_scale)
 
+    @property
+    def condition(self) -> float:
+        """A lower bound of the condition number of the scaled matrix, from the diagonal of its factor."""
+        diagonal = self.factor[0] if self.banded else np.diag(self.factor)
+        return float((np.max(diagonal) / np.min(diagonal)) ** 2)
+
     @cached_property
     def log_determinant(self) -> float:
         """log |Λ|."""

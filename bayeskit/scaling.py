@@ -45,8 +45,8 @@ def groups(block: GaussianBlock, name: str, kappa: int, point: Mapping[str, Any]
         return np.zeros(size, dtype=int)
     # Distinct ratios tell the entries of φ apart; 0.6…1.9 keeps the matrix well scaled.
     ratio = np.random.default_rng(0).permutation(np.linspace(0.6, 1.9, count) + 1e-3 / (1 + np.arange(count)))
-    base = block.precision_matrix(point)
-    other = block.precision_matrix({**point, name: np.asarray(point[name]) * ratio.reshape(shape)})
+    base, _ = block.quadratic(point)
+    other, _ = block.quadratic({**point, name: np.asarray(point[name]) * ratio.reshape(shape)})
     base, other = (m.toarray() if hasattr(m, "toarray") else m for m in (base, other))
     change = np.diag(other) / np.diag(base)
     wanted = ratio**kappa
@@ -80,17 +80,17 @@ def wishart_multiple(block: GaussianBlock, name: str, point: Mapping[str, Any]) 
     for _ in range(2):
         root = np.tril(generator.normal(size=(size, size)), -1) + np.diag(generator.uniform(0.8, 1.6, size))
         matrix = root @ root.T
-        gaussian = block.at({**point, name: matrix})
-        if gaussian.size % size:
+        here = {**point, name: matrix}
+        precision, linear = block.quadratic(here)
+        if len(linear) % size:
             raise failure
-        count = gaussian.size // size
-        precision = block.precision_matrix({**point, name: matrix})
+        count = len(linear) // size
         precision = precision.toarray() if hasattr(precision, "toarray") else precision
         tensor = precision.reshape(count, size, count, size)
         multiple = np.einsum("aibj,ij->ab", tensor, np.linalg.inv(matrix)) / size
         if np.max(np.abs(tensor - np.einsum("ab,ij->aibj", multiple, matrix))) > TOLERANCE * np.max(np.abs(tensor)):
             raise failure
-        means.append(gaussian.mean)
+        means.append(np.linalg.solve(precision, linear))
         multiples.append(multiple)
     spread = 1.0 / np.sqrt(np.max(np.abs(multiples[0])))
     if np.max(np.abs(means[0] - means[1])) > 1e-7 * (spread + np.max(np.abs(means[0]))):

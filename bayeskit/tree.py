@@ -14,10 +14,12 @@ from bayeskit import __version__
 
 __all__ = ["build_tree", "chains_of"]
 
+FOUR_CHAINS_FROM = 100  # with fewer draws R-hat says nothing, and ArviZ warns of more chains than draws
+
 
 def chains_of(draws: int) -> tuple[int, int]:
-    """(chains, draws of each): four chains where the number divides by four, because R-hat needs several."""
-    return (4, draws // 4) if draws % 4 == 0 else (1, draws)
+    """(chains, draws of each): four chains where the number allows it, because R-hat needs several."""
+    return (4, draws // 4) if draws % 4 == 0 and draws >= FOUR_CHAINS_FROM else (1, draws)
 
 
 def build_tree(model: pm.Model, values: Mapping[str, np.ndarray], draws: int) -> xr.DataTree:

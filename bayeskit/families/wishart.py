@@ -7,8 +7,9 @@ solves against those, and sums of squares and of log diagonals of these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from pymc.logprob.utils import CheckParameterValue
@@ -25,7 +26,7 @@ from scipy import special
 from bayeskit.degrees import core_op, is_structural
 from bayeskit.score import NotProved
 
-__all__ = ["ADVICE", "WishartParameters", "is_wishart_form", "parameters_from_score"]
+__all__ = ["ADVICE", "WishartParameters", "is_wishart_form", "parameters_from_values"]
 
 ADVICE = (
     "A Wishart prior is conjugate to the precision matrix of MvNormal data (tau=W), alone or with a MvNormal "
@@ -46,10 +47,11 @@ class _Kind:
 
 
 MULTIPLE, LINEAR, DONE = _Kind("multiple"), _Kind("linear"), _Kind("done")
+CONDITION = _Kind("condition")  # a comparison of it, or something made of comparisons: only checks may use one
 ADDITIVE = ("multiple", "linear", "done")
 
 
-def is_wishart_form(graph: Variable, variable: Variable, depends: Mapping[Variable, frozenset[Variable]]) -> None:
+def is_wishart_form(graph: Variable, variable: Variable) -> None:
     """Prove a factor to be c₀ + c₁ log |W| + linear in W.
 
     Raises
@@ -61,14 +63,19 @@ def is_wishart_form(graph: Variable, variable: Variable, depends: Mapping[Variab
         kinds = [found.get(i) for i in node.inputs]
         if not any(kinds) or isinstance(node.op, Shape | Shape_i):
             continue
-        if node.outputs[0].type.dtype == "bool" or all(
-            variable not in depends.get(o, frozenset([variable])) for o in node.outputs
-        ):
-            continue
-        kind = _visit(node, kinds)
+        if CONDITION in kinds and not isinstance(node.op, CheckParameterValue | CheckAndRaise):
+            if not _is_condition(node):
+                raise NotProved("its density has a step inside the support")
+            kind = CONDITION
+        else:
+            kind = CONDITION if _is_condition(node) else _visit(node, kinds)
         found.update(dict.fromkeys(node.outputs, kind))
     if found.get(graph, DONE).name not in ADDITIVE:
         raise NotProved("its log density is not c + log |W| + a linear function of it")
+
+
+def _is_condition(node: Apply) -> bool:
+    return all(not o.type.dtype.startswith("float") for o in node.outputs)
 
 
 def _visit(node: Apply, kinds: list[_Kind | None]) -> _Kind:
@@ -191,32 +198,61 @@ class WishartParameters:
         return float(0.5 * (d - size - 1) * log_det - 0.5 * np.sum(self.inverse_scale * matrix) - normaliser)
 
 
-def parameters_from_score(
-    gradient: Callable[[np.ndarray], np.ndarray], start: np.ndarray, shift: float = 0.0
+def parameters_from_values(
+    log_density: Callable[[np.ndarray], Any], start: np.ndarray, shift: float = 0.0
 ) -> WishartParameters:
-    """ν and V⁻¹ from the gradient G(W) = ½ (ν−D−1) W⁻¹ − ½ V⁻¹ at W and 2W, taken twice, the second time near the mean.
+    """ν and V⁻¹ of a log density f(W) = c + ½ q log |W| − ½ tr SW from its values, q = ν − D − 1 and S = V⁻¹.
+
+    With M = L Lᵀ near the mean and S′ = LᵀSL, the values at M, 2M and M/2 give q and tr S′; those at L(I + E)Lᵀ, one
+    symmetric unit matrix E at a time, give the entries of S′. Near the mean S′ is about ν I and no digits are lost.
 
     Parameters
     ----------
-    gradient : callable
-        W → ∂/∂W log p, symmetric.
+    log_density : callable
+        f, up to a constant.
     start : numpy.ndarray
-        A first W.
+        A first M; the scale of the posterior is searched for from there.
     shift : float
         Added to ν: what integrating out a Normal mean takes off the power of |W|.
     """
-    matrix, parameters = start, None
     size = len(start)
-    for _ in range(3):
-        low, high = gradient(matrix), gradient(2 * matrix)
-        power = 4 * float(np.sum((low - high) * matrix)) / size  # G(W) − G(2W) = ¼ (ν−D−1) W⁻¹
-        inverse = np.linalg.inv(matrix)
-        inverse_scale = power * inverse - 2 * low
-        inverse_scale = 0.5 * (inverse_scale + inverse_scale.T)
+    matrix = start
+    for _ in range(8):
+        power, trace = _power_and_trace(log_density, matrix)
+        ratio = size * power / trace if trace > 0 and power > 0 else (1e-6 if power <= 0 else 1e6)
+        matrix = matrix * np.clip(ratio, 1e-12, 1e12)
+        if 0.5 < ratio < 2:
+            break
+    for _ in range(2):
+        power, _ = _power_and_trace(log_density, matrix)
+        inverse_scale = _inverse_scale(log_density, matrix, power)
         parameters = WishartParameters(power + size + 1 + shift, inverse_scale)
-        if parameters.df <= size - 1 or np.any(np.linalg.eigvalsh(inverse_scale) <= 0):
-            matrix = matrix * 1e-3
-            continue
-        matrix = parameters.df * parameters.scale
-    assert parameters is not None
+        if np.all(np.linalg.eigvalsh(inverse_scale) > 0) and parameters.df > 0:
+            matrix = parameters.df * parameters.scale
     return parameters
+
+
+def _power_and_trace(log_density: Callable[[np.ndarray], Any], matrix: np.ndarray) -> tuple[float, float]:
+    """q and tr SM from the values at M/2, M and 2M."""
+    low, middle, high = (log_density(matrix * k) for k in (0.5, 1.0, 2.0))
+    trace = -4 * ((high - middle) + (low - middle))
+    power = ((high - middle) + 0.5 * trace) * 2 / (len(matrix) * np.log(np.longdouble(2)))
+    return float(power), float(trace)
+
+
+def _inverse_scale(log_density: Callable[[np.ndarray], Any], matrix: np.ndarray, power: float) -> np.ndarray:
+    """S from the values at L(I + E)Lᵀ: with E = eᵢeᵢᵀ, log |I + E| = log 2; with E = ½(eᵢeⱼᵀ + eⱼeᵢᵀ), it is log ¾."""
+    size = len(matrix)
+    root = np.linalg.cholesky(matrix)
+    base = log_density(matrix)
+    white = np.zeros((size, size))
+    for i in range(size):
+        for j in range(i + 1):
+            unit = np.zeros((size, size))
+            unit[i, j] += 0.5
+            unit[j, i] += 0.5
+            change = log_density(root @ (np.eye(size) + unit) @ root.T) - base
+            log_determinant = np.log(2.0) if i == j else np.log(0.75)
+            white[i, j] = white[j, i] = power * log_determinant - 2 * float(change)
+    inverse = np.linalg.inv(root)
+    return inverse.T @ white @ inverse
