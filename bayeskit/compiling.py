@@ -53,7 +53,7 @@ def fill_to_alloc(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     if model.type.ndim == 0:
         return [pt.cast(value, node.outputs[0].type.dtype)]
     # A shape that is known spares computing the value whose shape it is.
-    wider = [value if n == 1 else model for n in model.type.shape]
+    wider: list[Any] = [value if n == 1 else model for n in model.type.shape]
     shape = [w.shape[i] if w.type.shape[i] is None else w.type.shape[i] for i, w in enumerate(wider)]
     return [pt.cast(pt.alloc(value, *shape), node.outputs[0].type.dtype)]
 
