@@ -106,7 +106,8 @@ def node_degree(node: Apply, d: list[float]) -> float:
     if isinstance(op, Elemwise):
         return _elementwise(op.scalar_op, node, d)
     if isinstance(op, CheckParameterValue | CheckAndRaise):
-        return d[0]
+        # A condition on θ cuts its support: Assert(μ > 0) is a truncated prior.
+        return d[0] if not any(d[1:]) else math.inf
     if isinstance(op, STRUCTURAL):
         return d[0] if all(k == 0 for k in d[1:]) else math.inf
     if isinstance(op, JOINS) or (isinstance(op, Sum | CumOp) and getattr(op, "mode", "add") == "add"):

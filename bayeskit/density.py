@@ -152,6 +152,12 @@ class LogJoint:
             )
         if not model.basic_RVs and not model.potentials:
             raise ModelError("the model has no random variables; add at least one prior and one observed variable")
+        for rv in model.observed_RVs:
+            if rv.owner is not None and type(rv.owner.op).__name__ == "MinibatchRandomVariable":
+                raise ModelError(
+                    f"{rv.name!r} has a total_size, which multiplies its log density: what is left is no posterior of "
+                    "these data; leave total_size out"
+                )
         fresh = {rv: rv.clone(name=rv.name) for rv in model.basic_RVs}
         # Merging equal nodes reads and hashes every constant; a design matrix of a million rows is set aside for that.
         large: dict[Variable, Variable] = {

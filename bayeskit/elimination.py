@@ -314,6 +314,7 @@ class _Search:
             )
             try:
                 elements[factor] = walker, walker.walk(self.joint.factors[factor])
+                self.require_checks(name, walker.unsettled_checks(self.joint.factors[factor]))
             except NotProved as error:
                 raise NotProved(f"in the log density of {factor!r}, {error}") from error
         failure = NotProved("it is in no family of its support")
@@ -334,6 +335,17 @@ class _Search:
             except NotProved as error:
                 failure = error if str(failure).startswith("it is in no") or "not scaled" in str(error) else failure
         raise failure
+
+    def require_checks(self, name: str, conditions: list[Variable]) -> None:
+        """Hold the parameter checks that algebra could not settle against points all over the support of a variable."""
+        if not conditions:
+            return
+        function = compile_small(list(self.joint.values.values()), conditions)
+        for value in _points(self.supports[name].kind, self.shapes[name]):
+            with np.errstate(all="ignore"):
+                holds = function(*{**self.reference, name: value}.values())
+            if not all(np.all(h) for h in holds):
+                raise NotProved("a parameter leaves its allowed range inside the support")
 
     def homogeneous(
         self, name: str, family: ScoreFamily, block: GaussianBlock, elements: Mapping[str, tuple[Walker, Element]]
@@ -408,6 +420,16 @@ class _Search:
             del self.left[name]
         self.steps.append(Step(names, "categorical", (), f"a table of {int(rows)} hypotheses"))
         return names
+
+
+def _points(kind: str, shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Points all over a support, near its edges too."""
+    if kind == "simplex":
+        return list(np.random.default_rng(0).dirichlet(np.full(shape[-1], 0.3), size=(40, *shape[:-1])))
+    if kind == "unit":
+        edges = 10.0 ** np.arange(-12.0, 0.0)
+        return [np.full(shape, v) for v in np.concatenate([edges, np.linspace(0.05, 0.95, 37), 1 - edges])]
+    return [np.full(shape, v) for v in 10.0 ** np.arange(-12.0, 12.5, 0.5)]
 
 
 def _unscaled(block: GaussianBlock, factor: str, name: str) -> str:

@@ -26,7 +26,7 @@ import numpy as np
 import sympy
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.traversal import toposort, walk
+from pytensor.graph.traversal import ancestors, toposort, walk
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as ps
 from pytensor.scalar.math import Log1mexp, Sigmoid, Softplus
@@ -150,6 +150,34 @@ class Walker:
             for position, out in enumerate(node.outputs):
                 self.found[out] = self.visit(node, position)
         return self.element(graph)
+
+    def unsettled_checks(self, graph: Variable) -> list[Variable]:
+        """Conditions of parameter checks above a factor whose truth is not proved to be the same for every φ.
+
+        Bernoulli(p=2φ) with φ in (0, 1) is checked for p ≤ 1: that cuts the support, though log(2φ) looks conjugate.
+        """
+        unsettled = []
+        for var in ancestors([graph]):
+            if var.owner is None or not isinstance(var.owner.op, CheckParameterValue | CheckAndRaise):
+                continue
+            for test in var.owner.inputs[1:]:
+                if self.variable in self.depends.get(test, ()) and not self.settled(test):
+                    unsettled.append(test)
+        return unsettled
+
+    def settled(self, test: Variable) -> bool:
+        try:
+            for node in toposort([test]):
+                if any(self.variable in self.depends.get(i, ()) for i in node.inputs) and not isinstance(
+                    node.op, Shape | Shape_i
+                ):
+                    for position, out in enumerate(node.outputs):
+                        if out not in self.found:
+                            self.found[out] = self.visit(node, position)
+        except NotProved:
+            return False
+        others = self.depends.get(test, frozenset()) - {self.variable}
+        return self.condition(test).fixed and (bool(others) or self.truth(test)[0])
 
     def visit(self, node: Apply, position: int) -> Element | Condition:
         op = core_op(node)
