@@ -24,12 +24,12 @@ from pytensor.scalar.basic import Second
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_matrix_b_solve
 
-__all__ = ["compile_small", "small_mode", "vectorised", "without_collection"]
+__all__ = ["compile_small", "lightly", "small_mode", "vectorised"]
 
 
 @contextmanager
-def without_collection() -> Iterator[None]:
-    """Pause Python's cyclic garbage collector.
+def lightly() -> Iterator[None]:
+    """Build graphs without Python's cyclic garbage collector and PyTensor's record of where each variable was made.
 
     Building graphs makes thousands of short-lived objects, each thousand of which sets off a walk through the million
     that ``import pymc`` leaves behind: half of the time of a small model.
@@ -37,7 +37,9 @@ def without_collection() -> Iterator[None]:
     enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        # PyTensor also reads the source line of every frame for each variable it makes, for its error messages.
+        with pytensor.config.change_flags(traceback__limit=0):
+            yield
     finally:
         if enabled:
             gc.enable()

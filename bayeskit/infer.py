@@ -19,7 +19,7 @@ from scipy import special
 
 from bayeskit import mcmc
 from bayeskit.certificate import certify
-from bayeskit.compiling import without_collection
+from bayeskit.compiling import lightly
 from bayeskit.elimination import Analysis, analyse
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.exact import Component, Evaluator, solve
@@ -36,7 +36,7 @@ __all__ = ["METHODS", "explain", "infer"]
 
 METHODS = ("auto", "exact", "nuts")
 POINTS = 4  # posterior draws, and as many prior draws, at which the certificate is evaluated
-LARGE = 1_000_000  # numbers in the data above which two posterior draws and one prior draw are enough
+LARGE = 10_000_000  # numbers in the data above which one of each is enough
 
 
 def explain(model: pm.Model) -> Plan:
@@ -56,7 +56,7 @@ def explain(model: pm.Model) -> Plan:
     ModelError
         If the object is not a PyMC model or PyMC has no log density for it.
     """
-    with without_collection():
+    with lightly():
         return analyse(model).plan
 
 
@@ -102,14 +102,14 @@ def infer(
     started = time.perf_counter()
     if random_seed is None:
         random_seed = int(np.random.SeedSequence().generate_state(1)[0])
-    with without_collection():
+    with lightly():
         analysis = analyse(model)
     if method == "exact" and analysis.plan.method != "exact":
         reasons = "; ".join(str(r) for r in analysis.plan.refusals)
         raise ModelError(f"no exact answer: {reasons}")
     if method == "nuts" or analysis.plan.method == "nuts":
         return _sampled(model, analysis, int(draws), random_seed, progressbar, started)
-    with without_collection():
+    with lightly():
         return _exact(model, analysis, int(draws), random_seed, started)
 
 
@@ -177,12 +177,11 @@ def _draw(components: list[Component], weights: np.ndarray, rng: np.random.Gener
 
 
 def _check_points(analysis: Analysis, component: Component, random_seed: int) -> Iterator[dict[str, np.ndarray]]:
-    large = analysis.joint.data_size > LARGE
-    number = 2 if large else POINTS
+    number = 1 if analysis.joint.data_size > LARGE else POINTS
     drawn = component.draw(np.random.default_rng([random_seed, 1]), number)
     for k in range(number):
         yield {n: v[k] for n, v in drawn.items()}
-    for point in prior_points(analysis.joint.model, 1 if large else POINTS, random_seed):
+    for point in prior_points(analysis.joint.model, number, random_seed):
         yield {**point, **component.fixed}
 
 

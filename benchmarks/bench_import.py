@@ -7,7 +7,6 @@ adds less than 10 % to ``import pymc``; ``bayeskit --help`` takes under 0.5 seco
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import time
@@ -19,24 +18,23 @@ MOST_HELP = 0.5
 EVERYTHING = "import pymc, bayeskit; [getattr(bayeskit, name) for name in bayeskit.__all__]"
 
 
-def seconds(command: list[str], repeats: int) -> float:
-    times = []
+def seconds(commands: list[list[str]], repeats: int) -> list[float]:
+    """The least time of each command; they take turns, so that whatever else the machine does falls on all alike."""
+    times: list[list[float]] = [[] for _ in commands]
     for _ in range(repeats + 1):
-        start = time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[1:])  # the first one fills the disk's cache
+        for command, record in zip(commands, times, strict=True):
+            start = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True)
+            record.append(time.perf_counter() - start)
+    return [min(record[1:]) for record in times]  # the first ones fill the disk's cache
 
 
-def run(repeats: int = 5) -> list[Row]:
+def run(repeats: int = 9) -> list[Row]:
     python = [sys.executable, "-c"]
-    start = seconds([*python, "pass"], repeats)
-    pymc = seconds([*python, "import pymc"], repeats) - start
-    alone = seconds([*python, "import bayeskit"], repeats) - start
-    both = seconds([*python, "import pymc, bayeskit"], repeats) - start
-    everything = seconds([*python, EVERYTHING], repeats) - start
-    command = [sys.executable, "-m", "bayeskit.cli", "--help"]
-    helping = seconds(command, repeats)
+    codes = ["pass", "import pymc", "import bayeskit", "import pymc, bayeskit", EVERYTHING]
+    commands = [[*python, code] for code in codes]
+    start, *others, helping = seconds([*commands, [sys.executable, "-m", "bayeskit.cli", "--help"]], repeats)
+    pymc, alone, both, everything = (value - start for value in others)
 
     def added(name: str, value: float, judged: bool) -> Row:
         share = value / pymc - 1
