@@ -174,7 +174,7 @@ def _apply_linear(node: Apply, position: int, jac: Jacobian, inputs: list[Any]) 
             else other
         )
         if column and flat.ndim == 2:
-            (shape,) = _perform(node, _with(inputs, position, np.zeros(jac.shape)), shapes_only=True)
+            shape = _product_shape(*(jac.shape if i == position else np.shape(v) for i, v in enumerate(inputs)))
             matrix = flat if position == 1 else flat.T
             return Jacobian(shape, {n: _product(matrix, b) for n, b in jac.blocks.items()})
     if (
@@ -187,6 +187,12 @@ def _apply_linear(node: Apply, position: int, jac: Jacobian, inputs: list[Any]) 
         solve = lambda b: solve_triangular(matrix, b, lower=op.lower, unit_diagonal=op.unit_diagonal)  # noqa: E731
         return Jacobian(shape, {n: Block(solve(b.dense())) for n, b in jac.blocks.items()})
     return _by_columns(lambda column: _perform(node, _with(inputs, position, column))[0], jac)
+
+
+def _product_shape(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
+    """Shape of a matrix product, without computing it."""
+    lead = np.broadcast_shapes(left[:-2], right[:-2])
+    return lead + left[-2:-1] + (right[-1:] if len(right) > 1 else ())
 
 
 def _product(matrix: np.ndarray, block: Block) -> Block:

@@ -82,9 +82,8 @@ class Evaluator:
         scales = [self.analysis.joint.values[s.name] for s in self._differentiated]
         total = _without_log_of_zero(self.total, depends_on([self.total], self.inputs))
         gradient: Any = pytensor.grad(total, scales, disconnected_inputs="ignore")
-        dependence = depends_on(gradient, self.inputs)
         # The residuals y − Xθ̂ need not be computed again at every anchor.
-        cut = _frontier(gradient, dependence, set(scales))
+        cut = _frontier(gradient, depends_on(gradient, self.inputs), set(scales))
         stand_ins = {v: v.type() for v in cut}
         rest = graph_replace(gradient, stand_ins, strict=False) if cut else gradient
         return cut, compile_small(self.inputs, cut), compile_small([*self.inputs, *stand_ins.values()], rest)

@@ -21,6 +21,7 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import toposort
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
@@ -29,7 +30,7 @@ from scipy import sparse
 
 from bayeskit.affine import Block, Jacobian, jacobians
 from bayeskit.compiling import compile_small
-from bayeskit.degrees import core_op, degrees
+from bayeskit.degrees import core_op, degrees, is_structural
 from bayeskit.density import LogJoint
 from bayeskit.precision import Precision, factorise
 
@@ -154,6 +155,7 @@ class GaussianBlock:
         products = _products(graphs, self._degree)
         wrt = [*(p.node.outputs[0] for p in products), *(self.joint.values[n] for n in self.names)]
         derivatives: Any = pytensor.grad(self._total, wrt, disconnected_inputs="ignore")
+        derivatives = self._at_zero(derivatives)
         weights, gradient = derivatives[: len(products)], derivatives[len(products) :]
         sides = list(dict.fromkeys([s for p in products for s in (p.left, p.right)]))
         free: dict[Variable, None] = {}
@@ -165,6 +167,19 @@ class GaussianBlock:
         computed = [v for v in free if not isinstance(v, Constant | SharedVariable)]
         function = compile_small(list(self.joint.values.values()), [*weights, *computed, *gradient])
         return products, computed, function
+
+    def _at_zero(self, graphs: list[Variable]) -> list[Variable]:
+        """Graphs that are evaluated at θ = 0 only, without the products X·0 in them: each is a pass over the data."""
+        zero = {self.joint.values[n] for n in self.names}
+        products: dict[Variable, Variable] = {}
+        for node in toposort(graphs):
+            moved = is_structural(node) and node.inputs[0] in zero
+            multiplied = isinstance(core_op(node), Dot) and any(i in zero for i in node.inputs)
+            if moved or multiplied:
+                zero.update(node.outputs)
+            if multiplied and None not in (shape := node.outputs[0].type.shape):
+                products[node.outputs[0]] = pt.zeros(shape)
+        return graph_replace(graphs, products, strict=False) if products else graphs
 
     def _arguments(self, point: Mapping[str, Any]) -> list[np.ndarray]:
         return [
