@@ -77,7 +77,7 @@ class Evaluator:
         return [s for s in self.analysis.scales if s.family is not None]
 
     @cached_property
-    def _gradient(self) -> tuple[list[Variable], Any, Any]:
+    def _gradient(self) -> tuple[Any, Any]:
         """Two functions: everything that does not depend on the scales, and from it and them the gradient."""
         scales = [self.analysis.joint.values[s.name] for s in self._differentiated]
         total = _without_log_of_zero(self.total, depends_on([self.total], self.inputs))
@@ -86,11 +86,11 @@ class Evaluator:
         cut = _frontier(gradient, depends_on(gradient, self.inputs), set(scales))
         stand_ins = {v: v.type() for v in cut}
         rest = graph_replace(gradient, stand_ins, strict=False) if cut else gradient
-        return cut, compile_small(self.inputs, cut), compile_small([*self.inputs, *stand_ins.values()], rest)
+        return compile_small(self.inputs, cut), compile_small([*self.inputs, *stand_ins.values()], rest)
 
     def gradient_at(self, point: Mapping[str, Any]) -> Callable[[Point], Point]:
         """∂/∂φ log p(y, θ) as a function of the scales φ of score families, all else held at ``point``."""
-        _, fixed, function = self._gradient
+        fixed, function = self._gradient
         with np.errstate(all="ignore"):
             held = fixed(*self._arguments(point))
 
