@@ -163,8 +163,8 @@ class _Search:
 
     # -- the search --------------------------------------------------------------------------------------------------
     def run(self) -> Analysis:
-        if self.ancestral_first:
-            self.eliminate_ancestral(with_parents=True)
+        # A real leaf may belong to a Gaussian block, which gives it a closed-form marginal; another leaf never does.
+        self.eliminate_ancestral(with_parents=True, real=self.ancestral_first)
         self.eliminate_gaussian()
         self.eliminate_scales()
         self.eliminate_ancestral()
@@ -369,7 +369,7 @@ class _Search:
         return kappa
 
     # -- variables that nothing depends on ---------------------------------------------------------------------------
-    def eliminate_ancestral(self, *, with_parents: bool = False) -> None:
+    def eliminate_ancestral(self, *, with_parents: bool = False, real: bool = True) -> None:
         found = True
         while found:
             found = False
@@ -377,7 +377,7 @@ class _Search:
                 latent_parents = self.joint.scopes[name] - {name}
                 if self.factors_of(name) != [name] or not self.supports[name].normalised:
                     continue
-                if with_parents and not latent_parents:
+                if (with_parents and not latent_parents) or (self.supports[name].kind == "real" and not real):
                     continue
                 del self.left[name], self.active[name]
                 self.refusals.pop(name, None)

@@ -128,7 +128,7 @@ def summarise(draws: xr.Dataset, marginals: Mapping[str, Marginal], ci_prob: flo
         tables.append(
             pd.DataFrame({k: np.broadcast_to(v, size) for k, v in columns.items()} | {"label": label}, index=labels)
         )
-    return pd.concat(tables)
+    return pd.concat(tables) if tables else pd.DataFrame(columns=["mean", "sd", "mcse_mean", "label"])
 
 
 def _scalars(dataset: xr.Dataset) -> list[tuple[str, dict[str, Any], str]]:

@@ -21,6 +21,7 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.transforms import Interval, log, ordered
 from pytensor.gradient import disconnected_grad
+from pytensor.raise_op import Assert
 from table.data import COUNTS, COV2, FLIPS, GROUP, KINDS, POSITIVE, REAL, ROWS, SERIES, SUCCESSES, TIMES, TRIALS, X
 
 
@@ -64,6 +65,15 @@ def _mean(function: Callable[[Any], Any], **prior: Any) -> Callable[[], Any]:
 
     def body() -> None:
         pm.Normal("y", function(pm.Normal("mu", 0, 5, **prior)), 1.0, observed=REAL)
+
+    return body
+
+
+def _probability_of_successes(function: Callable[[Any], Any]) -> Callable[[], Any]:
+    """y ~ Bernoulli(function(p)) with p ~ Uniform(0, 1), and no failure seen."""
+
+    def body() -> None:
+        pm.Bernoulli("y", p=function(pm.Uniform("p", 0.0, 1.0)), observed=[1, 1, 1])
 
     return body
 
@@ -630,6 +640,9 @@ NEAR_MISSES: tuple[NearMiss, ...] = (
     _miss("sum of a vector of Gamma rates", _sum_within, "rate"),
     _miss("Exponential data, square root of the rate", _exponential_root, "rate"),
     _miss("Bernoulli, 0.05 + 0.9 p", _probability(lambda p: 0.05 + 0.9 * p), "p"),
+    # Only successes, so that log(1 − 2p) never shows: what cuts the support is PyMC's check that 2p ≤ 1.
+    _miss("Bernoulli, 2 p, successes only", _probability_of_successes(lambda p: 2 * p), "p"),
+    _miss("mean asserted to be positive", _mean(lambda m: Assert("mean must be positive")(m, m > -100)), "mu"),
     _miss("Bernoulli, p squared", _probability(lambda p: p**2), "p"),
     _miss("Bernoulli, p clipped at 1e-9", _probability(lambda p: pt.clip(p, 1e-9, 1 - 1e-9)), "p"),
     _miss("Bernoulli, logistic of p", _probability(pt.sigmoid), "p"),

@@ -6,6 +6,7 @@ The inference of a case is run once and shared by all its properties.
 from __future__ import annotations
 
 import math
+import warnings
 from functools import cache
 
 import arviz as az
@@ -15,6 +16,7 @@ import pytest
 from cases import CASES, Case
 from numpy.testing import assert_allclose
 from oracles import Answer, finite
+from scipy import special, stats
 from table.data import GAPS, REAL
 from table.describe import one_mean
 
@@ -260,3 +262,36 @@ def test_a_conjugate_block_given_a_table() -> None:
     expected = weights * means + (1 - weights) * centres
     values = flat_draws(post, "mu")
     assert np.all(np.abs(values.mean(axis=0) - expected) < Z_LIMIT * values.std(axis=0) / math.sqrt(DRAWS))
+
+
+def test_a_model_without_latent_variables_has_its_likelihood_as_evidence() -> None:
+    with pm.Model() as model:
+        pm.Normal("y", 1.0, 2.0, observed=REAL)
+    post = bk.infer(model, draws=DRAWS, random_seed=SEED, progressbar=False)
+    assert_allclose(post.log_evidence.value, stats.norm(1.0, 2.0).logpdf(REAL).sum(), rtol=1e-14)
+    assert post.summary().empty
+
+
+def test_a_missing_count_is_drawn_forward_and_leaves_the_rest_exact() -> None:
+    counts = np.ma.masked_values([1, 2, -1, 4], -1)
+    with pm.Model() as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
+        rate = pm.Gamma("rate", 2.0, 1.0)
+        pm.Poisson("y", rate, observed=counts)
+    post = bk.infer(model, draws=4000, random_seed=SEED, progressbar=False)
+    seen = np.array([1, 2, 4])
+    a, b = 2.0 + seen.sum(), 1.0 + len(seen)
+    evidence = special.gammaln(a) - a * math.log(b) - special.gammaln(2.0) - special.gammaln(seen + 1).sum()
+    assert_allclose(post.log_evidence.value, evidence, rtol=1e-12)
+    assert [step.family for step in post.plan.eliminated] == ["ancestral", "gamma"]
+    assert_allclose(post.marginal("rate").mean(), a / b, rtol=1e-12)
+    predictive = stats.nbinom(a, b / (b + 1))
+    drawn = flat_draws(post, "y_unobserved")
+    assert np.all(np.abs(z_score(drawn, predictive.mean(), predictive.std())) < Z_LIMIT)
+
+
+def test_a_likelihood_multiplied_by_total_size_is_refused() -> None:
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu"), 1.0, observed=REAL, total_size=1000)
+    with pytest.raises(bk.BayeskitError, match="total_size"):
+        bk.explain(model)
