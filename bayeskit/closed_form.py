@@ -48,7 +48,9 @@ def _gaussian_marginals(part: Part) -> dict[str, Closed]:
             n: (
                 stats.norm(gaussian.mean[s].reshape(gaussian.shapes[n]), sd[s].reshape(gaussian.shapes[n])),
                 "normal",
-                None if covariance is None else stats.multivariate_normal(gaussian.mean[s], covariance[s, s]),
+                None
+                if covariance is None
+                else stats.multivariate_normal(gaussian.mean[s], covariance[s, s], allow_singular=True),
                 True,
             )
             for n, s in gaussian.slices.items()
@@ -65,7 +67,9 @@ def _gaussian_marginals(part: Part) -> dict[str, Closed]:
         joint = None
         if covariance is not None and np.all(group[s] == group[s][:1]):
             ratio = np.outer(scale[s] / sd[s], scale[s] / sd[s])
-            joint = stats.multivariate_t(gaussian.mean[s], ratio * covariance[s, s], df=2 * a[s][0])
+            joint = stats.multivariate_t(
+                gaussian.mean[s], ratio * covariance[s, s], df=2 * a[s][0], allow_singular=True
+            )
         result[name] = dist, "student_t", joint, True
     return result
 

@@ -12,6 +12,7 @@ pass for each of the D coefficients.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -32,10 +33,14 @@ from bayeskit.affine import Block, Jacobian, jacobians
 from bayeskit.compiling import compile_small
 from bayeskit.degrees import core_op, degrees, is_structural
 from bayeskit.density import LogJoint
-from bayeskit.precision import Precision, factorise
+from bayeskit.precision import NotPositiveDefinite, Precision, factorise, factorise_root
 
 __all__ = ["Gaussian", "GaussianBlock"]
 
+_Term = tuple[Jacobian, Jacobian, np.ndarray]  # J₁, J₂ and weight of w·u₁·u₂, one row a scalar product
+ILL_CONDITIONED = 1e7  # condition of Λ above which its square root is factorised instead
+ROOT_LIMIT = 4_000_000  # entries of the square root, which is dense
+REFINEMENTS = 6
 CHUNK = 65_536  # rows multiplied at a time where the weights differ by row: bounds the scratch memory
 
 
@@ -201,12 +206,12 @@ class GaussianBlock:
             If Λ is not a precision matrix: the posterior of θ is improper.
         """
         outside = {n: v for n, v in point.items() if n not in self.names}
-        matrix, gradient = self.quadratic(outside)
-        precision = factorise(matrix)
+        terms, gradient = self._terms(outside)
+        precision = self._factorise(terms)
         mean = np.zeros(precision.size)
         slices = _slices(self.names, self.shapes)
         previous = np.inf
-        for refinement in range(4):
+        for refinement in range(REFINEMENTS):
             # The first step gives Λ⁻¹η; the others are Newton steps on an exactly quadratic function, that is,
             # iterative refinement: they win back the digits that forming Λ and η loses when data lie far from zero.
             if refinement:
@@ -224,7 +229,34 @@ class GaussianBlock:
 
     def quadratic(self, point: Mapping[str, Any]) -> tuple[Any, np.ndarray]:
         """Λ, dense or sparse, and η at given values of the variables outside the block."""
-        outside = {n: v for n, v in point.items() if n not in self.names}
+        terms, gradient = self._terms({n: v for n, v in point.items() if n not in self.names})
+        return self._sum(terms), gradient
+
+    def _sum(self, terms: list[_Term]) -> Any:
+        blocks: dict[tuple[str, str], Any] = {}
+        for term in terms:
+            _accumulate(blocks, *term)
+        return _assemble(blocks, self.names, self.shapes)
+
+    def _factorise(self, terms: list[_Term]) -> Precision:
+        """Λ factorised; from the stacked square roots of its terms where the sum itself has lost too many digits.
+
+        A collinear pair of columns with prior sd 1e3 and noise sd 1e-3 has a Λ of condition 1e12, its root one of 1e6.
+        """
+        precision: Precision | None = None
+        with suppress(NotPositiveDefinite):
+            precision = factorise(self._sum(terms))
+        if precision is not None and precision.condition < ILL_CONDITIONED:
+            return precision
+        root = _square_root(terms, self.names, self.shapes)
+        if root is not None:
+            return factorise_root(root)
+        if precision is None:
+            raise NotPositiveDefinite
+        return precision
+
+    def _terms(self, outside: Mapping[str, Any]) -> tuple[list[_Term], np.ndarray]:
+        """The scalar products whose weighted sum is the quadratic part of the log density, and η."""
         products, computed, function = self._structure
         results = function(*self._arguments(outside))
         weights, gradient = results[: len(products)], results[len(products) + len(computed) :]
@@ -240,16 +272,27 @@ class GaussianBlock:
         sides = list(dict.fromkeys([s for p in products for s in (p.left, p.right)]))
         targets = {self.joint.values[n]: (n, self.shapes[n]) for n in self.names}
         jacobian = jacobians(sides, targets, self._degree, value_of)
-        blocks: dict[tuple[str, str], Any] = {}
-        for product, weight in zip(products, weights, strict=True):
-            left, right, weight = _expand(product, jacobian, np.asarray(weight), value_of)
-            _accumulate(blocks, left, right, weight)
-        return _assemble(blocks, self.names, self.shapes), np.concatenate([np.ravel(g) for g in gradient])
+        terms = [_expand(p, jacobian, np.asarray(w), value_of) for p, w in zip(products, weights, strict=True)]
+        return terms, np.concatenate([np.ravel(g) for g in gradient])
 
 
-def _expand(
-    product: _Product, jacobian: Mapping[Variable, Jacobian], weight: np.ndarray, value_of: Any
-) -> tuple[Jacobian, Jacobian, np.ndarray]:
+def _square_root(terms: list[_Term], names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> np.ndarray | None:
+    """A with AᵀA = Λ, one row a term, where every term is a square with a negative weight and A is of moderate size."""
+    slices = _slices(names, shapes)
+    size = sum(s.stop - s.start for s in slices.values())
+    rows = sum(left.size for left, _, _ in terms)
+    if rows * size > ROOT_LIMIT or any(a is not b or np.any(w > 0) for a, b, w in terms):
+        return None
+    parts = []
+    for left, _, weight in terms:
+        part = np.zeros((left.size, size))
+        for name, block in left.blocks.items():
+            part[:, slices[name]] = block.dense()
+        parts.append(part * np.broadcast_to(np.sqrt(-2 * weight), (left.size,))[:, None])
+    return np.concatenate(parts)
+
+
+def _expand(product: _Product, jacobian: Mapping[Variable, Jacobian], weight: np.ndarray, value_of: Any) -> _Term:
     """Both factors of a product, one row a scalar product, with the weight of each in the log density."""
     left, right = jacobian[product.left], jacobian[product.right]
     op = core_op(product.node)
@@ -268,7 +311,8 @@ def _expand(
     for var in product.node.inputs:
         if isinstance(op.scalar_op, ps.Mul) and var is not product.left and var is not product.right:
             weight = weight * np.asarray(value_of(var))
-    return _to_shape(left, shape), _to_shape(right, shape), _uniform(np.broadcast_to(weight, shape))
+    one = _to_shape(left, shape)
+    return one, one if right is left else _to_shape(right, shape), _uniform(np.broadcast_to(weight, shape))
 
 
 def _uniform(weight: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-__all__ = ["NotPositiveDefinite", "Precision", "factorise"]
+__all__ = ["NotPositiveDefinite", "Precision", "factorise", "factorise_root"]
 
 
 class NotPositiveDefinite(Exception):
@@ -178,3 +178,22 @@ def factorise(matrix: Any) -> Precision:
     except (np.linalg.LinAlgError, ValueError) as error:
         raise NotPositiveDefinite from error
     return Precision(scale, factor, np.arange(size), False)
+
+
+def factorise_root(root: np.ndarray) -> Precision:
+    """Λ = AᵀA from A, by orthogonal triangularisation: the condition that counts is that of A, the root of that of Λ.
+
+    Raises
+    ------
+    NotPositiveDefinite
+        If A has not full column rank to working precision.
+    """
+    size = root.shape[1]
+    norms = np.sqrt(np.sum(root**2, axis=0))
+    if root.shape[0] < size or not np.all(np.isfinite(norms)) or np.any(norms == 0):
+        raise NotPositiveDefinite
+    upper = linalg.qr(root / norms, mode="r")[0][:size]
+    diagonal = np.diag(upper)
+    if np.min(np.abs(diagonal)) < size * np.finfo(float).eps:
+        raise NotPositiveDefinite
+    return Precision(1 / norms, (upper * np.sign(diagonal)[:, None]).T, np.arange(size), False)

@@ -10,6 +10,7 @@ import warnings
 from functools import cache
 
 import arviz as az
+import mpmath as mp
 import numpy as np
 import pymc as pm
 import pytest
@@ -295,3 +296,29 @@ def test_a_likelihood_multiplied_by_total_size_is_refused() -> None:
         pm.Normal("y", pm.Normal("mu"), 1.0, observed=REAL, total_size=1000)
     with pytest.raises(bk.BayeskitError, match="total_size"):
         bk.explain(model)
+
+
+@pytest.mark.parametrize(("prior_sd", "noise_sd"), [(10.0, 1.0), (1e3, 1e-3)])
+def test_collinear_and_constant_columns_are_answered(prior_sd: float, noise_sd: float) -> None:
+    """Λ has condition 1e12 in the second case: only its square root keeps enough digits."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=6)
+    columns = np.column_stack([np.ones(6), np.ones(6), x, 2 * x])
+    y = 1 + x + noise_sd * rng.normal(size=6)
+    with pm.Model() as model:
+        w = pm.Normal("w", 0.0, prior_sd, shape=4)
+        pm.Normal("y", columns @ w, noise_sd, observed=y)
+    post = bk.infer(model, draws=DRAWS, random_seed=SEED, progressbar=False)
+    with mp.workdps(60):
+        design, data = mp.matrix(columns.tolist()), mp.matrix(y.tolist())
+        covariance = design * design.T * mp.mpf(prior_sd) ** 2 + mp.eye(6) * mp.mpf(noise_sd) ** 2
+        square = (data.T * mp.lu_solve(covariance, data))[0]
+        evidence = float(-square / 2 - mp.log(mp.det(covariance)) / 2 - 3 * mp.log(2 * mp.pi))
+        inverse = design.T * design / mp.mpf(noise_sd) ** 2 + mp.eye(4) / mp.mpf(prior_sd) ** 2
+        posterior = mp.inverse(inverse)
+        mean = posterior * (design.T * data) / mp.mpf(noise_sd) ** 2
+        expected = np.array([float(m) for m in mean])
+        sd = np.array([float(mp.sqrt(posterior[i, i])) for i in range(4)])
+    assert_allclose(post.log_evidence.value, evidence, rtol=1e-10)
+    assert_allclose(np.asarray(post.marginal("w").std()), sd, rtol=1e-9)
+    assert np.all(np.abs(np.asarray(post.marginal("w").mean()) - expected) < 1e-9 * sd)
