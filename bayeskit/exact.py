@@ -45,7 +45,6 @@ class Evaluator:
         self.analysis = analysis
         joint = analysis.joint
         self.inputs = list(joint.values.values())
-        self.names = list(joint.values)
         active = [f for f in joint.factors if f not in analysis.ancestral]
         self.total = vectorised(pt.add(*[pt.sum(joint.factors[f]) for f in active], pt.constant(0.0)))
 

@@ -17,7 +17,7 @@ score that mixes views is refused.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -142,14 +142,19 @@ class Walker:
     def walk(self, graph: Variable) -> Element:
         """The generic element of a factor."""
         self.found[self.variable] = Element((self.view(()),))
-        for node in _value_nodes(graph):
+        self.visit_all(_value_nodes(graph))
+        return self.element(graph)
+
+    def visit_all(self, nodes: Iterable[Apply]) -> None:
+        """Visit the nodes that depend on φ, inputs before outputs."""
+        for node in nodes:
             if all(self.variable not in self.depends.get(i, ()) for i in node.inputs):
                 continue
             if isinstance(node.op, Shape | Shape_i):
                 continue
             for position, out in enumerate(node.outputs):
-                self.found[out] = self.visit(node, position)
-        return self.element(graph)
+                if out not in self.found:
+                    self.found[out] = self.visit(node, position)
 
     def unsettled_checks(self, graph: Variable) -> list[Variable]:
         """Conditions of parameter checks above a factor whose truth is not proved to be the same for every φ.
@@ -167,13 +172,7 @@ class Walker:
 
     def settled(self, test: Variable) -> bool:
         try:
-            for node in toposort([test]):
-                if any(self.variable in self.depends.get(i, ()) for i in node.inputs) and not isinstance(
-                    node.op, Shape | Shape_i
-                ):
-                    for position, out in enumerate(node.outputs):
-                        if out not in self.found:
-                            self.found[out] = self.visit(node, position)
+            self.visit_all(toposort([test]))
         except NotProved:
             return False
         others = self.depends.get(test, frozenset()) - {self.variable}
@@ -196,7 +195,7 @@ class Walker:
                 raise NotProved("it is used as an index")
             return self.moved(node, position)
         if isinstance(op, Sum):
-            return Element(self.element(node.inputs[0]).options, True)
+            return self.sum(node)
         if isinstance(op, JOINS):
             return self.union([self.moved_part(node, k, p) for k, p in enumerate(node.inputs)])
         if isinstance(op, IncSubtensor | AdvancedIncSubtensor) and op.set_instead_of_inc:
@@ -215,6 +214,16 @@ class Walker:
         if node.inputs[0].type.ndim == 0 or _only_pads(node.op):
             return element
         return self.rename(element, _move_key(node, position))
+
+    def sum(self, node: Apply) -> Element:
+        """A sum of terms of the element's forms: (their number) × (a form with symbols of its own).
+
+        With the symbols of the terms themselves, a·φ² − Σ a·φ² would cancel. The condition on a score is linear, so
+        that a form with free symbols passes it if and only if every sum of such terms does.
+        """
+        element = self.rename(self.element(node.inputs[0]), ("sum", id(node)))
+        number = self.atom(("number of terms", id(node)), frozenset())
+        return Element(tuple(number * o for o in element.options), True)
 
     def moved_part(self, node: Apply, part: int, var: Variable) -> Element:
         element = self.element(var)
@@ -334,6 +343,9 @@ class Walker:
             for option in element.options:
                 for term in sympy.Add.make_args(sympy.expand(option)):
                     rest, power = term.as_independent(symbol, as_Add=False)
+                    if power.free_symbols - {symbol}:
+                        # Σ 1/(aᵢ + φ) is not a multiple of 1/(a + φ).
+                        raise NotProved("a sum over functions of it that differ from entry to entry enters nonlinearly")
                     total += self.atom(("sum", len(self.atoms)), self._origin_of(rest)) * power
             self.collapsed[element] = Element((total,))
         return self.collapsed[element]

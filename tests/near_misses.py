@@ -78,6 +78,20 @@ def _probability_of_successes(function: Callable[[Any], Any]) -> Callable[[], An
     return body
 
 
+WEIGHTS = np.array([1.0, 2.0, 4.0])
+
+
+def _potential_on_rate(function: Callable[[Any], Any]) -> Callable[[], Any]:
+    """y ~ Poisson(λ) with λ ~ Gamma(2, 1) and a Potential 0.01·function(λ)."""
+
+    def body() -> None:
+        rate = pm.Gamma("rate", 2.0, 1.0)
+        pm.Poisson("y", rate, observed=COUNTS)
+        pm.Potential("extra", 0.01 * function(rate))
+
+    return body
+
+
 def _rate(function: Callable[[Any], Any]) -> Callable[[], Any]:
     """y ~ Poisson(function(λ)) with λ ~ Gamma(2, 1)."""
 
@@ -663,5 +677,11 @@ NEAR_MISSES: tuple[NearMiss, ...] = (
     _miss("a barrier on a rate hidden in an index", _rate_barrier, "rate"),
     _miss("a quadratic Potential on a simplex", _simplex_potential, "theta"),
     _miss("a barrier far away", _potential_barrier, "mu"),
+    # A sum is not the terms it is made of: these cancel only where the two are confused.
+    _miss(
+        "a rate squared less its own sum", _potential_on_rate(lambda r: WEIGHTS * r**2 - (WEIGHTS * r**2).sum()), "rate"
+    ),
+    _miss("a rate squared less three times it", _potential_on_rate(lambda r: r**2 - (np.ones(3) * r**2).sum()), "rate"),
+    _miss("a sum of reciprocals", _potential_on_rate(lambda r: -(WEIGHTS + r) * r * (1 / (WEIGHTS + r)).sum()), "rate"),
     _miss("a quartic Potential of 1e-12", _potential_quartic, "mu"),
 )
