@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bayeskit.errors import BayeskitError
 
 if TYPE_CHECKING:
+    from bayeskit.collapse import collapse, recover
     from bayeskit.comparison import Comparison, compare
     from bayeskit.infer import explain, infer
     from bayeskit.report import report
@@ -29,9 +30,11 @@ __all__ = [
     "Posterior",
     "Refusal",
     "Validation",
+    "collapse",
     "compare",
     "explain",
     "infer",
+    "recover",
     "report",
     "validate",
 ]
@@ -43,9 +46,11 @@ _HOMES = {
     "Posterior": "bayeskit.results",
     "Refusal": "bayeskit.results",
     "Validation": "bayeskit.validation",
+    "collapse": "bayeskit.collapse",
     "compare": "bayeskit.comparison",
     "explain": "bayeskit.infer",
     "infer": "bayeskit.infer",
+    "recover": "bayeskit.collapse",
     "report": "bayeskit.report",
     "validate": "bayeskit.validation",
 }

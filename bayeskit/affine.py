@@ -28,7 +28,7 @@ from scipy.linalg import solve_triangular
 
 from bayeskit.degrees import JOINS, core_op, is_structural, linear_argument
 
-__all__ = ["Block", "Jacobian", "jacobians"]
+__all__ = ["Block", "Jacobian", "broadcast_jacobian", "jacobians", "linear_jacobian", "perform", "sum_jacobians"]
 
 Matrix = Any  # numpy.ndarray or scipy.sparse array, two-dimensional
 DENSE_FROM = 0.25  # a sparse block fuller than this is multiplied faster as a dense one
@@ -49,6 +49,10 @@ class Block:
     def times(self, factor: np.ndarray) -> Block:
         """The block of the node multiplied by ``factor``, one number or one a row."""
         return Block(self.matrix, self.scale * (factor.item() if factor.size == 1 else factor))
+
+    def times_vector(self, vector: np.ndarray) -> np.ndarray:
+        """diag(scale) · matrix · vector."""
+        return np.asarray(self.scale * (self.matrix @ vector))
 
     def plain(self) -> Matrix:
         """The block as one matrix."""
@@ -82,7 +86,7 @@ def _tidy(matrix: Matrix) -> Matrix:
     return matrix
 
 
-def _combine(terms: list[Jacobian], shape: tuple[int, ...]) -> Jacobian:
+def sum_jacobians(terms: list[Jacobian], shape: tuple[int, ...]) -> Jacobian:
     """The sum of Jacobians of one shape."""
     blocks: dict[str, Block] = {}
     for term in terms:
@@ -101,7 +105,8 @@ def _add(a: Matrix, b: Matrix) -> Matrix:
     return a + b
 
 
-def _broadcast(jac: Jacobian, shape: tuple[int, ...]) -> Jacobian:
+def broadcast_jacobian(jac: Jacobian, shape: tuple[int, ...]) -> Jacobian:
+    """The Jacobian of a node broadcast to a larger shape."""
     if jac.shape == shape:
         return jac
     index = np.broadcast_to(np.arange(jac.size).reshape(jac.shape), shape).ravel()
@@ -111,13 +116,14 @@ def _broadcast(jac: Jacobian, shape: tuple[int, ...]) -> Jacobian:
 def _gather(node: Apply, jac: Jacobian, inputs: list[Any]) -> list[Jacobian]:
     """A structural node: ask the op itself where each of its entries comes from."""
     if isinstance(node.op, DimShuffle) and list(node.op.shuffle) == sorted(node.op.shuffle):
-        (shape,) = _perform(node, [np.empty(jac.shape), *inputs[1:]], shapes_only=True)
+        (shape,) = perform(node, [np.empty(jac.shape), *inputs[1:]], shapes_only=True)
         return [Jacobian(shape, jac.blocks)]
-    sources = _perform(node, [np.arange(jac.size).reshape(jac.shape), *inputs[1:]])
+    sources = perform(node, [np.arange(jac.size).reshape(jac.shape), *inputs[1:]])
     return [Jacobian(s.shape, {n: b.rows(s.ravel()) for n, b in jac.blocks.items()}) for s in sources]
 
 
-def _perform(node: Apply, inputs: list[Any], *, shapes_only: bool = False) -> list[Any]:
+def perform(node: Apply, inputs: list[Any], *, shapes_only: bool = False) -> list[Any]:
+    """The outputs of a node, or their shapes, for given inputs."""
     storage: list[list[Any]] = [[None] for _ in node.outputs]
     node.op.perform(node, inputs, storage)
     return [np.shape(s[0]) if shapes_only else np.asarray(s[0]) for s in storage]
@@ -132,7 +138,7 @@ def _assemble(node: Apply, parts: list[Any], arguments: list[Any]) -> Jacobian:
         indices.append(np.arange(offset, offset + size).reshape(shape))
         stacked.append((part, size))
         offset += size
-    (source,) = _perform(node, [*indices, *arguments])
+    (source,) = perform(node, [*indices, *arguments])
     source = source.astype(int)
     blocks = {}
     affine = [p for p, _ in stacked if isinstance(p, Jacobian)]
@@ -182,11 +188,11 @@ def _apply_linear(node: Apply, position: int, jac: Jacobian, inputs: list[Any]) 
         and other is not None
         and jac.size == other.shape[-1] == other.size // other.shape[-1]
     ):
-        (shape,) = _perform(node, _with(inputs, position, np.zeros(jac.shape)), shapes_only=True)
+        (shape,) = perform(node, _with(inputs, position, np.zeros(jac.shape)), shapes_only=True)
         matrix = other.reshape(other.shape[-2:])
         solve = lambda b: solve_triangular(matrix, b, lower=op.lower, unit_diagonal=op.unit_diagonal)  # noqa: E731
         return Jacobian(shape, {n: Block(solve(b.dense())) for n, b in jac.blocks.items()})
-    return _by_columns(lambda column: _perform(node, _with(inputs, position, column))[0], jac)
+    return _by_columns(lambda column: perform(node, _with(inputs, position, column))[0], jac)
 
 
 def _product_shape(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
@@ -223,7 +229,7 @@ def _by_columns(function: Callable[[np.ndarray], np.ndarray], jac: Jacobian) -> 
 
 def _elementwise(node: Apply, parts: list[Any], shape: tuple[int, ...]) -> Jacobian:
     op = node.op.scalar_op
-    affine = {i: _broadcast(p, shape) for i, p in enumerate(parts) if isinstance(p, Jacobian)}
+    affine = {i: broadcast_jacobian(p, shape) for i, p in enumerate(parts) if isinstance(p, Jacobian)}
     flat = {i: _flat(p, shape) for i, p in enumerate(parts) if not isinstance(p, Jacobian)}
     if isinstance(op, ps.Mul):
         ((_, jac),) = affine.items()
@@ -232,11 +238,11 @@ def _elementwise(node: Apply, parts: list[Any], shape: tuple[int, ...]) -> Jacob
         return _scale(affine[0], [1.0 / flat[1]])
     if isinstance(op, ps.Switch):
         chosen = flat[0] != 0
-        return _combine([_scale(j, [chosen if i == 1 else ~chosen]) for i, j in affine.items()], shape)
+        return sum_jacobians([_scale(j, [chosen if i == 1 else ~chosen]) for i, j in affine.items()], shape)
     if isinstance(op, ps.Second):
         affine = {1: affine[1]}
     signs = {0: 1.0, 1: -1.0} if isinstance(op, ps.Sub) else {0: -1.0} if isinstance(op, ps.Neg) else {}
-    return _combine([_scale(j, [np.asarray(signs.get(i, 1.0))]) for i, j in affine.items()], shape)
+    return sum_jacobians([_scale(j, [np.asarray(signs.get(i, 1.0))]) for i, j in affine.items()], shape)
 
 
 def _flat(value: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -270,11 +276,17 @@ def _node_jacobian(node: Apply, parts: list[Any]) -> list[Jacobian]:
     if isinstance(op, Sum):
         return [_sum(node, parts[0])]
     if isinstance(op, CumOp):
-        return [_by_columns(lambda column: _perform(node, [column])[0], parts[0])]
+        return [_by_columns(lambda column: perform(node, [column])[0], parts[0])]
     if isinstance(op, Dot) or linear_argument(node) is not None:
         (position,) = affine
         return [_apply_linear(node, position, parts[position], _with(parts, position, None))]
     raise NotImplementedError(f"no Jacobian rule for {node.op}")
+
+
+def linear_jacobian(node: Apply, parts: list[Any]) -> Jacobian:
+    """The Jacobian of a node with one output that is linear in those of its arguments that are Jacobians."""
+    (result,) = _node_jacobian(node, parts)
+    return result
 
 
 def jacobians(

@@ -8,13 +8,14 @@ relative to the size of the terms, and the point does not count in the reported 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 from bayeskit.errors import InferenceError
 from bayeskit.exact import Component, Evaluator
 
-__all__ = ["certify"]
+__all__ = ["certify", "require"]
 
 NEAR = 1e4  # nats
 ABSOLUTE = 1e-6  # a spread over this is an error, whatever the size of the terms
@@ -38,23 +39,39 @@ def certify(evaluator: Evaluator, component: Component, points: Iterable[Mapping
         If the spread is more than rounding: the closed form would be wrong.
     """
     level = component.log_evidence + component.log_density(component.centre)
-    scale = float(max(1.0, abs(level), abs(component.log_evidence)))
     spread = 0.0
     for point in points:
         if not _inside(component, point):
             continue
         log_joint = evaluator.log_joint(point)
         log_posterior = component.log_density(point)
-        difference = float(abs(log_joint - log_posterior - component.log_evidence))
-        size = float(max(scale, abs(log_joint), abs(log_posterior)))
-        if not difference <= max(ABSOLUTE, RELATIVE * size):
-            raise InferenceError(
-                f"the certificate failed: log p(y, θ) − log p(θ | y) differs by {difference:.3g} nats between "
-                "two points, so the closed form is not proved; use method='nuts', and please report the model"
-            )
-        if abs(log_joint - level) <= NEAR:
-            spread = max(spread, difference)
+        spread = max(spread, require(log_joint, log_posterior, component.log_evidence, level))
     return spread
+
+
+def require(log_joint: Any, log_posterior: Any, log_evidence: Any, level: Any) -> float:
+    """|log p(y, θ) − log p(θ | y) − log p(y)| at one point; zero where the point is too far out to count.
+
+    Parameters
+    ----------
+    log_joint, log_posterior, log_evidence : float
+        The three terms.
+    level : float
+        log p(y, θ) at a typical point of the posterior.
+
+    Raises
+    ------
+    InferenceError
+        If the difference is more than rounding: the closed form would be wrong.
+    """
+    difference = float(abs(log_joint - log_posterior - log_evidence))
+    size = float(max(1.0, abs(level), abs(log_evidence), abs(log_joint), abs(log_posterior)))
+    if not difference <= max(ABSOLUTE, RELATIVE * size):
+        raise InferenceError(
+            f"the certificate failed: log p(y, θ) − log p(θ | y) differs by {difference:.3g} nats between "
+            "two points, so the closed form is not proved; use method='nuts', and please report the model"
+        )
+    return difference if abs(log_joint - level) <= NEAR else 0.0
 
 
 def _inside(component: Component, point: Mapping[str, np.ndarray]) -> bool:

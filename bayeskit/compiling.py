@@ -24,7 +24,9 @@ from pytensor.scalar.basic import Second
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_matrix_b_solve
 
-__all__ = ["compile_small", "lightly", "small_mode", "vectorised"]
+__all__ = ["Graph", "compile_small", "lightly", "small_mode", "vectorised"]
+
+Graph = Any  # a PyTensor variable: type checkers do not know its arithmetic
 
 
 @contextmanager

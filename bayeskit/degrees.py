@@ -27,7 +27,7 @@ from pytensor.tensor.reshape import JoinDims, SplitDims
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
-__all__ = ["STRUCTURAL", "core_op", "degrees", "is_structural", "linear_argument"]
+__all__ = ["CHECKS", "JOINS", "STRUCTURAL", "core_op", "degrees", "is_structural", "linear_argument"]
 
 # Ops whose outputs are entries of their first input (or inputs), moved, repeated or left out, never changed.
 STRUCTURAL: tuple[type, ...] = (
@@ -47,6 +47,7 @@ STRUCTURAL: tuple[type, ...] = (
     CheckParameterValue,
     CheckAndRaise,
 )
+CHECKS: tuple[type, ...] = (CheckParameterValue, CheckAndRaise)
 JOINS: tuple[type, ...] = (ptb.Join, ptb.MakeVector)
 
 
@@ -105,7 +106,7 @@ def node_degree(node: Apply, d: list[float]) -> float:
     op = core_op(node)
     if isinstance(op, Elemwise):
         return _elementwise(op.scalar_op, node, d)
-    if isinstance(op, CheckParameterValue | CheckAndRaise):
+    if isinstance(op, CHECKS):
         # A condition on θ cuts its support: Assert(μ > 0) is a truncated prior.
         return d[0] if not any(d[1:]) else math.inf
     if isinstance(op, STRUCTURAL):

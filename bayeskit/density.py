@@ -34,13 +34,13 @@ from pytensor.tensor.shape import Shape, Shape_i
 from bayeskit.compiling import compile_small
 from bayeskit.errors import ModelError
 
-__all__ = ["LogJoint", "depends_on"]
+__all__ = ["LogJoint", "depends_on", "inline", "substitute", "widen"]
 
 LARGE = 100_000  # numbers in a constant
 NARROW = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float16", "float32"})
 
 
-def _inline(outputs: list[Variable]) -> list[Variable]:
+def inline(outputs: list[Variable]) -> list[Variable]:
     """The same graphs with every ``OpFromGraph`` (einsum, pad, …) written out, so that proofs can see inside."""
     while any(v.owner and isinstance(v.owner.op, OpFromGraph) for v in ancestors(outputs)):
         memo: dict[Variable, Variable] = {}
@@ -57,7 +57,7 @@ def _inline(outputs: list[Variable]) -> list[Variable]:
     return outputs
 
 
-def _widen(outputs: list[Variable]) -> list[Variable]:
+def widen(outputs: list[Variable]) -> list[Variable]:
     """The same graphs with every narrow float constant, and every narrow input of a float function, as float64."""
     memo: dict[Variable, Variable] = {}
 
@@ -164,7 +164,7 @@ class LogJoint:
             v: v.type() for v in graph_inputs(model.basic_RVs) if isinstance(v, Constant) and np.size(v.data) > LARGE
         }
         # Widened before PyMC derives the density too, because it folds constants: 1/float32(3) would stay wrong.
-        widened = _widen(_substitute(list(model.basic_RVs), large))
+        widened = widen(substitute(list(model.basic_RVs), large))
         wide = dict(zip(widened, fresh.values(), strict=True))
         try:
             logps = conditional_logp(wide, warn_rvs=False)
@@ -181,11 +181,11 @@ class LogJoint:
             rvs_to_values={rv: fresh[rv] for rv in model.basic_RVs},
         )
         values = {rv.name: fresh[rv] for rv in model.free_RVs}
-        graphs = _substitute([*graphs, *_substitute(replaced, large)], small)
-        graphs = _widen(_inline(graphs))
+        graphs = substitute([*graphs, *substitute(replaced, large)], small)
+        graphs = widen(inline(graphs))
         fgraph = FunctionGraph(outputs=graphs, clone=False)
         MergeOptimizer().rewrite(fgraph)
-        graphs = _substitute(list(fgraph.outputs), {v: _wide_leaf(d) for v, d in set_aside.items()})
+        graphs = substitute(list(fgraph.outputs), {v: _wide_leaf(d) for v, d in set_aside.items()})
         potential_names = tuple(p.name for p in model.potentials)
         n_factors = len(names) + len(potential_names)
         return cls(
@@ -259,8 +259,8 @@ class LogJoint:
         return any(None in v.type.shape for v in self.values.values())
 
 
-def _substitute(graphs: list[Variable], replacements: Mapping[Variable, Variable]) -> list[Variable]:
-    """Put data in the place of the observed values, rebuilding the nodes whose types change with it."""
+def substitute(graphs: list[Variable], replacements: Mapping[Variable, Variable]) -> list[Variable]:
+    """Graphs with some nodes replaced (data for observed values), rebuilding the nodes whose types change with it."""
     memo: dict[Variable, Variable] = dict(replacements)
     for node in toposort(graphs):
         inputs = [memo.get(i, i) for i in node.inputs]

@@ -37,6 +37,7 @@ from bayeskit.support import Support, support_of
 __all__ = ["Analysis", "Scale", "analyse"]
 
 TABLE_LIMIT = 4096  # hypotheses in a table of finite variables
+QUADRATURE_LIMIT = 3  # real numbers
 KAPPA = {"inverse_gamma": -1, "gamma": 1}  # the power of φ that a Gaussian precision may carry
 
 
@@ -83,6 +84,8 @@ class Analysis:
         Finite discrete variables, enumerated; everything else is conditional on them.
     values : dict of str to numpy.ndarray
         The values of the finite variables.
+    supports : dict of str to Support
+        Of every latent variable.
     """
 
     joint: LogJoint
@@ -93,6 +96,7 @@ class Analysis:
     ancestral: tuple[str, ...] = ()
     finite: tuple[str, ...] = ()
     values: dict[str, np.ndarray] = field(default_factory=dict)
+    supports: dict[str, Support] = field(default_factory=dict)
 
 
 def analyse(model: pm.Model) -> Analysis:
@@ -171,8 +175,10 @@ class _Search:
         finite = self.finite_table()
         for name in self.left:
             self.refuse(name, "it has no closed form given the other variables.", "Sample it.")
+        if self.left:
+            self.put_back_matrices()
         remaining = tuple(self.left)
-        method = "nuts" if remaining else "exact"
+        method = self.method()
         notes: tuple[str, ...] = ()
         if self.joint.potentials:
             notes = (
@@ -188,8 +194,39 @@ class _Search:
         )
         values = {n: v for n in finite if (v := self.supports[n].values) is not None}
         return Analysis(
-            self.joint, self.shapes, plan, tuple(self.blocks), tuple(self.scales), tuple(self.ancestral), finite, values
+            self.joint,
+            self.shapes,
+            plan,
+            tuple(self.blocks),
+            tuple(self.scales),
+            tuple(self.ancestral),
+            finite,
+            values,
+            self.supports,
         )
+
+    def method(self) -> str:
+        """The first method of the ladder that may answer."""
+        if not self.left:
+            return "exact"
+        if any(not self.joint.values[n].type.dtype.startswith("float") for n in self.left):
+            return "nuts"
+        return "quadrature" if sum(self.free_numbers(n) for n in self.left) <= QUADRATURE_LIMIT else "nuts"
+
+    def free_numbers(self, name: str) -> int:
+        """How many real numbers PyMC moves for a variable."""
+        shape = self.shapes[name]
+        size = int(np.prod(shape, dtype=int))
+        return size - size // shape[-1] if self.supports[name].kind == "simplex" and size else size
+
+    def put_back_matrices(self) -> None:
+        """A Wishart matrix has no closed form as a graph in other variables that remain."""
+        others = ", ".join(self.left)
+        for scale in [s for s in self.scales if s.family is None]:
+            self.scales.remove(scale)
+            self.steps = [s for s in self.steps if s.variables != (scale.name,)]
+            self.left = {n: None for n in self.joint.names if n == scale.name or n in self.left}
+            self.refuse(scale.name, f"{others} remains, and a Wishart matrix is integrated out last.", "Fix the rest.")
 
     # -- Gaussian blocks ---------------------------------------------------------------------------------------------
     def eliminate_gaussian(self) -> None:

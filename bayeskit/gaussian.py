@@ -35,7 +35,7 @@ from bayeskit.degrees import core_op, degrees, is_structural
 from bayeskit.density import LogJoint
 from bayeskit.precision import NotPositiveDefinite, Precision, factorise, factorise_root
 
-__all__ = ["Gaussian", "GaussianBlock"]
+__all__ = ["Gaussian", "GaussianBlock", "Product", "weighted_product"]
 
 _Term = tuple[Jacobian, Jacobian, np.ndarray]  # J₁, J₂ and weight of w·u₁·u₂, one row a scalar product
 ILL_CONDITIONED = 1e7  # condition of Λ above which its square root is factorised instead
@@ -87,7 +87,7 @@ def _slices(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> dict
 
 
 @dataclass(frozen=True)
-class _Product:
+class Product:
     """A node that is the product of two affine nodes, and its weight in the log density."""
 
     node: Apply
@@ -95,7 +95,7 @@ class _Product:
     right: Variable
 
 
-def _products(outputs: Sequence[Variable], degree: Mapping[Variable, float]) -> list[_Product]:
+def _products(outputs: Sequence[Variable], degree: Mapping[Variable, float]) -> list[Product]:
     """The nodes at which a quadratic is made out of affine nodes."""
     found = []
     for node in toposort(list(outputs)):
@@ -104,9 +104,9 @@ def _products(outputs: Sequence[Variable], degree: Mapping[Variable, float]) -> 
         affine = [i for i in node.inputs if degree.get(i, 0) == 1]
         op = core_op(node)
         if isinstance(op, Elemwise) and isinstance(op.scalar_op, ps.Sqr | ps.Pow):
-            found.append(_Product(node, affine[0], affine[0]))
+            found.append(Product(node, affine[0], affine[0]))
         elif isinstance(op, Dot | Elemwise):
-            found.append(_Product(node, affine[0], affine[1]))
+            found.append(Product(node, affine[0], affine[1]))
         else:
             raise NotImplementedError(f"no product rule for {node.op}")
     return found
@@ -143,6 +143,11 @@ class GaussianBlock:
         return degrees(graphs, {self.joint.values[n]: 1.0 for n in self.names})
 
     @cached_property
+    def products(self) -> list[Product]:
+        """The products of affine nodes of which the quadratic part of the log density is made."""
+        return _products([self.joint.factors[f] for f in self.factors], self._degree)
+
+    @cached_property
     def _total(self) -> Variable:
         return pt.add(*[pt.sum(self.joint.factors[f]) for f in self.factors], pt.constant(0.0))
 
@@ -154,10 +159,9 @@ class GaussianBlock:
         return compile_small(list(self.joint.values.values()), gradient)
 
     @cached_property
-    def _structure(self) -> tuple[list[_Product], list[Variable], Any]:
+    def _structure(self) -> tuple[list[Product], list[Variable], Any]:
         """The products, the θ-free inputs their Jacobians need, and a function for weights, inputs and gradient."""
-        graphs = [self.joint.factors[f] for f in self.factors]
-        products = _products(graphs, self._degree)
+        products = self.products
         wrt = [*(p.node.outputs[0] for p in products), *(self.joint.values[n] for n in self.names)]
         derivatives: Any = pytensor.grad(self._total, wrt, disconnected_inputs="ignore")
         derivatives = self._at_zero(derivatives)
@@ -232,6 +236,23 @@ class GaussianBlock:
         terms, gradient = self._terms({n: v for n, v in point.items() if n not in self.names})
         return self._sum(terms), gradient
 
+    def jacobians_at(
+        self,
+        nodes: list[Variable],
+        targets: Mapping[Variable, tuple[str, tuple[int, ...]]],
+        point: Mapping[str, Any],
+    ) -> dict[Variable, Jacobian]:
+        """Jacobians of affine nodes at given values of the variables outside the block."""
+        free: dict[Variable, None] = {}
+        for node in toposort(nodes):
+            if any(self._degree.get(o, 0) == 1 for o in node.outputs):
+                free.update(dict.fromkeys(i for i in node.inputs if self._degree.get(i, 0) == 0))
+        wanted = [v for v in free if hasattr(v.type, "dtype")]
+        outside = {n: v for n, v in point.items() if n not in self.names}
+        function = compile_small(list(self.joint.values.values()), wanted)
+        values = dict(zip(wanted, function(*self._arguments(outside)), strict=True))
+        return jacobians(nodes, targets, self._degree, lambda v: values.get(v, v))
+
     def _sum(self, terms: list[_Term]) -> Any:
         blocks: dict[tuple[str, str], Any] = {}
         for term in terms:
@@ -292,7 +313,7 @@ def _square_root(terms: list[_Term], names: Sequence[str], shapes: Mapping[str, 
     return np.concatenate(parts)
 
 
-def _expand(product: _Product, jacobian: Mapping[Variable, Jacobian], weight: np.ndarray, value_of: Any) -> _Term:
+def _expand(product: Product, jacobian: Mapping[Variable, Jacobian], weight: np.ndarray, value_of: Any) -> _Term:
     """Both factors of a product, one row a scalar product, with the weight of each in the log density."""
     left, right = jacobian[product.left], jacobian[product.right]
     op = core_op(product.node)
@@ -337,14 +358,14 @@ def _accumulate(blocks: dict[tuple[str, str], Any], left: Jacobian, right: Jacob
         names = list(left.blocks)
         for i, one in enumerate(names):
             for two in names[i:]:
-                cross = _weighted_product(left.blocks[one], left.blocks[two], weight) * -2.0
+                cross = weighted_product(left.blocks[one], left.blocks[two], weight) * -2.0
                 _add_block(blocks, one, two, cross)
                 if one != two:
                     _add_block(blocks, two, one, cross.T)
         return
     for one, a in left.blocks.items():
         for two, b in right.blocks.items():
-            cross = _weighted_product(a, b, weight)
+            cross = weighted_product(a, b, weight)
             _add_block(blocks, one, two, -cross)
             _add_block(blocks, two, one, -cross.T)
 
@@ -358,7 +379,7 @@ def _add_block(blocks: dict[tuple[str, str], Any], one: str, two: str, value: An
     blocks[one, two] = value
 
 
-def _weighted_product(a: Block, b: Block, weight: np.ndarray) -> Any:
+def weighted_product(a: Block, b: Block, weight: np.ndarray) -> Any:
     """Aᵀ diag(w) B, with the row scalings of both folded into w."""
     scale = np.asarray(weight * a.scale * b.scale)
     if scale.size > 1 and np.all(scale == scale.flat[0]):

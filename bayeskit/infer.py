@@ -3,7 +3,10 @@
 The ladder, first that applies:
 
 1. ``exact``: every variable integrates out in closed form; log evidence exact, draws independent.
-2. ``nuts``: NUTS on the model as written; no evidence.
+2. ``quadrature``: what remains is integrated numerically (one to three real numbers); log evidence with an error
+   bound, draws independent.
+3. ``nuts``: NUTS on the collapsed model, the eliminated variables recovered exactly; no evidence.
+4. ``nuts`` on the model as written, where nothing can be integrated out.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,12 +25,15 @@ from bayeskit import mcmc
 from bayeskit.certificate import certify
 from bayeskit.compiling import lightly
 from bayeskit.elimination import Analysis, analyse
-from bayeskit.errors import ModelError, OptionError
+from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.exact import Component, Evaluator, solve
 from bayeskit.finite import table
 from bayeskit.forward import deterministics, draw_ancestral, prior_points
-from bayeskit.marginals import Marginal
+from bayeskit.marginals import Marginal, labelled
+from bayeskit.quadrature import NotIntegrable
+from bayeskit.remainder import by_nuts, by_quadrature
 from bayeskit.results import LogEvidence, Plan, Posterior
+from bayeskit.terminal import is_terminal
 from bayeskit.tree import build_tree
 
 if TYPE_CHECKING:
@@ -34,7 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "explain", "infer"]
 
-METHODS = ("auto", "exact", "nuts")
+METHODS = ("auto", "exact", "quadrature", "nuts")
+HANDED_OVER = (NotIntegrable, NotImplementedError, InferenceError)
 POINTS = 4  # posterior draws, and as many prior draws, at which the certificate is evaluated
 LARGE = 10_000_000  # numbers in the data above which one of each is enough
 
@@ -73,7 +81,7 @@ def infer(
     Parameters
     ----------
     model : pymc.Model
-    method : {"auto", "exact", "nuts"}, default "auto"
+    method : {"auto", "exact", "quadrature", "nuts"}, default "auto"
         ``auto`` takes the first of the ladder that applies; the others force one.
     draws : int, default 4000
         Number of posterior draws in all, laid out as four chains where it divides by four.
@@ -107,20 +115,48 @@ def infer(
     if method == "exact" and analysis.plan.method != "exact":
         reasons = "; ".join(str(r) for r in analysis.plan.refusals)
         raise ModelError(f"no exact answer: {reasons}")
-    if method == "nuts" or analysis.plan.method == "nuts":
-        return _sampled(model, analysis, int(draws), random_seed, progressbar, started)
-    with lightly():
-        return _exact(model, analysis, int(draws), random_seed, started)
+    post = _first_that_applies(model, analysis, method, int(draws), random_seed, progressbar and is_terminal())
+    return replace(post, seconds=time.perf_counter() - started)
 
 
-def _sampled(
-    model: pm.Model, analysis: Analysis, draws: int, random_seed: int, progressbar: bool, started: float
+def _first_that_applies(
+    model: pm.Model, analysis: Analysis, method: str, draws: int, random_seed: int, progressbar: bool
 ) -> Posterior:
-    from dataclasses import replace
+    """Go down the ladder; whatever is passed over is noted in the plan."""
+    if analysis.plan.method == "exact":
+        if method == "quadrature":
+            raise ModelError("quadrature has nothing to do: every variable has a closed form; use method='exact'")
+        if method != "nuts":
+            with lightly():
+                return _exact(model, analysis, draws, random_seed)
+        return _as_written(model, analysis, draws, random_seed, progressbar)
+    if method == "quadrature" and analysis.plan.method != "quadrature":
+        raise ModelError(
+            f"no quadrature over {', '.join(analysis.plan.remaining)}: it is for one to three real numbers; use "
+            "method='nuts'"
+        )
+    if method != "nuts" and analysis.plan.method == "quadrature":
+        try:
+            return by_quadrature(model, analysis, draws, random_seed)
+        except HANDED_OVER as error:
+            if method == "quadrature":
+                raise InferenceError(f"no answer by quadrature: {error}; use method='nuts'") from error
+            analysis = _noted(analysis, f"quadrature handed over to NUTS: {error}")
+    if analysis.blocks or analysis.scales:
+        try:
+            return by_nuts(model, analysis, draws, random_seed, progressbar)
+        except (NotImplementedError, InferenceError) as error:
+            analysis = _noted(analysis, f"NUTS samples the model as written: {error}")
+    return _as_written(model, analysis, draws, random_seed, progressbar)
 
-    from bayeskit.terminal import is_terminal
 
-    tree = mcmc.sample_nuts(model, draws=draws, random_seed=random_seed, progressbar=progressbar and is_terminal())
+def _noted(analysis: Analysis, note: str) -> Analysis:
+    plan = replace(analysis.plan, method="nuts", notes=(*analysis.plan.notes, note))
+    return replace(analysis, plan=plan)
+
+
+def _as_written(model: pm.Model, analysis: Analysis, draws: int, random_seed: int, progressbar: bool) -> Posterior:
+    tree = mcmc.sample_nuts(model, draws=draws, random_seed=random_seed, progressbar=progressbar)
     return Posterior(
         model=model,
         plan=replace(analysis.plan, method="nuts"),
@@ -129,11 +165,10 @@ def _sampled(
         certificate=math.nan,
         tree=tree,
         random_seed=random_seed,
-        seconds=time.perf_counter() - started,
     )
 
 
-def _exact(model: pm.Model, analysis: Analysis, draws: int, random_seed: int, started: float) -> Posterior:
+def _exact(model: pm.Model, analysis: Analysis, draws: int, random_seed: int) -> Posterior:
     evaluator = Evaluator(analysis)
     rng = np.random.default_rng(random_seed)
     components = [solve(analysis, evaluator, fixed) for fixed in table(analysis)]
@@ -158,7 +193,6 @@ def _exact(model: pm.Model, analysis: Analysis, draws: int, random_seed: int, st
         tree=build_tree(model, values, draws),
         marginals=_marginals(model, analysis, components, weights),
         random_seed=random_seed,
-        seconds=time.perf_counter() - started,
     )
 
 
@@ -197,8 +231,5 @@ def _marginals(
     found |= finite_marginals(analysis, components, weights)
     result = {}
     for name, (dist, family, joint, elementwise) in found.items():
-        dims = tuple(d for d in model.named_vars_to_dims.get(name, ()) or ())
-        known = {d: list(c) for d in dims if d is not None and (c := model.coords.get(d)) is not None}
-        usable = dims if all(d is not None for d in dims) else ()
-        result[name] = Marginal(name, dist, family, usable, known, joint, elementwise)
+        result[name] = labelled(Marginal(name, dist, family, joint=joint, elementwise=elementwise), model)
     return {n: result[n] for n in analysis.joint.names if n in result}

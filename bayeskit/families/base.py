@@ -9,7 +9,7 @@ The coefficients are recovered from the gradient of a log density at as many anc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,8 @@ class ScoreFamily:
         Parameters → a typical point, where cancellation is least.
     log_density : callable
         (parameters, φ) → log density, one number a variable entry (or a vector, for Dirichlet).
+    log_density_graph : callable
+        The same for parameters that are PyTensor graphs, in double precision.
     draw : callable
         (parameters, generator, number) → draws of shape (number, …).
     frozen : callable
@@ -66,6 +68,7 @@ class ScoreFamily:
     proper: Callable[[Parameters], bool]
     centre: Callable[[Parameters], np.ndarray]
     log_density: Callable[[Parameters, np.ndarray], np.ndarray]
+    log_density_graph: Callable[[Mapping[str, Any], Any], Any]
     draw: Callable[[Parameters, np.random.Generator, int], np.ndarray]
     frozen: Callable[[Parameters], Any]
     joint: Callable[[Parameters], Any]

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+import pytensor.tensor as pt
 from scipy import special, stats
 
 from bayeskit.extended import gammaln, xlogy
@@ -24,6 +28,11 @@ def _log_density(p: Parameters, x: np.ndarray) -> np.ndarray:
     return xlogy(a - 1, x) + xlogy(b - 1, 1 - x) - gammaln(a) - gammaln(b) + gammaln(a + b)
 
 
+def _log_density_graph(p: Mapping[str, Any], x: Any) -> Any:
+    a, b = p["a"], p["b"]
+    return (a - 1) * pt.log(x) + (b - 1) * pt.log1p(-x) - pt.gammaln(a) - pt.gammaln(b) + pt.gammaln(a + b)
+
+
 FAMILY = ScoreFamily(
     name="beta",
     support="unit",
@@ -35,6 +44,7 @@ FAMILY = ScoreFamily(
     proper=lambda p: bool(np.all(p["a"] > 0) and np.all(p["b"] > 0)),
     centre=lambda p: p["a"] / (p["a"] + p["b"]),
     log_density=_log_density,
+    log_density_graph=_log_density_graph,
     draw=lambda p, rng, n: rng.beta(p["a"], p["b"], size=(n, *np.shape(p["a"]))),
     frozen=lambda p: stats.beta(p["a"], p["b"]),
     joint=lambda p: None,

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
 from scipy import stats
 
 from bayeskit.extended import gammaln, xlogy
@@ -30,6 +32,11 @@ def _joint(p: Parameters) -> Any:
     return stats.dirichlet(p["a"]) if p["a"].ndim == 1 else None
 
 
+def _log_density_graph(p: Mapping[str, Any], x: Any) -> Any:
+    a = p["a"]
+    return pt.gammaln(pt.sum(a, axis=-1)) - pt.sum(pt.gammaln(a), axis=-1) + pt.sum((a - 1) * pt.log(x), axis=-1)
+
+
 FAMILY = ScoreFamily(
     name="dirichlet",
     support="simplex",
@@ -41,6 +48,7 @@ FAMILY = ScoreFamily(
     proper=lambda p: bool(np.all(p["a"] > 0)),
     centre=lambda p: p["a"] / p["a"].sum(-1, keepdims=True),
     log_density=_log_density,
+    log_density_graph=_log_density_graph,
     draw=_draw,
     frozen=lambda p: stats.beta(p["a"], p["a"].sum(-1, keepdims=True) - p["a"]),
     joint=_joint,

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+import pytensor.tensor as pt
 from scipy import stats
 
 from bayeskit.extended import gammaln, xlogy
@@ -19,6 +23,11 @@ def _log_density(p: Parameters, x: np.ndarray) -> np.ndarray:
     return xlogy(a, b) - gammaln(a) - (a + 1) * np.log(x) - b / x
 
 
+def _log_density_graph(p: Mapping[str, Any], x: Any) -> Any:
+    a, b = p["shape"], p["scale"]
+    return a * pt.log(b) - pt.gammaln(a) - (a + 1) * pt.log(x) - b / x
+
+
 FAMILY = ScoreFamily(
     name="inverse_gamma",
     support="positive",
@@ -30,6 +39,7 @@ FAMILY = ScoreFamily(
     proper=lambda p: bool(np.all(p["shape"] > 0) and np.all(p["scale"] > 0)),
     centre=lambda p: p["scale"] / p["shape"],
     log_density=_log_density,
+    log_density_graph=_log_density_graph,
     draw=lambda p, rng, n: p["scale"] / rng.gamma(p["shape"], size=(n, *np.shape(p["shape"]))),
     frozen=lambda p: stats.invgamma(p["shape"], scale=p["scale"]),
     joint=lambda p: None,

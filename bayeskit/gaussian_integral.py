@@ -1,0 +1,226 @@
+"""log ∫ exp(½ δ̃ᵀ T δ̃) dδ of a quadratic form as a graph in φ, with gradient.
+
+    log ∫ exp(c + ηᵀδ − ½ δᵀΛδ) dδ = c + ½ ηᵀΛ⁻¹η − ½ log |Λ| + ½ D log 2π
+
+* whitened (few variables, whose prior is exp(−½|Rδ + r|²)): in z = Rδ + r the precision is I + R⁻ᵀPR⁻¹ with P that of
+  the data, well conditioned as a prior sd goes to zero or to infinity; a few O(D³);
+* dense: one Cholesky factorisation, O(D³); the gradient is −½ (Λ⁻¹ + δ̂δ̂ᵀ) in Λ and δ̂ in η, δ̂ = Λ⁻¹η;
+* banded (chains, plates; after reordering by reverse Cuthill–McKee): O(D · width²);
+* bordered (plates and a few variables shared by all): the band first, then the Schur complement of the shared ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.compile.builders import OpFromGraph
+from scipy import sparse
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from bayeskit.banded import banded_solve
+from bayeskit.compiling import Graph
+from bayeskit.quadratic_form import QuadraticForm
+
+__all__ = ["Layout", "Lookup", "layout", "log_integral"]
+
+BANDED_FROM = 64  # size of θ from which a band is worth its bookkeeping
+CANCELLED = 1e10  # ratio of the terms of a sum to the sum beyond which it counts as unknown
+SHARED = 40  # variables that may be set aside as shared by all
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """How Λ is solved: which entries of θ are in the band, in which order, and which are set aside.
+
+    Attributes
+    ----------
+    inner : numpy.ndarray
+        Entries of θ in the band, in its order; empty where Λ is dense.
+    width : int
+        Diagonals of the band.
+    shared : numpy.ndarray
+        Entries of θ outside the band; all of them where Λ is dense.
+    """
+
+    inner: np.ndarray
+    width: int
+    shared: np.ndarray
+
+
+def layout(form: QuadraticForm) -> Layout:
+    """Choose between dense, banded and bordered, by the cost of a factorisation."""
+    size = form.size
+    dense = Layout(np.zeros(0, dtype=int), 0, np.arange(size))
+    if size < BANDED_FROM:
+        return dense
+    inside = (form.rows < size) & (form.columns < size)
+    rows, columns = form.rows[inside], form.columns[inside]
+    matrix = sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size))
+    pattern = sparse.csr_array(matrix + matrix.T)
+    degree = np.diff(pattern.indptr)
+    best, least = dense, float(size) ** 3 / 3
+    by_degree = np.argsort(-degree, kind="stable")
+    for count in sorted({0, *range(1, 9), 12, 16, 24, 32, SHARED}):
+        if count >= size or (count and degree[by_degree[count - 1]] < 8):
+            break
+        shared = np.sort(by_degree[:count])
+        kept = np.setdiff1d(np.arange(size), shared)
+        part = sparse.csr_array(pattern[kept][:, kept])
+        order = np.asarray(reverse_cuthill_mckee(sparse.csr_matrix(part), symmetric_mode=True))
+        rank = np.empty(len(kept), dtype=int)
+        rank[order] = np.arange(len(kept))
+        entries = sparse.coo_array(part)
+        reach = int(np.max(np.abs(rank[entries.coords[0]] - rank[entries.coords[1]]), initial=0))
+        # A band costs more an operation than a dense factorisation, which runs in BLAS.
+        cost = 8.0 * len(kept) * (reach + 1 + count) ** 2 + count**3
+        if cost < least:
+            best, least = Layout(kept[order], reach + 1, shared), cost
+    return best
+
+
+def log_integral(form: QuadraticForm) -> Graph:
+    """The log integral over θ of a block's density, without ``form.rest``."""
+    if form.root is not None:
+        return whitened_integral(form)
+    plan = layout(form)
+    values: Any = pt.concatenate([form.values, pt.zeros(1)])
+    lookup = Lookup(form)
+    eta = values[lookup(np.arange(form.size), np.full(form.size, form.size))]
+    corner = 0.5 * values[lookup(np.array([form.size]), np.array([form.size]))][0]
+    constant = 0.5 * form.size * np.log(2 * np.pi)
+    if not len(plan.inner):
+        i, j = np.indices((form.size, form.size))
+        precision = -values[lookup(i.ravel(), j.ravel())].reshape((form.size, form.size))
+        return corner + constant + dense_integral(precision, eta)
+    inner, shared = plan.inner, plan.shared
+    ahead = np.arange(plan.width)[:, None] + np.arange(len(inner))
+    valid = ahead < len(inner)
+    position = lookup(inner[np.where(valid, ahead, 0)].ravel(), np.broadcast_to(inner, ahead.shape).ravel())
+    position = np.where(valid.ravel(), position, lookup.nothing)
+    band = -values[position].reshape((plan.width, len(inner)))
+    right: list[Any] = [eta[inner][:, None]]
+    if len(shared):
+        i, j = np.meshgrid(inner, shared, indexing="ij")
+        right.append(-values[lookup(i.ravel(), j.ravel())].reshape((len(inner), len(shared))))
+    columns = pt.concatenate(right, axis=1) if len(right) > 1 else right[0]
+    log_determinant, solution, _ = banded_solve(pt.specify_shape(band, (plan.width, len(inner))), columns)
+    gram = pt.dot(columns.T, solution)
+    result = corner + constant - 0.5 * log_determinant + 0.5 * gram[0, 0]
+    if len(shared):
+        i, j = np.meshgrid(shared, shared, indexing="ij")
+        own = -values[lookup(i.ravel(), j.ravel())].reshape((len(shared), len(shared)))
+        result = result + dense_integral(own - gram[1:, 1:], eta[shared] - gram[1:, 0])
+    return result
+
+
+class Lookup:
+    """Where an entry of T stands among the values; entries that are always zero stand after the last."""
+
+    def __init__(self, form: QuadraticForm) -> None:
+        self.size = form.size + 1
+        self.keys = form.rows * self.size + form.columns
+        self.nothing = len(self.keys)
+
+    def __call__(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        key = np.maximum(i, j) * self.size + np.minimum(i, j)
+        place = np.searchsorted(self.keys, key)
+        found = (place < len(self.keys)) & (self.keys[np.minimum(place, len(self.keys) - 1)] == key)
+        return np.where(found, place, self.nothing)
+
+
+def whitened_integral(form: QuadraticForm) -> Graph:
+    """log ∫ exp(−½|Rδ + r|² + ½ δ̃ᵀTδ̃) dδ from R, r and T."""
+    size = form.size
+    values: Any = pt.concatenate([form.values, pt.zeros(1)])
+    lookup = Lookup(form)
+    i, j = np.indices((size, size))
+    precision = -values[lookup(i.ravel(), j.ravel())].reshape((size, size))
+    linear = values[lookup(np.arange(size), np.full(size, size))]
+    corner = 0.5 * values[lookup(np.array([size]), np.array([size]))][0]
+    root: Any = form.root
+    first = root[np.arange(size), np.arange(size)] if form.diagonal else root[:, :size]
+    inputs = [v.type() for v in (first, root[:, size], precision, linear)]
+    value = _whiten(inputs, form.diagonal)[0]
+
+    def pullback(given: list[Graph], outputs: list[Graph], cotangents: list[Graph]) -> list[Graph]:
+        # ∂ log ∫ exp(q) = E ∂q under the normalised integrand, a Normal with mean δ̂ and covariance Σ.
+        cotangent: Any = cotangents[0]
+        _, z, mean, half, spread = _whiten(given, form.diagonal)
+        covariance = pt.dot(spread.T, spread)
+        cross = pt.outer(z, mean) + pt.dot(half.T, spread)
+        to_root = pt.diagonal(cross) if form.diagonal else cross
+        second = covariance + pt.outer(mean, mean)
+        return [-cotangent * to_root, -cotangent * z, -0.5 * cotangent * second, cotangent * mean]
+
+    integral: Any = OpFromGraph(inputs, [value], pullback=pullback)(first, root[:, size], precision, linear)
+    return corner + integral
+
+
+def _whiten(inputs: list[Any], diagonal: bool) -> tuple[Any, Any, Any, Any, Any]:
+    """The log integral, ẑ, δ̂, and square roots H of the covariances HᵀH of z and of δ."""
+    first, shift, precision, linear = inputs
+    size = precision.type.shape[0]
+    if diagonal:
+        inverse: Any = pt.diag(1.0 / first)
+        centre = -shift / first
+        log_determinant = pt.sum(pt.log(pt.abs(first)))
+    else:
+        # Rows of very different size (1/τ): scaled alike before they are solved.
+        largest = pt.max(pt.abs(first), axis=1)
+        scaled = first / largest[:, None]
+        solved = pt.linalg.solve(scaled, pt.concatenate([pt.diag(1.0 / largest), (shift / largest)[:, None]], axis=1))
+        inverse, centre = solved[:, :size], -solved[:, size]
+        log_determinant = pt.linalg.slogdet(scaled)[1] + pt.sum(pt.log(largest))
+    inner = pt.eye(size) + pt.dot(inverse.T, pt.dot(precision, inverse))
+    scale = 1.0 / pt.sqrt(pt.diagonal(inner))
+    factor = pt.linalg.cholesky(inner * scale[:, None] * scale[None, :], lower=True, on_error="nan")
+    half = pt.linalg.solve_triangular(factor, pt.diag(scale), lower=True)
+    z = pt.dot(half.T, pt.dot(half, pt.dot(inverse.T, linear - pt.dot(precision, centre))))
+    mean = centre + pt.dot(inverse, z)
+    # At the mode nothing large cancels; what is left of the gradient there is rounding, and corrected for.
+    gradient = pt.dot(half, pt.dot(inverse.T, linear - pt.dot(precision, mean)) - z)
+    value = (
+        -0.5 * pt.sum(z**2)
+        + pt.dot(linear, mean)
+        - 0.5 * pt.dot(mean, pt.dot(precision, mean))
+        + 0.5 * pt.sum(gradient**2)
+        - pt.sum(pt.log(pt.diagonal(factor)))
+        + pt.sum(pt.log(scale))
+        - log_determinant
+        + 0.5 * size * np.log(2 * np.pi)
+    )
+    # Far out the terms may be so large that only their rounding is left of the sum.
+    largest = pt.sum(z**2) + pt.abs(pt.dot(linear, mean))
+    lost = largest > CANCELLED * (1.0 + pt.abs(value))
+    return pt.switch(lost, np.nan, value), z, mean, half, pt.dot(half, inverse.T)
+
+
+def dense_integral(precision: Graph, linear: Graph) -> Graph:
+    """½ ηᵀΛ⁻¹η − ½ log |Λ| for a dense Λ; not a number where Λ is not positive definite.
+
+    Scaled to unit diagonal first, so that variances of 1e-12 and 1e12 may stand side by side. The gradient is written
+    out because differentiating through the factorisation costs several times the factorisation.
+    """
+    size = precision.type.shape[0]
+    lam, eta = pt.matrix("precision", shape=(size, size)), pt.vector("linear", shape=(size,))
+    value, _, _ = _solved(lam, eta)
+
+    def pullback(inputs: list[Graph], outputs: list[Graph], cotangents: list[Graph]) -> list[Graph]:
+        cotangent: Any = cotangents[0]
+        _, mean, inverse = _solved(*inputs)
+        return [-0.5 * cotangent * (inverse + pt.outer(mean, mean)), cotangent * mean]
+
+    return OpFromGraph([lam, eta], [value], pullback=pullback)(precision, linear)
+
+
+def _solved(lam: Any, eta: Any) -> tuple[Any, Any, Any]:
+    scale = 1.0 / pt.sqrt(pt.diagonal(lam))
+    factor = pt.linalg.cholesky(lam * scale[:, None] * scale[None, :], lower=True, on_error="nan")
+    half = pt.linalg.solve_triangular(factor, (eta * scale)[:, None], lower=True)[:, 0]
+    value = 0.5 * pt.sum(half**2) - pt.sum(pt.log(pt.diagonal(factor))) + pt.sum(pt.log(scale))
+    root = pt.linalg.solve_triangular(factor, pt.eye(lam.type.shape[0]), lower=True) * scale[None, :]
+    inverse = pt.dot(root.T, root)
+    return value, pt.dot(inverse, eta), inverse

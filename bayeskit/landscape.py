@@ -1,0 +1,279 @@
+"""Where a density has its mass: ascent to a mode, its widths, other modes, and whether it falls off.
+
+Everything here asks for many points at once and only steers: no number of it enters an answer except as a reason to
+refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Evaluator", "Landscape", "NotIntegrable", "survey"]
+
+FAR = 1e7
+CLIMBS = 16
+
+
+class NotIntegrable(Exception):
+    """Why quadrature does not answer; one sentence for people."""
+
+
+class Evaluator:
+    """Counts evaluations of a vectorised log density and stops at the budget."""
+
+    def __init__(self, log_density: Callable[[np.ndarray], np.ndarray], budget: int):
+        self.log_density, self.budget, self.count = log_density, budget, 0
+        self.largest = 0.0
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        if self.count + len(x) > self.budget:
+            raise NotIntegrable(f"the error bound was not met within {self.budget} evaluations of the density")
+        self.count += len(x)
+        with np.errstate(all="ignore"):
+            value = np.array(self.log_density(x), float).reshape(len(x))
+        if np.any(value == np.inf):
+            raise NotIntegrable(f"the density is infinite at {_place(x[np.argmax(value)])}")
+        return value
+
+
+def _place(x: np.ndarray) -> str:
+    return "(" + ", ".join(f"{v:.4g}" for v in x) + ")"
+
+
+def _safe(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(values), -np.inf, values)
+
+
+def _stencil(k: int) -> np.ndarray:
+    eye = np.eye(k)
+    pairs = [a * eye[i] + b * eye[j] for i in range(k) for j in range(i) for a in (1, -1) for b in (1, -1)]
+    return np.array([np.zeros(k), *eye, *-eye, *pairs])
+
+
+def _derivatives(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gradient and Hessian on the stencil, in units of its steps."""
+    centre, plus, minus, pairs = values[0], values[1 : k + 1], values[k + 1 : 2 * k + 1], values[2 * k + 1 :]
+    hessian = np.diag(plus + minus - 2 * centre)
+    position = 0
+    for i in range(k):
+        for j in range(i):
+            pp, pm, mp, mm = pairs[position : position + 4]
+            hessian[i, j] = hessian[j, i] = (pp - pm - mp + mm) / 4
+            position += 4
+    return (plus - minus) / 2, hessian
+
+
+def ascend(f: Evaluator, start: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+    """Climb from a point to a local maximum by Newton's method on finite differences, many step lengths at a time.
+
+    Returns
+    -------
+    x : array of k
+    value : float
+    hessian : array (k, k)
+    """
+    k = len(start)
+    x, delta, stencil = np.array(start, float), np.full(k, 0.1), _stencil(k)
+    lengths = 4.0 ** np.arange(-11, 3)
+    value, hessian = -np.inf, np.zeros((k, k))
+    for _ in range(100):
+        values = _safe(f(x + stencil * delta))
+        value = values[0]
+        if not np.isfinite(value):
+            return x, value, hessian
+        change = np.maximum(np.abs(values[1 : k + 1] - value), np.abs(values[k + 1 : 2 * k + 1] - value))
+        # A zero or a nan anywhere on the stencil, and derivatives are meaningless along every axis.
+        too_far = ~np.isfinite(change) | (change > 3) | ~np.all(np.isfinite(values))
+        best = int(np.argmax(values))
+        if np.any(too_far):
+            # Outside the region where a parabola means anything: come closer before trusting derivatives.
+            shrink = np.where(np.isfinite(change), np.sqrt(1 / np.clip(change, 1, 1e6)), 0.1)
+            x = x + stencil[best] * delta
+            delta = np.where(too_far, delta * np.clip(shrink, 0.02, 0.7), delta)
+            if np.any(delta < 1e-13 * (1 + np.abs(x))):
+                return x, float(values[best]), hessian
+            continue
+        gradient, curved = _derivatives(values, k)
+        hessian = curved / np.outer(delta, delta)
+        eigenvalues, vectors = np.linalg.eigh(-curved)
+        slope = vectors.T @ gradient
+        curvature = np.maximum(np.abs(eigenvalues), np.abs(slope) / 1e6 + 1e-9)
+        step = vectors @ (slope / curvature)
+        gain = float(slope @ (slope / curvature))
+        flat = change < 0.02
+        if gain < 1e-4 and not np.any(flat & (delta < FAR)):
+            return x, float(value), hessian
+        candidates = x + lengths[:, None] * step * delta
+        tried = _safe(f(candidates))
+        if tried.max() > value:
+            x = candidates[int(np.argmax(tried))]
+        elif values[best] > value:
+            x = x + stencil[best] * delta
+        elif gain < 1e-2 and not np.any(flat & (delta < FAR)):
+            return x, float(value), hessian
+        delta = np.where(flat & (delta < FAR), delta * 4, delta)
+        if np.any(np.abs(x) > 1e12):
+            break
+    if np.any(np.abs(x - start) > FAR):
+        raise NotIntegrable("the density keeps growing outward: it does not fall off and has no finite integral")
+    return x, float(value), hessian
+
+
+def widths(f: Evaluator, x: np.ndarray, value: float, hessian: np.ndarray) -> np.ndarray:
+    """A covariance: along every eigenvector of the curvature, half the width of the region 2 nats below the mode, squared."""
+    k = len(x)
+    eigenvalues, vectors = np.linalg.eigh(-(hessian + hessian.T) / 2)
+    guess = 1 / np.sqrt(np.maximum(eigenvalues, 1e-14))
+    guess = np.where(np.isfinite(guess), guess, 1.0)
+    factors = 2.0 ** np.arange(-6, 8)
+    scale = np.empty(k)
+    for i in range(k):
+        sides = []
+        for sign in (1, -1):
+            distance = guess[i] * factors
+            for _ in range(4):
+                drop = value - _safe(f(x + sign * distance[:, None] * vectors[:, i]))
+                beyond = np.flatnonzero(drop >= 2)
+                if len(beyond) and beyond[0] > 0:
+                    at = beyond[0]
+                    low, high = max(drop[at - 1], 1e-3), min(drop[at], 1e3)
+                    share = (np.log(2) - np.log(min(low, 1.999))) / (np.log(high) - np.log(min(low, 1.999)))
+                    sides.append(distance[at - 1] * (distance[at] / distance[at - 1]) ** np.clip(share, 0, 1))
+                    break
+                distance = distance * (2.0**13 if not len(beyond) else 2.0**-13)
+            else:
+                raise NotIntegrable(
+                    "the density is flat or cut off in some direction: it does not fall off, or has an edge at its mode"
+                )
+        scale[i] = sum(sides) / 4
+    return (vectors * scale**2) @ vectors.T
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """Modes (rows, the highest first), their log densities, and a covariance for the first."""
+
+    modes: np.ndarray
+    heights: np.ndarray
+    covariance: np.ndarray
+    curvature: np.ndarray
+
+
+def survey(f: Evaluator, start: np.ndarray, probes: np.ndarray, cut: float, rng: np.random.Generator) -> Landscape:
+    """Find the modes within reach: climb from the start, then from every point that may belong to another mode.
+
+    Points around the start and the probes are joined to the known modes by straight lines; where the density does not
+    rise all along any of them, the point may belong to another mode. Rays go out from every mode to 300 widths.
+    """
+    k = len(start)
+    around = start + np.concatenate([np.zeros((1, k)), *[s * np.eye(k) for s in (1.0, -1.0, 4.0, -4.0)]])
+    values = _safe(f(around))
+    if not np.any(np.isfinite(values)):
+        raise NotIntegrable("the density is zero at the start and around it")
+    peaks = [ascend(f, start if np.isfinite(values[0]) else around[int(np.argmax(values))])]
+    loose = np.concatenate([around, probes])
+    suspects = [_unexplained(f, loose, _safe(f(loose)), [peaks[0]]), _outward(f, *peaks[0], rng)]
+    climbs = 0
+    while suspects:
+        points, values = suspects.pop(0)
+        for i in np.argsort(-values):
+            # Modes may have been found since: ask again before climbing.
+            if k > 1 and not len(_unexplained(f, points[[i]], values[[i]], peaks)[0]):
+                continue
+            climbs += 1
+            if climbs > CLIMBS:
+                break
+            peak = ascend(f, points[i])
+            highest = max(height for _, height, _ in peaks)
+            if not np.isfinite(peak[1]) or peak[1] < highest - cut - 20:
+                continue
+            if _same(f, peak, peaks):
+                if peak[1] > highest + 1e-3:
+                    peaks[int(np.argmax([height for _, height, _ in peaks]))] = peak
+                continue
+            peaks.append(peak)
+            if len(peaks) > 8:
+                raise NotIntegrable("the density has more than eight modes")
+            suspects.append(_outward(f, *peak, rng))
+    peaks.sort(key=lambda peak: -peak[1])
+    modes, heights, hessians = zip(*peaks, strict=True)
+    return Landscape(np.array(modes), np.array(heights), widths(f, *peaks[0]), hessians[0])
+
+
+def _directions(k: int) -> np.ndarray:
+    """Directions that cover the circle or the sphere evenly."""
+    if k == 2:
+        angle = 2 * np.pi * (np.arange(64) + 0.3) / 64
+        return np.column_stack([np.cos(angle), np.sin(angle)])
+    n = 240
+    height = 1 - (2 * np.arange(n) + 1) / n
+    angle = np.pi * (3 - np.sqrt(5)) * np.arange(n)
+    radius = np.sqrt(1 - height**2)
+    return np.column_stack([radius * np.cos(angle), radius * np.sin(angle), height])
+
+
+def _outward(
+    f: Evaluator, mode: np.ndarray, height: float, hessian: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points on rays from a mode to 300 widths that seem to belong to another mode.
+
+    Along a ray within one mode −d log f / d log r rises (Gaussian, exponential) or is constant (algebraic tails); where
+    it falls, another mode has taken over.
+    """
+    k = len(mode)
+    scale = widths(f, mode, height, hessian)
+    if k == 1:
+        distance = np.geomspace(0.3, 300, 100)[:, None] * np.sqrt(scale[0, 0])
+        points = np.concatenate([mode - distance[::-1], mode[None], mode + distance])
+        values = _safe(f(points))
+        left, right = np.append(-np.inf, values[:-1]), np.append(values[1:], -np.inf)
+        slack = 1e-7 * (1 + np.abs(values))
+        with np.errstate(invalid="ignore"):
+            peak = (values > left + slack) & (values > right + slack) & (points[:, 0] != mode)
+        return points[peak], values[peak]
+    directions = _directions(k) @ np.linalg.qr(rng.standard_normal((k, k)))[0]
+    radii = np.geomspace(0.7, 300, 16)
+    points = mode + radii[:, None, None] * (directions @ np.linalg.cholesky(scale).T)
+    values = _safe(f(points.reshape(-1, k))).reshape(points.shape[:2])
+    with np.errstate(invalid="ignore"):
+        steepness = -np.diff(values, axis=0)
+        falls = steepness[1:] < 0.9 * steepness[:-1] - 0.5
+    # The first fall on each ray, at its outer end.
+    first = np.argmax(falls, axis=0) + 2
+    ray = np.flatnonzero(falls.any(axis=0) & np.isfinite(values[np.minimum(first, 15), np.arange(len(directions))]))
+    return points[first[ray], ray], values[first[ray], ray]
+
+
+def _profile(f: Evaluator, points: np.ndarray, mode: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Log density at shares of the way from each point to a mode."""
+    line = points[:, None] + shares[:, None] * (mode - points)[:, None]
+    return _safe(f(line.reshape(-1, len(mode)))).reshape(len(points), len(shares))
+
+
+def _unexplained(
+    f: Evaluator, points: np.ndarray, values: np.ndarray, peaks: list[tuple[np.ndarray, float, np.ndarray]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The points from which the density does not rise all along the straight line to some known mode."""
+    keep = np.isfinite(values)
+    points, values = points[keep], values[keep]
+    shares = np.concatenate([[0.02], np.linspace(0.1, 0.97, 11)])
+    for mode, height, _ in peaks:
+        if not len(points):
+            break
+        line = np.column_stack([values, _profile(f, points, mode, shares), np.full(len(points), height)])
+        falls = np.any(np.diff(line, axis=1) < -1e-7 * (1 + np.abs(line[:, 1:])), axis=1)
+        points, values = points[falls], values[falls]
+    return points, values
+
+
+def _same(
+    f: Evaluator, peak: tuple[np.ndarray, float, np.ndarray], peaks: list[tuple[np.ndarray, float, np.ndarray]]
+) -> bool:
+    """Whether no valley deeper than 1e-3 nats separates a peak from some known one on the straight line."""
+    shares = np.linspace(0.04, 0.96, 24)
+    return any(
+        np.all(_profile(f, peak[0][None], mode, shares) > min(peak[1], height) - 1e-3) for mode, height, _ in peaks
+    )

@@ -1,0 +1,116 @@
+"""Finite mixtures of frozen SciPy distributions, entry by entry: marginals of eliminated variables under quadrature.
+
+With nodes φ_k and weights w_k of the posterior of what remains, p(θ | y) = Σ_k w_k p(θ | φ_k, y): each component is a
+closed form, and the sum is the quadrature rule itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+__all__ = ["MixtureDensity"]
+
+
+@dataclass(frozen=True)
+class MixtureDensity:
+    """Σ_k w_k p_k(x), like a frozen scipy distribution.
+
+    Attributes
+    ----------
+    weights : numpy.ndarray
+        w, of shape (n,), which sums to one.
+    components : scipy frozen distribution
+        p_k, with parameters of shape (n,) + shape of the variable.
+    """
+
+    weights: np.ndarray
+    components: Any
+
+    @cached_property
+    def _means(self) -> np.ndarray:
+        return np.asarray(self.components.mean())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the variable."""
+        return self._means.shape[1:]
+
+    def _average(self, values: np.ndarray) -> Any:
+        result = np.tensordot(self.weights, values, axes=(0, 0))
+        return result[()]
+
+    def mean(self) -> Any:
+        """Mean; infinite or not a number where a component's is."""
+        return self._average(self._means)
+
+    def var(self) -> Any:
+        """Variance: within the components and between them."""
+        within = self._average(np.asarray(self.components.var()))
+        return within + self._average((self._means - self.mean()) ** 2)
+
+    def std(self) -> Any:
+        """Standard deviation."""
+        return np.sqrt(self.var())
+
+    def _mixed(self, method: str, x: Any) -> Any:
+        x = np.asarray(x, dtype=float)
+        shape = np.broadcast_shapes(x.shape, self.shape)
+        x = np.broadcast_to(x, shape)
+        lead = shape[: len(shape) - len(self.shape)]
+        flat = x.reshape(-1, *self.shape)
+        result = np.stack([self._average(np.asarray(getattr(self.components, method)(row))) for row in flat])
+        return result.reshape(*lead, *self.shape)[()]
+
+    def pdf(self, x: Any) -> Any:
+        """Density."""
+        return self._mixed("pdf", x)
+
+    def logpdf(self, x: Any) -> Any:
+        """Logarithm of the density."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.pdf(x))
+
+    def cdf(self, x: Any) -> Any:
+        """Distribution function."""
+        return self._mixed("cdf", x)
+
+    def sf(self, x: Any) -> Any:
+        """1 − cdf."""
+        return self._mixed("sf", x)
+
+    def ppf(self, q: Any) -> Any:
+        """Quantiles, by bisection between the smallest and the largest of the components' own."""
+        q = np.asarray(q, dtype=float)
+        if q.ndim > 0 and q.shape != self.shape:
+            return np.stack([np.asarray(self.ppf(one)) for one in q.ravel()]).reshape(*q.shape, *self.shape)
+        level = np.broadcast_to(q, self.shape)
+        own = np.asarray(self.components.ppf(level))
+        low, high = own.min(axis=0), own.max(axis=0)
+        for _ in range(200):
+            middle = 0.5 * (low + high)
+            below = self._average(np.asarray(self.components.cdf(middle))) < level
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+            if np.all(high - low <= 4e-16 * (np.abs(low) + np.abs(high))):
+                break
+        return (0.5 * (low + high))[()]
+
+    def median(self) -> Any:
+        """Median."""
+        return self.ppf(0.5)
+
+    def interval(self, confidence: float) -> tuple[Any, Any]:
+        """Equal-tailed interval."""
+        return self.ppf((1 - confidence) / 2), self.ppf((1 + confidence) / 2)
+
+    def rvs(self, size: Any = None, random_state: Any = None) -> Any:
+        """Independent draws of each entry."""
+        rng = np.random.default_rng(random_state)
+        lead = () if size is None else tuple(np.atleast_1d(size))
+        number = int(np.prod(lead, dtype=int))
+        chosen = rng.choice(len(self.weights), size=number, p=self.weights)
+        draws = np.asarray(self.components.rvs((number, *self._means.shape), random_state=rng))
+        return draws[np.arange(number), chosen].reshape(*lead, *self.shape)[()]

@@ -1,0 +1,236 @@
+"""Answers for a model in which something remains: quadrature, or NUTS, on the collapsed density.
+
+Either way the eliminated variables come back exactly from their conditional distribution, and the certificate
+
+    log p(y, θ, φ) − log p(θ | φ, y) − log p(y, φ) = 0
+
+is held at posterior and prior draws with PyMC's own log density on the left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.transforms import Interval, LogExpM1, LogOddsTransform, LogTransform
+from pytensor.graph.traversal import ancestors
+
+from bayeskit import mcmc
+from bayeskit.certificate import require
+from bayeskit.collapse import collapsed_model
+from bayeskit.collapsed import Collapsed, collapsed_density
+from bayeskit.compiling import compile_small, lightly
+from bayeskit.density import inline
+from bayeskit.elimination import Analysis
+from bayeskit.exact import Evaluator
+from bayeskit.forward import deterministics, prior_points
+from bayeskit.grid_density import GridDensity
+from bayeskit.marginals import Marginal, labelled
+from bayeskit.mixture_density import MixtureDensity
+from bayeskit.quadrature import Quadrature, integrate
+from bayeskit.recovery import Recovery
+from bayeskit.results import LogEvidence, Posterior
+from bayeskit.tree import build_tree
+from bayeskit.unconstrained import Unconstrained
+
+__all__ = ["by_nuts", "by_quadrature"]
+
+POINTS = 4  # posterior draws, and as many prior draws, at which the certificate is evaluated
+NEGLIGIBLE = 1e-13  # weight of the nodes left out of the marginals of eliminated variables, in all
+ELEMENTWISE = (LogTransform, LogOddsTransform, Interval, LogExpM1)
+
+
+def by_quadrature(model: pm.Model, analysis: Analysis, draws: int, random_seed: int) -> Posterior:
+    """The posterior and log evidence by quadrature over what remains.
+
+    Raises
+    ------
+    bayeskit.quadrature.NotIntegrable
+        If the error bound cannot be met.
+    NotImplementedError
+        If the closed form of some part cannot be written as a graph.
+    InferenceError
+        If the certificate failed.
+    """
+    with lightly():
+        collapsed = collapsed_density(analysis)
+        space = Unconstrained(collapsed_model(collapsed), weight(collapsed))
+        result = integrate(space.log_density, space.start)
+        rng = np.random.default_rng(random_seed)
+        points = result.draw(rng, draws)
+        recovery = Recovery(collapsed)
+        remaining = space.backward(points)
+        values = recovery.draw(remaining, rng)
+        certificate = certify_collapsed(collapsed, recovery, values, random_seed)
+        values |= deterministics(analysis.joint, values)
+        marginals = _marginals(model, collapsed, recovery, space, result)
+    return Posterior(
+        model=model,
+        plan=replace(analysis.plan, method="quadrature"),
+        log_evidence=LogEvidence(result.log_integral, result.error + certificate, "quadrature"),
+        method="quadrature",
+        certificate=certificate,
+        tree=build_tree(model, values, draws),
+        marginals=marginals,
+        random_seed=random_seed,
+    )
+
+
+def by_nuts(model: pm.Model, analysis: Analysis, draws: int, random_seed: int, progressbar: bool) -> Posterior:
+    """Draws by NUTS on the collapsed density, and exact recovery of the rest.
+
+    Raises
+    ------
+    NotImplementedError
+        If the closed form of some part cannot be written as a graph.
+    InferenceError
+        If the certificate failed.
+    """
+    with lightly():
+        collapsed = collapsed_density(analysis)
+        small = collapsed_model(collapsed)
+    sampled = mcmc.sample_nuts(small, draws=draws, random_seed=random_seed, progressbar=progressbar)
+    posterior = sampled["posterior"]
+    chains, length = posterior.sizes["chain"], posterior.sizes["draw"]
+    remaining = {
+        n: posterior[n].transpose("chain", "draw", ...).to_numpy().reshape(chains * length, *posterior[n].shape[2:])
+        for n in collapsed.remaining
+    }
+    with lightly():
+        recovery = Recovery(collapsed)
+        values = recovery.draw(remaining, np.random.default_rng(random_seed))
+        certificate = certify_collapsed(collapsed, recovery, values, random_seed)
+        values |= deterministics(analysis.joint, values)
+    tree = build_tree(model, values, chains * length, chains=chains)
+    tree["sample_stats"] = sampled["sample_stats"]
+    tree["posterior"].attrs.update(sampled["posterior"].attrs)
+    return Posterior(
+        model=model,
+        plan=replace(analysis.plan, method="nuts"),
+        log_evidence=LogEvidence(math.nan, math.inf, "estimated"),
+        method="nuts",
+        certificate=certificate,
+        tree=tree,
+        random_seed=random_seed,
+    )
+
+
+def weight(collapsed: Collapsed) -> int:
+    """About how many numbers one evaluation of the collapsed density holds."""
+    return collapsed.analysis.joint.data_size + sum(form.size**2 for _, form in collapsed.blocks)
+
+
+def certify_collapsed(
+    collapsed: Collapsed, recovery: Recovery, draws: dict[str, np.ndarray], random_seed: int
+) -> float:
+    """The spread of log p(y, θ, φ) − log p(θ | φ, y) − log p(y, φ), in nats.
+
+    Raises
+    ------
+    InferenceError
+        If it is more than rounding.
+    """
+    analysis = collapsed.analysis
+    evaluator = Evaluator(analysis)
+    total = pt.add(collapsed.likelihood, *[pt.sum(analysis.joint.factors[n]) for n in collapsed.priors])
+    marginal = compile_small(collapsed.inputs, inline([total])[0])
+    number = min(POINTS, len(next(iter(draws.values()))))
+    points = [{n: v[k] for n, v in draws.items()} for k in range(number)]
+    prior = list(prior_points(analysis.joint.model, number, random_seed))
+    away = {n: np.stack([p[n] for p in prior]) for n in collapsed.remaining}
+    with np.errstate(all="ignore"):
+        far = recovery.draw(away, np.random.default_rng([random_seed, 2]))
+    points += [{n: v[k] for n, v in far.items()} for k in range(number)]
+    spread, level = 0.0, None
+    for point in points:
+        with np.errstate(all="ignore"):
+            arguments = [
+                np.asarray(point[n], dtype=v.type.dtype)
+                for n, v in zip(collapsed.remaining, collapsed.inputs, strict=True)
+            ]
+            density = float(marginal(*arguments))
+            conditional = recovery.log_density(point)
+            joint = evaluator.log_joint(point)
+        if not np.isfinite(density) and not np.isfinite(joint):
+            continue
+        level = joint if level is None else level
+        spread = max(spread, require(joint, conditional, density, level))
+    return spread
+
+
+def _marginals(
+    model: pm.Model, collapsed: Collapsed, recovery: Recovery, space: Unconstrained, result: Quadrature
+) -> dict[str, Marginal]:
+    found: dict[str, tuple[Any, str]] = {}
+    for rv, variable in zip(space.model.free_RVs, space.variables, strict=True):
+        name, shape = str(rv.name), space.initial[str(variable.name)].shape
+        functions = _transform(space.model, rv)
+        if functions is None or shape != collapsed.analysis.shapes[name]:
+            continue
+        axes = np.empty(shape, dtype=object)
+        axes.reshape(-1)[:] = result.marginals[space.slices[str(variable.name)]]
+        found[name] = GridDensity(axes, *functions), "quadrature"
+    points, weights = _nodes(result)
+    for name, components in recovery.marginals(space.backward(points)).items():
+        found[name] = MixtureDensity(weights, components), "mixture"
+    return {
+        n: labelled(Marginal(n, *found[n], label="quadrature"), model)
+        for n in collapsed.analysis.joint.names
+        if n in found
+    }
+
+
+def _nodes(result: Quadrature) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and normalised weights of the rule, without the nodes that together weigh next to nothing."""
+    run = result._runs[0]
+    weights = run.lattice.weights()
+    order = np.argsort(weights)
+    kept = np.sort(order[np.cumsum(weights[order]) > NEGLIGIBLE * weights.sum()])
+    points = run.frame.forward(run.lattice.positions(run.lattice.nodes[kept]))
+    return points, weights[kept] / weights[kept].sum()
+
+
+Function = Callable[[np.ndarray], np.ndarray]
+
+
+def _transform(model: pm.Model, rv: Any) -> tuple[Function, Function, Function, tuple[float, float]] | None:
+    """A monotone transform that acts on each entry alike: forward, backward, log |dx/dy| and the support; else None."""
+    transform = model.rvs_to_transforms.get(rv)
+    if transform is None:
+        return (lambda y: y), (lambda x: x), np.zeros_like, (-np.inf, np.inf)
+    if not isinstance(transform, ELEMENTWISE):
+        return None
+    others = set(model.free_RVs) - {rv}
+    constants: list[Any] = []
+    for parameter in rv.owner.inputs:
+        if not hasattr(parameter.type, "dtype"):
+            constants.append(parameter)
+            continue
+        if others & set(ancestors([parameter])):
+            return None
+        value = np.asarray(compile_small([], parameter)())
+        if value.size and np.any(value != value.flat[0]):
+            return None
+        constants.append(pt.constant(value.flat[0] if value.size else value))
+    x = pt.vector("x")
+    forward = compile_small([x], transform.forward(x, *constants))
+    backward = compile_small([x], transform.backward(x, *constants))
+    slope = compile_small([x], -transform.log_jac_det(transform.forward(x, *constants), *constants))
+
+    def on_any_shape(function: Any) -> Function:
+        def call(values: np.ndarray) -> np.ndarray:
+            values = np.asarray(values, dtype=float)
+            with np.errstate(all="ignore"):
+                return np.asarray(function(values.ravel())).reshape(values.shape)
+
+        return call
+
+    with np.errstate(all="ignore"):
+        ends = np.sort(np.asarray(backward(np.array([-1e3, 1e3]))))
+    support = (float(ends[0]), float(ends[1]) if ends[1] < 1e100 else np.inf)
+    return on_any_shape(forward), on_any_shape(backward), on_any_shape(slope), support

@@ -1,0 +1,155 @@
+"""The collapsed density as a function on R^k: the remaining variables moved by PyMC's transforms, Jacobian included.
+
+    f(x) = log p(y, φ(x)) + log |dφ/dx|,   x ∈ R^k,   ∫ exp f(x) dx = p(y)
+
+Evaluated for many x at once: the graph is vectorised over the points and runs in NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.logprob.utils import local_check_parameter_to_ninf_switch
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.rewriting.basic import dfs_rewriter
+
+from bayeskit.compiling import Graph, compile_small
+from bayeskit.density import inline, widen
+
+__all__ = ["Unconstrained"]
+
+BATCH = 20_000_000  # numbers held at once
+
+
+@dataclass(frozen=True, eq=False)
+class Unconstrained:
+    """A model's log density on its unconstrained scale.
+
+    Attributes
+    ----------
+    model : pymc.Model
+        Its free variables are continuous.
+    weight : int
+        About how many numbers the evaluation of one point holds.
+    """
+
+    model: pm.Model
+    weight: int = 1
+
+    @cached_property
+    def variables(self) -> list[Graph]:
+        """PyMC's value variables, one for each free variable."""
+        return [self.model.rvs_to_values[rv] for rv in self.model.free_RVs]
+
+    @cached_property
+    def initial(self) -> dict[str, np.ndarray]:
+        """PyMC's starting point, by value variable."""
+        return {k: np.asarray(v, dtype=float) for k, v in self.model.initial_point(0).items()}
+
+    @cached_property
+    def slices(self) -> dict[str, slice]:
+        """Where each value variable lies in x."""
+        result, start = {}, 0
+        for variable in self.variables:
+            stop = start + self.initial[str(variable.name)].size
+            result[str(variable.name)] = slice(start, stop)
+            start = stop
+        return result
+
+    @property
+    def size(self) -> int:
+        """k."""
+        return sum(s.stop - s.start for s in self.slices.values())
+
+    @property
+    def start(self) -> np.ndarray:
+        """PyMC's starting point as one vector."""
+        return np.concatenate([np.ravel(self.initial[n]) for n in self.slices])
+
+    @cached_property
+    def _graph(self) -> Graph:
+        return _without_checks(inline([self._log_density]))[0]
+
+    @cached_property
+    def _log_density(self) -> Any:
+        # Constants such as the 5 of a HalfCauchy(5) are small integers, whose logarithm PyTensor takes in float32.
+        return widen([self.model.logp(jacobian=True, sum=True)])[0]
+
+    @cached_property
+    def _density(self) -> Any:
+        batched = self._batched
+        return compile_small(list(batched.values()), vectorize_graph(self._graph, batched))
+
+    @property
+    def _batched(self) -> dict[Graph, Any]:
+        return {
+            v: pt.tensor(f"{v.name}_points", dtype=v.type.dtype, shape=(None, *v.type.shape)) for v in self.variables
+        }
+
+    def _arguments(self, points: np.ndarray) -> list[np.ndarray]:
+        return [points[..., s].reshape((*points.shape[:-1], *self.initial[n].shape)) for n, s in self.slices.items()]
+
+    def log_density(self, points: np.ndarray) -> np.ndarray:
+        """f at points of shape (n, k); −∞ or not a number where the density is not defined."""
+        points = np.atleast_2d(np.asarray(points, dtype=float))
+        step = max(1, BATCH // max(self.weight, 1))
+        result = np.empty(len(points))
+        for start in range(0, len(points), step):
+            rows = slice(start, start + step)
+            with np.errstate(all="ignore"):
+                result[rows] = self._density(*self._arguments(points[rows]))
+        return result
+
+    @cached_property
+    def _gradient(self) -> Any:
+        graph = self._log_density
+        gradient: Any = pytensor.grad(graph, self.variables, disconnected_inputs="ignore")
+        return compile_small(self.variables, _without_checks(inline([graph, *gradient])))
+
+    def value_and_gradient(self, point: np.ndarray) -> tuple[float, np.ndarray]:
+        """f and its gradient at one point."""
+        with np.errstate(all="ignore"):
+            value, *gradient = self._gradient(*self._arguments(np.asarray(point, dtype=float)))
+        return float(value), np.concatenate([np.ravel(g) for g in gradient])
+
+    @cached_property
+    def _backward(self) -> Any:
+        batched = self._batched
+        natural: Any = self.model.replace_rvs_by_values(list(self.model.free_RVs))
+        graphs = vectorize_graph(_without_checks(inline(natural)), batched)
+        return compile_small(list(batched.values()), graphs)
+
+    def backward(self, points: np.ndarray) -> dict[str, np.ndarray]:
+        """φ on its own support at points of shape (n, k): one array a variable, first axis the points."""
+        points = np.atleast_2d(np.asarray(points, dtype=float))
+        values = self._backward(*self._arguments(points))
+        return {str(rv.name): np.asarray(v) for rv, v in zip(self.model.free_RVs, values, strict=True)}
+
+    def forward(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        """x at one value of each variable."""
+        parts = []
+        for rv in self.model.free_RVs:
+            transform = self.model.rvs_to_transforms.get(rv)
+            value: Any = pt.constant(np.asarray(values[str(rv.name)], dtype=float))
+            if transform is not None:
+                value = transform.forward(value, *rv.owner.inputs)
+                known = {r: pt.constant(np.asarray(values[str(r.name)])) for r in self.model.free_RVs}
+                value = clone_replace(value, known)
+            parts.append(np.ravel(compile_small([], value)()))
+        return np.concatenate(parts)
+
+
+def _without_checks(graphs: list[Graph]) -> list[Graph]:
+    """PyMC's parameter checks as −∞ instead of an error: one bad point must not stop a batch."""
+    copies = clone_replace(graphs, {})
+    fgraph = FunctionGraph(outputs=copies, clone=False)
+    dfs_rewriter(local_check_parameter_to_ninf_switch).rewrite(fgraph)
+    return list(fgraph.outputs)
