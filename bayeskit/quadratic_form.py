@@ -26,7 +26,8 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, toposort
-from pytensor.tensor.math import Dot
+from pytensor.tensor import basic as ptb
+from pytensor.tensor.math import All, Dot
 from scipy import sparse
 
 from bayeskit.affine import Block, Jacobian
@@ -204,7 +205,7 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
         rows=rows,
         columns=columns,
         values=entries.values(pattern),
-        rest=_guarded(materialised(rest_form)[0], list(separator.conditions)),
+        rest=_guarded(materialised(rest_form)[0], separator),
         root=root,
         diagonal=diagonal,
     )
@@ -276,7 +277,7 @@ def _prior_root(
     diagonal = np.zeros((size, size))
     start = 0
     for product, shape in zip(prior, shapes, strict=True):
-        scale = pt.sqrt(-2.0 * pt.flatten(pt.broadcast_to(weights[product], shape)))
+        scale = pt.sqrt(-2.0 * materialised(separator.form(weights[product]).to_shape(shape)))
         length = int(np.prod(shape, dtype=int))
         try:
             form = _recentred(separator.form(product.left), origin)
@@ -313,7 +314,7 @@ def reduced(total: Graph, joint: LogJoint, point: Point, shapes: Mapping[str, tu
     if not dependence.get(total):
         return total
     separator = Separator({}, dependence, *_evaluators([total], dependence, latent, point, shapes, joint))
-    return _guarded(materialised(separator.form(total))[0], list(separator.conditions))
+    return _guarded(materialised(separator.form(total))[0], separator)
 
 
 def materialised(form: Form) -> Graph:
@@ -329,14 +330,26 @@ def materialised(form: Form) -> Graph:
     return total
 
 
-def _guarded(value: Graph, conditions: list[Graph]) -> Graph:
+def _guarded(value: Graph, separator: Separator) -> Graph:
     """−∞ where a parameter of some distribution leaves its range."""
+    conditions = [leaf for condition in separator.conditions for leaf in _conjuncts(condition)]
     if not conditions:
         return value
-    holds: Any = pt.all(conditions[0])
-    for condition in conditions[1:]:
-        holds = holds & pt.all(condition)
-    return pt.switch(holds, value, -np.inf)
+    holds: list[Graph] = []
+    for condition in dict.fromkeys(conditions):
+        # One check for each value of a factor, not one for each row: σ[group] > 0 is σ > 0.
+        for term in separator.form(condition).terms:
+            factor = term.offset if term.factor is None else term.factor
+            holds.append(pt.all(pt.gt(factor, 0.5)))
+    return pt.switch(pt.all(pt.stack(holds)), value, -np.inf)
+
+
+def _conjuncts(condition: Graph) -> list[Graph]:
+    """The conditions that ``all`` joins."""
+    node = condition.owner
+    if node is not None and (isinstance(node.op, All | ptb.MakeVector | ptb.TensorFromScalar | ptb.ScalarFromTensor)):
+        return [leaf for i in node.inputs for leaf in _conjuncts(i)]
+    return [condition]
 
 
 def _split(
