@@ -8,10 +8,12 @@ because without them PyTensor calls Python once a row.
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.mode import Mode
@@ -23,8 +25,9 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.scalar.basic import Second
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_matrix_b_solve
+from scipy.linalg import LinAlgWarning
 
-__all__ = ["Graph", "compile_small", "lightly", "small_mode", "vectorised"]
+__all__ = ["Graph", "compile_small", "lightly", "silently", "small_mode", "vectorised"]
 
 Graph = Any  # a PyTensor variable: type checkers do not know its arithmetic
 
@@ -45,6 +48,15 @@ def lightly() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+@contextmanager
+def silently() -> Iterator[None]:
+    """Evaluate where a density may overflow or a matrix be singular: the result says so, by not being finite."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinAlgWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 @node_rewriter([Elemwise])

@@ -145,7 +145,8 @@ def _replacement(node: Apply, view: Graph, matrix: Graph, clients: dict[Graph, l
         checks = [n for n in clients.get(out, []) if _is_scalar_op(n, ps.GT)]
         held = disconnected_grad(out)
         return found | {
-            n.outputs[0]: n.clone_with_new_inputs([held if i is out else i for i in n.inputs]).outputs[0] for n in checks
+            n.outputs[0]: n.clone_with_new_inputs([held if i is out else i for i in n.inputs]).outputs[0]
+            for n in checks
         }
     if type(op).__name__ != "SolveTriangular" or node.inputs[0] is not view or not op.lower or op.unit_diagonal:
         return {}

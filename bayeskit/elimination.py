@@ -113,7 +113,8 @@ def analyse(model: pm.Model) -> Analysis:
         return leaves_last
     # A leaf may also be drawn forward instead of joining a block; try that before giving up.
     leaves_first = _Search(joint, ancestral_first=True).run()
-    return min(leaves_last, leaves_first, key=lambda a: len(a.plan.remaining))
+    # Where something remains, a leaf in a block would be integrated out anew at every value of it.
+    return min(leaves_first, leaves_last, key=lambda a: len(a.plan.remaining))
 
 
 class _Search:

@@ -14,6 +14,7 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.pytensorf import collect_default_updates, reseed_rngs
 from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
 from bayeskit.compiling import compile_small
@@ -21,6 +22,9 @@ from bayeskit.density import LogJoint
 from bayeskit.elimination import Analysis
 
 __all__ = ["deterministics", "draw_ancestral", "prior_points"]
+
+
+TOGETHER = 50  # draws of the variables drawn forward at a time: each may hold a covariance matrix
 
 
 def deterministics(joint: LogJoint, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -64,11 +68,28 @@ def draw_ancestral(
         if rv.name in draws
     }
     outputs = graph_replace(list(wanted.values()), known, strict=False)
+    arguments = {v: np.asarray(draws[str(rv.name)], dtype=rv.type.dtype) for rv, v in known.items()}
+    try:
+        return dict(zip(wanted, _vectorised_draws(arguments, outputs, rng, number), strict=True))
+    except NotImplementedError:
+        pass  # a distribution that PyTensor cannot draw for many parameters at once
     function = _random_function(list(known.values()), outputs, rng)
-    rows = []
-    for k in range(number):
-        rows.append(function(*[np.asarray(draws[rv.name][k], dtype=rv.type.dtype) for rv in known]))
+    rows = [function(*[a[k] for a in arguments.values()]) for k in range(number)]
     return {name: np.stack([np.asarray(r[i]) for r in rows]) for i, name in enumerate(wanted)}
+
+
+def _vectorised_draws(
+    arguments: Mapping[Any, np.ndarray], outputs: list[Any], rng: np.random.Generator, number: int
+) -> list[np.ndarray]:
+    """All draws at once, some at a time."""
+    if not all(any(v in arguments for v in ancestors([o])) for o in outputs):
+        raise NotImplementedError("what depends on no draw would be drawn once for all")
+    batched = {v: pt.tensor(dtype=v.type.dtype, shape=(None, *v.type.shape)) for v in arguments}
+    function = _random_function(list(batched.values()), vectorize_graph(outputs, batched), rng)
+    parts = [
+        function(*[a[start : start + TOGETHER] for a in arguments.values()]) for start in range(0, number, TOGETHER)
+    ]
+    return [np.concatenate([np.asarray(p[i]) for p in parts]) for i in range(len(outputs))]
 
 
 def _random_function(inputs: list[TensorVariable], outputs: list[Any], rng: np.random.Generator) -> Any:

@@ -1,9 +1,9 @@
 """Densities of one variable known on a grid, as objects that behave like frozen ``scipy.stats`` distributions.
 
-The logarithm of the density is a spline of degree seven on nodes t; its integrals are by Gauss-Legendre on every interval,
-accumulated from both ends, so that either tail keeps its relative accuracy. Beyond the nodes the density is carried on in
-whichever of x and log|x| it falls in more nearly straight a line: that is an exponential or an algebraic tail, and decides
-which moments exist.
+The logarithm of the density is a spline of degree seven on nodes t; its integrals are by Gauss-Legendre on every
+interval, accumulated from both ends, so that either tail keeps its relative accuracy. Beyond the nodes the density is
+carried on in whichever of x and log|x| its logarithm is more nearly a straight line: that is an exponential or an
+algebraic tail, and decides which moments exist.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.interpolate import make_interp_spline
@@ -47,14 +47,19 @@ class AxisDensity:
 
     def position(self, t: np.ndarray) -> np.ndarray:
         """x at t."""
-        return self.centre + self.scale * self.stretch.forward(t)
+        return np.asarray(self.centre + self.scale * self.stretch.forward(t))
 
     @cached_property
     def _spline(self) -> Any:
         return make_interp_spline(self.t, self.log_density, k=min(7, 2 * ((len(self.t) - 1) // 2) - 1))
 
+    @property
+    def _tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """Probability below and above every node."""
+        return self._integrals[:2]
+
     @cached_property
-    def _tables(self) -> tuple[np.ndarray, np.ndarray, float]:
+    def _integrals(self) -> tuple[np.ndarray, np.ndarray, float]:
         """Integrals from the left and from the right up to every node, and the logarithm of the whole."""
         half = np.diff(self.t)[:, None] / 2
         inside = (half * WEIGHTS * np.exp(self._spline(self.t[:-1, None] + half * (1 + POINTS)) - self._top)).sum(1)
@@ -72,13 +77,13 @@ class AxisDensity:
 
     @cached_property
     def _tails(self) -> tuple[tuple[bool, float, float], tuple[bool, float, float]]:
-        """For each side: whether the tail is algebraic, the slope of log p(x) (in |x| or log|x|), and its uncertainty."""
+        """For each side: whether the tail is algebraic, the slope of log p in |x| or log|x|, and its uncertainty."""
         result = []
         log_p = self.log_density - self.stretch.log_slope(self.t)
         distance = np.abs(self.position(self.t) - self.centre)
         for order in (slice(None), slice(None, None, -1)):
             rise = log_p[order] - log_p[order][0]
-            # Where the density has risen by 2 and by 4 nats, from the end inward: near enough to be the tail and no more.
+            # Where the density has risen by 2 and by 4 nats, from the end inward: near enough to be the tail.
             near = max(int(np.argmax(rise >= 2.0)), 1)
             at = [0, near, max(int(np.argmax(rise >= 4.0)), near + 1)]
             log_tail, far = log_p[order][at], distance[order][at]
@@ -138,13 +143,13 @@ class AxisDensity:
     # --- distribution ------------------------------------------------------------------------------------------
 
     def _split(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For t within the nodes: index of the interval, and the integrals from its left end to t and from t to its right."""
+        """For t within the nodes: the interval, and the integrals from its left end to t and from t to its right."""
         at = np.clip(np.searchsorted(self.t, t, side="right") - 1, 0, len(self.t) - 2)
         parts = []
         for start, stop in ((self.t[at], t), (t, self.t[at + 1])):
             half = (stop - start)[..., None] / 2
             nodes = start[..., None] + half * (1 + POINTS)
-            parts.append((half * WEIGHTS * np.exp(self._spline(nodes) - self._top - self._tables[2])).sum(-1))
+            parts.append((half * WEIGHTS * np.exp(self._spline(nodes) - self._top - self._integrals[2])).sum(-1))
         return at, parts[0], parts[1]
 
     def _cumulative(self, x: Any, side: int) -> np.ndarray:
@@ -181,7 +186,7 @@ class AxisDensity:
                 distance = np.abs(np.where(outside, x, (low, high)[side]) - self.centre)
                 with np.errstate(invalid="ignore"):
                     inside = np.where(outside, self._tail_log_density(side, distance), inside)
-        return inside - self._tables[2]
+        return inside - self._integrals[2]
 
     def pdf(self, x: Any) -> np.ndarray:
         """Density at x."""
@@ -240,7 +245,7 @@ class AxisDensity:
         with np.errstate(over="ignore", invalid="ignore"):
             inside = float((half * WEIGHTS * function(self.position(t)) * np.exp(self._spline(t) - self._top)).sum())
             tails = self._tail_integral(0, function) + self._tail_integral(1, function)
-            return (inside + tails) * float(np.exp(-self._tables[2]))
+            return (inside + tails) * float(np.exp(-self._integrals[2]))
 
 
 def _identity(x: np.ndarray) -> np.ndarray:
@@ -274,6 +279,9 @@ class GridDensity:
         """Shape of the variable."""
         return np.shape(self.axes)
 
+    def _entry(self, index: tuple[int, ...]) -> AxisDensity:
+        return cast("AxisDensity", self.axes[index])
+
     @cached_property
     def _decreasing(self) -> bool:
         with np.errstate(all="ignore"):
@@ -284,7 +292,7 @@ class GridDensity:
         """Apply a function of one density entry by entry, the argument broadcast against the shape."""
         argument = np.asarray(argument, float)
         if self.shape == ():
-            result = np.asarray(function(self.axes[()], argument), float)
+            result = np.asarray(function(self._entry(()), argument), float)
             return result[()]
         shape = np.broadcast_shapes(argument.shape, self.shape)
         argument = np.broadcast_to(argument, shape)
@@ -292,7 +300,7 @@ class GridDensity:
         for index in np.ndindex(self.shape):
             # Axes of size one in the variable, broadcast against a longer argument, take the whole of it.
             place = (..., *(slice(None) if n == 1 else i for i, n in zip(index, self.shape, strict=True)))
-            result[place] = function(self.axes[index], argument[place])
+            result[place] = function(self._entry(index), argument[place])
         return result
 
     def _within(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -357,7 +365,7 @@ class GridDensity:
     def expect(self, function: Function) -> Any:
         """E function(y), entry by entry; infinite or nan where it does not exist."""
         if self.shape == ():
-            return self.axes[()].expect(lambda x: function(self.backward(x)))
+            return self._entry(()).expect(lambda x: function(self.backward(x)))
         return np.array([a.expect(lambda x: function(self.backward(x))) for a in self.axes.flat]).reshape(self.shape)
 
     def mean(self) -> Any:
@@ -375,7 +383,7 @@ class GridDensity:
             return square - shift**2 if np.isfinite(shift) else (np.nan if np.isnan(shift) else square)
 
         if self.shape == ():
-            return one(self.axes[()])
+            return one(self._entry(()))
         return np.array([one(a) for a in self.axes.flat]).reshape(self.shape)
 
     def std(self) -> Any:

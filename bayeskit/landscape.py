@@ -14,7 +14,7 @@ import numpy as np
 __all__ = ["Evaluator", "Landscape", "NotIntegrable", "survey"]
 
 FAR = 1e7
-CLIMBS = 16
+CLIMBS = 12
 
 
 class NotIntegrable(Exception):
@@ -123,7 +123,7 @@ def ascend(f: Evaluator, start: np.ndarray) -> tuple[np.ndarray, float, np.ndarr
 
 
 def widths(f: Evaluator, x: np.ndarray, value: float, hessian: np.ndarray) -> np.ndarray:
-    """A covariance: along every eigenvector of the curvature, half the width of the region 2 nats below the mode, squared."""
+    """A covariance: along every eigenvector of the curvature, a quarter of its squared half width 2 nats down."""
     k = len(x)
     eigenvalues, vectors = np.linalg.eigh(-(hessian + hessian.T) / 2)
     guess = 1 / np.sqrt(np.maximum(eigenvalues, 1e-14))

@@ -1,10 +1,10 @@
 """Trapezoidal sums over a lattice that grows only where the integrand is, with an error read off its spectrum.
 
-For a function g on R^k the sum over a lattice is |cell| · Σ g(B n) = Σ_ε ĝ(B⁻ᵀ ε) over integer ε: the integral ĝ(0) plus
-aliases, which for an analytic g fall exponentially as the lattice gets finer (Trefethen and Weideman, SIAM Review 56,
-2014). The aliases themselves cannot be seen, but the spectrum at fractions of those frequencies can: a quarter and about
-a half of the way out. Exponential decay carries on from there, algebraic decay (a kink, a jump) shows as a ratio near one
-and is carried on as such.
+For a function g on R^k the sum over a lattice is |cell| · Σ g(B n) = Σ_ε ĝ(B⁻ᵀ ε) over integer ε: the integral ĝ(0)
+plus aliases, which for an analytic g fall exponentially as the lattice gets finer (Trefethen and Weideman, SIAM Review
+56, 2014). The aliases themselves cannot be seen, but the spectrum at fractions of those frequencies can: a quarter and
+about a half of the way out. Exponential decay carries on from there, algebraic decay (a kink, a jump) shows as a ratio
+near one and is carried on as such.
 
 The lattice is a stack of layers t₁ = const, each shifted against the last, so that the sum over a layer gives the
 marginal density of t₁ by itself while the whole stack is a good lattice for the integral.
@@ -122,8 +122,8 @@ class Lattice:
     def active(self, cut: float) -> np.ndarray:
         """Mask of the nodes at most ``cut`` below the top.
 
-        In the layers that come within :func:`depth` of it, also those at most ``LAYER_CUT`` below the highest of their layer, so that
-        the sums over layers are right relative to themselves.
+        In the layers that come within :func:`depth` of it, also those at most ``LAYER_CUT`` below the highest of
+        their layer, so that the sums over layers are right relative to themselves.
         """
         values = np.where(np.isnan(self.values), -np.inf, self.values)
         # Nodes are kept in the order of their layers.
@@ -181,7 +181,7 @@ class Lattice:
             outer = np.where(at[border] < 0, np.nan, self.values[at[border]] - self.top)
             # A node that is not a number stands for no decay at all.
             ratio = np.where(np.isnan(outer), 1.0, np.exp(np.minimum(outer - inner[border], 0.0)))
-            # Lines that leave the region at a tangent fall slowly at first and faster later: within ten units, if at all.
+            # Lines that leave the region at a tangent fall slowly at first and faster later: within ten units.
             longest = 1e9 if self.k == 1 else 10 / self.step[axis]
             geometric = np.minimum(ratio / np.maximum(1 - ratio, 1e-12), longest)
             beyond += float(np.sum(np.exp(inner[border]) * ratio * geometric))

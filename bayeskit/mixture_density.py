@@ -63,7 +63,7 @@ class MixtureDensity:
         lead = shape[: len(shape) - len(self.shape)]
         flat = x.reshape(-1, *self.shape)
         result = np.stack([self._average(np.asarray(getattr(self.components, method)(row))) for row in flat])
-        return result.reshape(*lead, *self.shape)[()]
+        return result.reshape((*lead, *self.shape))[()]
 
     def pdf(self, x: Any) -> Any:
         """Density."""
@@ -86,7 +86,7 @@ class MixtureDensity:
         """Quantiles, by bisection between the smallest and the largest of the components' own."""
         q = np.asarray(q, dtype=float)
         if q.ndim > 0 and q.shape != self.shape:
-            return np.stack([np.asarray(self.ppf(one)) for one in q.ravel()]).reshape(*q.shape, *self.shape)
+            return np.stack([np.asarray(self.ppf(one)) for one in q.ravel()]).reshape((*q.shape, *self.shape))
         level = np.broadcast_to(q, self.shape)
         own = np.asarray(self.components.ppf(level))
         low, high = own.min(axis=0), own.max(axis=0)
@@ -113,4 +113,4 @@ class MixtureDensity:
         number = int(np.prod(lead, dtype=int))
         chosen = rng.choice(len(self.weights), size=number, p=self.weights)
         draws = np.asarray(self.components.rvs((number, *self._means.shape), random_state=rng))
-        return draws[np.arange(number), chosen].reshape(*lead, *self.shape)[()]
+        return draws[np.arange(number), chosen].reshape((*lead, *self.shape))[()]

@@ -24,17 +24,21 @@ def predict(
     *,
     coords: Mapping[str, Any] | None = None,
     var_names: Sequence[str] | None = None,
+    leaves: Sequence[str] = (),
     random_seed: int | None = None,
     progressbar: bool = False,
 ) -> xr.Dataset:
-    """Posterior predictive draws at new data; the model is left as it was."""
+    """Posterior predictive draws at new data; the model is left as it was.
+
+    ``leaves`` are free variables that no data depend on, drawn anew like the observed ones.
+    """
     import pymc as pm
     from pytensor.compile.sharedvalue import SharedVariable
 
     from bayeskit.compiling import small_mode
 
     containers = {str(v.name): v for v in model.data_vars if isinstance(v, SharedVariable)}
-    values = {name: _checked(name, value, containers, model) for name, value in data.items()}
+    values = {name: _checked(name, value, containers, model, leaves) for name, value in data.items()}
     for name in var_names or ():
         if name not in model.named_vars:
             raise DataError(f"no variable {name!r} to predict; the model has {', '.join(model.named_vars)}")
@@ -45,6 +49,9 @@ def predict(
         for dim, length in zip(model.named_vars_to_dims.get(name, ()), value.shape, strict=False):
             if labels.get(dim) is not None and dim not in new_coords and length != lengths[dim]:
                 new_coords[dim] = np.arange(length)
+    if var_names is None and leaves and values:
+        var_names = [*(rv.name for rv in model.observed_RVs), *leaves]
+    kept = [rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars]
     try:
         with model, quiet():
             if values:
@@ -54,7 +61,8 @@ def predict(
                 var_names=list(var_names) if var_names is not None else None,
                 predictions=bool(values),
                 # The parameters keep their draws; only what is downstream of the new data is drawn anew.
-                freeze_vars=[rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars],
+                freeze_vars=[n for n in kept if n not in leaves],
+                sample_vars=[n for n in kept if n in leaves] or None,
                 random_seed=random_seed,
                 progressbar=progressbar,
                 compile_kwargs={"mode": small_mode()},
@@ -75,7 +83,9 @@ def predict(
     return result["predictions" if data else "posterior_predictive"].to_dataset()
 
 
-def _checked(name: str, value: Any, containers: Mapping[str, Any], model: pm.Model) -> np.ndarray:
+def _checked(
+    name: str, value: Any, containers: Mapping[str, Any], model: pm.Model, leaves: Sequence[str]
+) -> np.ndarray:
     """New values of one container as an array, or an error that says what does not fit."""
     if name not in containers:
         known = ", ".join(containers) or "none; wrap the covariates in pm.Data to predict at new ones"
@@ -85,7 +95,9 @@ def _checked(name: str, value: Any, containers: Mapping[str, Any], model: pm.Mod
         raise DataError(f"the new values of {name!r} are not numbers")
     if array.ndim != old.ndim:
         raise DataError(f"the new values of {name!r} have {array.ndim} dimension(s); the model has {old.ndim}")
-    fixed = {d: rv.name for rv in model.free_RVs for d in model.named_vars_to_dims.get(rv.name, ())}
+    fixed = {
+        d: rv.name for rv in model.free_RVs if rv.name not in leaves for d in model.named_vars_to_dims.get(rv.name, ())
+    }
     for dim, length, was in zip(model.named_vars_to_dims.get(name, ()), array.shape, old.shape, strict=False):
         if dim in fixed and length != was:
             raise DataError(

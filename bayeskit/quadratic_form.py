@@ -42,6 +42,7 @@ __all__ = ["Point", "QuadraticForm", "quadratic_form", "reduced"]
 Point = Mapping[str, np.ndarray]
 STACKED = 64  # values of a factor up to which each gets its own constant matrix
 ENTRIES = 20_000_000  # constants kept for one product of nodes; beyond it, it is multiplied out at each evaluation
+DATA_ROWS = 600  # rows of data up to which residuals are computed one by one
 DENSE = 64  # size of θ up to which T is kept whole
 
 
@@ -65,6 +66,9 @@ class QuadraticForm:
         R and r of shape (D, D + 1), where the block's own prior is exp(−½|Rδ + r|²): then T is that of the rest.
     diagonal : bool
         Whether R is diagonal.
+    data : tensor or None
+        B and b of shape (rows, D + 1), where the rest of the density is rest − ½|Bδ + b|² and has few rows: then the
+        residual is known, not only its square, which must not be got as a difference where the noise is small.
     """
 
     names: tuple[str, ...]
@@ -75,6 +79,7 @@ class QuadraticForm:
     rest: Graph
     root: Graph | None = None
     diagonal: bool = False
+    data: Graph | None = None
 
     @property
     def size(self) -> int:
@@ -177,9 +182,11 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
     size = gaussian.size
     slices = gaussian.slices
     entries = _Entries(size)
-    root, diagonal = _prior_root(
-        block, separator, dict(zip(products, weights, strict=True)), prior, theta, points, origin, slices
-    )
+    setting = _Setting(block, separator, dict(zip(products, weights, strict=True)), theta, points, origin, slices)
+    root, diagonal = _prior_root(setting, prior)
+    data = None
+    if root is not None and all(g is None for g in linear):
+        data = _square_root(setting, [p for p in products if p not in prior], DATA_ROWS)
     failed: list[tuple[Product, Graph]] = []
     for product, weight in zip(products, weights, strict=True):
         if root is not None and product in prior:
@@ -208,7 +215,25 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
         rest=_guarded(materialised(rest_form)[0], separator),
         root=root,
         diagonal=diagonal,
+        data=None if data is None else data[0],
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Setting:
+    """What finding the rows of a block's products takes."""
+
+    block: GaussianBlock
+    separator: Separator
+    weights: Mapping[Product, Graph]
+    theta: Mapping[Graph, tuple[str, tuple[int, ...]]]
+    points: list[Point]
+    origin: Point
+    slices: Mapping[str, slice]
+
+    @property
+    def size(self) -> int:
+        return sum(s.stop - s.start for s in self.slices.values())
 
 
 def _separator(
@@ -253,54 +278,60 @@ def _magnified(sides: list[Graph], separator: Separator, names: tuple[str, ...])
     return found
 
 
-def _prior_root(
-    block: GaussianBlock,
-    separator: Separator,
-    weights: Mapping[Product, Graph],
-    prior: list[Product],
-    theta: Mapping[Graph, tuple[str, tuple[int, ...]]],
-    points: list[Point],
-    origin: Point,
-    slices: Mapping[str, slice],
-) -> tuple[Graph | None, bool]:
+def _prior_root(setting: _Setting, prior: list[Product]) -> tuple[Graph | None, bool]:
     """The block's own prior as a square root (R, r), and whether R is diagonal; None where it is not one.
 
     A prior sd τ → 0 makes Λ singular to working precision long before the integral stops changing: in eight schools
     Λ⁻¹ has lost every digit at τ = 1e-8. Given R, only I + R⁻ᵀ P R⁻¹ is factorised, with P the precision of the data.
     """
-    size = sum(s.stop - s.start for s in slices.values())
-    shapes = [_side_shape(block, p.left, points) for p in prior]
-    simple = all(p.left is p.right and not isinstance(core_op(p.node), Dot) and _is_power(p) for p in prior)
-    if size > DENSE or not simple or sum(int(np.prod(s, dtype=int)) for s in shapes) != size:
+    size = setting.size
+    found = _square_root(setting, prior, size)
+    if found is None or len(found[1]) != size:
         return None, False
+    root, pattern = found
+    diagonal = bool(np.all(pattern.sum(axis=0) == 1) and np.all(pattern.sum(axis=1) == 1))
+    if diagonal:
+        root = root[np.argmax(pattern, axis=0)]
+    return pt.specify_shape(root, (size, size + 1)), diagonal
+
+
+def _square_root(setting: _Setting, products: list[Product], most: int) -> tuple[Graph, np.ndarray] | None:
+    """Rows A and a with Σ w u² = −½ |Aδ + a|² for products that are squares, and which entries can differ from zero.
+
+    None where some product is no square, or there are more than ``most`` rows.
+    """
+    size = setting.size
+    simple = all(p.left is p.right and not isinstance(core_op(p.node), Dot) and _is_power(p) for p in products)
+    if size > DENSE or not simple or not products:
+        return None
+    shapes = [_side_shape(setting.block, p.left, setting.points) for p in products]
+    if sum(int(np.prod(s, dtype=int)) for s in shapes) > most:
+        return None
     rows: list[Any] = []
-    diagonal = np.zeros((size, size))
-    start = 0
-    for product, shape in zip(prior, shapes, strict=True):
-        scale = pt.sqrt(-2.0 * materialised(separator.form(weights[product]).to_shape(shape)))
-        length = int(np.prod(shape, dtype=int))
+    patterns: list[np.ndarray] = []
+    for product, shape in zip(products, shapes, strict=True):
+        separator, side = setting.separator, product.left
+        scale = pt.sqrt(-2.0 * materialised(separator.form(setting.weights[product]).to_shape(shape)))
         try:
-            form = _recentred(separator.form(product.left), origin)
+            form = _recentred(separator.form(side), setting.origin)
         except NotSeparable:
-            pattern = _patterns(block, [product.left], theta, points, slices, size)[product.left]
-            answers = _by_colour([product.left], theta, np.arange(size), origin, slices, block)
-            jacobian, _ = _compressed(answers[product.left], np.zeros(0, dtype=int))
+            colours = np.arange(size)
+            answer = _by_colour([side], setting.theta, colours, setting.origin, setting.slices, setting.block)[side]
+            jacobian, _ = _compressed(answer, np.zeros(0, dtype=int))
             rows.append(jacobian.T * scale[:, None])
-            diagonal[start : start + length] = pattern.toarray() != 0
-        else:
-            total: Any = 0.0
-            for term in form.terms:
-                matrix = _matrix(term.jacobian, slices, size).toarray()
-                factor = 1.0 if term.factor is None else term.factor if term.index is None else term.factor[term.index]
-                total = total + (scale * factor)[:, None] * matrix
-                diagonal[start : start + length] += matrix[:, :size] != 0
-            rows.append(total)
-        start += length
-    root: Any = pt.concatenate(rows, axis=0) if len(rows) > 1 else rows[0]
-    alone = bool(np.all((diagonal > 0).sum(axis=0) == 1) and np.all((diagonal > 0).sum(axis=1) == 1))
-    if alone:
-        root = root[np.argmax(diagonal > 0, axis=0)]
-    return pt.specify_shape(root, (size, size + 1)), alone
+            pattern = _patterns(setting.block, [side], setting.theta, setting.points, setting.slices, size)[side]
+            patterns.append(pattern.toarray() != 0)
+            continue
+        total: Any = 0.0
+        used = np.zeros((form.size, size), dtype=bool)
+        for term in form.terms:
+            matrix = _matrix(term.jacobian, setting.slices, size).toarray()
+            factor = 1.0 if term.factor is None else term.factor if term.index is None else term.factor[term.index]
+            total = total + (scale * factor)[:, None] * matrix
+            used |= matrix[:, :size] != 0
+        rows.append(total)
+        patterns.append(used)
+    return pt.concatenate(rows, axis=0) if len(rows) > 1 else rows[0], np.concatenate(patterns)
 
 
 def _is_power(product: Product) -> bool:

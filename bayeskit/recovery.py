@@ -20,7 +20,7 @@ from pytensor.graph.replace import vectorize_graph
 from scipy import linalg, stats
 
 from bayeskit.collapsed import Collapsed
-from bayeskit.compiling import Graph, compile_small
+from bayeskit.compiling import Graph, compile_small, silently
 from bayeskit.density import inline
 from bayeskit.forward import draw_ancestral
 from bayeskit.gaussian import GaussianBlock
@@ -125,7 +125,7 @@ class Recovery:
             np.asarray(values[n] if n in values else np.zeros((number, *analysis.shapes[n])), dtype=v.type.dtype)
             for n, v in analysis.joint.values.items()
         ]
-        with np.errstate(all="ignore"):
+        with silently():
             results = function(*arguments)
         # What depends on no draw comes back once.
         return [

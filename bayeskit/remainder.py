@@ -24,7 +24,8 @@ from bayeskit import mcmc
 from bayeskit.certificate import require
 from bayeskit.collapse import collapsed_model
 from bayeskit.collapsed import Collapsed, collapsed_density
-from bayeskit.compiling import compile_small, lightly
+from bayeskit.compiling import compile_small, lightly, silently
+from bayeskit.degrees import core_op
 from bayeskit.density import inline
 from bayeskit.elimination import Analysis
 from bayeskit.exact import Evaluator
@@ -32,7 +33,7 @@ from bayeskit.forward import deterministics, prior_points
 from bayeskit.grid_density import GridDensity
 from bayeskit.marginals import Marginal, labelled
 from bayeskit.mixture_density import MixtureDensity
-from bayeskit.quadrature import Quadrature, integrate
+from bayeskit.quadrature import NotIntegrable, Quadrature, integrate
 from bayeskit.recovery import Recovery
 from bayeskit.results import LogEvidence, Posterior
 from bayeskit.tree import build_tree
@@ -41,7 +42,11 @@ from bayeskit.unconstrained import Unconstrained
 __all__ = ["by_nuts", "by_quadrature"]
 
 POINTS = 4  # posterior draws, and as many prior draws, at which the certificate is evaluated
-NEGLIGIBLE = 1e-13  # weight of the nodes left out of the marginals of eliminated variables, in all
+TOLERANCE = {1: 1e-8, 2: 1e-8, 3: 1e-6}  # nats, by number of dimensions
+WORK = 3e8  # numbers that quadrature may compute with; beyond it NUTS is quicker
+EVALUATIONS = (20_000, 2_000_000)
+LEAST = 200_000  # evaluations that three dimensions take
+NEGLIGIBLE = 1e-8  # weight of the nodes left out of the marginals of eliminated variables, in all
 ELEMENTWISE = (LogTransform, LogOddsTransform, Interval, LogExpM1)
 
 
@@ -60,7 +65,11 @@ def by_quadrature(model: pm.Model, analysis: Analysis, draws: int, random_seed: 
     with lightly():
         collapsed = collapsed_density(analysis)
         space = Unconstrained(collapsed_model(collapsed), weight(collapsed))
-        result = integrate(space.log_density, space.start)
+        budget = int(np.clip(WORK / space.weight, *EVALUATIONS))
+        if space.size == 3 and budget < LEAST:
+            raise NotIntegrable("in three dimensions it would take longer than sampling")
+        with silently():
+            result = integrate(space.log_density, space.start, tolerance=TOLERANCE[min(space.size, 3)], budget=budget)
         rng = np.random.default_rng(random_seed)
         points = result.draw(rng, draws)
         recovery = Recovery(collapsed)
@@ -122,7 +131,15 @@ def by_nuts(model: pm.Model, analysis: Analysis, draws: int, random_seed: int, p
 
 def weight(collapsed: Collapsed) -> int:
     """About how many numbers one evaluation of the collapsed density holds."""
-    return collapsed.analysis.joint.data_size + sum(form.size**2 for _, form in collapsed.blocks)
+    joint = collapsed.analysis.joint
+    covariances = [
+        v
+        for v in ancestors(inline([collapsed.likelihood]))
+        if v.owner and type(core_op(v.owner)).__name__ == "Cholesky"
+    ]
+    rows = max((int(np.size(o.data)) for o in joint.model.rvs_to_values.values() if hasattr(o, "data")), default=0)
+    dense = rows**2 if any(v.type.shape[-1] is None or v.type.shape[-1] > 64 for v in covariances) else 0
+    return 100 + dense + joint.data_size + sum(form.size**2 for _, form in collapsed.blocks)
 
 
 def certify_collapsed(
@@ -143,12 +160,12 @@ def certify_collapsed(
     points = [{n: v[k] for n, v in draws.items()} for k in range(number)]
     prior = list(prior_points(analysis.joint.model, number, random_seed))
     away = {n: np.stack([p[n] for p in prior]) for n in collapsed.remaining}
-    with np.errstate(all="ignore"):
+    with silently():
         far = recovery.draw(away, np.random.default_rng([random_seed, 2]))
     points += [{n: v[k] for n, v in far.items()} for k in range(number)]
     spread, level = 0.0, None
     for point in points:
-        with np.errstate(all="ignore"):
+        with silently():
             arguments = [
                 np.asarray(point[n], dtype=v.type.dtype)
                 for n, v in zip(collapsed.remaining, collapsed.inputs, strict=True)
@@ -225,12 +242,12 @@ def _transform(model: pm.Model, rv: Any) -> tuple[Function, Function, Function, 
     def on_any_shape(function: Any) -> Function:
         def call(values: np.ndarray) -> np.ndarray:
             values = np.asarray(values, dtype=float)
-            with np.errstate(all="ignore"):
+            with silently():
                 return np.asarray(function(values.ravel())).reshape(values.shape)
 
         return call
 
-    with np.errstate(all="ignore"):
+    with silently():
         ends = np.sort(np.asarray(backward(np.array([-1e3, 1e3]))))
     support = (float(ends[0]), float(ends[1]) if ends[1] < 1e100 else np.inf)
     return on_any_shape(forward), on_any_shape(backward), on_any_shape(slope), support

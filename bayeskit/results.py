@@ -239,6 +239,7 @@ class Posterior:
             data or {},
             coords=coords,
             var_names=var_names,
+            leaves=[n for step in self.plan.eliminated if step.family == "ancestral" for n in step.variables],
             random_seed=random_seed,
             progressbar=progressbar,
         )

@@ -426,7 +426,6 @@ class Separator:
             raise NotSeparable
         assert term.factor is not None
         factor = term.factor
-        shape = term.jacobian.shape
         whole = Form(term.jacobian.shape, (replace(term, index=None),))
         pieces = [(int(k), _chosen(whole, term.index == k).terms[0]) for k in used]
         return [replace(piece, factor=self._entry(factor, k)) for k, piece in pieces]

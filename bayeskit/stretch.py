@@ -1,12 +1,14 @@
 """Smooth changes of variable that make a density look alike in the middle and fall fast on both sides.
 
 Along one axis z = s(t) with s′(t) = c + a e^{αt} + b e^{−βt}: positive and entire, so that an analytic integrand stays
-analytic and the trapezoidal rule keeps its exponential convergence. The exponential terms shorten exponential and algebraic
-tails, each side by its own amount. Several axes are first decorrelated by a lower triangular factor: x = m + L z.
+analytic and the trapezoidal rule keeps its exponential convergence. The exponential terms shorten exponential and
+algebraic tails, each side by its own amount. Several axes are decorrelated by a lower triangular factor, x = m + L z,
+and straightened by letting the location and the scale of each axis follow the axes before it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +52,9 @@ class Stretch:
         return invert(self.forward, z, *self._bracket(z))
 
 
-def invert(function, target: np.ndarray, low: float | np.ndarray, high: float | np.ndarray) -> np.ndarray:
+def invert(
+    function: Callable[[np.ndarray], np.ndarray], target: np.ndarray, low: float | np.ndarray, high: float | np.ndarray
+) -> np.ndarray:
     """Solve function(t) = target for a non-decreasing vectorised function, by bisection to rounding.
 
     Entry by entry; 70 evaluations whatever the function.
@@ -102,7 +106,7 @@ def fit_stretch(near: np.ndarray, far: np.ndarray, reach: float) -> Stretch:
 
 @dataclass(frozen=True)
 class Bend:
-    """How the location and the log scale of one axis follow the axes before it: polynomials in their t, and their s(t)."""
+    """How location and log scale of one axis follow the axes before it: polynomials in their t, and their s(t)."""
 
     location: np.ndarray
     log_scale: np.ndarray

@@ -21,7 +21,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import dfs_rewriter
 
-from bayeskit.compiling import Graph, compile_small
+from bayeskit.compiling import Graph, compile_small, silently
 from bayeskit.density import inline, widen
 
 __all__ = ["Unconstrained"]
@@ -104,7 +104,7 @@ class Unconstrained:
         result = np.empty(len(points))
         for start in range(0, len(points), step):
             rows = slice(start, start + step)
-            with np.errstate(all="ignore"):
+            with silently():
                 result[rows] = self._density(*self._arguments(points[rows]))
         return result
 
@@ -116,7 +116,7 @@ class Unconstrained:
 
     def value_and_gradient(self, point: np.ndarray) -> tuple[float, np.ndarray]:
         """f and its gradient at one point."""
-        with np.errstate(all="ignore"):
+        with silently():
             value, *gradient = self._gradient(*self._arguments(np.asarray(point, dtype=float)))
         return float(value), np.concatenate([np.ravel(g) for g in gradient])
 

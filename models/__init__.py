@@ -21,6 +21,9 @@ MODELS = (
     "normal",
     "multivariate_normal",
     "linear_regression",
+    "hierarchical_normal",
+    "gaussian_process",
+    "probabilistic_pca",
 )
 
 

@@ -15,6 +15,10 @@ noise :math:`\sigma^2 \sim \mathrm{InverseGamma}(a_0, b_0)`, :math:`w_j \sim \ma
 * gaussian: :math:`\exp(-(z - c_k)^2 / 2h^2)`, with centres :math:`c_k` evenly spaced over the data;
 * sigmoid: :math:`1 / (1 + \exp(-(z - c_k) / h))`, with the same centres.
 
+With unknown noise of another prior, or with a prior scale of the weights that is itself unknown (``shrinkage``: one for
+all, or one for each, which is automatic relevance determination), the weights are integrated out given those scales,
+and the scales by quadrature or NUTS.
+
 Several features each get their own basis functions; there are no products of features. With :math:`\Phi` the design
 matrix (a first column of ones for the intercept) and :math:`P_0`, :math:`m_0` the prior precision and mean of intercept
 and weights, in units of the noise, the posterior has :math:`P_n = P_0 + \Phi^\top \Phi`,
@@ -30,13 +34,14 @@ The design matrix is part of the graph: new values of the data container ``x`` g
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
 from bayeskit.datasets.builder import column_coords, model_builder, row_coords
+from bayeskit.datasets.priors import half_prior
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
 from bayeskit.errors import DataError, OptionError
 
@@ -70,8 +75,10 @@ def build(
     intercept_mean: float = 0.0,
     intercept_scale: Positive = 100.0,
     prior_scale: Positive = 10.0,
-    noise: Literal["conjugate", "known"] = "conjugate",
+    shrinkage: Literal["fixed", "ridge", "relevance"] = "fixed",
+    noise: Literal["conjugate", "known", "half_normal", "half_cauchy", "exponential"] = "conjugate",
     noise_sd: Positive | None = None,
+    noise_scale: Positive | None = None,
     noise_shape: Positive = 1.0,
     noise_rate: Positive = 1.0,
 ) -> pm.Model:
@@ -97,13 +104,18 @@ def build(
     intercept_mean : float
         Prior mean of the intercept, in units of y.
     intercept_scale : float
-        Prior sd of the intercept, in units of y (known noise) or of the noise (conjugate noise).
+        Prior sd of the intercept, in units of the noise (conjugate noise) or of y (any other).
     prior_scale : float
-        Prior sd of each weight, in units of y (known noise) or of the noise (conjugate noise).
-    noise : {"conjugate", "known"}
-        Unknown noise with its conjugate prior, or noise of known sd.
+        Prior sd of each weight, in units of the noise (conjugate noise) or of y (any other); where the shrinkage is
+        learnt, the scale of the half-Cauchy prior of that sd.
+    shrinkage : {"fixed", "ridge", "relevance"}
+        Whether the prior sd of the weights is given, one unknown number for all of them, or one for each.
+    noise : {"conjugate", "known", "half_normal", "half_cauchy", "exponential"}
+        Unknown noise with its conjugate prior, noise of known sd, or unknown noise with this prior of its sd.
     noise_sd : float or None
         The sd of known noise, in units of y; 1 where not given.
+    noise_scale : float or None
+        Scale (of an exponential: mean) of the prior of an unknown noise sd, in units of y; 1 where not given.
     noise_shape : float
         Shape a0 of the inverse-gamma prior of the variance, for conjugate noise.
     noise_rate : float
@@ -112,13 +124,13 @@ def build(
     Returns
     -------
     pymc.Model
-        With the free variables ``weights``, of dims ``("basis",)``; ``intercept``, if there is one; and ``variance``,
-        unless the noise is known.
+        With the free variables ``weights``, of dims ``("basis",)``; ``intercept``, if there is one; ``variance`` (of
+        conjugate noise) or ``noise_sd``; and ``weight_scale`` where the shrinkage is learnt.
 
     Raises
     ------
     OptionError
-        If ``degree``, ``centres``, ``width`` or ``noise_sd`` is given where nothing would use it.
+        If ``degree``, ``centres``, ``width``, ``noise_sd`` or ``noise_scale`` is given where nothing would use it.
     DataError
         If a power of a feature overflows.
     """
@@ -126,15 +138,17 @@ def build(
     _refuse_unused("degree", degree, basis == "polynomial", "basis=polynomial")
     _refuse_unused("centres", centres, local, "basis=gaussian or basis=sigmoid")
     _refuse_unused("width", width, local, "basis=gaussian or basis=sigmoid")
+    unknown = noise in ("half_normal", "half_cauchy", "exponential")
     _refuse_unused("noise_sd", noise_sd, noise == "known", "noise=known")
+    _refuse_unused("noise_scale", noise_scale, unknown, "noise=half_normal, half_cauchy or exponential")
     x = data["x"].to_numpy()
     features = column_coords(data, "x")["feature"]
-    shift, scale = _location_and_scale(x) if standardise else (np.zeros(x.shape[1]), np.ones(x.shape[1]))
-    low, high = (x.min(axis=0) - shift) / scale, (x.max(axis=0) - shift) / scale
+    shift, stretch = _location_and_scale(x) if standardise else (np.zeros(x.shape[1]), np.ones(x.shape[1]))
+    low, high = (x.min(axis=0) - shift) / stretch, (x.max(axis=0) - shift) / stretch
     _check_powers(features, np.maximum(abs(low), abs(high)), 1 if local else degree or 1)
     with pm.Model(coords={"feature": features, **row_coords(data)}) as model:
         inputs = pm.Data("x", x, dims=("row", "feature"))
-        z = (inputs - shift) / scale if standardise else inputs
+        z = (inputs - shift) / stretch if standardise else inputs
         if local:
             design, labels = _local_basis(z, features, basis, *_centres(low, high, centres or 9, width))
         else:
@@ -142,9 +156,15 @@ def build(
         model.add_coord("basis", labels)
         if noise == "conjugate":
             sd = unit = pt.sqrt(pm.InverseGamma("variance", alpha=noise_shape, beta=noise_rate))
+        elif unknown:
+            sd, unit = half_prior("noise_sd", noise, noise_scale or 1.0), 1.0
         else:
             sd, unit = noise_sd or 1.0, 1.0
-        mean = pt.dot(design, pm.Normal("weights", 0.0, prior_scale * unit, dims="basis"))
+        scale: Any = prior_scale
+        if shrinkage != "fixed":
+            dims = {"dims": "basis"} if shrinkage == "relevance" else {}
+            scale = half_prior("weight_scale", "half_cauchy", prior_scale, **dims)
+        mean = pt.dot(design, pm.Normal("weights", 0.0, scale * unit, dims="basis"))
         if intercept:
             mean = pm.Normal("intercept", intercept_mean, intercept_scale * unit) + mean
         pm.Normal("y", mean, sd, observed=data["y"].to_numpy(), dims="row")

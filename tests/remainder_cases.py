@@ -30,6 +30,7 @@ class Remainder:
     remaining: tuple[str, ...]
     log_marginal: Callable[..., float] | None = None
     priors: tuple[Any, ...] = field(default=())
+    batched: bool = False  # log_marginal takes arrays
 
     def build(self) -> pm.Model:
         with pm.Model() as model, warnings.catch_warnings():
@@ -238,13 +239,9 @@ PLACE = np.linspace(0.0, 4.0, 9)[:, None]
 CURVE = np.sin(PLACE[:, 0]) + 0.2 * RNG.normal(size=9)
 
 
-def kernel(length: float, amplitude: float) -> np.ndarray:
-    return amplitude**2 * np.exp(-0.5 * ((PLACE - PLACE.T) / length) ** 2)
-
-
 def process(spelling: str, count: int) -> Callable[[], None]:
     def body() -> None:
-        length = pm.InverseGamma("length", 3.0, 3.0)
+        length = pm.Gamma("length", 3.0, 2.0)
         amplitude = pm.HalfNormal("amplitude", 1.0) if count > 1 else 1.0
         noise = pm.HalfNormal("noise", 1.0) if count > 2 else 0.3
         covariance = amplitude**2 * pm.gp.cov.ExpQuad(1, length)
@@ -261,8 +258,18 @@ def process(spelling: str, count: int) -> Callable[[], None]:
     return body
 
 
-def process_marginal(length: float, amplitude: float = 1.0, noise: float = 0.3) -> float:
-    return normal_data(CURVE, 0.0, kernel(length, amplitude) + noise**2 * np.eye(9))
+def process_marginal(length: Any, amplitude: Any = 1.0, noise: Any = 0.3) -> Any:
+    length, amplitude, noise = (np.asarray(v, dtype=float)[..., None, None] for v in (length, amplitude, noise))
+    covariance = amplitude**2 * np.exp(-0.5 * ((PLACE - PLACE.T) / length) ** 2) + noise**2 * np.eye(9)
+    spread = np.linalg.eigvalsh(covariance)
+    with np.errstate(all="ignore"):
+        proper = spread[..., 0] > 1e-14 * spread[..., -1]
+        safe = np.where(proper[..., None, None], covariance, np.eye(9))
+        factor = np.linalg.cholesky(safe)
+        white = linalg.solve_triangular(factor, np.broadcast_to(CURVE[:, None], (*factor.shape[:-1], 1)), lower=True)
+    log_root = np.sum(np.log(np.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
+    value = -0.5 * np.sum(white**2, axis=(-2, -1)) - log_root - 4.5 * np.log(2 * np.pi)
+    return np.where(proper, value, -np.inf)
 
 
 # -- conjugate pairs with unknown hyperparameters ----------------------------------------------------------------------
@@ -519,28 +526,29 @@ REMAINDERS: tuple[Remainder, ...] = (
     Remainder("local level, sum of moves", local_level("sum"), ("step", "noise"), local_level_marginal, (HALF, HALF)),
     Remainder("autoregression", autoregression, ("rho",), autoregression_marginal, (stats.uniform(-1, 2),)),
     Remainder(
-        "process, latent, length", process("latent", 1), ("length",), process_marginal, (stats.invgamma(3, scale=3),)
+        "process, latent, length", process("latent", 1), ("length",), process_marginal, (stats.gamma(3, scale=0.5),)
     ),
     Remainder(
         "process, latent, length and amplitude",
         process("latent", 2),
         ("length", "amplitude"),
         process_marginal,
-        (stats.invgamma(3, scale=3), HALF),
+        (stats.gamma(3, scale=0.5), HALF),
     ),
     Remainder(
         "process, white",
         process("white", 2),
         ("length", "amplitude"),
         process_marginal,
-        (stats.invgamma(3, scale=3), HALF),
+        (stats.gamma(3, scale=0.5), HALF),
     ),
     Remainder(
         "process, marginal",
         process("marginal", 3),
         ("length", "amplitude", "noise"),
         process_marginal,
-        (stats.invgamma(3, scale=3), HALF, HALF),
+        (stats.gamma(3, scale=0.5), HALF, HALF),
+        batched=True,
     ),
     Remainder(
         "Gamma-Poisson",

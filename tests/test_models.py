@@ -69,6 +69,15 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
         ("normal", {"variance": (), "mu": ()}),
         ("multivariate_normal", {"precision": ("feature", "other_feature"), "mu": ("feature",)}),
         ("linear_regression", {"variance": (), "weights": ("basis",), "intercept": ()}),
+        ("hierarchical_normal", {"mu": (), "tau": (), "theta": ("row",)}),
+        (
+            "gaussian_process",
+            {"amplitude": (), "lengthscale": (), "noise": (), "f_new": ("new",), "y_new": ("new",)},
+        ),
+        (
+            "probabilistic_pca",
+            {"diagonal": ("component",), "below": (), "sigma": (), "mu": ("column",), "z": ("row", "component")},
+        ),
     ],
 )
 def test_example_builds_the_expected_graph(name: str, variables: dict[str, tuple[str, ...]]) -> None:

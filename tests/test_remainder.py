@@ -1,0 +1,164 @@
+"""Quadrature over what remains, against Gauss–Legendre panels over the textbook marginal likelihood."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytest
+from remainder_cases import REMAINDERS, Remainder
+from remainder_oracles import integrated
+from scipy import stats
+
+import bayeskit as bk
+from bayeskit.results import Posterior
+
+KNOWN = [c for c in REMAINDERS if c.log_marginal is not None]
+# The covariance of a latent process has a jitter of 1e-9, which the textbook formula does not have.
+LATENT = ("process, latent", "process, white")
+
+
+@cache
+def posterior_of(name: str) -> Posterior:
+    case = next(c for c in REMAINDERS if c.name == name)
+    return bk.infer(case.build(), method="quadrature", draws=4000, random_seed=1, progressbar=False)
+
+
+@pytest.fixture(params=KNOWN, ids=str)
+def case(request: pytest.FixtureRequest) -> Remainder:
+    return request.param
+
+
+def test_evidence(case: Remainder) -> None:
+    post, answer = posterior_of(case.name), integrated(case.name)
+    assert post.method == "quadrature"
+    assert post.log_evidence.label == "quadrature"
+    assert post.log_evidence.error < 1e-6
+    slack = 1e-7 if case.name.startswith(LATENT) or len(case.priors) == 3 else 2e-10
+    assert abs(post.log_evidence.value - answer.log_evidence) < post.log_evidence.error + slack
+    assert post.certificate < 1e-6
+
+
+def test_moments_of_what_remains(case: Remainder) -> None:
+    post, answer = posterior_of(case.name), integrated(case.name)
+    mean = np.concatenate([np.ravel(post.marginal(n).mean()) for n in case.remaining])
+    sd = np.concatenate([np.ravel(post.marginal(n).std()) for n in case.remaining])
+    finite = np.isfinite(sd)
+    assert np.any(finite)
+    assert mean[finite] == pytest.approx(answer.mean[finite], abs=1e-5 * answer.sd[finite].max())
+    assert sd[finite] == pytest.approx(answer.sd[finite], rel=1e-5)
+
+
+def test_draws_follow_the_marginals(case: Remainder) -> None:
+    """Kolmogorov–Smirnov on independent draws of every scalar that has a marginal."""
+    post = posterior_of(case.name)
+    smallest, number = 1.0, 0
+    for name, marginal in post.marginals.items():
+        number_of_draws = 4000 if marginal.family == "quadrature" else 300  # a mixture is summed for every draw
+        draws = post.tree["posterior"][name].to_numpy().reshape((4000, *np.shape(marginal.mean())))[:number_of_draws]
+        uniform = np.asarray(marginal.cdf(draws)).reshape(number_of_draws, -1)
+        for column in uniform.T:
+            smallest = min(smallest, stats.kstest(column, "uniform").pvalue)
+            number += 1
+    assert number > 0
+    assert smallest > 1e-4 / number
+
+
+def test_quantiles_of_a_scale() -> None:
+    """Quantiles of τ in eight schools, from Gauss–Legendre over each side of them."""
+    from remainder_cases import EFFECT, schools
+    from scipy import integrate
+
+    marginal = posterior_of("eight schools, centred").marginal("tau")
+    log_marginal, prior = schools(EFFECT), stats.halfcauchy(scale=5)
+    total = np.exp(integrated("eight schools, centred").log_evidence)
+    for probability in (0.05, 0.5, 0.95):
+        quantile = marginal.ppf(probability)
+        below, _ = integrate.quad(lambda t: np.exp(log_marginal(t)) * prior.pdf(t), 0, quantile, epsabs=0, epsrel=1e-10)
+        assert below / total == pytest.approx(probability, abs=1e-7)
+
+
+def test_two_spellings_of_one_model_agree() -> None:
+    centred, other = posterior_of("eight schools, centred"), posterior_of("eight schools, non-centred")
+    bound = centred.log_evidence.error + other.log_evidence.error
+    assert abs(centred.log_evidence.value - other.log_evidence.value) <= bound
+    assert centred.marginal("mu").mean() == pytest.approx(other.marginal("mu").mean(), abs=1e-6)
+
+
+def test_eliminated_variables_have_mixture_marginals() -> None:
+    """E(mu | y) of eight schools by integrating its conditional mean over tau."""
+    from remainder_cases import EFFECT, ERROR
+    from scipy import integrate
+
+    post = posterior_of("eight schools, centred")
+    prior = stats.halfcauchy(scale=5)
+
+    def moments(tau: float) -> np.ndarray:
+        variance = ERROR**2 + tau**2
+        precision = np.sum(1 / variance) + 1 / 25
+        mean = np.sum(EFFECT / variance) / precision
+        from remainder_cases import schools
+
+        weight = np.exp(schools(EFFECT)(tau)) * prior.pdf(tau)
+        return weight * np.array([1.0, mean, mean**2 + 1 / precision])
+
+    total, first, second = integrate.quad_vec(moments, 0, np.inf, epsrel=1e-11)[0]
+    marginal = post.marginal("mu")
+    assert marginal.mean() == pytest.approx(first / total, abs=1e-6)
+    assert marginal.std() == pytest.approx(np.sqrt(second / total - (first / total) ** 2), abs=1e-6)
+    low, high = marginal.interval(0.9)
+    assert marginal.cdf(high) - marginal.cdf(low) == pytest.approx(0.9, abs=1e-9)
+    assert np.isnan(marginal.pdf(np.nan)) and marginal.pdf(0.0) > 0
+    assert marginal.rvs(1000, random_state=1).shape == (1000,)
+    assert set(post.summary()["label"]) == {"quadrature"}
+
+
+def test_the_same_seed_gives_the_same_draws() -> None:
+    model = next(c for c in REMAINDERS if c.name == "eight schools, centred").build()
+    one, two = (bk.infer(model, draws=100, random_seed=3, progressbar=False) for _ in range(2))
+    assert one.tree["posterior"].equals(two.tree["posterior"])
+
+
+def test_quadrature_is_refused_where_it_cannot_be() -> None:
+    with pm.Model() as exact:
+        pm.Normal("y", pm.Normal("m"), 1.0, observed=[0.0])
+    with pytest.raises(bk.BayeskitError, match="nothing to do"):
+        bk.infer(exact, method="quadrature")
+    with pm.Model() as many:
+        pm.StudentT("y", nu=4.0, mu=pm.Normal("m", shape=4).sum(), observed=[0.0])
+    with pytest.raises(bk.BayeskitError, match="one to three real numbers"):
+        bk.infer(many, method="quadrature")
+    with pm.Model() as discrete:
+        pm.Normal("y", pm.Poisson("n", pm.HalfCauchy("rate", 1.0)), 1.0, observed=[0.0])
+    assert bk.explain(discrete).method == "nuts"
+
+
+def test_an_improper_posterior_is_refused() -> None:
+    with pm.Model() as improper:
+        tau = pm.HalfFlat("tau")
+        pm.Normal("y", pm.Normal("m"), tau, observed=[0.3])
+    with pytest.raises(bk.BayeskitError, match="no answer by quadrature"):
+        bk.infer(improper, method="quadrature", draws=10)
+
+
+def test_nuts_on_the_collapsed_model() -> None:
+    """Four scales remain; the effects and the intercept come back exactly."""
+    rng = np.random.default_rng(5)
+    design = rng.normal(size=(40, 3))
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 1.0, shape=3)
+        sigma = pm.HalfNormal("sigma", 1.0)
+        weights = pm.Normal("weights", 0.0, tau, shape=3)
+        pm.Deterministic("twice", 2 * weights)
+        pm.Normal("y", design @ weights, sigma, observed=design @ [1.0, 0.0, -1.0] + 0.5 * rng.normal(size=40))
+    assert bk.explain(model).method == "nuts"
+    post = bk.infer(model, draws=400, random_seed=2, progressbar=False)
+    assert post.method == "nuts"
+    assert post.log_evidence.label == "estimated" and np.isnan(post.log_evidence.value)
+    assert post.certificate < 1e-8
+    tree = post.tree
+    assert tree["posterior"]["weights"].shape == (4, 100, 3)
+    assert np.allclose(tree["posterior"]["twice"], 2 * tree["posterior"]["weights"])
+    assert "sample_stats" in tree.children
+    assert tree["posterior"]["weights"].mean(("chain", "draw")).to_numpy() == pytest.approx([1.0, 0.0, -1.0], abs=0.3)
