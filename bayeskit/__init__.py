@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bayeskit.collapse import collapse, recover
     from bayeskit.comparison import Comparison, compare
     from bayeskit.infer import explain, infer
+    from bayeskit.point_estimate import PointEstimate, map_estimate, maximize_evidence
     from bayeskit.report import report
     from bayeskit.results import LogEvidence, Plan, Posterior, Refusal
     from bayeskit.validation import Validation, validate
@@ -27,6 +28,7 @@ __all__ = [
     "Comparison",
     "LogEvidence",
     "Plan",
+    "PointEstimate",
     "Posterior",
     "Refusal",
     "Validation",
@@ -34,6 +36,8 @@ __all__ = [
     "compare",
     "explain",
     "infer",
+    "map_estimate",
+    "maximize_evidence",
     "recover",
     "report",
     "validate",
@@ -43,6 +47,7 @@ _HOMES = {
     "Comparison": "bayeskit.comparison",
     "LogEvidence": "bayeskit.results",
     "Plan": "bayeskit.results",
+    "PointEstimate": "bayeskit.point_estimate",
     "Posterior": "bayeskit.results",
     "Refusal": "bayeskit.results",
     "Validation": "bayeskit.validation",
@@ -50,6 +55,8 @@ _HOMES = {
     "compare": "bayeskit.comparison",
     "explain": "bayeskit.infer",
     "infer": "bayeskit.infer",
+    "map_estimate": "bayeskit.point_estimate",
+    "maximize_evidence": "bayeskit.point_estimate",
     "recover": "bayeskit.collapse",
     "report": "bayeskit.report",
     "validate": "bayeskit.validation",

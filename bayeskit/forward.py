@@ -18,12 +18,14 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
 from bayeskit.compiling import compile_small
+from bayeskit.degrees import core_op
 from bayeskit.density import LogJoint
 from bayeskit.elimination import Analysis
 
 __all__ = ["deterministics", "draw_ancestral", "prior_points"]
 
 
+COMPILED_FROM = 500  # draws from which it pays to compile a graph with a matrix factorisation
 TOGETHER = 50  # draws of the variables drawn forward at a time: each may hold a covariance matrix
 
 
@@ -69,11 +71,14 @@ def draw_ancestral(
     }
     outputs = graph_replace(list(wanted.values()), known, strict=False)
     arguments = {v: np.asarray(draws[str(rv.name)], dtype=rv.type.dtype) for rv, v in known.items()}
+    dense = any(v.owner and type(core_op(v.owner)).__name__ == "Cholesky" for v in ancestors(outputs))
     try:
+        if dense and number >= COMPILED_FROM:
+            raise NotImplementedError("a matrix for each draw: PyTensor's compiled loops are faster")
         return dict(zip(wanted, _vectorised_draws(arguments, outputs, rng, number), strict=True))
     except NotImplementedError:
-        pass  # a distribution that PyTensor cannot draw for many parameters at once
-    function = _random_function(list(known.values()), outputs, rng)
+        pass  # or a distribution that PyTensor cannot draw for many parameters at once
+    function = _random_function(list(known.values()), outputs, rng, compiled=dense and number >= COMPILED_FROM)
     rows = [function(*[a[k] for a in arguments.values()]) for k in range(number)]
     return {name: np.stack([np.asarray(r[i]) for r in rows]) for i, name in enumerate(wanted)}
 
@@ -92,10 +97,14 @@ def _vectorised_draws(
     return [np.concatenate([np.asarray(p[i]) for p in parts]) for i in range(len(outputs))]
 
 
-def _random_function(inputs: list[TensorVariable], outputs: list[Any], rng: np.random.Generator) -> Any:
+def _random_function(
+    inputs: list[TensorVariable], outputs: list[Any], rng: np.random.Generator, *, compiled: bool = False
+) -> Any:
     updates = collect_default_updates(outputs=outputs, inputs=inputs, must_be_shared=False)
     updates = {k: v for k, v in updates.items() if isinstance(k, pytensor.compile.SharedVariable)}
     reseed_rngs(list(updates), int(rng.integers(2**31)))
+    if compiled:
+        return pytensor.function(inputs, outputs, updates=updates, on_unused_input="ignore")
     return compile_small(inputs, outputs, updates=updates)
 
 

@@ -386,6 +386,21 @@ class GridDensity:
             return one(self._entry(()))
         return np.array([one(a) for a in self.axes.flat]).reshape(self.shape)
 
+    def stats(self, moments: str = "mv") -> tuple[Any, ...]:
+        """Mean (m), variance (v), skewness (s) and excess kurtosis (k), as asked for."""
+        mean, variance = np.asarray(self.mean()), np.asarray(self.var())
+        found = {"m": mean, "v": variance}
+        for letter, power in (("s", 3), ("k", 4)):
+            if letter in moments:
+                values = np.empty(self.shape)
+                for index in np.ndindex(self.shape):
+                    values[index] = self._central(index, float(mean[index]), power)
+                found[letter] = values / variance ** (power / 2) - (3.0 if power == 4 else 0.0)
+        return tuple(found[letter][()] for letter in moments)
+
+    def _central(self, index: tuple[int, ...], mean: float, power: int) -> float:
+        return self._entry(index).expect(lambda x: (self.backward(x) - mean) ** power)
+
     def std(self) -> Any:
         """Standard deviation."""
         return np.sqrt(self.var())

@@ -142,7 +142,7 @@ def _first_that_applies(
             if method == "quadrature":
                 raise InferenceError(f"no answer by quadrature: {error}; use method='nuts'") from error
             analysis = _noted(analysis, f"quadrature handed over to NUTS: {error}")
-    if analysis.blocks or analysis.scales:
+    if analysis.plan.eliminated:
         try:
             return by_nuts(model, analysis, draws, random_seed, progressbar)
         except (NotImplementedError, InferenceError) as error:

@@ -39,6 +39,11 @@ class MixtureDensity:
         """Shape of the variable."""
         return self._means.shape[1:]
 
+    def support(self) -> tuple[Any, Any]:
+        """The ends of the support."""
+        low, high = (np.asarray(end) for end in self.components.support())
+        return low.min(axis=0)[()], high.max(axis=0)[()]
+
     def _average(self, values: np.ndarray) -> Any:
         result = np.tensordot(self.weights, values, axes=(0, 0))
         return result[()]
@@ -55,6 +60,21 @@ class MixtureDensity:
     def std(self) -> Any:
         """Standard deviation."""
         return np.sqrt(self.var())
+
+    def stats(self, moments: str = "mv") -> tuple[Any, ...]:
+        """Mean (m), variance (v), skewness (s) and excess kurtosis (k), as asked for."""
+        _, within, skewness, excess = (np.asarray(c) for c in self.components.stats(moments="mvsk"))
+        mean, variance = self.mean(), self.var()
+        shift = self._means - mean
+        third = within**1.5 * skewness
+        fourth = within**2 * (excess + 3)
+        found = {
+            "m": mean,
+            "v": variance,
+            "s": self._average(third + 3 * within * shift + shift**3) / variance**1.5,
+            "k": self._average(fourth + 4 * third * shift + 6 * within * shift**2 + shift**4) / variance**2 - 3,
+        }
+        return tuple(found[letter] for letter in moments)
 
     def _mixed(self, method: str, x: Any) -> Any:
         x = np.asarray(x, dtype=float)

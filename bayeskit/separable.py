@@ -213,7 +213,7 @@ class Separator:
     def _part(self, var: Graph) -> Any:
         """A number array, or a form; a condition or index that depends on φ is given as itself."""
         if not self.dependence.get(var):
-            return self.value_of(var) if hasattr(var.type, "dtype") else var
+            return self.value_of(var) if hasattr(var.type, "dtype") else getattr(var, "data", var)
         if not hasattr(var.type, "dtype"):
             raise NotSeparable
         return self.form(var)

@@ -34,7 +34,7 @@ VARIABLES = {
     "error": Variable(kind="positive", doc="the standard error of each estimate"),
 }
 
-EXAMPLE = Example("eight_schools", {"y": "effect", "error": "standard_error", "row": "school"})
+EXAMPLE = Example("eight_schools", {"y": "effect", "error": "standard_error", "row": "school"}, {"centred": False})
 
 
 @model_builder(VARIABLES)

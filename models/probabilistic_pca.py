@@ -70,7 +70,8 @@ def build(
     relevance : bool
         Whether every component has a scale of its own that is learnt.
     standardise : bool
-        Shift and scale each column by its mean and sd first.
+        Shift and scale each column by its mean and sd first: the model, its predictions and its evidence are then of
+        the standardised columns.
     loading_scale : float
         Prior scale of the loadings, in units of the (standardised) columns.
     mean_scale : float

@@ -69,7 +69,7 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
         ("normal", {"variance": (), "mu": ()}),
         ("multivariate_normal", {"precision": ("feature", "other_feature"), "mu": ("feature",)}),
         ("linear_regression", {"variance": (), "weights": ("basis",), "intercept": ()}),
-        ("hierarchical_normal", {"mu": (), "tau": (), "theta": ("row",)}),
+        ("hierarchical_normal", {"mu": (), "tau": (), "z": ("row",)}),
         (
             "gaussian_process",
             {"amplitude": (), "lengthscale": (), "noise": (), "f_new": ("new",), "y_new": ("new",)},

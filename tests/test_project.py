@@ -59,6 +59,7 @@ LAYERS = (
     "grid_density",
     "quadrature",
     "mixture_density",
+    "point_estimate",
     "mcmc",
     "remainder",
     "infer",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayeskit.errors import ModelError, OptionError
+from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.validation.draws import as_arrays, labels
 from bayeskit.validation.record import Validation
 from bayeskit.validation.statistics import ScalarTests, compare_with_distribution, compare_with_draws, holm
@@ -232,11 +232,18 @@ def validate(
 
 
 def _infer_exactly(model: pm.Model, random_seed: int | None) -> Posterior:
-    from bayeskit.infer import infer
+    from bayeskit.infer import explain, infer
 
+    method = explain(model).method
     try:
-        return infer(model, method="exact", draws=EXACT_DRAWS, random_seed=random_seed, progressbar=False)
-    except ModelError as error:
+        return infer(
+            model,
+            method="quadrature" if method == "quadrature" else "exact",
+            draws=EXACT_DRAWS,
+            random_seed=random_seed,
+            progressbar=False,
+        )
+    except (ModelError, InferenceError) as error:
         raise ModelError(f"there is no closed form to judge draws against; {error}") from error
 
 
@@ -273,7 +280,7 @@ def _judge_variable(
         shape = draws.shape[2:]
         moments = _moments(marginal, shape)
         probability = _probability(marginal, draws, rng).reshape(flat.shape)
-        low, high = (np.broadcast_to(bound, shape).ravel() for bound in marginal.dist.support())
+        low, high = (np.broadcast_to(bound, shape).ravel() for bound in _support(marginal))
     result = []
     for k in range(size):
         x = flat[:, :, k]
@@ -308,6 +315,13 @@ def _moments(marginal: Marginal, shape: tuple[int, ...]) -> tuple[NDArray[np.flo
         mean, variance, skewness, excess = marginal.dist.stats(moments="mvsk")
         columns = (mean, np.sqrt(variance), skewness, excess)
     return tuple(np.broadcast_to(np.asarray(column, dtype=float), shape).ravel() for column in columns)
+
+
+def _support(marginal: Marginal) -> tuple[Any, Any]:
+    """The ends of the support: a method of SciPy's distributions, the ends themselves of a density on a grid."""
+    support = marginal.dist.support
+    low, high = support() if callable(support) else support
+    return low, high
 
 
 def _probability(marginal: Marginal, draws: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
