@@ -1,4 +1,4 @@
-"""For a regression on one covariate: the fitted mean with its credible and predictive bands, over the data."""
+"""The fitted mean along one covariate with its credible and predictive bands, over the data."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ def fitted_curve(post: Posterior) -> Curve | None:
         its rows cannot change.
     """
     model = post.model
+    if (forecast := _at_new_inputs(post)) is not None:
+        return forecast
     if len(model.observed_RVs) != 1 or len(model.data_vars) not in (1, 2):
         return None
     response = model.observed_RVs[0]
@@ -67,6 +69,37 @@ def fitted_curve(post: Posterior) -> Curve | None:
     # One noise for the whole grid: right at every point, which is all that a pointwise band shows, and smooth.
     predicted = mean + sd * generator(post).standard_normal((len(mean), 1))
     return Curve(_label(model, covariates[0]), str(response.name), grid, mean, predicted, x, y)
+
+
+def _at_new_inputs(post: Posterior) -> Curve | None:
+    """A function and a new response that the model itself draws at a container of new inputs, as a process does."""
+    model = post.model
+    leaves = [n for step in post.plan.eliminated if step.family == "ancestral" for n in step.variables]
+    dims = {n: tuple(model.named_vars_to_dims.get(n, ())) for n in leaves}
+    columns = {v.name: (v, np.asarray(v.get_value())) for v in model.data_vars if hasattr(v, "get_value")}
+    columns = {n: (v, a) for n, (v, a) in columns.items() if a.dtype.kind == "f" and a.size == a.shape[0] > 2}
+    if len(model.observed_RVs) != 1 or len(columns) != 2:
+        return None
+    y = np.asarray(post.tree["observed_data"][model.observed_RVs[0].name])
+    for name, (container, grid) in columns.items():
+        at = [n for n in leaves if dims[n] == tuple(model.named_vars_to_dims[name][:1])]
+        means = [n for n in at if container in ancestors([model[n]]) and not _follows(model, n, at)]
+        responses = [n for n in at if _follows(model, n, means)]
+        ((other, (_, x)),) = ((n, c) for n, c in columns.items() if n != name)
+        if len(means) != 1 or len(responses) != 1 or y.shape != (x.size,):
+            continue
+        draws = post.tree["posterior"].to_dataset().stack(sample=("chain", "draw")).transpose("sample", ...)
+        order = np.argsort(grid.ravel())
+        mean, predicted = (np.asarray(draws[n])[:, order] for n in (means[0], responses[0]))
+        response = str(model.observed_RVs[0].name)
+        return Curve(_label(model, model[other]), response, grid.ravel()[order], mean, predicted, x.ravel(), y)
+    return None
+
+
+def _follows(model: pm.Model, name: str, others: list[str]) -> bool:
+    """Whether a variable depends on one of the others."""
+    above = set(ancestors([model[name]]))
+    return any(model[n] in above for n in others if n != name)
 
 
 def _label(model: pm.Model, covariate: Any) -> str:

@@ -108,7 +108,7 @@ def marginal_picture(post: Posterior, names: tuple[str, ...], validation: Valida
             axes.locator_params(axis="x", nbins=4)
             axes.set_ylim(bottom=min(axes.get_ylim()[0], 0.0))
     words = [f"Shaded: histogram of {_count(draws)} {'independent ' if post.method == 'exact' else ''}draws"]
-    words += ["blue line: closed-form density"] if exact else []
+    words += ["blue line: density in closed form or by quadrature"] if exact else []
     words += ["dashed orange: NUTS"] if sampled is not None else []
     words += [f"black: mean and {_probability():g} % interval"]
     figure = figure_of(panels)

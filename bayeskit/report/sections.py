@@ -154,7 +154,8 @@ def _posterior(post: Posterior, validation: Validation | None) -> Section:
     marginals = marginal_picture(post, panels, validation)
     pictures = (*((marginals,) if marginals else ()), *interval_pictures(post, intervals))
     paragraphs = [
-        "Rows labelled exact come from the closed form and have no Monte Carlo error; the others come from draws."
+        "Rows labelled exact come from the closed form and those labelled quadrature from numerical integration, "
+        "without Monte Carlo error; the others come from draws."
     ]
     if hidden:
         paragraphs.append(f"Not drawn, because there are many: {_list(hidden[:8])}{' …' if len(hidden) > 8 else ''}.")
