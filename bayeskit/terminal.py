@@ -26,6 +26,8 @@ def quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             warnings.simplefilter("ignore", DeprecationWarning)
+            # LAPACK's potri has no compiled form in PyTensor; calling it from Python costs nothing that counts.
+            warnings.filterwarnings("ignore", message="Numba will use object mode", category=UserWarning)
             yield
     finally:
         logger.setLevel(level)

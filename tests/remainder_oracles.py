@@ -17,9 +17,9 @@ from scipy import special
 
 __all__ = ["Integrated", "integrated"]
 
-DROP = {1: 32.0, 2: 32.0, 3: 30.0}  # nats
+DROP = {1: 32.0, 2: 32.0, 3: 25.0}  # nats
 PANELS = {1: 24, 2: 10, 3: 1}
-NODES = {1: 24, 2: 16, 3: 44}
+NODES = {1: 24, 2: 16, 3: 52}
 
 
 @dataclass(frozen=True)

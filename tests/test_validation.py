@@ -362,12 +362,25 @@ def test_assert_matches_exact_on_a_model() -> None:
 
 def test_models_without_a_closed_form_are_refused() -> None:
     with pm.Model() as model:
-        slope = pm.Normal("slope")
-        pm.Bernoulli("y", logit_p=slope * np.array([1.0, 2.0]), observed=[0, 1])
+        slope = pm.Normal("slope", shape=4)  # too many for quadrature
+        pm.Bernoulli("y", logit_p=slope.sum() * np.array([1.0, 2.0]), observed=[0, 1])
     with pytest.raises(ModelError, match=r"no closed form to judge draws against.*slope"):
-        assert_matches_exact(model, {"slope": np.zeros((4, 100))})
+        assert_matches_exact(model, {"slope": np.zeros((4, 100, 4))})
     with pytest.raises(BayeskitError, match="slope"):
         validate(model, draws=100, progressbar=False)
+
+
+def test_draws_are_judged_against_quadrature() -> None:
+    """A logistic slope has no closed form, but a marginal density by quadrature; here its draws come from a grid."""
+    with pm.Model() as model:
+        slope = pm.Normal("slope")
+        pm.Bernoulli("y", logit_p=slope * np.array([1.0, 2.0]), observed=[0, 1])
+    grid = np.linspace(-8, 8, 40_001)
+    density = stats.norm().pdf(grid) / (1 + np.exp(grid)) / (1 + np.exp(-2 * grid))
+    draws = np.random.default_rng(1).choice(grid, p=density / density.sum(), size=(4, 2000))
+    assert_matches_exact(model, {"slope": draws}, random_seed=1)
+    with pytest.raises(AssertionError, match="slope: mean"):
+        assert_matches_exact(model, {"slope": draws + 0.2}, random_seed=1)
 
 
 def hypotheses() -> pm.Model:
