@@ -7,6 +7,8 @@ is built: after ``pm.set_data`` on the original model, collapse again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,7 +59,7 @@ def collapse(model: pm.Model) -> pm.Model:
     A design that does not depend on :math:`\phi` is reduced to sufficient statistics once, so that the cost of a
     density does not grow with the number of rows; chains and plates are solved in time linear in their length.
     """
-    with lightly():
+    with lightly(), explained():
         return collapsed_model(_collapsed(model))
 
 
@@ -68,8 +70,23 @@ def _collapsed(model: pm.Model) -> Collapsed:
     return collapsed_density(analysis)
 
 
+@contextmanager
+def explained() -> Iterator[None]:
+    """A closed form that cannot be written as a graph, as an error for the person who asked for it."""
+    try:
+        yield
+    except NotImplementedError as error:
+        raise ModelError(f"no collapsed model: {error}; use bayeskit.infer, or sample the model as written") from error
+
+
 def collapsed_model(collapsed: Collapsed) -> pm.Model:
-    """The collapsed density as a ``pm.Model``."""
+    """The collapsed density as a ``pm.Model``.
+
+    Raises
+    ------
+    NotImplementedError
+        If a discrete variable remains whose prior was integrated over: no PyMC variable has that density.
+    """
     joint = collapsed.analysis.joint
     original = joint.model
     wide = dict(zip([rv.name for rv in original.basic_RVs], widen(list(original.basic_RVs)), strict=True))
@@ -87,6 +104,8 @@ def collapsed_model(collapsed: Collapsed) -> pm.Model:
                 # A copy: a random variable belongs to one model.
                 parents = {wide[n]: v for n, v in made.items()}
                 graph = clone_replace(wide[name], parents, copy_inputs_over=True)
+            elif rv.dtype.startswith(("int", "uint", "bool")):
+                raise NotImplementedError(f"{name!r} is discrete, and its prior depends on what is integrated out")
             else:
                 # Its density is in the potential, with that of the variables it depends on.
                 graph = pm.Flat.dist(shape=collapsed.analysis.shapes[name])
@@ -133,7 +152,7 @@ def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: in
         If a remaining variable has no draws.
     """
     posterior: Any = draws["posterior"].to_dataset() if "posterior" in getattr(draws, "children", {}) else draws
-    with lightly():
+    with lightly(), explained():
         collapsed = _collapsed(model)
         missing = [n for n in collapsed.remaining if n not in posterior]
         if missing:

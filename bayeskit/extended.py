@@ -117,7 +117,8 @@ def _node(node: Apply, inputs: list[Any]) -> list[Any]:
 
 
 def _narrow(value: Any) -> Any:
-    return value.astype(float) if isinstance(value, np.ndarray) and value.dtype == Long else value
+    # A scalar result of NumPy's is a longdouble, not an array: SciPy's erfc, as PyTensor calls it, takes neither.
+    return np.asarray(value, dtype=float) if isinstance(value, np.ndarray | Long) and value.dtype == Long else value
 
 
 def _perform(node: Apply, inputs: list[Any]) -> list[Any]:

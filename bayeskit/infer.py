@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -36,13 +36,10 @@ from bayeskit.results import LogEvidence, Plan, Posterior
 from bayeskit.terminal import is_terminal
 from bayeskit.tree import build_tree
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = ["METHODS", "explain", "infer"]
 
 METHODS = ("auto", "exact", "quadrature", "nuts")
-HANDED_OVER = (NotIntegrable, NotImplementedError, InferenceError)
+HANDED_OVER = (NotIntegrable, NotImplementedError, InferenceError, ModelError)
 POINTS = 4  # posterior draws, and as many prior draws, at which the certificate is evaluated
 LARGE = 10_000_000  # numbers in the data above which one of each is enough
 
@@ -147,6 +144,8 @@ def _first_that_applies(
             return by_nuts(model, analysis, draws, random_seed, progressbar)
         except (NotImplementedError, InferenceError) as error:
             analysis = _noted(analysis, f"NUTS samples the model as written: {error}")
+            plan = replace(analysis.plan, eliminated=(), remaining=tuple(analysis.joint.names))
+            analysis = replace(analysis, plan=plan)
     return _as_written(model, analysis, draws, random_seed, progressbar)
 
 

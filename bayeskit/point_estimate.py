@@ -14,7 +14,7 @@ import numpy as np
 import pytensor
 from scipy import optimize
 
-from bayeskit.collapse import collapsed_model
+from bayeskit.collapse import collapsed_model, explained
 from bayeskit.collapsed import Collapsed, collapsed_density
 from bayeskit.compiling import Graph, compile_small, lightly, silently
 from bayeskit.density import inline, widen
@@ -146,7 +146,7 @@ def map_estimate(model: pm.Model, *, random_seed: int | None = None) -> PointEst
 
 
 def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> PointEstimate:
-    with lightly():
+    with lightly(), explained():
         analysis = analyse(model)
         plan = analysis.plan
         if not plan.remaining:

@@ -20,9 +20,12 @@ from pymc.logprob.utils import local_check_parameter_to_ninf_switch
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import dfs_rewriter
+from pytensor.graph.traversal import ancestors
+from pytensor.raise_op import CheckAndRaise
 
 from bayeskit.compiling import Graph, compile_small, silently
 from bayeskit.density import inline, widen
+from bayeskit.errors import ModelError
 
 __all__ = ["Unconstrained"]
 
@@ -98,15 +101,32 @@ class Unconstrained:
         return [points[..., s].reshape((*points.shape[:-1], *self.initial[n].shape)) for n, s in self.slices.items()]
 
     def log_density(self, points: np.ndarray) -> np.ndarray:
-        """f at points of shape (n, k); −∞ or not a number where the density is not defined."""
+        """f at points of shape (n, k); −∞ or not a number where the density is not defined.
+
+        Raises
+        ------
+        ModelError
+            If an assertion of the model's author fails at one of the points. It is not taken for a density of zero:
+            that would be another model, its prior cut off where the assertion fails.
+        """
         points = np.atleast_2d(np.asarray(points, dtype=float))
         step = max(1, BATCH // max(self.weight, 1))
         result = np.empty(len(points))
         for start in range(0, len(points), step):
             rows = slice(start, start + step)
             with silently():
-                result[rows] = self._density(*self._arguments(points[rows]))
+                try:
+                    result[rows] = self._density(*self._arguments(points[rows]))
+                except tuple(self._assertions) as error:
+                    reason = str(error).splitlines()[0]
+                    raise ModelError(f"an assertion in the model fails where its prior has mass: {reason}") from error
         return result
+
+    @cached_property
+    def _assertions(self) -> set[type[Exception]]:
+        return {
+            v.owner.op.exc_type for v in ancestors([self._graph]) if v.owner and isinstance(v.owner.op, CheckAndRaise)
+        }
 
     @cached_property
     def _gradient(self) -> Any:

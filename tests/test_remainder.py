@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
+from pytensor.raise_op import Assert
 from remainder_cases import REMAINDERS, Remainder
 from remainder_oracles import integrated
-from scipy import stats
+from scipy import integrate, stats
 
 import bayeskit as bk
 from bayeskit.results import Posterior
@@ -140,6 +143,53 @@ def test_an_improper_posterior_is_refused() -> None:
         pm.Normal("y", pm.Normal("m"), tau, observed=[0.3])
     with pytest.raises(bk.BayeskitError, match="no answer by quadrature"):
         bk.infer(improper, method="quadrature", draws=10)
+
+
+@pytest.mark.parametrize(
+    ("prior", "density", "ends"),
+    [
+        (
+            lambda: pm.Truncated("t", pm.Gamma.dist(2, 1), upper=3.0),
+            lambda t: stats.gamma.pdf(t, 2) / stats.gamma.cdf(3, 2),
+            (0, 3),
+        ),
+        (
+            lambda: pm.TruncatedNormal("t", 1.0, 2.0, lower=0.5, upper=40.0),
+            lambda t: stats.truncnorm.pdf(t, -0.25, 19.5, loc=1, scale=2),
+            (0.5, 40),
+        ),
+    ],
+    ids=["Gamma", "Normal"],
+)
+def test_truncated_priors(prior: Any, density: Any, ends: tuple[float, float]) -> None:
+    """The certificate needs erfc and gammainc, which NumPy and SciPy do not have in extended precision."""
+    y = np.array([0.3, -0.8, 0.5])
+    with pm.Model() as model:
+        pm.Normal("y", 0.1, tau=prior(), observed=y)
+    post = bk.infer(model, method="quadrature", draws=10, random_seed=1)
+
+    def joint(t: float) -> float:
+        return float(density(t) * stats.norm.pdf(y, 0.1, t**-0.5).prod())
+
+    value, _ = integrate.quad(joint, *ends, epsabs=0, epsrel=1e-11)
+    assert abs(post.log_evidence.value - np.log(value)) <= post.log_evidence.error + 1e-9
+
+
+def test_an_assertion_of_the_author_is_not_a_boundary() -> None:
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 10.0)
+        pm.Normal("y", Assert("the mean is positive")(mu, mu > 0), 1.0, observed=[1.0, 2.0])
+    with pytest.raises(bk.BayeskitError, match="the mean is positive"):
+        bk.infer(model, method="quadrature", draws=10)
+
+
+def test_labels_whose_weights_are_integrated_out_have_no_collapsed_model() -> None:
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", a=np.ones(3))
+        z = pm.Categorical("z", p=w, shape=12)
+        pm.Normal("y", pt.as_tensor(np.array([-2.0, 0.0, 2.0]))[z], 1.0, observed=np.linspace(-2, 2, 12))
+    with pytest.raises(bk.BayeskitError, match="'z' is discrete"):
+        bk.collapse(model)
 
 
 def test_nuts_on_the_collapsed_model() -> None:
