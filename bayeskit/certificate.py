@@ -40,9 +40,9 @@ def certify(evaluator: Evaluator, component: Component, points: Iterable[Mapping
     """
     level = component.log_evidence + component.log_density(component.centre)
     spread = 0.0
-    for point in points:
-        if not _inside(component, point):
-            continue
+    inside = [p for p in points if _inside(component, p)]
+    evaluator.prepare(inside)
+    for point in inside:
         log_joint = evaluator.log_joint(point)
         log_posterior = component.log_density(point)
         spread = max(spread, require(log_joint, log_posterior, component.log_evidence, level))

@@ -1,8 +1,8 @@
 """Compiling small PyTensor graphs in milliseconds.
 
 These graphs have tens of nodes and are evaluated a handful of times. PyTensor's default rewrites and its numba
-compilation take seconds a model; without them, NumPy does the heavy lifting all the same. Two rewrites are kept,
-because without them PyTensor calls Python once a row.
+compilation take seconds a model; without them, NumPy does the heavy lifting all the same. A few rewrites are kept: two
+because without them PyTensor calls Python once a row, and those that spare copies of arrays as long as the data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from pytensor.graph.rewriting.basic import GraphRewriter, dfs_rewriter, node_rew
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.scalar.basic import Second
 from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.rewriting.basic import local_elemwise_alloc, local_useless_alloc
 from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_matrix_b_solve
+from pytensor.tensor.rewriting.math import local_useless_reduce
 from scipy.linalg import LinAlgWarning
 
 __all__ = ["Graph", "compile_small", "lightly", "silently", "small_mode", "vectorised"]
@@ -75,7 +77,13 @@ def fill_to_alloc(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
 
 
 def _rewriter() -> GraphRewriter:
-    return dfs_rewriter(fill_to_alloc, batched_vector_b_solve_to_matrix_b_solve)
+    return dfs_rewriter(
+        fill_to_alloc,
+        batched_vector_b_solve_to_matrix_b_solve,
+        local_useless_reduce,
+        local_useless_alloc,
+        local_elemwise_alloc,
+    )
 
 
 def small_mode() -> Mode:

@@ -6,7 +6,7 @@ does least; the certificate is the spread of the same expression over other poin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -31,6 +31,7 @@ from bayeskit.families import wishart
 from bayeskit.families.base import Parameters, solve_coefficients
 from bayeskit.gaussian import Gaussian, GaussianBlock
 from bayeskit.precision import NotPositiveDefinite
+from bayeskit.products import Function, Products
 
 __all__ = ["Component", "Evaluator", "Part", "solve"]
 
@@ -46,6 +47,7 @@ class Evaluator:
         joint = analysis.joint
         self.inputs = list(joint.values.values())
         active = [f for f in joint.factors if f not in analysis.ancestral]
+        self.products = Products()
         self.total = vectorised(pt.add(*[pt.sum(joint.factors[f]) for f in active], pt.constant(0.0)))
 
     def _arguments(self, point: Mapping[str, Any]) -> list[np.ndarray]:
@@ -58,7 +60,12 @@ class Evaluator:
     @cached_property
     def _log_joint(self) -> Any:
         small = self.analysis.joint.data_size <= EXTENDED_LIMIT
-        return (compile_extended if small else compile_small)(self.inputs, self.total)
+        return (compile_extended if small else self.products.compile)(self.inputs, self.total)
+
+    def prepare(self, points: Iterable[Mapping[str, Any]]) -> None:
+        """Make the products of a large design with all these points at once, before ``log_joint`` is asked for them."""
+        if isinstance(self._log_joint, Function):
+            self._log_joint.prepare([self._arguments(p) for p in points])
 
     def log_joint(self, point: Mapping[str, Any]) -> Any:
         """log p(y, θ) without the factors of variables that are drawn forward, in extended precision for small data.
@@ -85,7 +92,7 @@ class Evaluator:
         cut = _frontier(gradient, depends_on(gradient, self.inputs), set(scales))
         stand_ins = {v: v.type() for v in cut}
         rest = graph_replace(gradient, stand_ins, strict=False) if cut else gradient
-        return compile_small(self.inputs, cut), compile_small([*self.inputs, *stand_ins.values()], rest)
+        return self.products.compile(self.inputs, cut), compile_small([*self.inputs, *stand_ins.values()], rest)
 
     def gradient_at(self, point: Mapping[str, Any]) -> Callable[[Point], Point]:
         """∂/∂φ log p(y, θ) as a function of the scales φ of score families, all else held at ``point``."""

@@ -33,6 +33,7 @@ LAYERS = (
     "degrees",
     "support",
     "precision",
+    "products",
     "affine",
     "score",
     "families",

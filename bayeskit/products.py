@@ -1,0 +1,131 @@
+"""Products of a large design with coefficients, computed once for each value of the coefficients.
+
+The gradient in a noise scale and the log density at the posterior mean both need Xθ̂, and the certificate needs Xθ at
+several θ: for a large X each is a pass over memory. A function compiled here looks its products up among the last ones
+made, and :meth:`Function.prepare` makes those of several points in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.math import Dot
+
+from bayeskit.compiling import compile_small
+from bayeskit.degrees import core_op
+
+__all__ = ["Function", "Products"]
+
+LARGE = 1_000_000  # numbers in a matrix from which a product with it is kept
+KEPT = 4  # products kept: each is as long as the data
+
+
+def _matrix(var: Variable) -> np.ndarray | None:
+    if isinstance(var, Constant):
+        return np.asarray(var.data)
+    return np.asarray(var.get_value(borrow=True)) if isinstance(var, SharedVariable) else None
+
+
+def _large_products(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> list[Apply]:
+    """The nodes A v with a large constant matrix A and a vector, or one column, v that contains no such product."""
+    moving, found, within = set(inputs), [], set()
+    for node in toposort(list(outputs)):
+        if any(i in within for i in node.inputs):
+            within.update(node.outputs)
+            continue
+        if not any(i in moving for i in node.inputs):
+            continue
+        moving.update(node.outputs)
+        if not isinstance(core_op(node), Dot) or node.inputs[1] not in moving:
+            continue
+        matrix = _matrix(node.inputs[0])
+        column = node.inputs[1].type.ndim == 1 or node.inputs[1].type.shape[1:] == (1,)
+        if matrix is not None and matrix.ndim == 2 and matrix.size >= LARGE and column:
+            found.append(node)
+            within.update(node.outputs)
+    return found
+
+
+@dataclass(eq=False)
+class Products:
+    """The last few products Av, by matrix and value of v.
+
+    The matrices are held as long: the address of one that was freed may belong to another.
+    """
+
+    kept: dict[tuple[int, bytes], np.ndarray] = field(default_factory=dict)
+    matrices: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def compile(self, inputs: Sequence[Variable], outputs: Variable | Sequence[Variable]) -> Callable[..., Any]:
+        """As :func:`~bayeskit.compiling.compile_small`, with products looked up; a :class:`Function` if there are any.
+
+        Parameters
+        ----------
+        inputs : sequence of tensor
+        outputs : tensor or sequence of tensor
+        """
+        single = isinstance(outputs, Variable)
+        graphs = [outputs] if isinstance(outputs, Variable) else list(outputs)
+        nodes = _large_products(graphs, inputs)
+        if not nodes:
+            return compile_small(inputs, outputs)
+        stand_ins = {n.outputs[0]: n.outputs[0].type() for n in nodes}
+        rest = graph_replace(graphs, stand_ins, strict=False)
+        return Function(
+            self,
+            [n.inputs[0] for n in nodes],
+            compile_small(inputs, [n.inputs[1] for n in nodes]),
+            compile_small([*inputs, *stand_ins.values()], rest[0] if single else rest),
+        )
+
+    def of(self, matrix: np.ndarray, vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Av for each v; what is not kept is made in one pass over A."""
+        self.matrices[id(matrix)] = matrix
+        keys = [(id(matrix), v.tobytes()) for v in vectors]
+        new = {k: v for k, v in zip(keys, vectors, strict=True) if k not in self.kept}
+        made = {k: self.kept.pop(k) for k in dict.fromkeys(keys) if k in self.kept}
+        if len(new) == 1:
+            made |= {k: matrix @ v for k, v in new.items()}
+        elif new:
+            # Rows of VᵀAᵀ are contiguous, columns of AV are not.
+            stacked = np.stack([v.ravel() for v in new.values()]) @ matrix.T
+            made |= {
+                k: row.reshape(matrix.shape[:1] + v.shape[1:]) for (k, v), row in zip(new.items(), stacked, strict=True)
+            }
+        self.kept |= made
+        while new and len(self.kept) > max(KEPT, len(made)):
+            del self.kept[next(iter(self.kept))]
+        return [made[k] for k in keys]
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A compiled function whose large products are looked up before it runs."""
+
+    products: Products
+    matrices: list[Variable]
+    vectors: Callable[..., list[np.ndarray]]
+    rest: Callable[..., Any]
+
+    def __call__(self, *arguments: np.ndarray) -> Any:
+        return self.rest(*arguments, *(p[0] for p in self._products([arguments])))
+
+    def prepare(self, points: Sequence[Sequence[np.ndarray]]) -> None:
+        """Make the products of several points in one pass over each matrix."""
+        self._products(points)
+
+    def _products(self, points: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
+        vectors = [self.vectors(*arguments) for arguments in points]
+        result = []
+        for k, var in enumerate(self.matrices):
+            matrix = _matrix(var)
+            assert matrix is not None
+            result.append(self.products.of(matrix, [v[k] for v in vectors]))
+        return result
