@@ -17,6 +17,7 @@ from pytensor.graph.replace import clone_replace, graph_replace
 
 from bayeskit.collapsed import Collapsed, collapsed_density, typical_points
 from bayeskit.compiling import Graph, lightly
+from bayeskit.definiteness import require_positive_definite
 from bayeskit.density import widen
 from bayeskit.elimination import analyse
 from bayeskit.errors import DataError, ModelError
@@ -67,6 +68,7 @@ def _collapsed(model: pm.Model) -> Collapsed:
     analysis = analyse(model)
     if not analysis.plan.remaining:
         raise ModelError("nothing remains to sample: every variable has a closed form; use bayeskit.infer")
+    require_positive_definite(analysis)
     return collapsed_density(analysis)
 
 

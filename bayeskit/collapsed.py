@@ -83,11 +83,15 @@ class Collapsed:
 def typical_points(analysis: Analysis, number: int, random_seed: int = 0) -> list[dict[str, np.ndarray]]:
     """Generic values of every variable inside its support: no zeros, no ties."""
     rng = np.random.default_rng(random_seed)
+    kinds = {n: analysis.supports[n].kind for n in analysis.joint.names}
+    # Prior draws only where needed: they fail where a covariance in the prior is not positive definite.
+    drawn = set(kinds.values()) - {"positive", "unit", "real", "simplex"}
+    priors = prior_points(analysis.joint.model, number, random_seed) if drawn else iter([{}] * number)
     points = []
-    for prior in prior_points(analysis.joint.model, number, random_seed):
+    for prior in priors:
         point = {}
-        for name, value in prior.items():
-            kind, shape = analysis.supports[name].kind, np.shape(value)
+        for name, kind in kinds.items():
+            shape = analysis.shapes[name]
             if kind == "positive":
                 value = np.exp(rng.normal(scale=0.3, size=shape))
             elif kind == "unit":
@@ -96,6 +100,8 @@ def typical_points(analysis: Analysis, number: int, random_seed: int = 0) -> lis
                 value = rng.normal(scale=0.5, size=shape)
             elif kind == "simplex":
                 value = rng.dirichlet(np.full(shape[-1], 5.0), size=shape[:-1])
+            else:
+                value = prior[name]
             point[name] = np.asarray(value)
         points.append(point)
     return points

@@ -24,6 +24,7 @@ from scipy import special
 from bayeskit import mcmc
 from bayeskit.certificate import certify
 from bayeskit.compiling import lightly
+from bayeskit.definiteness import require_positive_definite
 from bayeskit.elimination import Analysis, analyse
 from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.exact import Component, Evaluator, solve
@@ -94,7 +95,8 @@ def infer(
     Raises
     ------
     ModelError
-        If the model cannot be read, or ``method="exact"`` and some variable has no closed form.
+        If the model cannot be read, ``method="exact"`` and some variable has no closed form, or a matrix used as a
+        covariance is not positive definite (its name and the jitter that would mend it are said).
     OptionError
         If an argument is out of range.
     InferenceError
@@ -109,6 +111,7 @@ def infer(
         random_seed = int(np.random.SeedSequence().generate_state(1)[0])
     with lightly():
         analysis = analyse(model)
+        require_positive_definite(analysis)
     if method == "exact" and analysis.plan.method != "exact":
         reasons = "; ".join(str(r) for r in analysis.plan.refusals)
         raise ModelError(f"no exact answer: {reasons}")

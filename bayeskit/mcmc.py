@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import pymc as pm
@@ -48,7 +49,9 @@ def sample_nuts(
     """
     sampler = "pymc" if model.discrete_value_vars else "nutpie"
     options = {"target_accept": target_accept} if model.continuous_value_vars else {}
-    with quiet():
+    with quiet(), warnings.catch_warnings():
+        # ArviZ suspects swapped dimensions where there are fewer draws than chains.
+        warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
         return pm.sample(
             draws=-(-draws // CHAINS),
             tune=tune,

@@ -17,6 +17,7 @@ from scipy import optimize
 from bayeskit.collapse import collapsed_model, explained
 from bayeskit.collapsed import Collapsed, collapsed_density
 from bayeskit.compiling import Graph, compile_small, lightly, silently
+from bayeskit.definiteness import require_positive_definite
 from bayeskit.density import inline, widen
 from bayeskit.elimination import analyse
 from bayeskit.errors import InferenceError, ModelError
@@ -154,6 +155,7 @@ def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> P
         discrete = [n for n in plan.remaining if not analysis.joint.values[n].type.dtype.startswith("float")]
         if discrete:
             raise ModelError(f"{', '.join(discrete)} is discrete and has no gradient; sum it out first")
+        require_positive_definite(analysis)
         collapsed = collapsed_density(analysis)
         mixed = [n for n in plan.remaining if n not in collapsed.priors]
         if mixed and not with_prior:

@@ -239,6 +239,9 @@ def _inverse(hessian: np.ndarray) -> np.ndarray:
 COARSE = {1: 0.5, 2: 0.6, 3: 1.0}
 # What the spline through the layers may be off, relative to its top.
 SMOOTH = {1: 1e-9, 2: 5e-7, 3: 2e-6}
+# Refinements without gain after which what remains is noise of the density itself: PyMC takes the distance of two
+# inputs as x² + y² − 2xy, which for a short length scale is off by more than one.
+STALLED = 3
 SINH = Stretch(0.2, right=(0.4, 0.5), left=(0.4, 0.5))
 
 
@@ -438,9 +441,11 @@ def _sum(
     reach = REACH + 1.2 * float(np.abs(modes).max()) + (150.0 if len(modes) > 1 else 0.0)
     lattice = Lattice(_in_frame(f, frame), step, rng.uniform(size=k), reach)
     heights = land.heights + frame.log_jacobian(modes)
-    error, spline, best = np.inf, np.inf, None
+    error, spline = np.inf, np.inf
+    best: tuple[float, _Run] | None = None
+    stalled = 0
     try:
-        while True:
+        while stalled < STALLED:
             lattice.fill(_seeds(lattice, frame, land), cut)
             if lattice.escaped:
                 raise NotIntegrable(SLOW)
@@ -451,9 +456,12 @@ def _sum(
             missed = _missed(lattice, modes, heights)
             spline = _spline_error(lattice, cut) if missed == 0 else np.inf
             error = 2 * (tail + alias + missed)
-            best = _Run(frame, lattice.copy(), cut, lattice.log_sum(), float(error))
+            run = _Run(frame, lattice.copy(), cut, lattice.log_sum(), float(error))
             if error <= goal and spline <= SMOOTH[k]:
-                return best
+                return run
+            stalled = stalled + 1 if best is not None and spline > best[0] / 2 and error <= acceptable / 4 else 0
+            if best is None or best[1].error > acceptable / 4 or spline < best[0]:
+                best = spline, run
             if alias + missed > goal / 4:
                 lattice.halve(int(np.argmax(by_axis if missed == 0 else lattice.step)))
             elif tail <= goal / 4:
@@ -464,12 +472,20 @@ def _sum(
                 cut += 4 + max(0.0, np.log(tail / goal) / 2)
     except NotIntegrable:
         # Out of budget: what there is must do, or nothing.
-        if best is None or error > acceptable / 4 or spline > 10 * SMOOTH[k]:
+        if best is None or not _will_do(*best, acceptable, k):
             raise
-        return best
+        return best[1]
+    if best is not None and _will_do(*best, acceptable, k):
+        return best[1]
+    if stalled:
+        raise NotIntegrable("the density is not smooth: refinement gains nothing")
     if np.isnan(lattice.values).any():
         raise NotIntegrable(UNDEFINED)
     raise NotIntegrable("the density falls off too slowly for the error bound to be met")
+
+
+def _will_do(spline: float, run: _Run, acceptable: float, k: int) -> bool:
+    return run.error <= acceptable / 4 and spline <= 10 * SMOOTH[k]
 
 
 def _missed(lattice: Lattice, modes: np.ndarray, heights: np.ndarray) -> float:

@@ -51,6 +51,7 @@ LAYERS = (
     "finite",
     "forward",
     "collapsed",
+    "definiteness",
     "recovery",
     "collapse",
     "unconstrained",
