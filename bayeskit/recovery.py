@@ -41,7 +41,7 @@ class Recovery:
 
     collapsed: Collapsed
 
-    def draw(self, remaining: Mapping[str, np.ndarray], rng: np.random.Generator) -> Draws:
+    def draw(self, remaining: Mapping[str, np.ndarray], rng: np.random.Generator, *, leaves: bool = True) -> Draws:
         """One draw of every variable for each draw of the remaining ones.
 
         Parameters
@@ -49,6 +49,8 @@ class Recovery:
         remaining : mapping of str to array
             Draws of φ on its own support, first axis the draws.
         rng : numpy.random.Generator
+        leaves : bool
+            Whether the variables that nothing depends on are drawn too.
         """
         values: Draws = {n: np.asarray(v) for n, v in remaining.items()}
         number = len(next(iter(values.values())))
@@ -61,8 +63,9 @@ class Recovery:
             table, root = self._values(position, values)
             noise = rng.standard_normal((number, form.size))
             values |= _split(block, _draws(form, table, root, noise, self.layouts[position]))
-        values |= draw_ancestral(self.collapsed.analysis, values, rng, number)
-        return {n: values[n] for n in self.collapsed.analysis.joint.names}
+        if leaves:
+            values |= draw_ancestral(self.collapsed.analysis, values, rng, number)
+        return {n: values[n] for n in self.collapsed.analysis.joint.names if n in values}
 
     def log_density(self, point: Mapping[str, np.ndarray]) -> float:
         """log p(eliminated | remaining, y) at one point, without the variables drawn forward."""

@@ -161,7 +161,7 @@ def certify_collapsed(
     prior = list(prior_points(analysis.joint.model, number, random_seed))
     away = {n: np.stack([p[n] for p in prior]) for n in collapsed.remaining}
     with silently():
-        far = recovery.draw(away, np.random.default_rng([random_seed, 2]))
+        far = recovery.draw(away, np.random.default_rng([random_seed, 2]), leaves=False)
     points += [{n: v[k] for n, v in far.items()} for k in range(number)]
     spread, level = 0.0, None
     for point in points:

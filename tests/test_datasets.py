@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,6 +86,14 @@ def test_forbes_line_has_the_published_slope() -> None:
     slope, intercept = np.polyfit(data["temperature"], data["pressure"], 1)
     assert round(slope, 4) == 0.5229  # Weisberg (1980)
     assert round(intercept, 3) == -81.064
+
+
+def test_state_crime_is_that_of_statsmodels() -> None:
+    data = load_example("state_crime").set_index("state")
+    expected = sm.datasets.statecrime.load_pandas().data
+    assert data.shape == (51, 7)
+    assert data.index.tolist() == expected.index.tolist()
+    assert np.array_equal(data.to_numpy(), expected.to_numpy())
 
 
 def test_iris_setosa_has_fishers_means() -> None:

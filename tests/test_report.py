@@ -17,7 +17,7 @@ import xarray as xr
 
 import bayeskit as bk
 from bayeskit.errors import BayeskitError
-from bayeskit.report import checks, curve, figures, formulas, graph, html, sections
+from bayeskit.report import checks, curve, figures, formulas, graph, html, projection, sections
 from bayeskit.report.pictures import styled
 from bayeskit.report.records import Section, Table
 from bayeskit.results import LogEvidence, Posterior
@@ -351,6 +351,43 @@ def checked(page: str) -> Checker:
     checker.feed(page)
     checker.close()
     return checker
+
+
+def components(number: int, observed: np.ndarray) -> pm.Model:
+    """Principal components with known loadings: the posterior of the coordinates is exact."""
+    loadings = np.random.default_rng(4).normal(size=(observed.shape[1], number))
+    names = [f"case {k}" for k in range(len(observed))]
+    with pm.Model(coords={"row": names, "column": list("abcd"), "component": range(number)}) as model:
+        w = pm.Normal("w", loadings, 1e-6, dims=("column", "component"))
+        z = pm.Normal("z", 0.0, 1.0, dims=("row", "component"))
+        pm.Deterministic("loadings", w + 0.0, dims=("column", "component"))
+        pm.Normal("y", z @ loadings.T, 0.3, observed=observed, dims=("row", "column"))
+    return model
+
+
+def test_projection_is_the_posterior_mean_of_the_coordinates() -> None:
+    y = np.random.default_rng(5).normal(size=(9, 4))
+    model = components(3, y)
+    loadings = np.random.default_rng(4).normal(size=(4, 3))
+    post = bk.infer(model, draws=4000, random_seed=1)
+    found = projection.latent_projection(post)
+    assert found is not None and (found.name, found.dim) == ("z", "component")
+    covariance = np.linalg.inv(np.eye(3) + loadings.T @ loadings / 0.3**2)
+    mean = y @ loadings @ covariance / 0.3**2
+    sd = np.sqrt(np.diag(covariance))[:2]
+    assert np.all(np.abs(found.mean - mean[:, :2]) < 5 * sd / np.sqrt(4000))
+    assert found.sd == pytest.approx(np.broadcast_to(sd, (9, 2)), rel=0.08)
+    assert found.labels[3] == "case 3" and found.columns == ("a", "b", "c", "d")
+    assert found.loadings == pytest.approx(loadings[:, :2], abs=1e-5)
+    with styled():
+        picture = projection.projection_picture(found)
+    assert "loadings" in picture.caption and len(picture.data) > 5000
+
+
+def test_no_projection_onto_one_component_or_of_a_regression(post: Posterior) -> None:
+    assert projection.latent_projection(post) is None
+    one = bk.infer(components(1, np.ones((5, 4))), draws=8, random_seed=1)
+    assert projection.latent_projection(one) is None
 
 
 def test_page_is_well_formed_and_stands_alone(page: str) -> None:

@@ -16,6 +16,7 @@ from bayeskit.report.figures import interval_pictures, marginal_picture, split_v
 from bayeskit.report.formulas import describe_variables
 from bayeskit.report.graph import draw_structure, read_structure
 from bayeskit.report.pictures import styled
+from bayeskit.report.projection import latent_projection, projection_picture
 from bayeskit.report.records import Cell, Section, Table
 
 if TYPE_CHECKING:
@@ -83,8 +84,11 @@ def _question(post: Posterior, about: Sequence[str]) -> Section:
     unknown = _list([str(rv.name) for rv in post.model.free_RVs])
     how = {
         "exact": "The posterior is known in closed form; its draws are independent and its moments are exact.",
-        "nuts": "The model has no closed form; NUTS drew from its posterior.",
+        "quadrature": "What has a closed form was integrated out, the rest by quadrature; the draws are independent.",
+        "nuts": "NUTS drew from the posterior: the model has no closed form.",
     }.get(post.method, f"The posterior was found by the method “{post.method}”.")
+    if post.method == "nuts" and post.plan.eliminated:
+        how = "What has a closed form was integrated out; NUTS drew the rest."
     rows: list[tuple[Cell, ...]] = [
         ("method", post.method),
         ("log evidence", "not available" if math.isnan(post.log_evidence.value) else post.log_evidence.value),
@@ -152,7 +156,12 @@ def _posterior(post: Posterior, validation: Validation | None) -> Section:
     )
     panels, intervals, hidden = split_variables(post)
     marginals = marginal_picture(post, panels, validation)
-    pictures = (*((marginals,) if marginals else ()), *interval_pictures(post, intervals))
+    projection = latent_projection(post)
+    pictures = (
+        *((projection_picture(projection),) if projection is not None else ()),
+        *((marginals,) if marginals else ()),
+        *interval_pictures(post, intervals),
+    )
     paragraphs = [
         "Rows labelled exact come from the closed form and those labelled quadrature from numerical integration, "
         "without Monte Carlo error; the others come from draws."
