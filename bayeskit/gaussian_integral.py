@@ -201,8 +201,9 @@ def _whiten(inputs: list[Any], diagonal: bool, rooted: bool) -> tuple[Any, Any, 
         # Rows of very different size (1/τ): scaled alike before they are solved.
         largest = pt.max(pt.abs(first), axis=1)
         scaled = first / largest[:, None]
-        solved = pt.linalg.solve(scaled, pt.concatenate([pt.diag(1.0 / largest), (shift / largest)[:, None]], axis=1))
-        inverse, centre = solved[:, :size], -solved[:, size]
+        # As many right-hand sides as rows: where far out R is singular, PyTensor's answer has the shape of R.
+        solved = pt.linalg.solve(scaled, pt.eye(size))
+        inverse, centre = solved / largest, -pt.dot(solved, shift / largest)
         log_determinant = pt.linalg.slogdet(scaled)[1] + pt.sum(pt.log(largest))
     inner = pt.eye(size) + pt.dot(inverse.T, pt.dot(precision, inverse))
     scale = 1.0 / pt.sqrt(pt.diagonal(inner))
