@@ -20,6 +20,7 @@ from bayeskit.datasets import (
     Positive,
     Range,
     Variable,
+    check_data,
     check_options,
     describe_example,
     list_examples,
@@ -30,6 +31,7 @@ from bayeskit.datasets import (
     parse_options,
     prepare,
 )
+from bayeskit.datasets.labels import category_codes
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.models import MODELS, load_model
 
@@ -114,6 +116,18 @@ def test_longley_has_the_certified_coefficients() -> None:
     slopes = np.linalg.lstsq(standard, data["employed"])[0][1:] / x.std(axis=0)
     certified = [15.0618722713733, -0.0358191792925910, -2.02022980381683, -1.03322686717359, -0.0511041056535807]
     np.testing.assert_allclose(slopes, [*certified, 1829.15146461355], rtol=1e-9)  # NIST StRD, Longley
+
+
+def test_grunfeld_has_the_coefficients_of_kleiber_and_zeileis() -> None:
+    data = load_example("grunfeld")
+    assert data.groupby("firm").size().to_dict() == dict.fromkeys(data["firm"].unique(), 20)
+    assert data["firm"].nunique() == 11
+    own = data[data["firm"] == "General Motors"]
+    x = np.column_stack([np.ones(20), own["value"], own["capital"]])
+    assert np.linalg.lstsq(x, own["invest"])[0].round(3).tolist() == [-149.782, 0.119, 0.371]
+    kept = data[data["firm"] != "American Steel"]  # the ten firms of most textbooks
+    x = np.column_stack([np.ones(200), kept["value"], kept["capital"]])
+    assert np.linalg.lstsq(x, kept["invest"])[0].round(4).tolist() == [-42.7144, 0.1156, 0.2307]
 
 
 @pytest.mark.parametrize("name", list_examples())
@@ -365,6 +379,49 @@ def test_columns_that_do_not_fit_are_refused(columns: dict[str, Any], message: s
 def test_values_that_the_model_cannot_explain_are_refused(values: Any, kind: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         prepare(pd.DataFrame({"v": values}), {"y": Variable(kind=kind)}, {"y": "v"})
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        (["b", " a ", "b"], ["b", "a", "b"]),
+        ([3, 1, 3], [3, 1, 3]),
+        ([3.0, 1.0, 3.0], [3, 1, 3]),
+        (pd.Series([3, 1, 3], dtype="Int64"), [3, 1, 3]),
+        (pd.Series(["b", "a", "b"], dtype="category"), ["b", "a", "b"]),
+        ([7, "a", 7], ["7", "a", "7"]),
+        ([True, False, True], ["True", "False", "True"]),
+        (["only", "only", "only"], ["only", "only", "only"]),
+    ],
+)
+def test_labels_are_text_or_whole_numbers(values: Any, labels: list[Any]) -> None:
+    data = prepare(pd.DataFrame({"g": values}), {"g": Variable(kind="category")})
+    assert data["g"].to_numpy().tolist() == labels
+    xr.testing.assert_identical(check_data(data, {"g": Variable(kind="category")}), data)
+    categories, codes = category_codes(data["g"].to_numpy())
+    assert categories.tolist() == sorted(set(labels))
+    assert categories[codes].tolist() == labels
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["a", None], r"column 'v', row 2: the label is missing; fill it in or drop the row"),
+        (["a", "  "], r"column 'v', row 2: the label is missing; fill it in or drop the row"),
+        ([1.0, np.nan], r"column 'v', row 2: the label is missing; fill it in or drop the row"),
+        (pd.Series([1, None], dtype="Int64"), r"column 'v', row 2: the label is missing"),
+        ([1.0, 0.5], r"column 'v', row 2: 0\.5 is not a label; give text or a whole number"),
+        ([1.0, np.inf], r"column 'v', row 2: inf is not a label; give text or a whole number"),
+        ([1j], r"column 'v' holds complex128 values; a label is text or a whole number"),
+        (
+            pd.to_datetime(["2020-01-01"]),
+            r"column 'v' holds datetime64\[.*\] values; a label is text or a whole number",
+        ),
+    ],
+)
+def test_labels_that_are_none_are_refused(values: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        prepare(pd.DataFrame({"v": values}), {"g": Variable(kind="category")}, {"g": "v"})
 
 
 def test_missing_and_infinite_values_are_refused_in_every_column_of_several() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayeskit.datasets.labels import check_labels
 from bayeskit.datasets.schema import Variable
 from bayeskit.errors import DataError
 
@@ -34,7 +35,7 @@ def check_data(data: xr.Dataset, variables: Mapping[str, Variable]) -> xr.Datase
     Returns
     -------
     xarray.Dataset
-        The model's variables only, with counts as int64 and the rest as float64.
+        The model's variables only, with counts as int64, labels as int64 or text, and the rest as float64.
 
     Raises
     ------
@@ -62,12 +63,12 @@ def check_data(data: xr.Dataset, variables: Mapping[str, Variable]) -> xr.Datase
 
 
 def check_values(values: np.ndarray, kind: str, column: str) -> np.ndarray:
-    """Check the numbers of one column.
+    """Check the numbers or labels of one column.
 
     Parameters
     ----------
     values : ndarray of shape (rows,)
-    kind : {"real", "positive", "count"}
+    kind : {"real", "positive", "count", "category"}
         See :class:`~bayeskit.datasets.schema.Variable`.
     column : str
         Its name, for the message.
@@ -75,12 +76,14 @@ def check_values(values: np.ndarray, kind: str, column: str) -> np.ndarray:
     Returns
     -------
     ndarray
-        int64 for counts, else float64.
+        int64 for counts, int64 or text for labels, else float64.
 
     Raises
     ------
     DataError
     """
+    if kind == "category":
+        return check_labels(values, column)
     if kind == "count" and values.dtype.kind in "iu" and (values.size == 0 or values.max() <= LARGEST_COUNT):
         _refuse(values < 0, values, column, "is negative", "a count is a whole number from 0")
         return values.astype(np.int64, copy=False)
@@ -138,7 +141,7 @@ def numeric_column(column: pd.Series, name: str) -> np.ndarray:
 def _checked(array: xr.DataArray, name: str, variable: Variable) -> xr.DataArray:
     if array.dims != variable.dims:
         raise DataError(f"{name!r} has dims {array.dims}; the model needs {variable.dims}: rename or transpose it")
-    if array.dtype.kind not in "iufb":
+    if array.dtype.kind not in "iufb" and variable.kind != "category":
         raise DataError(f"{name!r} holds {array.dtype} values; the model needs numbers")
     if array.sizes[variable.dims[0]] == 0:
         raise DataError(f"{name!r} has no rows; the model needs at least one")

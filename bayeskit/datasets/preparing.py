@@ -129,7 +129,7 @@ def _variable(
     if len(variable.dims) == 1:
         if several or not names:
             raise DataError(f"{name!r} is one column, not {len(names)} ({', '.join(names)}); name one")
-        return xr.DataArray(_numbers(parts[0], names[0]), dims=variable.dims, attrs={"column": names[0]})
+        return xr.DataArray(_entries(parts[0], names[0], variable), dims=variable.dims, attrs={"column": names[0]})
     twice = sorted({column for column in names if names.count(column) > 1})
     if twice:
         raise DataError(f"{name!r} names column {twice[0]!r} twice; name it once")
@@ -158,6 +158,13 @@ def _matrix(array: xr.DataArray, variable: Variable, column: str) -> xr.DataArra
     values = [_numbers(array[:, k], f"{column}[{label}]") for k, label in enumerate(labels)]
     matrix = np.column_stack(values) if values else np.empty(array.shape)
     return xr.DataArray(matrix, dims=variable.dims, coords={variable.dims[1]: labels}, attrs={"column": column})
+
+
+def _entries(column: pd.Series | xr.DataArray, name: str, variable: Variable) -> np.ndarray:
+    """The entries of one column: as they are where they are labels, else as numbers."""
+    if variable.kind == "category":
+        return np.asarray(column)
+    return _numbers(column, name)
 
 
 def _numbers(column: pd.Series | xr.DataArray, name: str) -> np.ndarray:

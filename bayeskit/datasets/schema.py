@@ -21,8 +21,10 @@ class Variable:
     ----------
     dims : tuple of str
         Its dims, the rows first: ``("row",)`` is one column of a table, ``("row", "feature")`` one or several.
-    kind : {"real", "positive", "count"}
-        ``real``: any finite number; ``positive``: a finite number above zero; ``count``: a whole number from zero.
+    kind : {"real", "positive", "count", "category"}
+        ``real``: any finite number; ``positive``: a finite number above zero; ``count``: a whole number from zero;
+        ``category``: a label, which is text or a whole number (:func:`~bayeskit.datasets.labels.category_codes` numbers
+        them).
     required : bool
         Whether the model needs it.
     doc : str
@@ -34,7 +36,7 @@ class Variable:
     """
 
     dims: tuple[str, ...] = ("row",)
-    kind: Literal["real", "positive", "count"] = "real"
+    kind: Literal["real", "positive", "count", "category"] = "real"
     required: bool = True
     doc: str = ""
     at_most: str | None = None
