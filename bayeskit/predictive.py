@@ -1,4 +1,8 @@
-"""Prior and posterior predictive draws, by PyMC's own forward sampling."""
+"""Prior and posterior predictive draws, by PyMC's own forward sampling.
+
+A container ``group_code`` of a model with the labelled dim ``group`` holds the whole-number codes of that dim's labels:
+new rows may then be given as labels, ``{"group": ["north", "south"]}``, and codes are held to those that there are.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,7 @@ def predict(
     from bayeskit.compiling import small_mode
 
     containers = {str(v.name): v for v in model.data_vars if isinstance(v, SharedVariable)}
+    data = _labels_to_codes(data, containers, model)
     values = {name: _checked(name, value, containers, model, leaves) for name, value in data.items()}
     for name in var_names or ():
         if name not in model.named_vars:
@@ -83,6 +88,33 @@ def predict(
     return result["predictions" if data else "posterior_predictive"].to_dataset()
 
 
+CODE = "_code"  # what the container of a labelled dim's codes has after the name of the dim
+SHOWN = 8  # labels that a message lists
+
+
+def _labels_to_codes(data: Mapping[str, Any], containers: Mapping[str, Any], model: pm.Model) -> dict[str, Any]:
+    """New data by container, with the labels of a dim turned into the codes that its container holds."""
+    result: dict[str, Any] = {}
+    for name, value in data.items():
+        labels = model.coords.get(name)
+        if name in containers or labels is None or f"{name}{CODE}" not in containers:
+            result[name] = value
+            continue
+        if f"{name}{CODE}" in data:
+            raise DataError(f"new rows have both {name!r} and {name + CODE!r}; give the labels or the codes")
+        # Compared as text: the labels may be whole numbers, and text or numbers may be given for them.
+        place = {str(label): code for code, label in enumerate(labels)}
+        asked = [str(label).strip() for label in np.ravel(np.asarray(value, dtype=object))]
+        for label in asked:
+            if label not in place:
+                known = ", ".join(list(place)[:SHOWN]) + (", …" if len(place) > SHOWN else "")
+                raise DataError(
+                    f"the new values of {name!r} have {label!r}, which the model was not fitted to; it knows {known}"
+                )
+        result[f"{name}{CODE}"] = np.array([place[label] for label in asked]).reshape(np.shape(value))
+    return result
+
+
 def _checked(
     name: str, value: Any, containers: Mapping[str, Any], model: pm.Model, leaves: Sequence[str]
 ) -> np.ndarray:
@@ -93,6 +125,9 @@ def _checked(
     array, old = np.asarray(value), containers[name].get_value(borrow=True)
     if array.dtype.kind not in "biuf":
         raise DataError(f"the new values of {name!r} are not numbers")
+    labels = model.coords.get(name.removesuffix(CODE)) if name.endswith(CODE) else None
+    if labels is not None and array.size and not np.all((array >= 0) & (array < len(labels))):
+        raise DataError(f"the new values of {name!r} are not all codes of a known label, 0 to {len(labels) - 1}")
     if array.ndim != old.ndim:
         raise DataError(f"the new values of {name!r} have {array.ndim} dimension(s); the model has {old.ndim}")
     fixed = {

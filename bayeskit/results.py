@@ -215,7 +215,8 @@ class Posterior:
         ----------
         data : mapping of str to array, optional
             New values of the model's ``pm.Data`` containers; the model is left as it was. Without it, the posterior
-            predictive at the data that the model was fitted to.
+            predictive at the data that the model was fitted to. Where a container ``group_code`` holds the codes of
+            the dim ``group``, ``{"group": labels}`` gives it the codes of these labels.
         coords : mapping of str to sequence, optional
             New coordinates of dims whose length changes.
         var_names : sequence of str, optional
@@ -231,7 +232,7 @@ class Posterior:
         Raises
         ------
         DataError
-            If a name is not a ``pm.Data`` container of the model, or its shape does not fit.
+            If a name is not a ``pm.Data`` container of the model, its shape does not fit, or a label is unknown.
         """
         return predictive.predict(
             self.model,
