@@ -22,6 +22,7 @@ MODELS = (
     "multivariate_normal",
     "linear_regression",
     "hierarchical_normal",
+    "varying_slopes",
     "gaussian_process",
     "probabilistic_pca",
 )
