@@ -29,6 +29,7 @@ __all__ = ["Layout", "Lookup", "layout", "log_integral"]
 BANDED_FROM = 64  # size of θ from which a band is worth its bookkeeping
 CANCELLED = 1e10  # ratio of the terms of a sum to the sum beyond which it counts as unknown
 LEFT_OVER = 1e-4  # nats that the last correction may still be worth
+DEEPEST = 8  # levels of a hierarchy up to which the root of its prior is inverted by products
 SHARED = 40  # variables that may be set aside as shared by all
 
 
@@ -136,7 +137,7 @@ def whitened_integral(form: QuadraticForm) -> Graph:
     """log ∫ exp(−½|Rδ + r|² + ½ δ̃ᵀTδ̃) dδ from R, r and T, or from R, r and the rows (B, b) of the data."""
     size = form.size
     root: Any = form.root
-    first = root[np.arange(size), np.arange(size)] if form.diagonal else root[:, :size]
+    first = root[np.arange(size), np.arange(size)] if form.depth == 1 else root[:, :size]
     arguments: list[Any] = [first, root[:, size]]
     corner: Graph = pt.constant(0.0)
     if form.data is not None:
@@ -151,15 +152,15 @@ def whitened_integral(form: QuadraticForm) -> Graph:
         corner = 0.5 * values[lookup(np.array([size]), np.array([size]))][0]
     rooted = form.data is not None
     inputs = [v.type() for v in arguments]
-    value = _whiten(inputs, form.diagonal, rooted)[0]
+    value = _whiten(inputs, form.depth, rooted)[0]
 
     def pullback(given: list[Graph], outputs: list[Graph], cotangents: list[Graph]) -> list[Graph]:
         # ∂ log ∫ exp(q) = E ∂q under the normalised integrand, a Normal with mean δ̂ and covariance Σ.
         cotangent: Any = cotangents[0]
-        _, z, mean, half, spread = _whiten(given, form.diagonal, rooted)
+        _, z, mean, half, spread = _whiten(given, form.depth, rooted)
         covariance = pt.dot(spread.T, spread)
         cross = pt.outer(z, mean) + pt.dot(half.T, spread)
-        to_root = pt.diagonal(cross) if form.diagonal else cross
+        to_root = pt.diagonal(cross) if form.depth == 1 else cross
         if rooted:
             residual = pt.dot(given[2], mean) + given[3]
             to_data = [-(pt.outer(residual, mean) + pt.dot(given[2], covariance)), -residual]
@@ -180,7 +181,7 @@ def _sum_or_nothing(corner: Graph, integral: Graph) -> Graph:
     return pt.switch(pt.abs(corner) > CANCELLED * (1.0 + pt.abs(total)), np.nan, total)
 
 
-def _whiten(inputs: list[Any], diagonal: bool, rooted: bool) -> tuple[Any, Any, Any, Any, Any]:
+def _whiten(inputs: list[Any], depth: int, rooted: bool) -> tuple[Any, Any, Any, Any, Any]:
     """The log integral, ẑ, δ̂, and square roots H of the covariances HᵀH of z and of δ.
 
     The last two inputs are Λ and η of the data, or, where ``rooted``, B and b.
@@ -193,10 +194,20 @@ def _whiten(inputs: list[Any], diagonal: bool, rooted: bool) -> tuple[Any, Any, 
         """Gradient of the log density of the data."""
         return -pt.dot(matrix.T, pt.dot(matrix, at) + vector) if rooted else vector - pt.dot(precision, at)
 
-    if diagonal:
+    if depth == 1:
         inverse: Any = pt.diag(1.0 / first)
         centre = -shift / first
         log_determinant = pt.sum(pt.log(pt.abs(first)))
+    elif 0 < depth <= DEEPEST:
+        # R = D (I − M) with Mᵏ = 0 from k = depth on: R⁻¹ = (I + M)(I + M²)(I + M⁴)… D⁻¹, all draws at once.
+        pivots = pt.diagonal(first)
+        power = pt.eye(size) - first / pivots[:, None]
+        solved, reach = pt.eye(size) + power, 2
+        while reach < depth:
+            power = pt.dot(power, power)
+            solved, reach = solved + pt.dot(solved, power), 2 * reach
+        inverse, centre = solved / pivots, -pt.dot(solved, shift / pivots)
+        log_determinant = pt.sum(pt.log(pt.abs(pivots)))
     else:
         # Rows of very different size (1/τ): scaled alike before they are solved.
         largest = pt.max(pt.abs(first), axis=1)

@@ -64,8 +64,10 @@ class QuadraticForm:
         rest(φ), a scalar.
     root : tensor or None
         R and r of shape (D, D + 1), where the block's own prior is exp(−½|Rδ + r|²): then T is that of the rest.
-    diagonal : bool
-        Whether R is diagonal.
+    depth : int
+        Where rows and columns can be ordered so that R is triangular, the rows are those of their columns, and this is
+        the length of the longest chain of variables each of which is the parent of the next: 1 where R is diagonal. 0
+        where they cannot.
     data : tensor or None
         B and b of shape (rows, D + 1), where the rest of the density is rest − ½|Bδ + b|² and has few rows: then the
         residual is known, not only its square, which must not be got as a difference where the noise is small.
@@ -78,7 +80,7 @@ class QuadraticForm:
     values: Graph
     rest: Graph
     root: Graph | None = None
-    diagonal: bool = False
+    depth: int = 0
     data: Graph | None = None
 
     @property
@@ -183,7 +185,7 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
     slices = gaussian.slices
     entries = _Entries(size)
     setting = _Setting(block, separator, dict(zip(products, weights, strict=True)), theta, points, origin, slices)
-    root, diagonal = _prior_root(setting, prior)
+    root, depth = _prior_root(setting, prior)
     data = None
     if root is not None and all(g is None for g in linear):
         data = _square_root(setting, [p for p in products if p not in prior], DATA_ROWS)
@@ -214,7 +216,7 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
         values=entries.values(pattern),
         rest=_guarded(materialised(rest_form)[0], separator),
         root=root,
-        diagonal=diagonal,
+        depth=depth,
         data=None if data is None else data[0],
     )
 
@@ -278,8 +280,8 @@ def _magnified(sides: list[Graph], separator: Separator, names: tuple[str, ...])
     return found
 
 
-def _prior_root(setting: _Setting, prior: list[Product]) -> tuple[Graph | None, bool]:
-    """The block's own prior as a square root (R, r), and whether R is diagonal; None where it is not one.
+def _prior_root(setting: _Setting, prior: list[Product]) -> tuple[Graph | None, int]:
+    """The block's own prior as a square root (R, r), and the depth of R; None where it is not one.
 
     A prior sd τ → 0 makes Λ singular to working precision long before the integral stops changing: in eight schools
     Λ⁻¹ has lost every digit at τ = 1e-8. Given R, only I + R⁻ᵀ P R⁻¹ is factorised, with P the precision of the data.
@@ -287,12 +289,26 @@ def _prior_root(setting: _Setting, prior: list[Product]) -> tuple[Graph | None, 
     size = setting.size
     found = _square_root(setting, prior, size)
     if found is None or len(found[1]) != size:
-        return None, False
+        return None, 0
     root, pattern = found
-    diagonal = bool(np.all(pattern.sum(axis=0) == 1) and np.all(pattern.sum(axis=1) == 1))
-    if diagonal:
-        root = root[np.argmax(pattern, axis=0)]
-    return pt.specify_shape(root, (size, size + 1)), diagonal
+    order, depth = _triangular(pattern)
+    return pt.specify_shape(root[order], (size, size + 1)), depth
+
+
+def _triangular(pattern: np.ndarray) -> tuple[np.ndarray, int]:
+    """The row of each column and the depth, for a square pattern that is triangular in some order; else depth 0."""
+    size, depth = len(pattern), 0
+    row_of = np.full(size, -1)
+    left = pattern.copy()
+    while np.any(row_of < 0):
+        rows = np.flatnonzero(left.sum(axis=1) == 1)
+        columns = np.argmax(left[rows], axis=1)
+        if not len(rows) or len(np.unique(columns)) < len(columns):
+            return np.arange(size), 0
+        row_of[columns] = rows
+        left[:, columns] = False
+        depth += 1
+    return row_of, depth
 
 
 def _square_root(setting: _Setting, products: list[Product], most: int) -> tuple[Graph, np.ndarray] | None:

@@ -12,6 +12,7 @@ import pytest
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import graph_inputs
 from remainder_cases import REMAINDERS, Remainder
+from scipy import stats
 
 import bayeskit as bk
 from bayeskit.collapsed import Collapsed, collapsed_density, typical_points
@@ -179,3 +180,29 @@ def test_small_scales_do_not_lose_the_integral() -> None:
         space = Unconstrained(bk.collapse(BY_NAME[name].build()))
         values = space.log_density(np.array([[-46.0], [-30.0], [-20.0]])) - np.array([-46.0, -30.0, -20.0])
         assert np.ptp(values) < 1e-9
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 5, 8, 9])
+def test_hierarchies_of_every_depth(depth: int) -> None:
+    """x_1 ~ Normal(0, τ), x_k ~ Normal(x_{k−1}, τ), y_kn ~ Normal(x_k, 0.5), declared in a random order of the data."""
+    rng = np.random.default_rng(depth)
+    y = rng.normal(size=(depth, 4))
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 1.0)
+        levels: list[pt.TensorVariable] = []
+        for k in range(depth):
+            levels.append(pm.Normal(f"x{k}", levels[-1] if levels else 0.0, tau))
+        for k in rng.permutation(depth):
+            pm.Normal(f"y{k}", levels[k], 0.5, observed=y[k])
+    space = Unconstrained(bk.collapse(model))
+    order = np.minimum.outer(np.arange(1, depth + 1), np.arange(1, depth + 1))
+    for scale in (1e-9, 0.3, 40.0):
+        covariance = scale**2 * np.kron(order, np.ones((4, 4))) + 0.25 * np.eye(4 * depth)
+        expected = stats.multivariate_normal(cov=covariance).logpdf(y.ravel())
+        expected += stats.halfnorm.logpdf(scale) + np.log(scale)
+        value, gradient = space.value_and_gradient(np.array([np.log(scale)]))
+        assert value == pytest.approx(expected, rel=1e-9)
+        assert space.log_density(np.array([np.log(scale)]))[0] == pytest.approx(expected, rel=1e-9)
+        assert np.isfinite(gradient).all()
+    far = space.log_density(np.array([[-800.0], [0.0], [800.0]]))
+    assert np.isfinite(far[1])
