@@ -339,15 +339,25 @@ def _square_root(setting: _Setting, products: list[Product], most: int) -> tuple
             patterns.append(pattern.toarray() != 0)
             continue
         total: Any = 0.0
-        used = np.zeros((form.size, size), dtype=bool)
-        for term in form.terms:
-            matrix = _matrix(term.jacobian, setting.slices, size).toarray()
+        matrices = [_matrix(term.jacobian, setting.slices, size).toarray() for term in form.terms]
+        uniform = _uniform(separator.form(setting.weights[product])) and all(t.index is None for t in form.terms)
+        if uniform and len(matrices[0]) > sum(m.shape[1] for m in matrices):
+            # |Σ f_k M_k δ̃| with numbers f_k is that of the triangular factor of (M_1 … M_K): as good, and shorter.
+            short = np.linalg.qr(np.concatenate(matrices, axis=1), mode="r")
+            matrices, scale = np.split(short, len(matrices), axis=1), scale[: len(short)]
+        used = np.zeros((len(matrices[0]), size), dtype=bool)
+        for term, matrix in zip(form.terms, matrices, strict=True):
             factor = 1.0 if term.factor is None else term.factor if term.index is None else term.factor[term.index]
             total = total + (scale * factor)[:, None] * matrix
             used |= matrix[:, :size] != 0
         rows.append(total)
         patterns.append(used)
     return pt.concatenate(rows, axis=0) if len(rows) > 1 else rows[0], np.concatenate(patterns)
+
+
+def _uniform(form: Form) -> bool:
+    """Whether a form without θ has the same value in every row, whatever φ."""
+    return all(t.index is None and np.ptp(t.offset) == 0 for t in form.terms)
 
 
 def _is_power(product: Product) -> bool:
