@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from scipy import special
 
 from bayeskit import mcmc
 from bayeskit.certificate import certify
-from bayeskit.compiling import lightly
+from bayeskit.compiling import lightly, on_one_thread
 from bayeskit.definiteness import require_positive_definite
 from bayeskit.elimination import Analysis, analyse
 from bayeskit.errors import InferenceError, ModelError, OptionError
@@ -42,6 +43,7 @@ __all__ = ["METHODS", "explain", "infer"]
 METHODS = ("auto", "exact", "quadrature", "nuts")
 HANDED_OVER = (NotIntegrable, NotImplementedError, InferenceError, ModelError)
 POINTS = 4  # posterior draws, and as many prior draws, at which the certificate is evaluated
+MANY_THREADS = 1_000_000  # numbers in the data from which an exact answer is computed on several threads
 LARGE = 10_000_000  # numbers in the data above which one of each is enough
 
 
@@ -115,7 +117,9 @@ def infer(
     if method == "exact" and analysis.plan.method != "exact":
         reasons = "; ".join(str(r) for r in analysis.plan.refusals)
         raise ModelError(f"no exact answer: {reasons}")
-    post = _first_that_applies(model, analysis, method, int(draws), random_seed, progressbar and is_terminal())
+    large = analysis.plan.method == "exact" and analysis.joint.data_size >= MANY_THREADS
+    with nullcontext() if large else on_one_thread():
+        post = _first_that_applies(model, analysis, method, int(draws), random_seed, progressbar and is_terminal())
     return replace(post, seconds=time.perf_counter() - started)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pymc as pm
 
+from bayeskit.compiling import on_one_thread
 from bayeskit.terminal import quiet
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def sample_nuts(
     """
     sampler = "pymc" if model.discrete_value_vars else "nutpie"
     options = {"target_accept": target_accept} if model.continuous_value_vars else {}
-    with quiet(), warnings.catch_warnings():
+    with quiet(), on_one_thread(), warnings.catch_warnings():
         # ArviZ suspects swapped dimensions where there are fewer draws than chains.
         warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
         return pm.sample(

@@ -16,7 +16,7 @@ from scipy import optimize
 
 from bayeskit.collapse import collapsed_model, explained
 from bayeskit.collapsed import Collapsed, collapsed_density
-from bayeskit.compiling import Graph, compile_small, lightly, silently
+from bayeskit.compiling import Graph, compile_small, lightly, on_one_thread, silently
 from bayeskit.definiteness import require_positive_definite
 from bayeskit.density import inline, widen
 from bayeskit.elimination import analyse
@@ -147,7 +147,7 @@ def map_estimate(model: pm.Model, *, random_seed: int | None = None) -> PointEst
 
 
 def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> PointEstimate:
-    with lightly(), explained():
+    with lightly(), explained(), on_one_thread():
         analysis = analyse(model)
         plan = analysis.plan
         if not plan.remaining:

@@ -1,9 +1,15 @@
-"""Settings for the whole suite: figures without a screen, and property tests that give the same cases every time."""
+"""Settings for the whole suite: figures without a screen, property tests that give the same cases every time, and small
+matrices on one thread."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import matplotlib
+import pytest
 from hypothesis import HealthCheck, settings
+
+from bayeskit.compiling import on_one_thread
 
 matplotlib.use("Agg")
 
@@ -12,3 +18,9 @@ settings.register_profile(
     "bayeskit", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("bayeskit")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    with on_one_thread():
+        yield
