@@ -8,6 +8,15 @@ with :math:`\mu_p \sim \mathrm{Normal}(0, s_\mu^2)`. With ``noise="shared"`` all
 (probabilistic PCA, Tipping and Bishop 1999, Journal of the Royal Statistical Society B 61, 611-622); with
 ``noise="each"`` every column has its own (factor analysis).
 
+**Units.** With ``standardise``, the right-hand side is in sds of the columns: :math:`y_{np} = b_p + s_p (\mu_p + w_p^\top
+z_n + \sigma_p \varepsilon_{np})`, where :math:`b` and :math:`s` are the columns' means and sds, kept as ``column_mean``
+and ``column_sd`` among the constant data. Loadings, means and noise, and their priors, are then in sds of their column;
+``y``, its predictions, its missing entries and the evidence are in the units of the data all the same.
+
+**Missing entries** are not in the likelihood, so that the evidence is that of the observed entries; they are
+predicted with everything else, as ``y_unobserved``. This is right where whether an entry is missing does not depend on
+its value.
+
 **Rotation is fixed by construction.** :math:`W` and :math:`W Q` with orthogonal :math:`Q` have the same likelihood;
 here :math:`W` is lower trapezoidal with a positive diagonal, which picks one of each class where its first :math:`K`
 rows are of full rank. Its entries below the diagonal are Normal, those on it half-Normal, with scale :math:`s_w`, or,
@@ -15,8 +24,8 @@ with ``relevance``, a scale for each component with a half-Cauchy prior, so that
 away.
 
 The evidence has no closed form. Given :math:`W` and the noise, the coordinates and the means are jointly Normal and
-integrated out exactly; only :math:`W` and the scales are sampled. They start from the closed-form maximum-likelihood
-solution.
+integrated out exactly; only :math:`W` and the scales are sampled. They start from the maximum-likelihood solution: in
+closed form, or, with missing entries or a noise for each column, by EM.
 """
 
 from __future__ import annotations
@@ -28,15 +37,20 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayeskit.datasets.builder import column_coords, model_builder, row_coords
+from bayeskit.datasets.factors import fit_factors
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
-from bayeskit.errors import OptionError
+from bayeskit.errors import DataError, OptionError
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["EXAMPLE", "VARIABLES", "build"]
 
-VARIABLES = {"y": Variable(("row", "column"), doc="the measurements, one column each", min_columns=2)}
+VARIABLES = {
+    "y": Variable(
+        ("row", "column"), doc="the measurements, one column each; entries may be missing", min_columns=2, missing=True
+    )
+}
 
 EXAMPLE = Example(
     "iris_setosa",
@@ -62,7 +76,7 @@ def build(
     Parameters
     ----------
     data : xarray.Dataset
-        ``y`` with dims ``("row", "column")``.
+        ``y`` with dims ``("row", "column")``; missing entries are NaN.
     components : int
         Number K of latent coordinates, below the number of columns.
     noise : {"shared", "each"}
@@ -70,10 +84,10 @@ def build(
     relevance : bool
         Whether every component has a scale of its own that is learnt.
     standardise : bool
-        Shift and scale each column by its mean and sd first: the model, its predictions and its evidence are then of
-        the standardised columns.
+        Whether loadings, means and noise are in sds of their column, counted from its mean, both of the entries that
+        are there (the sd is 1 where they are all equal). Predictions and the evidence stay in units of y.
     loading_scale : float
-        Prior scale of the loadings, in units of the (standardised) columns.
+        Prior scale of the loadings, in sds of the column (in units of y if not standardised).
     mean_scale : float
         Prior sd of the means, in the same units.
     noise_scale : float
@@ -83,24 +97,30 @@ def build(
     -------
     pymc.Model
         With ``diagonal`` and ``below`` (the free entries of W), the noise ``sigma``, ``mu``, ``z`` and the
-        Deterministic ``loadings`` of dims ``("column", "component")``.
+        Deterministic ``loadings`` of dims ``("column", "component")``. With missing entries, ``y`` has the dim
+        ``observed_entry`` and ``y_unobserved`` the dim ``missing_entry``, both row by row and labelled "row, column";
+        ``table[np.isnan(table)] = draw`` puts a draw of ``y_unobserved`` in its place. A row that is missing
+        throughout is predicted from the posterior of W, and so is a column, whose loadings have their prior.
 
     Raises
     ------
     OptionError
         If there are not fewer components than columns.
+    DataError
+        If a column to be standardised is missing throughout: it has no sd.
     """
     y = data["y"].to_numpy()
     rows, columns = y.shape
     if components >= columns:
         raise OptionError(f"option components is {components}; it must be below the number of columns, {columns}")
-    if standardise:
-        sd = y.std(axis=0)
-        y = (y - y.mean(axis=0)) / np.where(sd > 0, sd, 1.0)
-    start, start_noise = _maximum_likelihood(y, components)
+    labels = column_coords(data, "y")["column"]
+    shift, unit = _location_and_scale(y, labels) if standardise else (np.zeros(columns), np.ones(columns))
+    start, start_noise = fit_factors((y - shift) / unit, components, shared=noise == "shared")
+    start = _trapezoidal(start)
     lower = np.tril_indices(columns, -1, components)
-    coords = {"column": column_coords(data, "y")["column"], "component": np.arange(1, components + 1)}
-    with pm.Model(coords={**coords, "row": np.arange(rows), **row_coords(data)}) as model:
+    coords = {"column": labels, "component": np.arange(1, components + 1), "row": np.arange(rows), **row_coords(data)}
+    missing = np.isnan(y)
+    with pm.Model(coords=coords) as model:
         scale = pm.HalfCauchy("scale", loading_scale, dims="component") if relevance else loading_scale
         scales = scale * pt.ones(components)
         diagonal = pm.HalfNormal("diagonal", scales, dims="component", initval=np.diag(start).clip(1e-3))
@@ -109,23 +129,41 @@ def build(
         loadings = loadings[np.arange(components), np.arange(components)].set(diagonal)
         pm.Deterministic("loadings", loadings, dims=("column", "component"))
         if noise == "shared":
-            sigma = pm.HalfNormal("sigma", noise_scale, initval=start_noise)
+            sigma = pm.HalfNormal("sigma", noise_scale, initval=start_noise[0])
         else:
-            sigma = pm.HalfNormal("sigma", noise_scale, dims="column", initval=np.full(columns, start_noise))
+            sigma = pm.HalfNormal("sigma", noise_scale, dims="column", initval=start_noise)
         mu = pm.Normal("mu", 0.0, mean_scale, dims="column")
         z = pm.Normal("z", 0.0, 1.0, dims=("row", "component"))
-        pm.Normal("y", mu + pt.dot(z, loadings.T), sigma, observed=y, dims=("row", "column"))
+        mean, sd = mu + pt.dot(z, loadings.T), sigma
+        if standardise:
+            unit = pm.Data("column_sd", unit, dims="column")
+            mean, sd = pm.Data("column_mean", shift, dims="column") + unit * mean, unit * sigma
+        if not missing.any():
+            pm.Normal("y", mean, sd, observed=y, dims=("row", "column"))
+            return model
+        sd = sd * pt.ones(columns)
+        for name, dim, at in (("y", "observed_entry", ~missing), ("y_unobserved", "missing_entry", missing)):
+            row, column = np.nonzero(at)
+            entries = [f"{coords['row'][n]}, {labels[p]}" for n, p in zip(row, column, strict=True)]
+            model.add_coord(dim, entries)
+            pm.Normal(name, mean[row, column], sd[column], observed=y[at] if name == "y" else None, dims=dim)
     return model
 
 
-def _maximum_likelihood(y: np.ndarray, components: int) -> tuple[np.ndarray, float]:
-    """The loadings and noise sd of Tipping and Bishop (1999), rotated to lower trapezoidal form."""
-    covariance = np.atleast_2d(np.cov(y, rowvar=False, bias=True))
-    values, vectors = np.linalg.eigh(covariance)
-    values, vectors = values[::-1], vectors[:, ::-1]
-    noise = max(float(np.mean(values[components:])), 1e-6)
-    loadings = vectors[:, :components] * np.sqrt(np.maximum(values[:components] - noise, 1e-6))
+def _location_and_scale(y: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and sd of each column's entries; where they are all equal, the sd is 1."""
+    empty = np.isnan(y).all(axis=0)
+    if empty.any():
+        raise DataError(
+            f"column {str(labels[empty.argmax()])!r} is missing throughout and has no sd to standardise it by; "
+            "drop it, or set standardise=false"
+        )
+    sd = np.nanstd(y, axis=0)
+    return np.nanmean(y, axis=0), np.where(sd > 1e-12 * np.nanmax(np.abs(y), axis=0), sd, 1.0)
+
+
+def _trapezoidal(loadings: np.ndarray) -> np.ndarray:
+    """Loadings rotated to lower trapezoidal form with a positive diagonal."""
     # W = L Qᵀ with L lower trapezoidal: the QR decomposition of the transpose of its first rows.
-    rotation = np.linalg.qr(loadings[:components].T)[0]
-    rotated = loadings @ rotation
-    return rotated * np.where(np.diag(rotated) < 0, -1.0, 1.0), float(np.sqrt(noise))
+    rotated = loadings @ np.linalg.qr(loadings[: loadings.shape[1]].T)[0]
+    return rotated * np.where(np.diag(rotated) < 0, -1.0, 1.0)

@@ -1,6 +1,7 @@
 """Are these data that the model can explain? Every refusal says what, where, and what to do.
 
-Nothing is refused that a proper prior answers: a single row, a constant column and collinear columns all pass.
+Nothing is refused that a proper prior answers: a single row, a constant column and collinear columns all pass, and so
+do missing entries, rows and columns in a variable that allows them (``Variable.missing``).
 Rows are counted from 1, the first row after the header.
 """
 
@@ -62,7 +63,7 @@ def check_data(data: xr.Dataset, variables: Mapping[str, Variable]) -> xr.Datase
     return xr.Dataset(arrays, attrs=data.attrs)
 
 
-def check_values(values: np.ndarray, kind: str, column: str) -> np.ndarray:
+def check_values(values: np.ndarray, kind: str, column: str, *, missing: bool = False) -> np.ndarray:
     """Check the numbers or labels of one column.
 
     Parameters
@@ -72,11 +73,13 @@ def check_values(values: np.ndarray, kind: str, column: str) -> np.ndarray:
         See :class:`~bayeskit.datasets.schema.Variable`.
     column : str
         Its name, for the message.
+    missing : bool
+        Whether entries may be NaN.
 
     Returns
     -------
     ndarray
-        int64 for counts, int64 or text for labels, else float64.
+        int64 for counts without missing entries, int64 or text for labels, else float64.
 
     Raises
     ------
@@ -88,16 +91,19 @@ def check_values(values: np.ndarray, kind: str, column: str) -> np.ndarray:
         _refuse(values < 0, values, column, "is negative", "a count is a whole number from 0")
         return values.astype(np.int64, copy=False)
     numbers = values.astype(np.float64, copy=False)
-    _refuse(np.isnan(numbers), values, column, "is missing", "this model cannot impute it: fill it in or drop the row")
+    absent = np.isnan(numbers)
+    if not missing:
+        _refuse(absent, values, column, "is missing", "this model cannot impute it: fill it in or drop the row")
     _refuse(np.isinf(numbers), values, column, "is infinite", "correct it or drop the row")
     if kind == "positive":
         _refuse(numbers <= 0, values, column, "is not above zero", "correct it or drop the row")
     if kind != "count":
         return numbers
     _refuse(numbers < 0, values, column, "is negative", "a count is a whole number from 0")
-    _refuse(numbers != np.floor(numbers), values, column, "is not a whole number", "this model explains counts")
+    fraction = ~absent & (numbers != np.floor(numbers))
+    _refuse(fraction, values, column, "is not a whole number", "this model explains counts")
     _refuse(numbers > LARGEST_COUNT, values, column, "is too large", "a count can be at most 2**53")
-    return numbers.astype(np.int64)
+    return numbers if absent.any() else numbers.astype(np.int64)
 
 
 def numeric_column(column: pd.Series, name: str) -> np.ndarray:
@@ -145,8 +151,11 @@ def _checked(array: xr.DataArray, name: str, variable: Variable) -> xr.DataArray
         raise DataError(f"{name!r} holds {array.dtype} values; the model needs numbers")
     if array.sizes[variable.dims[0]] == 0:
         raise DataError(f"{name!r} has no rows; the model needs at least one")
+    if variable.missing and array.size and bool(array.isnull().all()):
+        raise DataError(f"every entry of {name!r} is missing; the model needs at least one")
     if array.ndim == 1:
-        return array.copy(data=check_values(array.to_numpy(), variable.kind, _column(array)))
+        values = check_values(array.to_numpy(), variable.kind, _column(array), missing=variable.missing)
+        return array.copy(data=values)
     dim = variable.dims[1]
     if array.sizes[dim] < variable.min_columns:
         raise DataError(
@@ -158,7 +167,10 @@ def _checked(array: xr.DataArray, name: str, variable: Variable) -> xr.DataArray
     values = array.to_numpy()
     if variable.kind == "real" and values.dtype.kind == "f" and np.isfinite(values).all():
         return array.copy(data=values.astype(np.float64, copy=False))  # wide tables: one pass, no copy
-    checked = [check_values(values[:, k], variable.kind, str(label)) for k, label in enumerate(array[dim].to_numpy())]
+    checked = [
+        check_values(values[:, k], variable.kind, str(label), missing=variable.missing)
+        for k, label in enumerate(array[dim].to_numpy())
+    ]
     return array.copy(data=np.column_stack(checked))
 
 

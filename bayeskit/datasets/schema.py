@@ -33,6 +33,9 @@ class Variable:
         Another variable of the same dims that this one cannot exceed, row by row.
     min_columns : int
         The smallest number of columns, for a variable of two dims.
+    missing : bool
+        Whether entries may be missing (NaN), as long as one is not: a variable with missing entries is float64,
+        whatever its kind.
     """
 
     dims: tuple[str, ...] = ("row",)
@@ -41,6 +44,7 @@ class Variable:
     doc: str = ""
     at_most: str | None = None
     min_columns: int = 1
+    missing: bool = False
 
 
 @dataclass(frozen=True)
