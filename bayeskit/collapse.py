@@ -103,9 +103,10 @@ def collapsed_model(collapsed: Collapsed) -> pm.Model:
                 continue
             initial = original.rvs_to_initial_values.get(rv)
             if name in collapsed.priors:
-                # A copy: a random variable belongs to one model.
-                parents = {wide[n]: v for n, v in made.items()}
-                graph = clone_replace(wide[name], parents, copy_inputs_over=True)
+                # A copy: a random variable belongs to one model. Its parents are those of the new model, not copies.
+                copy, *parents = clone_replace([wide[name], *(wide[n] for n in made)], {})
+                replacement = dict(zip(parents, made.values(), strict=True))
+                graph = graph_replace([copy], replacement, strict=False)[0]
             elif rv.dtype.startswith(("int", "uint", "bool")):
                 raise NotImplementedError(f"{name!r} is discrete, and its prior depends on what is integrated out")
             else:
