@@ -8,20 +8,27 @@ with :math:`\mu_p \sim \mathrm{Normal}(0, s_\mu^2)`. With ``noise="shared"`` all
 (probabilistic PCA, Tipping and Bishop 1999, Journal of the Royal Statistical Society B 61, 611-622); with
 ``noise="each"`` every column has its own (factor analysis).
 
-**Units.** With ``standardise``, the right-hand side is in sds of the columns: :math:`y_{np} = b_p + s_p (\mu_p + w_p^\top
-z_n + \sigma_p \varepsilon_{np})`, where :math:`b` and :math:`s` are the columns' means and sds, kept as ``column_mean``
-and ``column_sd`` among the constant data. Loadings, means and noise, and their priors, are then in sds of their column;
-``y``, its predictions, its missing entries and the evidence are in the units of the data all the same.
+**Units.** With ``standardise``, the parameters are in sds of the columns,
+
+.. math:: y_{np} \mid z_n \sim \mathrm{Normal}(b_p + s_p (\mu_p + w_p^\top z_n), s_p^2 \sigma_p^2)
+
+where :math:`b` and :math:`s` are the columns' means and sds, kept as ``column_mean`` and ``column_sd`` among the
+constant data. Loadings, means and noise, and their priors, are then in sds of their column; ``y``, its predictions, its
+missing entries and the evidence are in the units of the data all the same.
 
 **Missing entries** are not in the likelihood, so that the evidence is that of the observed entries; they are
 predicted with everything else, as ``y_unobserved``. This is right where whether an entry is missing does not depend on
 its value.
 
-**Rotation is fixed by construction.** :math:`W` and :math:`W Q` with orthogonal :math:`Q` have the same likelihood;
-here :math:`W` is lower trapezoidal with a positive diagonal, which picks one of each class where its first :math:`K`
-rows are of full rank. Its entries below the diagonal are Normal, those on it half-Normal, with scale :math:`s_w`, or,
-with ``relevance``, a scale for each component with a half-Cauchy prior, so that components that are not needed shrink
-away.
+**Rotation is fixed by construction.** :math:`W` and :math:`W Q` with orthogonal :math:`Q` have the same likelihood.
+Of each class the one is taken in which K chosen rows of :math:`W` are lower triangular with a positive diagonal.
+Independent entries :math:`\mathrm{Normal}(0, s_w^2)`, rotated to that form, have a diagonal with
+:math:`L_{kk}^2 / s_w^2 \sim \chi^2_{K-k+1}` and Normal entries below it (Bartlett's decomposition; Leung and Drton
+2016, Statistics and Probability Letters, doi:10.1016/j.spl.2016.01.006). That is the prior here, so that the choice of
+rows changes neither the model nor its evidence. It may therefore look at the data, and takes the columns in which the
+components are clearest: the rotation is as uncertain as those rows are. With ``relevance``, :math:`s_w` is a scale for
+each component with a half-Cauchy prior, so that components that are not needed shrink away; then the choice of rows is
+part of the model.
 
 The evidence has no closed form. Given :math:`W` and the noise, the coordinates and the means are jointly Normal and
 integrated out exactly; only :math:`W` and the scales are sampled. They start from the maximum-likelihood solution: in
@@ -35,6 +42,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from scipy import linalg
 
 from bayeskit.datasets.builder import column_coords, model_builder, row_coords
 from bayeskit.datasets.factors import fit_factors
@@ -96,11 +104,12 @@ def build(
     Returns
     -------
     pymc.Model
-        With ``diagonal`` and ``below`` (the free entries of W), the noise ``sigma``, ``mu``, ``z`` and the
-        Deterministic ``loadings`` of dims ``("column", "component")``. With missing entries, ``y`` has the dim
-        ``observed_entry`` and ``y_unobserved`` the dim ``missing_entry``, both row by row and labelled "row, column";
-        ``table[np.isnan(table)] = draw`` puts a draw of ``y_unobserved`` in its place. A row that is missing
-        throughout is predicted from the posterior of W, and so is a column, whose loadings have their prior.
+        With ``diagonal_square`` and ``below`` (the free entries of W, in the order of its triangular form), the noise
+        ``sigma``, ``mu``, ``z`` and the Deterministic ``loadings`` of dims ``("column", "component")``. With missing
+        entries, ``y`` has the dim ``observed_entry`` and ``y_unobserved`` the dim ``missing_entry``, both row by row
+        and labelled "row, column"; ``table[np.isnan(table)] = draw`` puts a draw of ``y_unobserved`` in its place. A
+        row that is missing throughout is predicted from the posterior of W, and a column from the prior of its loadings
+        and mean.
 
     Raises
     ------
@@ -116,17 +125,25 @@ def build(
     labels = column_coords(data, "y")["column"]
     shift, unit = _location_and_scale(y, labels) if standardise else (np.zeros(columns), np.ones(columns))
     start, start_noise = fit_factors((y - shift) / unit, components, shared=noise == "shared")
-    start = _trapezoidal(start)
-    lower = np.tril_indices(columns, -1, components)
+    order = _clearest_first(start)
+    start = _trapezoidal(start[order])
+    lower, diagonal = np.tril_indices(columns, -1, components), np.diag_indices(components)
     coords = {"column": labels, "component": np.arange(1, components + 1), "row": np.arange(rows), **row_coords(data)}
     missing = np.isnan(y)
     with pm.Model(coords=coords) as model:
         scale = pm.HalfCauchy("scale", loading_scale, dims="component") if relevance else loading_scale
         scales = scale * pt.ones(components)
-        diagonal = pm.HalfNormal("diagonal", scales, dims="component", initval=np.diag(start).clip(1e-3))
+        square = pm.Gamma(
+            "diagonal_square",
+            (components - np.arange(components)) / 2,
+            0.5 / scales**2,
+            dims="component",
+            initval=start[diagonal].clip(1e-3) ** 2,
+        )
         below = pm.Normal("below", 0.0, scales[lower[1]], shape=len(lower[0]), initval=start[lower])
-        loadings = pt.zeros((columns, components))[lower].set(below)
-        loadings = loadings[np.arange(components), np.arange(components)].set(diagonal)
+        loadings = pt.zeros((columns, components))
+        loadings = loadings[order[diagonal[0]], diagonal[1]].set(pt.sqrt(square))
+        loadings = loadings[order[lower[0]], lower[1]].set(below)
         pm.Deterministic("loadings", loadings, dims=("column", "component"))
         if noise == "shared":
             sigma = pm.HalfNormal("sigma", noise_scale, initval=start_noise[0])
@@ -160,6 +177,12 @@ def _location_and_scale(y: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, 
         )
     sd = np.nanstd(y, axis=0)
     return np.nanmean(y, axis=0), np.where(sd > 1e-12 * np.nanmax(np.abs(y), axis=0), sd, 1.0)
+
+
+def _clearest_first(loadings: np.ndarray) -> np.ndarray:
+    """The columns of the data, the K first whose rows of W are farthest from dependent; the others stay in order."""
+    first = linalg.qr(loadings.T, mode="r", pivoting=True)[1][: loadings.shape[1]]
+    return np.concatenate([first, np.setdiff1d(np.arange(len(loadings)), first)])
 
 
 def _trapezoidal(loadings: np.ndarray) -> np.ndarray:

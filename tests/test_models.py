@@ -88,7 +88,13 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
         ),
         (
             "probabilistic_pca",
-            {"diagonal": ("component",), "below": (), "sigma": (), "mu": ("column",), "z": ("row", "component")},
+            {
+                "diagonal_square": ("component",),
+                "below": (),
+                "sigma": (),
+                "mu": ("column",),
+                "z": ("row", "component"),
+            },
         ),
     ],
 )

@@ -1,7 +1,7 @@
 r"""Maximum likelihood of a linear-Gaussian factor model: where the models of latent components start from.
 
-Rows are :math:`\mathrm{Normal}(\mu, W W^\top + \Psi)` with :math:`\Psi = \sigma^2 I` (probabilistic PCA) or any diagonal
-(factor analysis). Missing entries are completed by expectation: EM over the entries that are missing, with the
+Rows are :math:`\mathrm{Normal}(\mu, W W^\top + \Psi)` with :math:`\Psi = \sigma^2 I` (probabilistic PCA) or any
+diagonal (factor analysis). Missing entries are completed by expectation: EM over the entries that are missing, with the
 maximisation over :math:`W` and :math:`\Psi` from the completed covariance. Complete data take one step, which for
 probabilistic PCA is the closed form of Tipping and Bishop (1999).
 """
@@ -82,7 +82,12 @@ def _completed(
 
 
 def _maximise(
-    covariance: np.ndarray, components: int, shared: bool, floor: np.ndarray, noise: np.ndarray, steps: int = NOISE_STEPS
+    covariance: np.ndarray,
+    components: int,
+    shared: bool,
+    floor: np.ndarray,
+    noise: np.ndarray,
+    steps: int = NOISE_STEPS,
 ) -> tuple[np.ndarray, np.ndarray]:
     """W and noise sds that maximise the likelihood of rows with this covariance (divided by N)."""
     if shared:
