@@ -9,7 +9,6 @@ import pymc as pm
 import pytest
 import xarray as xr
 from scipy import stats
-from sklearn.decomposition import PCA
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
@@ -201,53 +200,3 @@ def test_regression_with_unknown_noise_against_the_marginal_likelihood() -> None
 def test_scales_that_nothing_would_use_are_refused() -> None:
     with pytest.raises(OptionError, match="noise_scale"):
         example_model("linear_regression", noise_scale=2.0)
-
-
-# --- probabilistic PCA ------------------------------------------------------------------------------------------------
-
-
-def test_components_start_at_the_maximum_likelihood_solution() -> None:
-    """The start has the log likelihood of scikit-learn's PCA, which is that of Tipping and Bishop's solution."""
-    y = RNG.normal(size=(50, 5)) @ RNG.normal(size=(5, 5))
-    y = (y - y.mean(axis=0)) / y.std(axis=0)
-    model = load_model("probabilistic_pca").build(data(y=y), components=2)
-    start = {rv.name: np.asarray(v) for rv, v in model.rvs_to_initial_values.items() if v is not None}
-    loadings = np.zeros((5, 2))
-    loadings[np.tril_indices(5, -1, 2)] = start["below"]
-    loadings[[0, 1], [0, 1]] = start["diagonal"]
-    covariance = loadings @ loadings.T + float(start["sigma"]) ** 2 * np.eye(5)
-    # scikit-learn divides by n - 1, the maximum of the likelihood by n.
-    reference = PCA(2).fit(y)
-    best = reference.get_covariance() * 49 / 50
-    assert covariance == pytest.approx(best, abs=1e-8)
-
-
-def test_components_are_integrated_out() -> None:
-    y = RNG.normal(size=(30, 4))
-    for options, scales in (
-        ({}, ("diagonal", "below", "sigma")),
-        ({"noise": "each"}, ("diagonal", "below", "sigma")),
-        ({"relevance": True}, ("scale", "diagonal", "below", "sigma")),
-    ):
-        model = load_model("probabilistic_pca").build(data(y=y), components=2, standardise=False, **options)
-        assert bk.explain(model).remaining == scales
-    model = load_model("probabilistic_pca").build(data(y=y), components=2, standardise=False)
-    space = Unconstrained(bk.collapse(model))
-    below, diagonal, sigma = RNG.normal(size=5), np.array([0.7, 1.2]), 0.8
-    loadings = np.zeros((4, 2))
-    loadings[np.tril_indices(4, -1, 2)] = below
-    loadings[[0, 1], [0, 1]] = diagonal
-    # y is one long vector: rows share the means, whose prior variance is 100.
-    covariance = np.kron(np.eye(30), loadings @ loadings.T + sigma**2 * np.eye(4))
-    covariance += np.kron(np.ones((30, 30)), 100 * np.eye(4))
-    expected = stats.multivariate_normal(cov=covariance).logpdf(y.ravel())
-    expected += stats.norm().logpdf(below).sum() + stats.halfnorm().logpdf([*diagonal, sigma]).sum()
-    point = np.concatenate([np.log(diagonal), below, [np.log(sigma)]])
-    assert list(space.slices) == ["diagonal_log__", "below", "sigma_log__"]
-    expected += np.log(diagonal).sum() + np.log(sigma)
-    assert space.log_density(point)[0] == pytest.approx(expected, rel=1e-8)
-
-
-def test_too_many_components_are_refused() -> None:
-    with pytest.raises(OptionError, match="must be below the number of columns, 4"):
-        example_model("probabilistic_pca", components=4)
