@@ -61,9 +61,9 @@ VARIABLES = {
 }
 
 EXAMPLE = Example(
-    "iris_setosa",
-    {"y": ("sepal_length", "sepal_width", "petal_length", "petal_width")},
-    {"components": 1},
+    "state_crime",
+    {"y": ("violent", "murder", "hs_grad", "poverty", "single", "white", "urban"), "row": "state"},
+    {"components": 2},
 )
 
 

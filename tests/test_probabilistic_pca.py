@@ -245,8 +245,8 @@ def test_missing_entries_are_predicted_in_units_of_the_data() -> None:
 
 
 def test_too_many_components_are_refused() -> None:
-    with pytest.raises(OptionError, match="components is 4; it must be below the number of columns, 4"):
-        MODULE.build(example_data(MODULE.EXAMPLE, MODULE.VARIABLES), components=4)
+    with pytest.raises(OptionError, match="components is 7; it must be below the number of columns, 7"):
+        MODULE.build(example_data(MODULE.EXAMPLE, MODULE.VARIABLES), components=7)
 
 
 def test_a_column_without_entries_has_no_sd_but_can_be_left_as_it_is() -> None:
