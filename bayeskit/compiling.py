@@ -21,9 +21,16 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.rewriting.basic import GraphRewriter, dfs_rewriter, node_rewriter
+from pytensor.graph.rewriting.basic import (
+    GraphRewriter,
+    MergeOptimizer,
+    SequentialGraphRewriter,
+    dfs_rewriter,
+    node_rewriter,
+)
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
-from pytensor.scalar.basic import Second
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Clip, Second
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.rewriting.basic import local_elemwise_alloc, local_useless_alloc
 from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_matrix_b_solve
@@ -94,9 +101,19 @@ def fill_to_alloc(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     return [pt.cast(pt.alloc(value, *shape), node.outputs[0].type.dtype)]
 
 
+@node_rewriter([Elemwise])
+def clip_to_bounds(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
+    """``clip`` as a maximum and a minimum: it has no NumPy function either, and every distance of a process has one."""
+    if not isinstance(node.op.scalar_op, Clip):
+        return None
+    value, low, high = node.inputs
+    return [pt.cast(pt.minimum(pt.maximum(value, low), high), node.outputs[0].type.dtype)]
+
+
 def _rewriter() -> GraphRewriter:
     return dfs_rewriter(
         fill_to_alloc,
+        clip_to_bounds,
         batched_vector_b_solve_to_matrix_b_solve,
         local_useless_reduce,
         local_useless_alloc,
@@ -127,5 +144,9 @@ def compile_small(inputs: Sequence[Variable], outputs: Any, **options: Any) -> A
     **options
         Passed to :func:`pytensor.function`.
     """
-    mode = Mode(linker="py", optimizer=_rewriter())
+    graphs = [outputs] if isinstance(outputs, Variable) else list(outputs)
+    # A factorisation that value and gradient share is made once; for smaller work, finding doubles costs more.
+    factorised = any(v.owner is not None and "Cholesky" in str(v.owner.op) for v in ancestors(graphs))
+    optimizer = SequentialGraphRewriter(MergeOptimizer(), _rewriter(), MergeOptimizer()) if factorised else _rewriter()
+    mode = Mode(linker="py", optimizer=optimizer)
     return pytensor.function(list(inputs), outputs, mode=mode, on_unused_input="ignore", **options)
