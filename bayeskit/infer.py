@@ -5,7 +5,8 @@ The ladder, first that applies:
 1. ``exact``: every variable integrates out in closed form; log evidence exact, draws independent.
 2. ``quadrature``: what remains is integrated numerically (one to three real numbers); log evidence with an error
    bound, draws independent.
-3. ``nuts``: NUTS on the collapsed model, the eliminated variables recovered exactly; no evidence.
+3. ``nuts``: NUTS on the collapsed model, the eliminated variables recovered exactly; log evidence estimated by bridge
+   sampling, with its standard error, or NaN with the reason where that cannot be trusted.
 4. ``nuts`` on the model as written, where nothing can be integrated out.
 """
 
@@ -28,6 +29,7 @@ from bayeskit.compiling import lightly, on_one_thread
 from bayeskit.definiteness import require_positive_definite
 from bayeskit.elimination import Analysis, analyse
 from bayeskit.errors import InferenceError, ModelError, OptionError
+from bayeskit.evidence.sampled import evidence_of_draws
 from bayeskit.exact import Component, Evaluator, solve
 from bayeskit.finite import table
 from bayeskit.forward import deterministics, draw_ancestral, prior_points
@@ -162,11 +164,12 @@ def _noted(analysis: Analysis, note: str) -> Analysis:
 
 
 def _as_written(model: pm.Model, analysis: Analysis, draws: int, random_seed: int, progressbar: bool) -> Posterior:
-    tree = mcmc.sample_nuts(model, draws=draws, random_seed=random_seed, progressbar=progressbar)
+    tree = mcmc.sample_nuts(model, draws=draws, random_seed=random_seed, progressbar=progressbar, unconstrained=True)
+    unconstrained = mcmc.pop_unconstrained(tree)
     return Posterior(
         model=model,
         plan=replace(analysis.plan, method="nuts"),
-        log_evidence=LogEvidence(math.nan, math.inf, "estimated"),
+        log_evidence=evidence_of_draws(analysis, model, unconstrained, tree["sample_stats"].to_dataset(), random_seed),
         method="nuts",
         certificate=math.nan,
         tree=tree,

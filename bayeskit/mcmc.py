@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pymc as pm
 
@@ -11,9 +11,10 @@ from bayeskit.compiling import on_one_thread
 from bayeskit.terminal import quiet
 
 if TYPE_CHECKING:
+    import numpy as np
     import xarray as xr
 
-__all__ = ["CHAINS", "sample_nuts"]
+__all__ = ["CHAINS", "pop_unconstrained", "sample_nuts"]
 
 CHAINS = 4
 
@@ -25,6 +26,7 @@ def sample_nuts(
     progressbar: bool = False,
     tune: int = 1000,
     target_accept: float = 0.9,
+    unconstrained: bool = False,
 ) -> xr.DataTree:
     """Draw from the posterior with NUTS.
 
@@ -38,6 +40,8 @@ def sample_nuts(
     tune : int, default 1000
         Warm-up steps of each chain.
     target_accept : float, default 0.9
+    unconstrained : bool, default False
+        Whether to keep the draws on the unconstrained scale as well, for :func:`pop_unconstrained`; nutpie only.
 
     Returns
     -------
@@ -49,7 +53,9 @@ def sample_nuts(
     nutpie cannot sample discrete variables; a model that has some goes to PyMC's own compound step.
     """
     sampler = "pymc" if model.discrete_value_vars else "nutpie"
-    options = {"target_accept": target_accept} if model.continuous_value_vars else {}
+    options: dict[str, Any] = {"target_accept": target_accept} if model.continuous_value_vars else {}
+    if unconstrained and sampler == "nutpie":
+        options["idata_kwargs"] = {"include_transformed": True}
     with quiet(), on_one_thread(), warnings.catch_warnings():
         # ArviZ suspects swapped dimensions where there are fewer draws than chains.
         warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
@@ -63,3 +69,23 @@ def sample_nuts(
             model=model,
             **options,
         )
+
+
+def pop_unconstrained(tree: xr.DataTree) -> dict[str, np.ndarray]:
+    """Take the draws on the unconstrained scale out of a tree: value variables by name, axes (chain, draw, ...).
+
+    nutpie keeps a variable without a transform in ``posterior`` only.
+    """
+    group = "unconstrained_posterior"
+    if group not in tree.children:
+        return {str(n): v.transpose("chain", "draw", ...).to_numpy() for n, v in tree["posterior"].data_vars.items()}
+    both = {**tree["posterior"].to_dataset().data_vars, **tree[group].to_dataset().data_vars}
+    values = {str(n): v.transpose("chain", "draw", ...).to_numpy() for n, v in both.items()}
+    for name in (group, f"warmup_{group}"):
+        if name in tree.children:
+            del tree[name]
+    for name in ("sample_stats", "warmup_sample_stats"):
+        if name in tree.children:
+            stats = tree[name].to_dataset()
+            tree[name] = stats.drop_dims("unconstrained_parameter", errors="ignore")
+    return values

@@ -9,7 +9,6 @@ is held at posterior and prior draws with PyMC's own log density on the left.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -28,6 +27,7 @@ from bayeskit.compiling import compile_small, lightly, silently
 from bayeskit.degrees import core_op
 from bayeskit.density import inline
 from bayeskit.elimination import Analysis
+from bayeskit.evidence.sampled import evidence_of_draws
 from bayeskit.exact import Evaluator
 from bayeskit.forward import deterministics, prior_points
 from bayeskit.grid_density import GridDensity
@@ -91,7 +91,7 @@ def by_quadrature(model: pm.Model, analysis: Analysis, draws: int, random_seed: 
 
 
 def by_nuts(model: pm.Model, analysis: Analysis, draws: int, random_seed: int, progressbar: bool) -> Posterior:
-    """Draws by NUTS on the collapsed density, and exact recovery of the rest.
+    """Draws by NUTS on the collapsed density, exact recovery of the rest, and the log evidence by bridge sampling.
 
     Raises
     ------
@@ -103,7 +103,8 @@ def by_nuts(model: pm.Model, analysis: Analysis, draws: int, random_seed: int, p
     with lightly():
         collapsed = collapsed_density(analysis)
         small = collapsed_model(collapsed)
-    sampled = mcmc.sample_nuts(small, draws=draws, random_seed=random_seed, progressbar=progressbar)
+    sampled = mcmc.sample_nuts(small, draws=draws, random_seed=random_seed, progressbar=progressbar, unconstrained=True)
+    unconstrained = mcmc.pop_unconstrained(sampled)
     posterior = sampled["posterior"]
     chains, length = posterior.sizes["chain"], posterior.sizes["draw"]
     remaining = {
@@ -115,13 +116,15 @@ def by_nuts(model: pm.Model, analysis: Analysis, draws: int, random_seed: int, p
         values = recovery.draw(remaining, np.random.default_rng(random_seed))
         certificate = certify_collapsed(collapsed, recovery, values, random_seed)
         values |= deterministics(analysis.joint, values)
+    statistics = sampled["sample_stats"].to_dataset()
+    evidence = evidence_of_draws(analysis, small, unconstrained, statistics, random_seed, weight(collapsed))
     tree = build_tree(model, values, chains * length, chains=chains)
     tree["sample_stats"] = sampled["sample_stats"]
     tree["posterior"].attrs.update(sampled["posterior"].attrs)
     return Posterior(
         model=model,
         plan=replace(analysis.plan, method="nuts"),
-        log_evidence=LogEvidence(math.nan, math.inf, "estimated"),
+        log_evidence=evidence,
         method="nuts",
         certificate=certificate,
         tree=tree,

@@ -26,7 +26,7 @@ __all__ = ["LABELS", "LogEvidence", "Plan", "Posterior", "Refusal", "Step"]
 
 OUTLOOK = {
     "quadrature": "{} will be integrated by quadrature, everything else in closed form given it.",
-    "nuts": "NUTS will sample {}; what has a closed form is recovered exactly. The log evidence is not available.",
+    "nuts": "NUTS will sample {}; what has a closed form is recovered exactly. The log evidence will be estimated.",
 }
 LABELS = ("exact", "quadrature", "estimated")
 
@@ -38,16 +38,19 @@ class LogEvidence:
     Attributes
     ----------
     value : float
-        log p(y) = log ∫ p(y, θ) dθ. NaN where the method does not estimate it (plain NUTS).
+        log p(y) = log ∫ p(y, θ) dθ. NaN where there is none that could be trusted; ``reason`` says why.
     error : float
         For ``exact``, the spread of the certificate (rounding); for ``quadrature``, an error bound; for
         ``estimated``, a Monte Carlo standard error, infinite where there is no estimate.
     label : {"exact", "quadrature", "estimated"}
+    reason : str
+        Why the value is NaN; empty where there is one.
     """
 
     value: float
     error: float
     label: str
+    reason: str = ""
 
     def __post_init__(self) -> None:
         if self.label not in LABELS:
@@ -58,7 +61,7 @@ class LogEvidence:
 
     def __str__(self) -> str:
         if math.isnan(self.value):
-            return "not available: this method draws from the posterior and does not estimate the evidence"
+            return f"not available: {self.reason or 'this method does not estimate it'}"
         sign = {"exact": "rounding", "quadrature": "error bound", "estimated": "standard error"}[self.label]
         return f"{self.value:.10g} ({self.label}; {sign} {self.error:.1e})"
 

@@ -63,6 +63,7 @@ LAYERS = (
     "mixture_density",
     "point_estimate",
     "mcmc",
+    "evidence",
     "remainder",
     "infer",
     "comparison",

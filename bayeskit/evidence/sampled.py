@@ -1,0 +1,100 @@
+"""The log evidence of a model from draws by NUTS, where bridge sampling can give it; else the reason why not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pytensor.graph.traversal import ancestors
+
+from bayeskit.compiling import lightly, one_thread
+from bayeskit.elimination import Analysis
+from bayeskit.evidence.bridge import bridge, refused
+from bayeskit.results import LogEvidence
+from bayeskit.unconstrained import Unconstrained
+
+__all__ = ["evidence_of_draws"]
+
+DIVERGENT = 0.01  # share of divergent transitions beyond which the draws are not trusted
+CHECKED = 20  # draws at which the density must be the sampler's
+TOLERANCE = 1e-3  # nats; single-precision constants in the sampler's graph make a little difference
+
+
+def evidence_of_draws(
+    analysis: Analysis,
+    model: pm.Model,
+    unconstrained: Mapping[str, np.ndarray],
+    sample_stats: xr.Dataset,
+    random_seed: int,
+    weight: int | None = None,
+) -> LogEvidence:
+    """Estimate the log evidence from the draws of NUTS.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        Of the model as the user wrote it.
+    model : pymc.Model
+        The model that was sampled: that one, or its collapsed form.
+    unconstrained : mapping of str to array (chain, draw, ...)
+        Draws of its value variables.
+    sample_stats : xarray.Dataset
+        ``diverging`` and ``logp`` of the draws, as nutpie gives them.
+    random_seed : int
+        Of the bridge's proposals.
+    weight : int, optional
+        About how many numbers the evaluation of the density at one point holds.
+
+    Returns
+    -------
+    LogEvidence
+        NaN with the reason where there is no evidence, or none that could be trusted.
+    """
+    reason = _without_evidence(analysis)
+    if reason:
+        return refused(reason)
+    if model.discrete_value_vars:
+        names = ", ".join(str(v.name) for v in model.discrete_value_vars)
+        return refused(f"bridge sampling is for continuous variables, and {names} is discrete")
+    if "diverging" in sample_stats:
+        share = float(sample_stats["diverging"].mean())
+        if share > DIVERGENT:
+            return refused(f"{share:.1%} of the transitions diverged, so the draws may miss a part of the posterior")
+    with lightly(), one_thread():
+        space = Unconstrained(model, weight or _weight(model))
+        draws = np.concatenate([_flat(unconstrained[n]) for n in space.slices], axis=-1)
+        try:
+            ours = space.log_density(draws[:, :CHECKED].reshape(-1, space.size))
+        except (NotImplementedError, TypeError, ValueError, RuntimeError) as error:
+            first = str(error).splitlines()[0] if str(error) else type(error).__name__
+            return refused(f"the density cannot be evaluated at many points at once ({first})")
+        if "logp" in sample_stats:
+            theirs = sample_stats["logp"].transpose("chain", "draw").to_numpy()[:, :CHECKED].ravel()
+            if not np.all(np.abs(ours - theirs) <= TOLERANCE + 1e-6 * np.abs(theirs)):
+                return refused("the density at the draws is not that of the sampler")
+        return bridge(space.log_density, draws, random_seed=random_seed)
+
+
+def _without_evidence(analysis: Analysis) -> str:
+    """Why the model has no evidence that bridge sampling could estimate; empty where it has."""
+    joint = analysis.joint
+    if joint.potentials:
+        return f"the Potential {', '.join(joint.potentials)} has no normaliser"
+    for name in joint.names:
+        if not analysis.supports[name].normalised:
+            return f"the prior of {name} is not known to be normalised ({analysis.supports[name].why})"
+    return ""
+
+
+def _flat(values: np.ndarray) -> np.ndarray:
+    return np.reshape(values, (*values.shape[:2], -1))
+
+
+def _weight(model: pm.Model) -> int:
+    """About how many numbers one evaluation of the density holds: those of its largest part, by static shapes."""
+    graph = model.logp(jacobian=True, sum=True)
+    shapes = [getattr(v.type, "shape", ()) for v in ancestors([graph])]
+    return 100 + 4 * max(math.prod(n or 1 for n in s) for s in shapes)
