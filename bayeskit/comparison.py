@@ -31,8 +31,8 @@ from pymc.backends.arviz import find_observations
 from scipy import special
 
 from bayeskit.errors import ModelError, OptionError
-from bayeskit.infer import explain, infer
-from bayeskit.results import Plan, Posterior
+from bayeskit.infer import infer
+from bayeskit.results import Posterior
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -54,9 +54,10 @@ class Comparison:
     ----------
     table : pandas.DataFrame
         One row a model, sorted by evidence: ``log_evidence``, ``error``, ``label``, ``log_bayes_factor`` (relative to
-        the first row, so zero or below), ``posterior_probability``, ``prior_probability``, ``elpd_loo``, ``se_loo`` and
+        the first row, so zero or below) and ``log_bayes_factor_error``, ``posterior_probability`` and
+        ``posterior_probability_error`` (to first order), ``prior_probability``, ``elpd_loo``, ``se_loo`` and
         ``high_pareto_k`` (number of observations whose LOO term is not reliable); the last three are NaN where LOO was
-        not computed.
+        not computed. Errors come from the ``error`` column: standard errors add up in squares, bounds as they are.
     priors : mapping of str to tuple of str
         Each model's priors, as PyMC writes them.
     notes : tuple of str
@@ -87,7 +88,9 @@ class Comparison:
                 "log_evidence": "{:.3f}".format,
                 "error": "{:.1e}".format,
                 "log_bayes_factor": "{:.3f}".format,
+                "log_bayes_factor_error": "{:.1e}".format,
                 "posterior_probability": "{:.4f}".format,
+                "posterior_probability_error": "{:.1e}".format,
                 "prior_probability": "{:.4f}".format,
                 "elpd_loo": "{:.2f}".format,
                 "se_loo": "{:.2f}".format,
@@ -144,17 +147,13 @@ def compare(
     for name, model in models.items():
         _audit(name, model)
     _audit_data({name: _model_of(model) for name, model in models.items()})
-    for name, model in models.items():
-        if isinstance(model, pm.Model):
-            _require_evidence(name, explain(model))
     posteriors = {
         name: model if isinstance(model, Posterior) else infer(model, random_seed=random_seed, progressbar=False)
         for name, model in models.items()
     }
     for name, posterior in posteriors.items():
         if not math.isfinite(posterior.log_evidence.value):
-            _require_evidence(name, posterior.plan)
-            raise ModelError(f"{name}: its log evidence is {posterior.log_evidence.value}; it cannot be compared")
+            raise ModelError(f"{name}: it cannot be compared, for its log evidence is {posterior.log_evidence}")
     rows, notes = [], []
     for name, posterior in posteriors.items():
         elpd, note = _loo(posterior) if loo else ((math.nan, math.nan, math.nan), "")
@@ -163,9 +162,11 @@ def compare(
         evidence = posterior.log_evidence
         rows.append((evidence.value, evidence.error, evidence.label, *elpd))
     if any(posterior.log_evidence.label != "exact" for posterior in posteriors.values()):
-        notes.append("not every log evidence is exact: mind the error column")
+        notes.append("not every log evidence is exact: mind the error columns")
+    table = _table(list(posteriors), rows, weights)
+    notes += _undecided(table)
     return Comparison(
-        table=_table(list(posteriors), rows, weights),
+        table=table,
         priors={name: _priors(posterior.model) for name, posterior in posteriors.items()},
         notes=tuple(notes),
     )
@@ -252,30 +253,53 @@ def _by_content(observed: Mapping[str, tuple[bool, NDArray[np.float64]]]) -> lis
     return sorted(observed, key=lambda name: (observed[name][1].shape, observed[name][1].tobytes()))
 
 
-def _require_evidence(name: str, plan: Plan) -> None:
-    if plan.method != "nuts":
-        return
-    why = "; ".join(str(refusal) for refusal in plan.refusals)
-    raise ModelError(f"{name}: it has no closed form, and NUTS does not estimate the evidence ({why})")
-
-
 def _table(names: list[str], rows: Sequence[tuple[float | str, ...]], weights: NDArray[np.float64]) -> pd.DataFrame:
     columns = ["log_evidence", "error", "label", "elpd_loo", "se_loo", "high_pareto_k"]
     table = pd.DataFrame(rows, columns=columns, index=names)
     log_evidence = table["log_evidence"].to_numpy(dtype=float)
-    table["log_bayes_factor"] = log_evidence - log_evidence.max()
-    table["posterior_probability"] = special.softmax(log_evidence + np.log(weights))
+    error, best = table["error"].to_numpy(dtype=float), int(np.argmax(log_evidence))
+    sampled = (table["label"] == "estimated").to_numpy()
+    table["log_bayes_factor"] = log_evidence - log_evidence[best]
+    # Standard errors add up in squares, bounds as they are.
+    against = [
+        0.0 if k == best else _error_of_sum(error[[k, best]], sampled[[k, best]], np.ones(2)) for k in range(len(error))
+    ]
+    table["log_bayes_factor_error"] = against
+    probability = special.softmax(log_evidence + np.log(weights))
+    table["posterior_probability"] = probability
+    # ∂p_k / ∂ log p(y | M_j) = p_k (1 if j = k, else 0) − p_k p_j
+    slopes = np.diag(probability) - np.outer(probability, probability)
+    table["posterior_probability_error"] = [_error_of_sum(error, sampled, row) for row in slopes]
     table["prior_probability"] = weights / weights.sum()
     table = table[
         [
             *columns[:3],
             "log_bayes_factor",
+            "log_bayes_factor_error",
             "posterior_probability",
+            "posterior_probability_error",
             "prior_probability",
             *columns[3:],
         ]
     ]
     return table.sort_values("log_evidence", ascending=False, kind="stable")
+
+
+def _error_of_sum(error: NDArray[np.float64], sampled: NDArray[np.bool_], slopes: NDArray[np.float64]) -> float:
+    """Error of a weighted sum: standard errors in squares, bounds as they are."""
+    parts = np.abs(slopes) * error
+    return float(np.hypot(np.sqrt(np.sum(parts[sampled] ** 2)), parts[~sampled].sum()))
+
+
+def _undecided(table: pd.DataFrame) -> list[str]:
+    """The models that the errors do not tell from the best one."""
+    best = table.index[0]
+    return [
+        f"{best} and {name}: their log evidences differ by less than two standard errors; ask for more draws"
+        for name in table.index[1:]
+        if "estimated" in (table.at[name, "label"], table.at[best, "label"])
+        and -table.at[name, "log_bayes_factor"] < 2 * table.at[name, "log_bayes_factor_error"]
+    ]
 
 
 def _priors(model: pm.Model) -> tuple[str, ...]:

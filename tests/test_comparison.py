@@ -195,11 +195,31 @@ def test_models_without_observed_variables_are_refused() -> None:
     refused(model, r"second: it has no observed variable")
 
 
+def test_estimated_evidences_are_compared_with_their_errors() -> None:
+    """The same model twice, once by NUTS on the model as written: no difference, within the error."""
+    sampled = bk.infer(line_model(), method="nuts", random_seed=1, progressbar=False)
+    comparison = compare({"exact": line_model(), "sampled": sampled, "mean": mean_model()}, loo=False)
+    table = comparison.table
+    assert table.at["sampled", "label"] == "estimated"
+    error = table.at["sampled", "error"]
+    assert 0 < error < 0.05
+    assert abs(comparison.log_bayes_factor("exact", "sampled")) < 4 * error
+    best, other = sorted(["exact", "sampled"], key=lambda n: -table.at[n, "log_evidence"])
+    assert table.at[best, "log_bayes_factor_error"] == 0
+    assert table.at[other, "log_bayes_factor_error"] == pytest.approx(error, abs=1e-9)
+    p = table["posterior_probability"]
+    rest = p["exact"] + p["mean"]
+    assert table.at["sampled", "posterior_probability_error"] == pytest.approx(p["sampled"] * rest * error, rel=1e-6)
+    assert table.at["mean", "posterior_probability_error"] == pytest.approx(p["mean"] * p["sampled"] * error, rel=1e-6)
+    assert any("not every log evidence is exact" in note for note in comparison.notes)
+
+
 def test_models_without_evidence_are_refused_by_name() -> None:
     with pm.Model() as model:
-        # Four real numbers remain: too many for quadrature.
-        pm.StudentT("y", nu=4.0, mu=pm.Normal("mu", shape=4).sum(), sigma=1.0, observed=Y)
-    refused(model, r"second: it has no closed form, and NUTS does not estimate the evidence \(mu")
+        # Four real numbers remain, too many for quadrature, and their prior is unnormalised.
+        mu = pm.Normal("mu", shape=4, transform=pm.distributions.transforms.ordered, initval=[-1.0, 0.0, 1.0, 2.0])
+        pm.StudentT("y", nu=4.0, mu=mu.sum(), sigma=1.0, observed=Y)
+    refused(model, r"second: it cannot be compared, for its log evidence is not available: the prior of mu .*Ordered")
 
 
 def test_what_is_given_is_checked() -> None:

@@ -36,6 +36,7 @@ from arviz_stats.base import array_stats
 from numpy.typing import NDArray
 from scipy import linalg, optimize, special
 
+from bayeskit.compiling import one_thread, silently
 from bayeskit.results import LogEvidence
 
 __all__ = ["bridge", "refused"]
@@ -175,7 +176,8 @@ def bridge(log_density: LogDensity, draws: Array, *, random_seed: int) -> LogEvi
     try:
         # A stream of its own: proposals made from the same numbers as the draws would not be independent of them.
         rng = np.random.default_rng([random_seed, STREAM])
-        return _bridge(log_density, np.asarray(draws, dtype=float), rng)
+        with one_thread(), silently():
+            return _bridge(log_density, np.asarray(draws, dtype=float), rng)
     except _Refused as reason:
         return refused(str(reason))
 
@@ -280,7 +282,7 @@ def _scatter(sample: Array, degrees: float) -> tuple[Array, Array]:
     centre, scatter = sample.mean(axis=0), np.atleast_2d(np.cov(sample, rowvar=False))
     if not math.isfinite(degrees):
         return centre, scatter
-    for _ in range(20):
+    for _ in range(10):
         distance = np.einsum("ij,ij->i", sample - centre, np.linalg.solve(scatter, (sample - centre).T).T)
         weight = (degrees + size) / (degrees + distance)
         centre = weight @ sample / weight.sum()

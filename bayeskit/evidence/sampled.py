@@ -10,7 +10,7 @@ import pymc as pm
 import xarray as xr
 from pytensor.graph.traversal import ancestors
 
-from bayeskit.compiling import lightly, one_thread
+from bayeskit.compiling import lightly
 from bayeskit.elimination import Analysis
 from bayeskit.evidence.bridge import bridge, refused
 from bayeskit.results import LogEvidence
@@ -63,7 +63,7 @@ def evidence_of_draws(
         share = float(sample_stats["diverging"].mean())
         if share > DIVERGENT:
             return refused(f"{share:.1%} of the transitions diverged, so the draws may miss a part of the posterior")
-    with lightly(), one_thread():
+    with lightly():
         space = Unconstrained(model, weight or _weight(model))
         draws = np.concatenate([_flat(unconstrained[n]) for n in space.slices], axis=-1)
         try:
