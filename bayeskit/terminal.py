@@ -28,6 +28,8 @@ def quiet() -> Iterator[None]:
             warnings.simplefilter("ignore", DeprecationWarning)
             # LAPACK's potri has no compiled form in PyTensor; calling it from Python costs nothing that counts.
             warnings.filterwarnings("ignore", message="Numba will use object mode", category=UserWarning)
+            # Only the starting point is compiled with PyTensor's own linker; the density is not.
+            warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS", category=UserWarning)
             yield
     finally:
         logger.setLevel(level)

@@ -267,7 +267,6 @@ def test_transformed_priors_integrate_to_one() -> None:
     y = np.array([0.3, -0.5])
     with pm.Model() as model:
         pm.Dirichlet("simplex", [2.0, 3.0, 1.5])
-        pm.LKJCholeskyCov("cholesky", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0), compute_corr=False)
         pm.ZeroSumNormal("zero_sum", 1.5, shape=3)
         pm.Uniform("interval", -1.0, 3.0)
         pm.Truncated("truncated", pm.Normal.dist(0.0, 1.0), lower=0.5)
@@ -296,25 +295,33 @@ def without_evidence(model: pm.Model) -> str:
 def test_models_without_an_evidence() -> None:
     data = [0.3, -0.5]
     with pm.Model() as flat:
-        pm.StudentT("y", 4.0, pm.Flat("mu"), 1.0, observed=data)
+        pm.StudentT("y", nu=4.0, mu=pm.Flat("mu"), sigma=1.0, observed=data)
     assert "mu" in without_evidence(flat) and "improper" in without_evidence(flat)
     with pm.Model() as potential:
         mu = pm.Normal("mu")
         pm.Potential("penalty", -(mu**4))
-        pm.StudentT("y", 4.0, mu, 1.0, observed=data)
+        pm.StudentT("y", nu=4.0, mu=mu, sigma=1.0, observed=data)
     assert "Potential penalty" in without_evidence(potential)
     with pm.Model() as ordered:
         mu = pm.Normal("mu", shape=2, transform=pm.distributions.transforms.ordered, initval=[-1.0, 1.0])
-        pm.StudentT("y", 4.0, mu, 1.0, observed=data)
+        pm.StudentT("y", nu=4.0, mu=mu, sigma=1.0, observed=data)
     assert "prior of mu" in without_evidence(ordered) and "Ordered" in without_evidence(ordered)
+    # PyMC's densities of these do not integrate to one on the unconstrained scale.
+    with pm.Model() as correlation:
+        pm.LKJCholeskyCov("cholesky", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0), compute_corr=False)
+        pm.Normal("y", observed=data)
+    assert "the density of cholesky under its transform CholeskyCovPacked" in without_evidence(correlation)
+    with pm.Model() as angle:
+        pm.Normal("y", pm.math.sin(pm.VonMises("angle", 0.0, 1.0)), 1.0, observed=data)
+    assert "the density of angle under its transform Circular" in without_evidence(angle)
     with pm.Model() as discrete:
-        pm.StudentT("y", 4.0, pm.Poisson("n", pm.HalfCauchy("rate", 1.0)), 1.0, observed=data)
+        pm.StudentT("y", nu=4.0, mu=pm.Poisson("n", pm.HalfCauchy("rate", 1.0)), sigma=1.0, observed=data)
     assert "n is discrete" in without_evidence(discrete)
 
 
 def test_draws_that_diverged_or_follow_another_density_are_refused() -> None:
     with pm.Model() as model:
-        pm.StudentT("y", 4.0, pm.Normal("mu"), 1.0, observed=[0.3])
+        pm.StudentT("y", nu=4.0, mu=pm.Normal("mu"), sigma=1.0, observed=[0.3])
     analysis, draws = analyse(model), {"mu": np.random.default_rng(1).normal(size=(4, 500))}
     diverging = xr.Dataset({"diverging": (("chain", "draw"), np.arange(2000).reshape(4, 500) % 50 == 0)})
     assert "2.0% of the transitions diverged" in evidence_of_draws(analysis, model, draws, diverging, 1).reason

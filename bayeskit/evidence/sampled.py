@@ -8,6 +8,14 @@ from collections.abc import Mapping
 import numpy as np
 import pymc as pm
 import xarray as xr
+from pymc.distributions.transforms import (
+    Interval,
+    LogExpM1,
+    LogOddsTransform,
+    LogTransform,
+    SimplexTransform,
+    ZeroSumTransform,
+)
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.compiling import lightly
@@ -18,6 +26,10 @@ from bayeskit.unconstrained import Unconstrained
 
 __all__ = ["evidence_of_draws"]
 
+# Transforms under which priors were found to integrate to one. Not among them: those of LKJCorr and LKJCholeskyCov,
+# under which PyMC's densities integrate to another number (3.9 for LKJCorr of n = 3, eta = 2); the circular one, whose
+# density is periodic on the whole line; ``ordered``, which leaves out log K!.
+NORMALISED = (Interval, LogExpM1, LogOddsTransform, LogTransform, SimplexTransform, ZeroSumTransform)
 DIVERGENT = 0.01  # share of divergent transitions beyond which the draws are not trusted
 CHECKED = 20  # draws at which the density must be the sampler's
 TOLERANCE = 1e-3  # nats; single-precision constants in the sampler's graph make a little difference
@@ -53,7 +65,7 @@ def evidence_of_draws(
     LogEvidence
         NaN with the reason where there is no evidence, or none that could be trusted.
     """
-    reason = _without_evidence(analysis)
+    reason = _without_evidence(analysis) or _unknown_transform(model)
     if reason:
         return refused(reason)
     if model.discrete_value_vars:
@@ -86,6 +98,14 @@ def _without_evidence(analysis: Analysis) -> str:
     for name in joint.names:
         if not analysis.supports[name].normalised:
             return f"the prior of {name} is not known to be normalised ({analysis.supports[name].why})"
+    return ""
+
+
+def _unknown_transform(model: pm.Model) -> str:
+    for rv, transform in model.rvs_to_transforms.items():
+        if transform is not None and not isinstance(transform, NORMALISED):
+            name = type(transform).__name__
+            return f"the density of {rv.name} under its transform {name} is not known to integrate to one"
     return ""
 
 
