@@ -1,6 +1,6 @@
 """How many principal components? Log evidence of probabilistic PCA by bridge sampling, on data with three.
 
-Run as ``python benchmarks/ppca_dimensions.py``; about a minute a row on one idle core.
+Run as ``python benchmarks/ppca_dimensions.py``; a quarter of a minute to several minutes a row.
 """
 
 from __future__ import annotations
