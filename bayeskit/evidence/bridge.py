@@ -36,7 +36,7 @@ from arviz_stats.base import array_stats
 from numpy.typing import NDArray
 from scipy import linalg, optimize, special
 
-from bayeskit.compiling import one_thread, silently
+from bayeskit.compiling import on_one_thread, silently
 from bayeskit.results import LogEvidence
 
 __all__ = ["bridge", "refused"]
@@ -176,7 +176,7 @@ def bridge(log_density: LogDensity, draws: Array, *, random_seed: int) -> LogEvi
     try:
         # A stream of its own: proposals made from the same numbers as the draws would not be independent of them.
         rng = np.random.default_rng([random_seed, STREAM])
-        with one_thread(), silently():
+        with on_one_thread(), silently():
             return _bridge(log_density, np.asarray(draws, dtype=float), rng)
     except _Refused as reason:
         return refused(str(reason))
