@@ -50,12 +50,18 @@ def sample_nuts(
 
     Notes
     -----
-    nutpie cannot sample discrete variables; a model that has some goes to PyMC's own compound step.
+    nutpie cannot sample discrete variables; a model that has some goes to PyMC's own compound step. Chains start at
+    PyMC's initial points, jittered where the model has no ``initval``.
     """
     sampler = "pymc" if model.discrete_value_vars else "nutpie"
     options: dict[str, Any] = {"target_accept": target_accept} if model.continuous_value_vars else {}
     if unconstrained and sampler == "nutpie":
         options["idata_kwargs"] = {"include_transformed": True}
+    if sampler == "nutpie":
+        # Jitter of one on the unconstrained scale is far more than a posterior sd where there are many data: loadings
+        # with the wrong sign are a mode of their own. Where the author gave a start, it is kept.
+        given = model.rvs_to_initial_values
+        options["compile_kwargs"] = {"jitter_rvs": {rv for rv in model.free_RVs if given.get(rv) is None}}
     with quiet(), on_one_thread(), warnings.catch_warnings():
         # ArviZ suspects swapped dimensions where there are fewer draws than chains.
         warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)

@@ -129,6 +129,47 @@ def test_process_against_scikit_learn() -> None:
     assert covariances == pytest.approx(covariance, abs=1e-8)
 
 
+def test_process_of_a_thousand_points_against_scikit_learn() -> None:
+    """The collapsed log likelihood and its gradient, against scikit-learn's."""
+    rng = np.random.default_rng(3)
+    x = np.sort(rng.uniform(0, 10, 1000))[:, None]
+    y = np.sin(x[:, 0]) + 0.1 * rng.normal(size=1000)
+    with pm.Model() as model:
+        amplitude, length, noise = (pm.HalfNormal(name) for name in ("amplitude", "length", "noise"))
+        process = pm.gp.Marginal(cov_func=amplitude**2 * pm.gp.cov.ExpQuad(1, length))
+        process.marginal_likelihood("y", x, y, sigma=noise, jitter=0.0)
+    space = Unconstrained(bk.collapse(model))
+    at = np.log([1.3, 0.9, 0.2])
+    value, gradient = space.value_and_gradient(at)
+    kernel = sk.ConstantKernel(1.3**2) * sk.RBF(0.9) + sk.WhiteKernel(0.2**2)
+    reference = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None).fit(x, y)
+    expected, slopes = reference.log_marginal_likelihood(kernel.theta, eval_gradient=True)
+    # Theirs is without the prior, and in the logs of variances.
+    prior = stats.halfnorm.logpdf(np.exp(at)).sum() + at.sum()
+    assert value - prior == pytest.approx(expected, rel=1e-9)
+    assert gradient + np.exp(2 * at) - 1 == pytest.approx(slopes * [2, 1, 2], rel=1e-6)
+
+
+def test_process_covers_new_observations() -> None:
+    """Data sets from the model itself: 90 % intervals hold 90 % of what was held out (more in the benchmark)."""
+    build = load_model("gaussian_process").build
+    options: dict[str, Any] = {
+        "kernel": "expquad(lengthscale=1)", "standardise": False, "noise_scale": 0.5, "points": 2,
+    }  # fmt: skip
+    rng = np.random.default_rng(8)
+    x = rng.uniform(0, 12, (100, 1))
+    inside = []
+    for _ in range(4):
+        amplitude, noise = abs(rng.normal()), 0.5 * abs(rng.normal())
+        covariance = amplitude**2 * np.exp(-0.5 * (x - x.T) ** 2) + noise**2 * np.eye(100)
+        y = rng.multivariate_normal(np.zeros(100), covariance, method="cholesky")
+        post = bk.infer(build(data(x=x[:30], y=y[:30]), **options), draws=400, random_seed=1, progressbar=False)
+        new = post.predict({"x_new": x[30:]}, var_names=["y_new"], random_seed=2)["y_new"]
+        low, high = new.quantile([0.05, 0.95], ("chain", "draw")).to_numpy()
+        inside.append(np.mean((y[30:] >= low) & (y[30:] <= high)))
+    assert 0.84 < np.mean(inside) < 0.96
+
+
 def test_process_is_integrated_over_its_hyperparameters() -> None:
     model = example_model("gaussian_process")
     plan = bk.explain(model)
