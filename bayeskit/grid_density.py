@@ -22,6 +22,7 @@ from bayeskit.stretch import Stretch, invert
 __all__ = ["AxisDensity", "GridDensity"]
 
 POINTS, WEIGHTS = roots_legendre(10)
+NEWTON = 60  # steps at most; a handful unless the density between two nodes is far from straight
 Function = Callable[[np.ndarray], np.ndarray]
 
 
@@ -145,12 +146,13 @@ class AxisDensity:
     def _split(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """For t within the nodes: the interval, and the integrals from its left end to t and from t to its right."""
         at = np.clip(np.searchsorted(self.t, t, side="right") - 1, 0, len(self.t) - 2)
-        parts = []
-        for start, stop in ((self.t[at], t), (t, self.t[at + 1])):
-            half = (stop - start)[..., None] / 2
-            nodes = start[..., None] + half * (1 + POINTS)
-            parts.append((half * WEIGHTS * np.exp(self._spline(nodes) - self._top - self._integrals[2])).sum(-1))
-        return at, parts[0], parts[1]
+        return at, self._between(self.t[at], t), self._between(t, self.t[at + 1])
+
+    def _between(self, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+        """Probability between two points of one interval between nodes."""
+        half = (stop - start)[..., None] / 2
+        nodes = start[..., None] + half * (1 + POINTS)
+        return (half * WEIGHTS * np.exp(self._spline(nodes) - self._top - self._integrals[2])).sum(-1)
 
     def _cumulative(self, x: Any, side: int) -> np.ndarray:
         """Probability below (side 0) or above (side 1) x."""
@@ -203,14 +205,7 @@ class AxisDensity:
     def _quantile(self, q: np.ndarray, side: int) -> np.ndarray:
         """The x with probability q below (side 0) or above (side 1), q at most about one half."""
         table = self._tables[side]
-        inner = np.clip(q, table[-side], 1)
-
-        def below(t: np.ndarray) -> np.ndarray:
-            at, left, right = self._split(t)
-            return table[at] + left if side == 0 else -(table[at + 1] + right)
-
-        t = invert(below, inner if side == 0 else -inner, self.t[0], self.t[-1])
-        x = self.position(t)
+        x = self.position(self._invert(np.clip(q, table[-side], 1), side))
         algebraic, slope, _ = self._tails[side]
         outer = q < table[-side]
         if np.any(outer):
@@ -221,6 +216,25 @@ class AxisDensity:
                 distance = border * np.exp(log_share / (slope + 1)) if algebraic else border + log_share / slope
             x = np.where(outer, self.centre + (-1.0, 1.0)[side] * distance, x)
         return x
+
+    def _invert(self, q: np.ndarray, side: int) -> np.ndarray:
+        """The t with probability q below or above it, by Newton's method between the nodes on either side of it."""
+        table = self._tables[side]
+        sign, ascending = (1, table) if side == 0 else (-1, -table)
+        at = np.clip(np.searchsorted(ascending, sign * q, side="right") - 1, 0, len(self.t) - 2)
+        low, high = self.t[at], self.t[at + 1]
+        known = low if side == 0 else high
+        wanted = q - table[at + side]
+        t = (low + high) / 2
+        for _ in range(NEWTON):
+            excess = sign * (self._between(*((known, t) if side == 0 else (t, known))) - wanted)
+            low, high = np.where(excess < 0, t, low), np.where(excess < 0, high, t)
+            step = t - excess / np.exp(self._spline(t) - self._top - self._integrals[2])
+            t, before = np.where((step >= low) & (step <= high), step, (low + high) / 2), t
+            small = np.abs(t - before) <= 1e-14 * np.abs(self.t[-1] - self.t[0])
+            if np.all(small | (np.abs(excess) <= 1e-14 * q)):
+                break
+        return t
 
     def ppf(self, q: Any) -> np.ndarray:
         """Quantiles; nan outside [0, 1]."""

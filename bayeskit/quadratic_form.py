@@ -109,6 +109,8 @@ class _Entries:
 
     def keys(self, p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Number of the entry of the lower triangle, and 2 on the diagonal: T = G + Gᵀ."""
+        # SciPy's sparse indices are of 32 bits: from 46,341 entries of θ on, their products overflow.
+        p, q = np.asarray(p, dtype=np.int64), np.asarray(q, dtype=np.int64)
         key = np.maximum(p, q) * (self.size + 1) + np.minimum(p, q)
         return key, np.where(p == q, 2.0, 1.0)
 

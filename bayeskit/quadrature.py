@@ -71,12 +71,13 @@ class Quadrature:
     _log_density: Function = field(repr=False)
 
     def draw(self, rng: np.random.Generator, number: int) -> np.ndarray:
-        """Independent draws from f/∫f, by rejection from the multilinear interpolant of f on the lattice.
+        """Independent draws from f/∫f.
 
-        The draws have exactly the density f/∫f if the ratio of f to the interpolant nowhere exceeds the bound used. The
-        bound is 1.3 times the largest ratio at 2,000 proposals; every later proposal is checked against it, and if one
-        exceeds it everything is drawn again under a larger one. What lies outside the lattice, a share below ``error``,
-        is never drawn. Costs about two evaluations of the density a draw.
+        In one variable by the quantile function of its marginal. In more, by rejection from the multilinear interpolant
+        of f on the lattice: the draws have exactly the density f/∫f if the ratio of f to the interpolant nowhere
+        exceeds the bound used. The bound is 1.3 times the largest ratio at 2,000 proposals; every later proposal is
+        checked against it, and if one exceeds it everything is drawn again under a larger one. What lies outside the
+        lattice, a share below ``error``, is never drawn. That costs about two evaluations of the density a draw.
 
         Parameters
         ----------
@@ -87,6 +88,8 @@ class Quadrature:
         -------
         array (number, k)
         """
+        if len(self.mode) == 1:
+            return self.marginals[0].ppf(rng.uniform(size=number))[:, None]
         run = self._runs[0]
         lattice = run.lattice
 

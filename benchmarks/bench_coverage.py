@@ -1,8 +1,8 @@
 """Do 90 % predictive intervals of a Gaussian process hold 90 % of new observations?
 
-Data sets are drawn from the model itself, hyperparameters included; a part of each is held out. With the hyperparameters
-integrated over, the share of held-out observations inside their intervals is 90 % on average; plugged in, it would be
-lower. The bar is 87 to 93 %.
+Data sets are drawn from the model itself, hyperparameters included; a part of each is held out. With the
+hyperparameters integrated over, the share of held-out observations inside their intervals is 90 % on average; plugged
+in, it would be lower. The bar is 87 to 93 %.
 """
 
 from __future__ import annotations

@@ -62,27 +62,40 @@ def effective(tree: Any, names: list[str]) -> float:
     return min(float(np.min(v)) for v in ess.data_vars.values())
 
 
+def rates(tree: Any, names: list[str], seconds: float) -> dict[str, float]:
+    """Effective draws a second of sampling alone, and of everything from the model to the draws."""
+    draws = effective(tree, names)
+    sampling = float(tree["posterior"].attrs.get("sampling_time", np.nan))
+    return {"sampling": draws / sampling, "all": draws / seconds}
+
+
 def against_plain(model: Any, least: float) -> list[Row]:
     import bayeskit as bk
     from bayeskit.mcmc import sample_nuts
 
     names = [rv.name for rv in model.free_RVs]
+    measured = {}
     start = time.perf_counter()
-    plain = effective(sample_nuts(model, draws=4000, random_seed=1), names)
-    plain_rate = plain / (time.perf_counter() - start)
-    start = time.perf_counter()
+    tree = sample_nuts(model, draws=4000, random_seed=1)
+    measured["nutpie, as written"] = rates(tree, names, time.perf_counter() - start)
     post = bk.infer(model, method="nuts", draws=4000, random_seed=1, progressbar=False)
-    ours_rate = effective(post.tree, names) / (time.perf_counter() - start)
-    ratio = ours_rate / plain_rate
-    return [
-        Row("as written", {"effective draws a second": f"{plain_rate:.1f}", "ratio": ""}, "", None),
-        Row(
-            "collapsed",
-            {"effective draws a second": f"{ours_rate:.1f}", "ratio": f"{ratio:.1f}"},
-            f">= {least:g} times",
-            ratio >= least,
-        ),
-    ]
+    measured["nutpie, collapsed"] = rates(post.tree, names, post.seconds)
+    post = bk.infer(model, draws=4000, random_seed=1, progressbar=False)
+    measured[f"infer: {post.method}"] = rates(post.tree, names, post.seconds)
+    plain = measured["nutpie, as written"]
+    rows = []
+    for name, rate in measured.items():
+        shown = {
+            "sampling alone": f"{rate['sampling']:.0f}" if np.isfinite(rate["sampling"]) else "",
+            "ratio": f"{rate['sampling'] / plain['sampling']:.1f}" if np.isfinite(rate["sampling"]) else "",
+            "with compilation": f"{rate['all']:.0f}",
+            "its ratio": f"{rate['all'] / plain['all']:.1f}",
+        }
+        # Collapsing is judged by the sampling, as compiling takes either of them seconds; infer by everything.
+        judged = {"nutpie, collapsed": "sampling"}.get(name, "all")
+        held = None if rate is plain else rate[judged] >= least * plain[judged]
+        rows.append(Row(name, shown, "" if rate is plain else f">= {least:g} times", held))
+    return rows
 
 
 def quadrature() -> list[Row]:
@@ -125,12 +138,20 @@ def chains() -> list[Row]:
     return rows
 
 
-def main() -> None:
-    show("Quadrature, after import", quadrature())
-    show("Local level model: density and gradient", chains())
-    show("NUTS on eight schools", against_plain(schools(), LEAST_SCHOOLS))
+def show_all() -> bool:
+    """Print every table; True if every bar holds."""
     title = f"NUTS on a regression of {REGRESSION_ROWS:,} rows and {REGRESSION_COLUMNS} columns"
-    show(title, against_plain(regression(), LEAST_REGRESSION))
+    held = [
+        show("Quadrature, after import", quadrature()),
+        show("Local level model: density and gradient", chains()),
+        show("NUTS on eight schools", against_plain(schools(), LEAST_SCHOOLS)),
+        show(title, against_plain(regression(), LEAST_REGRESSION)),
+    ]
+    return all(held)
+
+
+def main() -> None:
+    show_all()
 
 
 if __name__ == "__main__":

@@ -10,8 +10,11 @@ import platform
 import sys
 
 import bench_catalogue
+import bench_coverage
 import bench_import
+import bench_process
 import bench_regression
+import bench_remainder
 from bars import show
 
 
@@ -24,6 +27,9 @@ def main() -> int:
             bench_regression.run(),
         ),
         show("Exact inference against NUTS, 4,000 draws each", bench_catalogue.run()),
+        bench_remainder.show_all(),
+        show(f"Gaussian process of {bench_process.POINTS:,} points: log evidence and gradient", bench_process.run()),
+        show("Coverage of 90 % predictive intervals, Gaussian process", bench_coverage.run()),
     ]
     print("\nevery bar holds" if all(held) else "\na bar is MISSED")
     return 0 if all(held) else 1

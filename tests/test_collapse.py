@@ -120,6 +120,26 @@ def test_data_are_reduced_to_sufficient_statistics(rows: int) -> None:
     assert largest < 1_500
 
 
+def test_a_chain_of_many_steps_against_the_kalman_filter() -> None:
+    """Products of 32-bit indices overflow from 46,341 states on."""
+    steps, move, noise = 50_000, 0.3, 0.8
+    rng = np.random.default_rng(2)
+    y = np.cumsum(move * rng.normal(size=steps)) + noise * rng.normal(size=steps)
+    with pm.Model() as model:
+        a, b = pm.HalfNormal("move"), pm.HalfNormal("noise")
+        state = pm.GaussianRandomWalk("state", sigma=a, init_dist=pm.Normal.dist(0.0, 10.0), steps=steps - 1)
+        pm.Normal("y", state, b, observed=y)
+    at = np.log([move, noise])
+    value, _ = Unconstrained(bk.collapse(model)).value_and_gradient(at)
+    mean, variance, expected = 0.0, 100.0, stats.halfnorm.logpdf([move, noise]).sum() + at.sum()
+    for observation in y:
+        total = variance + noise**2
+        expected += -0.5 * np.log(2 * np.pi * total) - 0.5 * (observation - mean) ** 2 / total
+        gain = variance / total
+        mean, variance = mean + gain * (observation - mean), (1 - gain) * variance + move**2
+    assert value == pytest.approx(expected, rel=1e-11)
+
+
 def test_collapsed_model_is_a_plain_model() -> None:
     coords = {"school": list("abcdefgh")}
     with pm.Model(coords=coords) as model:
