@@ -28,7 +28,7 @@ from bayeskit.validation import Validation, judge, validate
 if TYPE_CHECKING:
     import pymc as pm
 
-    from bayeskit.results import Posterior
+    from bayeskit.results import LogEvidence, Posterior
 
 __all__ = ["Outcome", "run", "run_model"]
 
@@ -45,7 +45,8 @@ class Outcome:
     Attributes
     ----------
     model, data, method : str
-    log_evidence, certificate : float
+    log_evidence : LogEvidence
+    certificate : float
         In nats.
     agreement : str
         "pass" or "fail", with the largest z-score and what was sampled if that was not the model as written.
@@ -57,7 +58,7 @@ class Outcome:
     model: str
     data: str
     method: str
-    log_evidence: float
+    log_evidence: LogEvidence
     certificate: float
     agreement: str
     passed: bool
@@ -97,7 +98,9 @@ def run(output: Path, *, random_seed: int = 20260101, progressbar: bool = True) 
     shown = progressbar and sys.stderr.isatty()
     steps = track(MODELS, "catalogue", console=Console(stderr=True), transient=True, disable=not shown)
     outcomes = [run_model(name, output, random_seed=random_seed) for name in steps]
-    rows = [(o.model, o.data, o.method, _number(o.log_evidence), f"{o.certificate:.1e}", o.agreement) for o in outcomes]
+    rows = [
+        (o.model, o.data, o.method, _evidence(o.log_evidence), f"{o.certificate:.1e}", o.agreement) for o in outcomes
+    ]
     print_table(COLUMNS, rows, right=("log evidence", "certificate"))
     index = write_page(output / "index.html", _index(outcomes, random_seed))
     print(f"\nreports: {index.as_posix()}")
@@ -137,7 +140,7 @@ def run_model(name: str, output: Path, *, random_seed: int) -> Outcome:
         model=name,
         data=module.EXAMPLE.dataset,
         method=post.method,
-        log_evidence=float(post.log_evidence),
+        log_evidence=post.log_evidence,
         certificate=post.certificate,
         agreement=_convergence(post) if validation is None else _agreement(validation, sampled),
         passed=_converged(post) if validation is None else validation.passed,
@@ -231,13 +234,19 @@ def _agreement(validation: Validation, sampled: str) -> str:
     return f"{verdict} (largest |z| {largest:.2f}, {validation.comparisons} tests{sampled})"
 
 
-def _number(value: float) -> str:
-    return "–" if np.isnan(value) else f"{value:.6f}"
+def _evidence(evidence: LogEvidence) -> str:
+    """Its value; with the standard error where it is estimated, as that is seen in the digits shown."""
+    if np.isnan(evidence.value):
+        return "–"
+    if evidence.label == "estimated":
+        return f"{evidence.value:.3f} ± {evidence.error:.1g}"
+    return f"{evidence.value:.6f}"
 
 
 def _index(outcomes: list[Outcome], random_seed: int) -> str:
     rows = tuple(
-        (Link(o.model, o.page), o.data, o.method, o.log_evidence, o.certificate, o.agreement) for o in outcomes
+        (Link(o.model, o.page), o.data, o.method, _evidence(o.log_evidence), o.certificate, o.agreement)
+        for o in outcomes
     )
     lead = f"Every model of the catalogue on its real data; random seed {random_seed}."
     return page("The bayeskit catalogue", table_markup(Table(COLUMNS, rows, digits=10)), lead=lead)

@@ -14,9 +14,17 @@ from scipy import stats
 from bayeskit import demo
 from bayeskit.errors import BayeskitError
 from bayeskit.models import MODELS
+from bayeskit.results import LogEvidence
 
 OUTCOME = demo.Outcome(
-    "normal", "cavendish", "exact", 0.841, 1e-13, "pass (largest |z| 0.68, 6 tests)", True, "normal.html"
+    model="normal",
+    data="cavendish",
+    method="exact",
+    log_evidence=LogEvidence(0.841, 1e-13, "exact"),
+    certificate=1e-13,
+    agreement="pass (largest |z| 0.68, 6 tests)",
+    passed=True,
+    page="normal.html",
 )
 
 
@@ -41,10 +49,19 @@ def test_one_model_end_to_end(tmp_path: Path) -> None:
     y = demo.example_data(demo.load_model("normal").EXAMPLE, demo.load_model("normal").VARIABLES)["y"].to_numpy()
     shape = (0.1 / 2.0) * (np.eye(y.size) + 1 / 0.1)
     exact = stats.multivariate_t(np.full(y.size, 5.0), shape, df=4.0).logpdf(y)
-    assert outcome.log_evidence == pytest.approx(exact, rel=1e-9)
+    assert outcome.log_evidence.value == pytest.approx(exact, rel=1e-9)
     page = (tmp_path / "new" / outcome.page).read_text(encoding="utf-8")
     assert "A sampler against the closed form" in page
     assert "Cavendish" in page
+
+
+def test_evidence_is_shown_with_the_digits_it_has() -> None:
+    shown = [
+        demo._evidence(LogEvidence(*parts))
+        for parts in [(0.841, 1e-13, "exact"), (-3.25, 1e-9, "quadrature"), (-642.75123, 0.0042, "estimated")]
+    ]
+    assert shown == ["0.841000", "-3.250000", "-642.751 ± 0.004"]
+    assert demo._evidence(LogEvidence(float("nan"), float("inf"), "estimated", "no draws")) == "–"
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, passed: bool) -> None:
