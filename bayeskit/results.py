@@ -133,8 +133,11 @@ class Plan:
             lines += [f"  {i}. {step}" for i, step in enumerate(self.eliminated, 1)]
         if self.refusals:
             lines.append("remaining, without a closed form:")
-            for refusal in self.refusals:
-                lines += [f"  {refusal.variable}: {refusal.reason}", f"    advice: {refusal.advice}"]
+            # The scales of a model mostly get the same advice: it is given once, after the last of them.
+            last = {refusal.advice: k for k, refusal in enumerate(self.refusals)}
+            for k, refusal in enumerate(self.refusals):
+                lines.append(f"  {refusal.variable}: {refusal.reason}")
+                lines += [f"    advice: {refusal.advice}"] if last[refusal.advice] == k else []
         lines += [OUTLOOK[self.method].format(", ".join(self.remaining))] if self.method in OUTLOOK else []
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)

@@ -145,7 +145,11 @@ def _plan(post: Posterior) -> Section:
             _capped(("step", "integrated out", "family", "given"), steps, "Closed forms, in order of elimination")
         )
     if plan.refusals:
-        refusals = tuple((r.variable, r.reason, r.advice) for r in plan.refusals)
+        given: set[str] = set()
+        refusals: tuple[tuple[Cell, ...], ...] = ()
+        for r in plan.refusals:
+            refusals = (*refusals, (r.variable, r.reason, "as above" if r.advice in given else r.advice))
+            given.add(r.advice)
         tables.append(_capped(("variable", "why there is no closed form", "advice"), refusals, "No closed form"))
     return Section("plan", "The plan", text=str(plan), tables=tuple(tables))
 
