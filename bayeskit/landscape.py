@@ -154,12 +154,17 @@ def widths(f: Evaluator, x: np.ndarray, value: float, hessian: np.ndarray) -> np
 
 @dataclass(frozen=True)
 class Landscape:
-    """Modes (rows, the highest first), their log densities, and a covariance for the first."""
+    """Modes (rows, the highest first), their log densities and Hessians, and a covariance for the first."""
 
     modes: np.ndarray
     heights: np.ndarray
     covariance: np.ndarray
-    curvature: np.ndarray
+    hessians: tuple[np.ndarray, ...]
+
+    @property
+    def curvature(self) -> np.ndarray:
+        """The Hessian at the highest mode."""
+        return self.hessians[0]
 
 
 def survey(f: Evaluator, start: np.ndarray, probes: np.ndarray, cut: float, rng: np.random.Generator) -> Landscape:
@@ -200,7 +205,7 @@ def survey(f: Evaluator, start: np.ndarray, probes: np.ndarray, cut: float, rng:
             suspects.append(_outward(f, *peak, rng))
     peaks.sort(key=lambda peak: -peak[1])
     modes, heights, hessians = zip(*peaks, strict=True)
-    return Landscape(np.array(modes), np.array(heights), widths(f, *peaks[0]), hessians[0])
+    return Landscape(np.array(modes), np.array(heights), widths(f, *peaks[0]), tuple(hessians))
 
 
 def _directions(k: int) -> np.ndarray:

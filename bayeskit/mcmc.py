@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pymc as pm
 
 from bayeskit.compiling import on_one_thread
+from bayeskit.errors import InferenceError
 from bayeskit.terminal import quiet
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ def sample_nuts(
     xarray.DataTree
         As ``pymc.sample`` gives it.
 
+    Raises
+    ------
+    InferenceError
+        If no chain could start.
+
     Notes
     -----
     nutpie cannot sample discrete variables; a model that has some goes to PyMC's own compound step. Chains start at
@@ -65,16 +71,23 @@ def sample_nuts(
     with quiet(), on_one_thread(), warnings.catch_warnings():
         # ArviZ suspects swapped dimensions where there are fewer draws than chains.
         warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
-        return pm.sample(
-            draws=-(-draws // CHAINS),
-            tune=tune,
-            chains=CHAINS,
-            random_seed=random_seed,
-            progressbar=progressbar,
-            nuts_sampler=sampler,
-            model=model,
-            **options,
-        )
+        try:
+            return pm.sample(
+                draws=-(-draws // CHAINS),
+                tune=tune,
+                chains=CHAINS,
+                random_seed=random_seed,
+                progressbar=progressbar,
+                nuts_sampler=sampler,
+                model=model,
+                **options,
+            )
+        except RuntimeError as error:
+            # nutpie's own words: the density is zero or not a number wherever chains could start.
+            reason = str(error).splitlines()[0]
+            raise InferenceError(
+                f"NUTS could not sample: {reason}; check the data and the support of the priors"
+            ) from error
 
 
 def pop_unconstrained(tree: xr.DataTree) -> dict[str, np.ndarray]:

@@ -15,7 +15,11 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
+from bayeskit.errors import InferenceError
+
 __all__ = ["NotPositiveDefinite", "Precision", "factorise", "factorise_root"]
+
+LARGEST_DENSE = 20_000  # variables in a dense precision matrix, which then takes 3.2 GB
 
 
 class NotPositiveDefinite(Exception):
@@ -150,6 +154,8 @@ def factorise(matrix: Any) -> Precision:
     ------
     NotPositiveDefinite
         If it is not positive definite to working precision.
+    InferenceError
+        If it is too large to be dense, and not banded.
     """
     diagonal = matrix.diagonal()
     if not np.all(np.isfinite(diagonal)) or np.any(diagonal <= 0):
@@ -172,6 +178,12 @@ def factorise(matrix: Any) -> Precision:
                 return Precision(scale, linalg.cholesky_banded(band, lower=True), order, True)
             except np.linalg.LinAlgError as error:
                 raise NotPositiveDefinite from error
+        if size > LARGEST_DENSE:
+            raise InferenceError(
+                f"the precision matrix of {size:,} Normal variables is not banded, for some of them are shared by all "
+                f"others, and dense it would take {8e-9 * size**2:.0f} GB; give the shared variables known values, or "
+                "sample the model with PyMC"
+            )
         matrix = matrix.toarray()
     try:
         factor = linalg.cholesky(matrix * scale[:, None] * scale, lower=True)

@@ -60,7 +60,7 @@ class Products:
     The matrices are held as long: the address of one that was freed may belong to another.
     """
 
-    kept: dict[tuple[int, bytes], np.ndarray] = field(default_factory=dict)
+    kept: dict[tuple[int, tuple[int, ...], bytes], np.ndarray] = field(default_factory=dict)
     matrices: dict[int, np.ndarray] = field(default_factory=dict)
 
     def compile(self, inputs: Sequence[Variable], outputs: Variable | Sequence[Variable]) -> Callable[..., Any]:
@@ -88,7 +88,7 @@ class Products:
     def of(self, matrix: np.ndarray, vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Av for each v; what is not kept is made in one pass over A."""
         self.matrices[id(matrix)] = matrix
-        keys = [(id(matrix), v.tobytes()) for v in vectors]
+        keys = [(id(matrix), v.shape, v.tobytes()) for v in vectors]
         new = {k: v for k, v in zip(keys, vectors, strict=True) if k not in self.kept}
         made = {k: self.kept.pop(k) for k in dict.fromkeys(keys) if k in self.kept}
         if len(new) == 1:

@@ -34,7 +34,9 @@ from bayeskit.affine import Block, Jacobian
 from bayeskit.compiling import Graph, compile_small
 from bayeskit.degrees import core_op
 from bayeskit.density import LogJoint, depends_on, substitute
+from bayeskit.errors import InferenceError
 from bayeskit.gaussian import GaussianBlock, Product, weighted_product
+from bayeskit.precision import NotPositiveDefinite
 from bayeskit.separable import OFFSET, Form, NotSeparable, Separator, Term, broadcast_term
 
 __all__ = ["Point", "QuadraticForm", "quadratic_form", "reduced"]
@@ -169,7 +171,13 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
     joint = block.joint
     graphs = [joint.factors[f] for f in block.factors]
     products = block.products
-    gaussian = block.at(points[0])
+    try:
+        gaussian = block.at(points[0])
+    except NotPositiveDefinite as error:
+        raise InferenceError(
+            f"the posterior precision of {', '.join(block.names)} is not positive definite at a typical point: the "
+            "posterior is improper, or the data hold entries that are not finite; check priors, Potentials and data"
+        ) from error
     theta = {joint.values[n]: (n, block.shapes[n]) for n in block.names}
     latent = list(joint.values.values())
     sides = list(dict.fromkeys([s for p in products for s in (p.left, p.right)]))
@@ -320,7 +328,7 @@ def _square_root(setting: _Setting, products: list[Product], most: int) -> tuple
     """
     size = setting.size
     simple = all(p.left is p.right and not isinstance(core_op(p.node), Dot) and _is_power(p) for p in products)
-    if size > DENSE or not simple or not products:
+    if size > DENSE or not simple or not products or _convex(setting, products):
         return None
     shapes = [_side_shape(setting.block, p.left, setting.points) for p in products]
     if sum(int(np.prod(s, dtype=int)) for s in shapes) > most:
@@ -355,6 +363,20 @@ def _square_root(setting: _Setting, products: list[Product], most: int) -> tuple
         rows.append(total)
         patterns.append(used)
     return pt.concatenate(rows, axis=0) if len(rows) > 1 else rows[0], np.concatenate(patterns)
+
+
+def _convex(setting: _Setting, products: list[Product]) -> bool:
+    """Whether some square has a positive weight: a Potential 0.1μ² has, and no root, though the sum may be proper."""
+    values = setting.block.joint.values
+    function = compile_small(list(values.values()), [setting.weights[p] for p in products])
+    for point in setting.points:
+        arguments = [
+            np.asarray(point[n] if n in point else np.zeros(setting.block.shapes[n]), dtype=v.type.dtype)
+            for n, v in values.items()
+        ]
+        if any(np.any(w > 0) for w in function(*arguments)):
+            return True
+    return False
 
 
 def _uniform(form: Form) -> bool:

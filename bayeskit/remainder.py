@@ -46,6 +46,7 @@ TOLERANCE = {1: 1e-8, 2: 1e-8, 3: 1e-6}  # nats, by number of dimensions
 WORK = 3e8  # numbers that quadrature may compute with; beyond it NUTS is quicker
 EVALUATIONS = (20_000, 2_000_000)
 LEAST = 200_000  # evaluations that three dimensions take
+PROBES = 40  # draws from the prior at which other modes are looked for
 NEGLIGIBLE = 1e-8  # weight of the nodes left out of the marginals of eliminated variables, in all
 ELEMENTWISE = (LogTransform, LogOddsTransform, Interval, LogExpM1)
 
@@ -69,7 +70,10 @@ def by_quadrature(model: pm.Model, analysis: Analysis, draws: int, random_seed: 
         if space.size == 3 and budget < LEAST:
             raise NotIntegrable("in three dimensions it would take longer than sampling")
         with silently():
-            result = integrate(space.log_density, space.start, tolerance=TOLERANCE[min(space.size, 3)], budget=budget)
+            # A narrow mode far out in the tail of another is found only from within: half of the prior may lie there.
+            probes = space.prior_draws(PROBES, 0)
+            tolerance = TOLERANCE[min(space.size, 3)]
+            result = integrate(space.log_density, space.start, probes=probes, tolerance=tolerance, budget=budget)
         rng = np.random.default_rng(random_seed)
         points = result.draw(rng, draws)
         recovery = Recovery(collapsed)

@@ -26,6 +26,7 @@ from pytensor.raise_op import CheckAndRaise
 from bayeskit.compiling import Graph, compile_small, silently
 from bayeskit.density import inline, widen
 from bayeskit.errors import ModelError
+from bayeskit.forward import prior_points
 
 __all__ = ["Unconstrained"]
 
@@ -152,6 +153,35 @@ class Unconstrained:
         points = np.atleast_2d(np.asarray(points, dtype=float))
         values = self._backward(*self._arguments(points))
         return {str(rv.name): np.asarray(v) for rv, v in zip(self.model.free_RVs, values, strict=True)}
+
+    def log_prior(self, points: np.ndarray) -> np.ndarray:
+        """log of the prior density at x of shape (n, k), Jacobian included, without likelihood and Potentials."""
+        prior: Any = self.model.logp(vars=self.model.free_RVs, jacobian=True, sum=True)
+        graph = _without_checks(inline(widen([prior])))[0]
+        batched = self._batched
+        function = compile_small(list(batched.values()), vectorize_graph(graph, batched))
+        with silently():
+            return np.asarray(function(*self._arguments(points)))
+
+    def prior_draws(self, number: int, random_seed: int) -> np.ndarray:
+        """x of draws from the prior, of shape (n, k); none where a variable has no prior that can be drawn from."""
+        try:
+            drawn = list(prior_points(self.model, number, random_seed))
+        except (NotImplementedError, np.linalg.LinAlgError):
+            return np.empty((0, self.size))
+        known = {
+            rv: pt.tensor(f"{rv.name}_drawn", dtype=rv.type.dtype, shape=rv.type.shape) for rv in self.model.free_RVs
+        }
+        graphs = []
+        for rv in self.model.free_RVs:
+            transform = self.model.rvs_to_transforms.get(rv)
+            parents = [] if transform is None else clone_replace([*rv.owner.inputs], known, rebuild_strict=False)
+            graphs.append(known[rv] if transform is None else transform.forward(known[rv], *parents))
+        function = compile_small(list(known.values()), graphs)
+        with silently():
+            rows = [function(*(np.asarray(d[str(rv.name)], dtype=rv.type.dtype) for rv in known)) for d in drawn]
+        points = np.array([np.concatenate([np.ravel(v) for v in row]) for row in rows])
+        return points[np.all(np.isfinite(points), axis=1)]
 
     def forward(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
         """x at one value of each variable."""

@@ -175,6 +175,101 @@ def test_truncated_priors(prior: Any, density: Any, ends: tuple[float, float]) -
     assert abs(post.log_evidence.value - np.log(value)) <= post.log_evidence.error + 1e-9
 
 
+X = np.array([0.7, 1.1, 2.2, 3.9, 4.5, 6.1, 7.7, 9.2])
+Y = np.array([0.2, -0.1, 0.3, 2.1, 1.9, 2.2, 1.8, 2.4])
+SLOPED = 0.4 * X + 0.3 + 0.1 * np.sin(2.0 * np.arange(8))
+
+
+@pytest.mark.parametrize(
+    ("means", "sds", "slope", "noise", "observed"),
+    [
+        ((0.0, 20.0), (1.0, 0.01), np.full(8, 0.1), 0.5, Y),
+        ((0.0, 3.0), (1.0, 1e-3), np.full(8, 0.1), 0.5, Y),
+        ((0.0, 0.5), (1.0, 1e-5), np.full(8, 0.1), 0.5, Y),
+        ((0.0, 0.0), (3.0, 0.01), X / 10, 0.8, SLOPED),
+        ((0.0, 0.0), (3.0, 0.01), X / 10, 0.5, SLOPED),
+        ((0.0, 0.0), (3.0, 0.005), X / 10, 0.5, SLOPED),
+        ((0.0, 0.0), (3.0, 0.2), X / 10, 0.5, SLOPED),
+    ],
+    ids=["far", "near", "within", "spike", "low spike", "lower spike", "wide spike"],
+)
+def test_narrow_modes_are_found_or_refused(means: Any, sds: Any, slope: Any, noise: float, observed: Any) -> None:
+    """Half of the prior lies in a mode that a lattice made for the other one steps over."""
+    with pm.Model() as model:
+        w = pm.NormalMixture("w", w=np.array([0.5, 0.5]), mu=np.array(means), sigma=np.array(sds))
+        pm.Normal("y", pm.Normal("a", 0, 2) + slope * w, noise, observed=observed)
+    # Given w, the data are Normal; each component of the prior is then a Gaussian integral of its own.
+    covariance = 4 + noise**2 * np.eye(8)
+    components = [
+        stats.multivariate_normal(mean * slope, covariance + sd**2 * np.outer(slope, slope)).logpdf(observed)
+        for mean, sd in zip(means, sds, strict=True)
+    ]
+    expected = np.logaddexp(*components) + np.log(0.5)
+    try:
+        evidence = bk.infer(model, method="quadrature", draws=10, random_seed=1).log_evidence
+    except bk.BayeskitError:
+        return
+    assert abs(evidence.value - expected) <= evidence.error
+
+
+def test_a_spiked_scale_is_found_or_refused() -> None:
+    with pm.Model() as model:
+        parts = [pm.LogNormal.dist(0.0, 1.0), pm.LogNormal.dist(3.0, 0.001)]
+        s = pm.Mixture("s", w=np.array([0.5, 0.5]), comp_dists=parts)
+        pm.Normal("y", pm.Normal("a", 0, 2), s, observed=8 * Y)
+
+    def marginal(t: float) -> float:
+        return float(stats.multivariate_normal(np.zeros(8), 4 + np.exp(2 * t) * np.eye(8)).logpdf(8 * Y))
+
+    level = marginal(3.0)
+    parts_of_it = [
+        integrate.quad(lambda t, m=m, d=d: np.exp(marginal(t) - level) * stats.norm.pdf(t, m, d), m - 9 * d, m + 9 * d)
+        for m, d in ((0.0, 1.0), (3.0, 0.001))
+    ]
+    expected = level + np.log(0.5 * sum(v for v, _ in parts_of_it))
+    try:
+        evidence = bk.infer(model, method="quadrature", draws=10, random_seed=1).log_evidence
+    except bk.BayeskitError:
+        return
+    assert abs(evidence.value - expected) <= evidence.error + 1e-8
+
+
+def test_a_potential_may_curve_upwards_where_the_sum_stays_proper() -> None:
+    y = np.array([0.2, -0.1, 0.3, 2.1])
+    with pm.Model() as model:
+        s, mu = pm.HalfNormal("s", 1.0), pm.Normal("mu", 0, 2)
+        pm.Normal("y", mu, s, observed=y)
+        pm.Potential("p", 0.1 * mu**2)
+
+    def joint(s: float) -> float:
+        precision, linear = 0.25 - 0.2 + 4 / s**2, y.sum() / s**2
+        level = -0.5 * np.log(8 * np.pi) - 2 * np.log(2 * np.pi * s**2) - 0.5 * np.sum(y**2) / s**2
+        return float(
+            stats.halfnorm.pdf(s) * np.exp(level + 0.5 * linear**2 / precision) * (2 * np.pi / precision) ** 0.5
+        )
+
+    value, _ = integrate.quad(joint, 0, 30, epsabs=0, epsrel=1e-11, points=[0.5, 1, 2], limit=200)
+    evidence = bk.infer(model, method="quadrature", draws=10, random_seed=1).log_evidence
+    assert abs(evidence.value - np.log(value)) <= evidence.error + 1e-9
+
+
+def test_shared_variables_of_a_large_plate_are_refused_by_their_size() -> None:
+    with pm.Model() as model:
+        effects = pm.Normal("effects", pm.Normal("mean"), 1.0, shape=60_000)
+        pm.Normal("y", effects, 1.2, observed=np.zeros(60_000))
+    with pytest.raises(bk.BayeskitError, match="60,001 Normal variables"):
+        bk.infer(model, draws=4)
+
+
+def test_draws_from_one_mode_of_two_have_no_evidence() -> None:
+    """The narrow mode holds half of the prior: draws from the prior find what no chain did."""
+    with pm.Model() as model:
+        w = pm.NormalMixture("w", w=np.array([0.5, 0.5]), mu=np.array([0.0, 20.0]), sigma=np.array([1.0, 0.01]))
+        pm.Normal("y", pm.Normal("a", 0, 2) + 0.1 * w, 0.5, observed=Y)
+    post = bk.infer(model, method="nuts", draws=400, random_seed=1, progressbar=False)
+    assert np.isnan(post.log_evidence.value) and "another mode" in post.log_evidence.reason
+
+
 def test_an_assertion_of_the_author_is_not_a_boundary() -> None:
     with pm.Model() as model:
         mu = pm.Normal("mu", 0.0, 10.0)

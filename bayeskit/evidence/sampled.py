@@ -31,6 +31,8 @@ __all__ = ["evidence_of_draws"]
 # density is periodic on the whole line; ``ordered``, which leaves out log K!.
 NORMALISED = (Interval, LogExpM1, LogOddsTransform, LogTransform, SimplexTransform, ZeroSumTransform)
 DIVERGENT = 0.01  # share of divergent transitions beyond which the draws are not trusted
+PRIOR_DRAWS = 1_000
+NEGLIGIBLE, CLEARLY = 1e-6, 5.0  # nats; standard errors
 CHECKED = 20  # draws at which the density must be the sampler's
 TOLERANCE = 1e-3  # nats; single-precision constants in the sampler's graph make a little difference
 
@@ -87,7 +89,25 @@ def evidence_of_draws(
             theirs = sample_stats["logp"].transpose("chain", "draw").to_numpy()[:, :CHECKED].ravel()
             if not np.all(np.abs(ours - theirs) <= TOLERANCE + 1e-6 * np.abs(theirs)):
                 return refused("the density at the draws is not that of the sampler")
-        return bridge(space.log_density, draws, random_seed=random_seed)
+        evidence = bridge(space.log_density, draws, random_seed=random_seed)
+        if math.isfinite(evidence.value) and _missed_by(space, evidence.value, random_seed):
+            return refused("draws from the prior find more mass than the chains did: there is another mode")
+        return evidence
+
+
+def _missed_by(space: Unconstrained, log_z: float, random_seed: int) -> bool:
+    """Whether the mean likelihood of draws from the prior, which is the evidence too, is clearly above an estimate.
+
+    It finds a mode that holds a good share of the prior however narrow it is. Where data are informative it is too low
+    or its error is as large as itself, and says nothing.
+    """
+    points = space.prior_draws(PRIOR_DRAWS, random_seed)
+    if len(points) < PRIOR_DRAWS:
+        return False
+    log_weights = space.log_density(points) - space.log_prior(points) - log_z
+    weights = np.exp(np.where(np.isnan(log_weights), -np.inf, log_weights).clip(max=700))
+    error = float(weights.std(ddof=1)) / math.sqrt(len(weights))
+    return float(weights.mean()) - 1 > NEGLIGIBLE + CLEARLY * error
 
 
 def _without_evidence(analysis: Analysis) -> str:
