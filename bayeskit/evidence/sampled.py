@@ -90,12 +90,12 @@ def evidence_of_draws(
             if not np.all(np.abs(ours - theirs) <= TOLERANCE + 1e-6 * np.abs(theirs)):
                 return refused("the density at the draws is not that of the sampler")
         evidence = bridge(space.log_density, draws, random_seed=random_seed)
-        if math.isfinite(evidence.value) and _missed_by(space, evidence.value, random_seed):
+        if math.isfinite(evidence.value) and _misses_mass(space, evidence, random_seed):
             return refused("draws from the prior find more mass than the chains did: there is another mode")
         return evidence
 
 
-def _missed_by(space: Unconstrained, log_z: float, random_seed: int) -> bool:
+def _misses_mass(space: Unconstrained, evidence: LogEvidence, random_seed: int) -> bool:
     """Whether the mean likelihood of draws from the prior, which is the evidence too, is clearly above an estimate.
 
     It finds a mode that holds a good share of the prior however narrow it is. Where data are informative it is too low
@@ -104,9 +104,9 @@ def _missed_by(space: Unconstrained, log_z: float, random_seed: int) -> bool:
     points = space.prior_draws(PRIOR_DRAWS, random_seed)
     if len(points) < PRIOR_DRAWS:
         return False
-    log_weights = space.log_density(points) - space.log_prior(points) - log_z
+    log_weights = space.log_density(points) - space.log_prior(points) - evidence.value
     weights = np.exp(np.where(np.isnan(log_weights), -np.inf, log_weights).clip(max=700))
-    error = float(weights.std(ddof=1)) / math.sqrt(len(weights))
+    error = math.hypot(float(weights.std(ddof=1)) / math.sqrt(len(weights)), evidence.error)
     return float(weights.mean()) - 1 > NEGLIGIBLE + CLEARLY * error
 
 
