@@ -41,6 +41,8 @@ LAYERS = (
     "separable",
     "quadratic_form",
     "banded",
+    "chains_recursions",
+    "chains",
     "gaussian_integral",
     "covariance",
     "scaling",

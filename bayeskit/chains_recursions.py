@@ -1,0 +1,472 @@
+"""The recursions of a finite Markov chain, one sequence at a time, compiled by numba.
+
+With the log densities l of T observations under K states, a distribution π of the first state and transitions A, the
+forward pass gives, in time T K² (Rabiner 1989; Cappé, Moulines and Rydén 2005, chapter 3)
+
+    predicted_t(j) = p(z_t = j | y_1 … y_{t-1}) = Σ_i filtered_{t-1}(i) A_ij,      predicted_1 = π
+    filtered_t(j)  = p(z_t = j | y_1 … y_t) = predicted_t(j) exp(l_tj) / p(y_t | y_1 … y_{t-1})
+
+and the backward pass, which needs the likelihood no more,
+
+    p(z_t = i, z_{t+1} = j | y) = filtered_t(i) A_ij smoothed_{t+1}(j) / predicted_{t+1}(j)
+
+with smoothed_t its sum over j. All terms are positive, so nothing cancels. Each pass is written twice. The scaled one
+works with probabilities, normalised at each step after the largest log likelihood is taken out. What a state loses by
+underflow there cannot matter as long as every state that can be reached is predicted with at least ``SMALLEST``; where
+one is not (two regimes that never mix, say), the pass stops, and the one in logarithms, which loses nothing, is used.
+
+Arrays: ``log_initial`` (K), ``log_likelihood`` (T, K), ``log_transition`` (1, K, K) or, one matrix a step, (T-1, K, K).
+
+The functions at the end run over many sequences. Each argument comes as a stack of its distinct values and, for each
+sequence, the index of its own: nothing is copied to give a thousand sequences the same transitions, or a thousand draws
+of the transitions the same data. What they return for a sequence that cannot be observed is meaningless, except its
+outcome: the step that is impossible.
+
+All of it is one file, because numba's cache of a compiled function does not notice that a function it calls has changed
+in another.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = [
+    "Arrays",
+    "backward",
+    "best_paths",
+    "compensated_sum",
+    "draw_paths",
+    "evidence",
+    "filtering",
+    "forward",
+    "smoothing",
+]
+
+SMALLEST = 1e-100  # of a predicted probability: far above the least number there is, far below what data can outweigh
+# A forward pass returns one of these, or the step, from zero, whose observation is impossible.
+COMPLETE, OUT_OF_RANGE = -1, -2
+
+# log_initial (·, K), log_transition (·, S, K, K), log_likelihood (·, T, K), and three columns of indices.
+type Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+@numba.njit(cache=True)
+def compensated_sum(values: np.ndarray) -> float:
+    """Σ values, to working precision however many there are (Neumaier 1974)."""
+    total, lost = 0.0, 0.0
+    for value in values:
+        new = total + value
+        if np.isfinite(new):
+            lost += (total - new) + value if abs(total) >= abs(value) else (value - new) + total
+        total = new
+    return total + lost
+
+
+@numba.njit(cache=True)
+def _log_sum(values: np.ndarray) -> float:
+    highest = -np.inf
+    for value in values:
+        if not value <= highest:
+            highest = value
+    if highest == -np.inf:
+        return highest
+    total = 0.0
+    for value in values:
+        total += np.exp(value - highest)
+    return highest + np.log(total)
+
+
+@numba.njit(cache=True)
+def _reachable(state: int, log_transition: np.ndarray, log_likelihood: np.ndarray, predicted: np.ndarray) -> bool:
+    """Whether a state can follow the step whose predicted probabilities these are, with whatever probability."""
+    for i in range(len(predicted)):
+        if predicted[i] > 0 and log_likelihood[i] > -np.inf and log_transition[i, state] > -np.inf:
+            return True
+    return False
+
+
+@numba.njit(cache=True)
+def _forward_scaled(
+    log_initial: np.ndarray,
+    log_transition: np.ndarray,
+    log_likelihood: np.ndarray,
+    filtered: np.ndarray,
+    predicted: np.ndarray,
+    log_density: np.ndarray,
+) -> int:
+    """Write filtered and predicted probabilities, and log p(y_t | y_1 … y_{t-1}); return the outcome.
+
+    ``filtered`` and ``predicted`` have T rows, or two, of which the last step's is the one of T's parity.
+    """
+    steps, states = log_likelihood.shape
+    every = filtered.shape[0] == steps
+    varying = log_transition.shape[0] > 1
+    transition = np.empty((states, states))
+    now = 0
+    for t in range(steps):
+        before = now
+        now = t if every else t % 2
+        if t == 0:
+            predicted[0] = np.exp(log_initial)
+        else:
+            at = t - 1 if varying else 0
+            if varying or t == 1:
+                transition[:] = np.exp(log_transition[at])
+            for j in range(states):
+                predicted[now, j] = 0.0
+            for i in range(states):
+                weight = filtered[before, i]
+                for j in range(states):
+                    predicted[now, j] += weight * transition[i, j]
+        highest = -np.inf
+        for j in range(states):
+            if SMALLEST <= predicted[now, j] <= 1 / SMALLEST:
+                # Not a number must not be passed over.
+                if not log_likelihood[t, j] <= highest:
+                    highest = log_likelihood[t, j]
+            elif (t == 0 and log_initial[j] != -np.inf) or (
+                t > 0 and _reachable(j, log_transition[at], log_likelihood[t - 1], predicted[before])
+            ):
+                return OUT_OF_RANGE
+            else:
+                predicted[now, j] = 0.0
+        if highest == -np.inf:
+            return t
+        total = 0.0
+        for j in range(states):
+            # The likelihood of a state that cannot be reached may be above the largest of the others.
+            value = predicted[now, j] * np.exp(log_likelihood[t, j] - highest) if predicted[now, j] > 0 else 0.0
+            filtered[now, j] = value
+            total += value
+        for j in range(states):
+            filtered[now, j] /= total
+        log_density[t] = highest + np.log(total)
+    return COMPLETE
+
+
+@numba.njit(cache=True)
+def _forward_log(
+    log_initial: np.ndarray,
+    log_transition: np.ndarray,
+    log_likelihood: np.ndarray,
+    filtered: np.ndarray,
+    predicted: np.ndarray,
+    log_density: np.ndarray,
+) -> int:
+    """As :func:`_forward_scaled`, but ``filtered`` and ``predicted`` are the logarithms; never out of range."""
+    steps, states = log_likelihood.shape
+    every = filtered.shape[0] == steps
+    varying = log_transition.shape[0] > 1
+    terms = np.empty(states)
+    now = 0
+    for t in range(steps):
+        before = now
+        now = t if every else t % 2
+        for j in range(states):
+            if t == 0:
+                predicted[0, j] = log_initial[j]
+            else:
+                for i in range(states):
+                    terms[i] = filtered[before, i] + log_transition[t - 1 if varying else 0, i, j]
+                predicted[now, j] = _log_sum(terms)
+        for j in range(states):
+            terms[j] = predicted[now, j] + log_likelihood[t, j]
+        log_density[t] = _log_sum(terms)
+        if log_density[t] == -np.inf:
+            return t
+        for j in range(states):
+            filtered[now, j] = terms[j] - log_density[t]
+    return COMPLETE
+
+
+@numba.njit(cache=True)
+def _backward_scaled(
+    log_transition: np.ndarray, filtered: np.ndarray, predicted: np.ndarray, smoothed: np.ndarray, pairs: np.ndarray
+) -> None:
+    """Write the smoothed probabilities, and those of pairs: (T-1, K, K) each step's, (1, K, K) their sum.
+
+    ``smoothed`` may be ``filtered`` itself, which is then overwritten.
+    """
+    steps, states = filtered.shape
+    varying = log_transition.shape[0] > 1
+    apart = pairs.shape[0] > 1
+    transition = np.empty((states, states))
+    transposed = np.empty((states, states))
+    ratio, value = np.empty(states), np.empty(states)
+    pairs[:] = 0.0
+    smoothed[steps - 1] = filtered[steps - 1]
+    for t in range(steps - 2, -1, -1):
+        if varying or t == steps - 2:
+            transition[:] = np.exp(log_transition[t if varying else 0])
+            transposed[:] = transition.T
+        for j in range(states):
+            ratio[j] = smoothed[t + 1, j] / predicted[t + 1, j] if predicted[t + 1, j] > 0 else 0.0
+            value[j] = 0.0
+        for j in range(states):
+            for i in range(states):
+                value[i] += transposed[j, i] * ratio[j]
+        at = t if apart else 0
+        for i in range(states):
+            weight = filtered[t, i]
+            if varying or apart:
+                for j in range(states):
+                    pairs[at, i, j] += weight * transition[i, j] * ratio[j]
+            else:
+                for j in range(states):
+                    pairs[0, i, j] += weight * ratio[j]
+        total = 0.0
+        for i in range(states):
+            value[i] *= filtered[t, i]
+            total += value[i]
+        for i in range(states):
+            smoothed[t, i] = value[i] / total
+    if steps > 1 and not (varying or apart):
+        pairs[0] *= transition
+
+
+@numba.njit(cache=True)
+def _backward_log(
+    log_transition: np.ndarray, filtered: np.ndarray, predicted: np.ndarray, smoothed: np.ndarray, pairs: np.ndarray
+) -> None:
+    """As :func:`_backward_scaled`, from what :func:`_forward_log` wrote; the results are probabilities again."""
+    steps, states = filtered.shape
+    varying = log_transition.shape[0] > 1
+    apart = pairs.shape[0] > 1
+    ratio, terms, value = np.empty(states), np.empty(states), np.empty(states)
+    pairs[:] = 0.0
+    value[:] = filtered[steps - 1]
+    for t in range(steps - 1, -1, -1):
+        if t < steps - 1:
+            for j in range(states):
+                ratio[j] = value[j] - predicted[t + 1, j] if value[j] > -np.inf else -np.inf
+            for i in range(states):
+                for j in range(states):
+                    terms[j] = filtered[t, i] + log_transition[t if varying else 0, i, j] + ratio[j]
+                    pairs[t if apart else 0, i, j] += np.exp(terms[j])
+                value[i] = _log_sum(terms)
+            value -= _log_sum(value)
+        for i in range(states):
+            smoothed[t, i] = np.exp(value[i])
+
+
+@numba.njit(cache=True)
+def _draw_path(
+    log_transition: np.ndarray,
+    filtered: np.ndarray,
+    logarithms: bool,
+    uniforms: np.ndarray,
+    path: np.ndarray,
+) -> None:
+    """Write one draw from p(z | y), backwards: p(z_t = i | z_{t+1} = j, y) is proportional to filtered_t(i) A_ij.
+
+    ``filtered`` holds probabilities or, if said so, their logarithms; ``uniforms`` are T numbers in [0, 1).
+    """
+    steps, states = filtered.shape
+    varying = log_transition.shape[0] > 1
+    weights = np.empty(states)
+    transition = np.empty((states, states))
+    for t in range(steps - 1, -1, -1):
+        last = t == steps - 1
+        at = t if varying else 0
+        if logarithms:
+            for i in range(states):
+                weights[i] = filtered[t, i] + (0.0 if last else log_transition[at, i, path[t + 1]])
+            highest = np.max(weights)
+            for i in range(states):
+                weights[i] = np.exp(weights[i] - highest)
+        else:
+            if not last and (varying or t == steps - 2):
+                transition[:] = np.exp(log_transition[at])
+            for i in range(states):
+                weights[i] = filtered[t, i] * (1.0 if last else transition[i, path[t + 1]])
+        left = uniforms[t] * np.sum(weights)
+        chosen = 0
+        for i in range(states):
+            # A state of probability zero is never chosen, whatever the rounding.
+            if weights[i] > 0:
+                chosen = i
+                left -= weights[i]
+                if left < 0:
+                    break
+        path[t] = chosen
+
+
+@numba.njit(cache=True)
+def _best_path(
+    log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, best: np.ndarray, path: np.ndarray
+) -> float:
+    """Write the most probable path and return its log joint probability (Viterbi 1967).
+
+    ``best`` (T, K) is room for the largest log probability of a path that ends in each state, less that of the step's
+    best. Among equals the lowest last state is taken, then the lowest one before it, and so on.
+    """
+    steps, states = log_likelihood.shape
+    varying = log_transition.shape[0] > 1
+    for t in range(steps):
+        for j in range(states):
+            best[t, j] = log_initial[j] if t == 0 else -np.inf
+        if t > 0:
+            at = t - 1 if varying else 0
+            for i in range(states):
+                value = best[t - 1, i]
+                for j in range(states):
+                    best[t, j] = max(best[t, j], value + log_transition[at, i, j])
+        highest = -np.inf
+        for j in range(states):
+            best[t, j] += log_likelihood[t, j]
+            highest = max(highest, best[t, j])
+        if highest == -np.inf:
+            return -np.inf
+        # Else the digits that decide between states would be lost behind the sum of all steps.
+        for j in range(states):
+            best[t, j] -= highest
+    terms = np.empty(2 * steps)
+    state = 0
+    for t in range(steps - 1, -1, -1):
+        arriving = -np.inf
+        at = t if varying else 0
+        following = state
+        for i in range(states):
+            value = best[t, i] if t == steps - 1 else best[t, i] + log_transition[at, i, following]
+            if value > arriving:
+                arriving = value
+                state = i
+        path[t] = state
+        terms[2 * t] = log_likelihood[t, state]
+        terms[2 * t + 1] = log_transition[at, state, following] if t < steps - 1 else log_initial[0]
+    terms[2 * steps - 1] = log_initial[path[0]]
+    return compensated_sum(terms)
+
+
+@numba.njit(cache=True)
+def forward(
+    log_initial: np.ndarray,
+    log_transition: np.ndarray,
+    log_likelihood: np.ndarray,
+    filtered: np.ndarray,
+    predicted: np.ndarray,
+    log_density: np.ndarray,
+) -> tuple[int, bool]:
+    """The forward pass, scaled if that is safe; the outcome, and whether the results are logarithms."""
+    outcome = _forward_scaled(log_initial, log_transition, log_likelihood, filtered, predicted, log_density)
+    if outcome != OUT_OF_RANGE:
+        return outcome, False
+    return _forward_log(log_initial, log_transition, log_likelihood, filtered, predicted, log_density), True
+
+
+@numba.njit(cache=True)
+def backward(
+    log_transition: np.ndarray,
+    filtered: np.ndarray,
+    predicted: np.ndarray,
+    logarithms: bool,
+    smoothed: np.ndarray,
+    pairs: np.ndarray,
+) -> None:
+    """The backward pass, from what :func:`forward` wrote and returned."""
+    if logarithms:
+        _backward_log(log_transition, filtered, predicted, smoothed, pairs)
+    else:
+        _backward_scaled(log_transition, filtered, predicted, smoothed, pairs)
+
+
+@numba.njit(cache=True)
+def evidence(
+    log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, index: np.ndarray
+) -> np.ndarray:
+    """Log evidence of each sequence; −inf where an observation is impossible."""
+    steps, states = log_likelihood.shape[1:]
+    filtered, predicted = np.empty((2, states)), np.empty((2, states))
+    log_density = np.empty(steps)
+    result = np.empty(len(index))
+    for n in range(len(index)):
+        i, j, k = index[n]
+        outcome, _ = forward(log_initial[i], log_transition[j], log_likelihood[k], filtered, predicted, log_density)
+        result[n] = compensated_sum(log_density) if outcome < 0 else -np.inf
+    return result
+
+
+@numba.njit(cache=True)
+def filtering(
+    log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, index: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Filtered probabilities, log p(y_t | y_1 … y_{t-1}), and the outcome."""
+    steps, states = log_likelihood.shape[1:]
+    filtered, log_density = np.empty((len(index), steps, states)), np.empty((len(index), steps))
+    outcomes = np.empty(len(index), dtype=np.int64)
+    predicted = np.empty((steps, states))
+    for n in range(len(index)):
+        i, j, k = index[n]
+        outcomes[n], logarithms = forward(
+            log_initial[i], log_transition[j], log_likelihood[k], filtered[n], predicted, log_density[n]
+        )
+        if logarithms:
+            filtered[n] = np.exp(filtered[n])
+    return filtered, log_density, outcomes
+
+
+@numba.njit(cache=True)
+def smoothing(
+    log_initial: np.ndarray,
+    log_transition: np.ndarray,
+    log_likelihood: np.ndarray,
+    index: np.ndarray,
+    pairs: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Smoothed probabilities, log evidence, and the outcome; ``pairs`` (N, T-1 or 1, K, K) is written."""
+    steps, states = log_likelihood.shape[1:]
+    smoothed, value = np.empty((len(index), steps, states)), np.empty(len(index))
+    outcomes = np.empty(len(index), dtype=np.int64)
+    predicted, log_density = np.empty((steps, states)), np.empty(steps)
+    for n in range(len(index)):
+        i, j, k = index[n]
+        outcomes[n], logarithms = forward(
+            log_initial[i], log_transition[j], log_likelihood[k], smoothed[n], predicted, log_density
+        )
+        if outcomes[n] >= 0:
+            value[n] = -np.inf
+            smoothed[n] = 0.0
+            pairs[n] = 0.0
+            continue
+        value[n] = compensated_sum(log_density)
+        backward(log_transition[j], smoothed[n], predicted, logarithms, smoothed[n], pairs[n])
+    return smoothed, value, outcomes
+
+
+@numba.njit(cache=True)
+def best_paths(
+    log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, index: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The most probable path of each sequence, and its log joint probability."""
+    steps, states = log_likelihood.shape[1:]
+    paths, value = np.empty((len(index), steps), dtype=np.int64), np.empty(len(index))
+    best = np.empty((steps, states))
+    for n in range(len(index)):
+        i, j, k = index[n]
+        value[n] = _best_path(log_initial[i], log_transition[j], log_likelihood[k], best, paths[n])
+    return paths, value
+
+
+@numba.njit(cache=True)
+def draw_paths(
+    log_initial: np.ndarray,
+    log_transition: np.ndarray,
+    log_likelihood: np.ndarray,
+    index: np.ndarray,
+    rng: np.random.Generator,
+    paths: np.ndarray,
+) -> np.ndarray:
+    """Write draws of the path of each sequence into ``paths`` (draws, N, T); return the outcome."""
+    steps, states = log_likelihood.shape[1:]
+    outcomes = np.empty(len(index), dtype=np.int64)
+    filtered, predicted, log_density = np.empty((steps, states)), np.empty((steps, states)), np.empty(steps)
+    for n in range(len(index)):
+        i, j, k = index[n]
+        outcomes[n], logarithms = forward(
+            log_initial[i], log_transition[j], log_likelihood[k], filtered, predicted, log_density
+        )
+        if outcomes[n] < 0:
+            for draw in range(len(paths)):
+                _draw_path(log_transition[j], filtered, logarithms, rng.random((steps,)), paths[draw, n])
+    return outcomes
