@@ -166,5 +166,5 @@ def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: in
             for n in collapsed.remaining
         }
         values = Recovery(collapsed).draw(remaining, np.random.default_rng(random_seed))
-        values |= deterministics(collapsed.analysis.joint, values)
+        values |= deterministics(collapsed.analysis.original, values)
     return build_tree(model, values, chains * length, chains=chains)

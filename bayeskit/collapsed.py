@@ -77,7 +77,7 @@ class Collapsed:
     @property
     def eliminated(self) -> tuple[str, ...]:
         """Every variable that is integrated out, those drawn forward included."""
-        return tuple(n for n in self.analysis.joint.names if n not in self.remaining)
+        return tuple(n for n in self.analysis.original.names if n not in self.remaining)
 
 
 def typical_points(analysis: Analysis, number: int, random_seed: int = 0) -> list[dict[str, np.ndarray]]:

@@ -10,8 +10,8 @@ log(15.0) or gammaln(2.0) in single precision: off by 1e-8 to 1e-7. Here every s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,6 +33,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 
 from bayeskit.compiling import compile_small
 from bayeskit.errors import ModelError
+from bayeskit.markov import chain_parameters, is_chain
 
 __all__ = ["LogJoint", "depends_on", "inline", "substitute", "widen"]
 
@@ -129,6 +130,9 @@ class LogJoint:
         The model's Deterministics as functions of ``values``.
     potentials : tuple of str
         Names of the factors that are Potentials.
+    chains : dict of str to (tensor, tensor)
+        For each free ``DiscreteMarkovChain`` of first order, log p(z₁ = k), of shape (*batch, K), and the log of its
+        transition matrix.
     """
 
     model: pm.Model
@@ -136,6 +140,7 @@ class LogJoint:
     factors: dict[str, Variable]
     deterministics: dict[str, Variable]
     potentials: tuple[str, ...]
+    chains: dict[str, tuple[Variable, Variable]] = field(default_factory=dict)
 
     @classmethod
     def from_model(cls, model: pm.Model) -> LogJoint:
@@ -181,19 +186,33 @@ class LogJoint:
             rvs_to_values={rv: fresh[rv] for rv in model.basic_RVs},
         )
         values = {rv.name: fresh[rv] for rv in model.free_RVs}
-        graphs = substitute([*graphs, *substitute(replaced, large)], small)
+        chains = {rv.name: chain_parameters(w) for rv, w in zip(model.basic_RVs, widened, strict=True) if is_chain(rv)}
+        known = {n: p for n, p in chains.items() if p is not None and n in values}
+        of_chains = replace_rvs_by_values([g for pair in known.values() for g in pair], rvs_to_values=wide)
+        graphs = substitute([*graphs, *substitute(replaced, large), *of_chains], small)
         graphs = widen(inline(graphs))
         fgraph = FunctionGraph(outputs=graphs, clone=False)
         MergeOptimizer().rewrite(fgraph)
         graphs = substitute(list(fgraph.outputs), {v: _wide_leaf(d) for v, d in set_aside.items()})
         potential_names = tuple(p.name for p in model.potentials)
         n_factors = len(names) + len(potential_names)
+        of_chains = graphs[len(graphs) - 2 * len(known) :]
         return cls(
             model=model,
             values=values,
             factors=dict(zip([*names, *potential_names], graphs[:n_factors], strict=True)),
-            deterministics=dict(zip([d.name for d in model.deterministics], graphs[n_factors:], strict=True)),
+            deterministics=dict(zip([d.name for d in model.deterministics], graphs[n_factors:], strict=False)),
             potentials=potential_names,
+            chains=dict(zip(known, zip(of_chains[::2], of_chains[1::2], strict=True), strict=True)),
+        )
+
+    def without(self, names: Sequence[str]) -> LogJoint:
+        """The density without variables that nothing else depends on."""
+        return replace(
+            self,
+            values={n: v for n, v in self.values.items() if n not in names},
+            factors={f: g for f, g in self.factors.items() if f not in names},
+            chains={n: c for n, c in self.chains.items() if n not in names},
         )
 
     @property
@@ -249,9 +268,9 @@ class LogJoint:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each free random variable."""
-        initial = compile_small([], [pt.shape(rv) for rv in self.model.free_RVs]) if self._symbolic_shapes else None
-        if initial is not None:
-            return {n: tuple(int(k) for k in s) for n, s in zip(self.values, initial(), strict=True)}
+        if self._symbolic_shapes:
+            found = compile_small([], [pt.shape(self.model[n]) for n in self.values])()
+            return {n: tuple(int(k) for k in s) for n, s in zip(self.values, found, strict=True)}
         return {n: tuple(v.type.shape) for n, v in self.values.items()}
 
     @property

@@ -14,7 +14,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,12 +32,17 @@ from bayeskit.gaussian import GaussianBlock
 from bayeskit.results import Plan, Refusal, Step
 from bayeskit.scaling import groups, wishart_multiple
 from bayeskit.score import Element, NotProved, Walker, linear_score
+from bayeskit.summation import Summed, TooLarge, sum_out
 from bayeskit.support import Support, support_of
 
 __all__ = ["Analysis", "Scale", "analyse"]
 
 TABLE_LIMIT = 4096  # hypotheses in a table of finite variables
 QUADRATURE_LIMIT = 3  # real numbers
+COUPLED = (
+    "Let each entry of the data depend on one entry of it, as in mu[z], or on a pymc_extras.DiscreteMarkovChain; or make "
+    "it smaller."
+)
 KAPPA = {"inverse_gamma": -1, "gamma": 1}  # the power of φ that a Gaussian precision may carry
 
 
@@ -86,6 +91,10 @@ class Analysis:
         The values of the finite variables.
     supports : dict of str to Support
         Of every latent variable.
+    summed : tuple of Summed
+        Finite variables that were summed out of ``joint``, in that order; everything else was planned without them.
+    whole : LogJoint or None
+        The density of the model as written, where ``joint`` is one with variables summed out.
     """
 
     joint: LogJoint
@@ -97,6 +106,13 @@ class Analysis:
     finite: tuple[str, ...] = ()
     values: dict[str, np.ndarray] = field(default_factory=dict)
     supports: dict[str, Support] = field(default_factory=dict)
+    summed: tuple[Summed, ...] = ()
+    whole: LogJoint | None = None
+
+    @property
+    def original(self) -> LogJoint:
+        """The density of the model as written."""
+        return self.joint if self.whole is None else self.whole
 
 
 def analyse(model: pm.Model) -> Analysis:
@@ -108,6 +124,17 @@ def analyse(model: pm.Model) -> Analysis:
         If the model cannot be read.
     """
     joint = LogJoint.from_model(model)
+    plain = _search(joint)
+    finite = [n for n in joint.names if n not in plain.ancestral and plain.supports[n].kind == "finite"]
+    if plain.plan.method != "exact":
+        return _with_sums(joint, finite, plain) if finite else plain
+    if all(plain.shapes[n] == () for n in finite):
+        return plain
+    # A table of all allocations has their joint probabilities only; sums that need none have those of each entry.
+    return min(plain, _with_sums(joint, finite, plain), key=lambda a: (a.plan.method != "exact", a is plain))
+
+
+def _search(joint: LogJoint) -> Analysis:
     leaves_last = _Search(joint).run()
     if leaves_last.plan.method == "exact":
         return leaves_last
@@ -115,6 +142,76 @@ def analyse(model: pm.Model) -> Analysis:
     leaves_first = _Search(joint, ancestral_first=True).run()
     # Where something remains, a leaf in a block would be integrated out anew at every value of it.
     return min(leaves_first, leaves_last, key=lambda a: len(a.plan.remaining))
+
+
+def _with_sums(joint: LogJoint, finite: list[str], plain: Analysis) -> Analysis:
+    """Sum finite variables out, children before parents, and plan the rest without them."""
+    first = _Search(joint, ancestral_first=True)
+    first.eliminate_ancestral()
+    left = joint.without(first.ancestral)
+    summed: list[Summed] = []
+    refusals: dict[str, Refusal] = {}
+    rows = 1
+    for name in reversed(finite):
+        if name in first.ancestral:
+            continue
+        values = plain.supports[name].values
+        if values is None:
+            refusals[name] = Refusal(name, "its values are not known beforehand.", "Give it a constant size.")
+            continue
+        try:
+            left, step = sum_out(left, name, values, plain.shapes[name], rows)
+        except TooLarge as error:
+            refusals[name] = Refusal(name, _sentence(f"it cannot be summed out: {error}"), COUPLED)
+            continue
+        rows *= len(step.values) if step.kind == "joint" else 1
+        summed.append(step)
+    found = _search(left) if summed else plain
+    plan = replace(
+        found.plan,
+        eliminated=(
+            *(first.steps if summed else ()),
+            *(_step(s, joint.without(first.ancestral)) for s in summed),
+            *found.plan.eliminated,
+        ),
+        refusals=tuple(refusals.get(r.variable, _inside(r, left, summed)) for r in found.plan.refusals),
+    )
+    if not summed:
+        return replace(plain, plan=plan)
+    return replace(
+        found,
+        plan=plan,
+        shapes=plain.shapes,
+        supports=plain.supports,
+        ancestral=(*first.ancestral, *found.ancestral),
+        summed=tuple(summed),
+        whole=joint,
+    )
+
+
+def _inside(refusal: Refusal, joint: LogJoint, summed: list[Summed]) -> Refusal:
+    """Why a variable under a sum has no closed form, in the words of the model."""
+    sums = [s.name for s in summed if refusal.variable in joint.scopes.get(s.factor, frozenset())]
+    if not sums:
+        return refusal
+    names = ", ".join(sums)
+    return replace(
+        refusal,
+        reason=f"its log density is a sum over {names}: as many terms as {names} has values, of no one family.",
+        advice=f"Sample it; or observe {names}, and it may have a closed form.",
+    )
+
+
+def _step(summed: Summed, joint: LogJoint) -> Step:
+    states, entries = len(summed.values), int(np.prod(summed.shape, dtype=int))
+    around = set().union(*[s for s in joint.scopes.values() if summed.name in s]) - {summed.name}
+    given = tuple(n for n in joint.names if n in around)
+    if summed.kind == "chain":
+        return Step((summed.name,), "markov_chain", given, f"{states} states, {entries:,} steps, summed out")
+    if summed.kind == "joint":
+        return Step((summed.name,), "categorical", given, f"{states:,} joint values, enumerated and summed out")
+    each = f", for each of {entries:,} entries" if entries > 1 else ""
+    return Step((summed.name,), "categorical", given, f"{states} values{each}, summed out")
 
 
 class _Search:
@@ -150,8 +247,8 @@ class _Search:
     def reference(self) -> dict[str, np.ndarray]:
         """A point inside the support, at which conditions are evaluated that are constant over it."""
         point = {}
-        for name, support in self.supports.items():
-            shape, dtype = self.shapes[name], self.joint.values[name].type.dtype
+        for name in self.joint.names:
+            support, shape, dtype = self.supports[name], self.shapes[name], self.joint.values[name].type.dtype
             value: np.ndarray = np.full(shape, {"positive": 1.0, "unit": 0.5}.get(support.kind, 0.0))
             if support.kind == "simplex":
                 value = np.full(shape, 1.0 / shape[-1])

@@ -77,8 +77,9 @@ class AxisDensity:
     # --- tails -------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _tails(self) -> tuple[tuple[bool, float, float], tuple[bool, float, float]]:
-        """For each side: whether the tail is algebraic, the slope of log p in |x| or log|x|, and its uncertainty."""
+    def _tails(self) -> tuple[tuple[bool, float, float, float], tuple[bool, float, float, float]]:
+        """For each side: whether the tail is algebraic, the slope of log p in |x| or log|x|, its uncertainty, and how
+        much flatter than the slope it may become: a tail that steepens is bounded by the line that carries it on."""
         result = []
         log_p = self.log_density - self.stretch.log_slope(self.t)
         distance = np.abs(self.position(self.t) - self.centre)
@@ -91,8 +92,9 @@ class AxisDensity:
             found = []
             for y in (far, np.log(far)):
                 slopes = np.diff(log_tail) / np.diff(y)
-                found.append((float(slopes[0]), float(abs(slopes[1] - slopes[0]))))
-            bend = [u / max(abs(s), 1e-300) for s, u in found]
+                bent = float(slopes[0] - slopes[1])
+                found.append((float(slopes[0]), abs(bent), max(bent, 0.0)))
+            bend = [u / max(abs(s), 1e-300) for s, u, _ in found]
             algebraic = bend[1] < bend[0]
             result.append((algebraic, *found[algebraic]))
         return result[0], result[1]
@@ -100,7 +102,7 @@ class AxisDensity:
     def _tail_log_density(self, side: int, distance: np.ndarray) -> np.ndarray:
         """log p(x) (relative to the top) beyond the nodes, at a distance from the centre."""
         end = self.t[-side]
-        algebraic, slope, _ = self._tails[side]
+        algebraic, slope, _, _ = self._tails[side]
         border = np.abs(self.position(end) - self.centre)
         start = self.log_density[-side] - self._top - self.stretch.log_slope(end) - np.log(self.scale)
         far = np.log(distance / border) if algebraic else distance - border
@@ -108,7 +110,7 @@ class AxisDensity:
 
     def _tail_integral(self, side: int, function: Function, power: int = 0) -> float:
         """∫ function(x) p(x) dx beyond the nodes; infinite or nan where it does not converge within its uncertainty."""
-        algebraic, slope, doubt = self._tails[side]
+        algebraic, slope, doubt, flatter = self._tails[side]
         sign = (-1.0, 1.0)[side]
         border = abs(float(self.position(self.t[-side])) - self.centre)
         # Panels in u = log of the distance beyond the border, or in the distance itself, in units of the decay.
@@ -116,8 +118,11 @@ class AxisDensity:
             return np.inf
         decay = -1 / slope
 
+        def place(u: np.ndarray) -> np.ndarray:
+            return np.asarray(border * np.exp(u) if algebraic else border + u)
+
         def integrand(u: np.ndarray) -> np.ndarray:
-            distance = border * np.exp(u) if algebraic else border + u
+            distance = place(u)
             with np.errstate(over="ignore", invalid="ignore"):
                 value = function(self.centre + sign * distance) * np.exp(self._tail_log_density(side, distance))
                 return value * distance if algebraic else value
@@ -134,7 +139,11 @@ class AxisDensity:
         if ends[0] == 0:
             return 0.0
         rate = np.log(abs(ends[1] / ends[0])) / (edges[3] - edges[1]) if ends[1] != 0 else -np.inf
-        if rate + 3 * doubt >= -0.02 * abs(slope):
+        # The density has a finite integral, which the quadrature has shown; so has its product with a bounded function.
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = np.abs(function(self.centre + sign * place(edges[[1, 3]])))
+        bounded = size[1] <= size[0] * (1 + 1e-9) and rate < 0
+        if not bounded and rate + 3 * flatter >= -0.02 * abs(slope):
             return (
                 float(np.sign(ends[0]) * np.inf) if rate >= -0.02 * abs(slope) and doubt < 0.05 * abs(slope) else np.nan
             )
@@ -170,7 +179,7 @@ class AxisDensity:
 
     def _tail_share(self, side: int, x: np.ndarray) -> np.ndarray:
         """Probability beyond x as a share of the probability beyond the border."""
-        algebraic, slope, _ = self._tails[side]
+        algebraic, slope, _, _ = self._tails[side]
         border = np.abs(self.position(self.t[-side]) - self.centre)
         distance = np.abs(x - self.centre)
         if algebraic:
@@ -206,7 +215,7 @@ class AxisDensity:
         """The x with probability q below (side 0) or above (side 1), q at most about one half."""
         table = self._tables[side]
         x = self.position(self._invert(np.clip(q, table[-side], 1), side))
-        algebraic, slope, _ = self._tails[side]
+        algebraic, slope, _, _ = self._tails[side]
         outer = q < table[-side]
         if np.any(outer):
             with np.errstate(divide="ignore"):

@@ -37,6 +37,7 @@ from bayeskit.marginals import Marginal, labelled
 from bayeskit.quadrature import NotIntegrable
 from bayeskit.remainder import by_nuts, by_quadrature
 from bayeskit.results import LogEvidence, Plan, Posterior
+from bayeskit.state_recovery import certify_states, state_recovery
 from bayeskit.terminal import is_terminal
 from bayeskit.tree import build_tree
 
@@ -153,7 +154,7 @@ def _first_that_applies(
             return by_nuts(model, analysis, draws, random_seed, progressbar)
         except (NotImplementedError, InferenceError) as error:
             analysis = _noted(analysis, f"NUTS samples the model as written: {error}")
-            plan = replace(analysis.plan, eliminated=(), remaining=tuple(analysis.joint.names))
+            plan = replace(analysis.plan, eliminated=(), remaining=tuple(analysis.original.names))
             analysis = replace(analysis, plan=plan)
     return _as_written(model, analysis, draws, random_seed, progressbar)
 
@@ -190,9 +191,12 @@ def _exact(model: pm.Model, analysis: Analysis, draws: int, random_seed: int) ->
         for c in components
         if np.isfinite(c.log_evidence)
     )
+    for name, recovery in state_recovery(analysis).items():
+        values[name] = recovery.draw(values, draws, rng)
     values |= draw_ancestral(analysis, values, rng, draws)
-    values = {n: values[n] for n in analysis.joint.names}
-    values |= deterministics(analysis.joint, values)
+    values = {n: values[n] for n in analysis.original.names}
+    certificate = max(certificate, certify_states(analysis, values, random_seed))
+    values |= deterministics(analysis.original, values)
     return Posterior(
         model=model,
         plan=analysis.plan,
@@ -241,4 +245,4 @@ def _marginals(
     result = {}
     for name, (dist, family, joint, elementwise) in found.items():
         result[name] = labelled(Marginal(name, dist, family, joint=joint, elementwise=elementwise), model)
-    return {n: result[n] for n in analysis.joint.names if n in result}
+    return {n: result[n] for n in analysis.original.names if n in result}

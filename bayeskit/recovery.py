@@ -26,6 +26,7 @@ from bayeskit.forward import draw_ancestral
 from bayeskit.gaussian import GaussianBlock
 from bayeskit.gaussian_integral import Layout, Lookup, layout
 from bayeskit.quadratic_form import QuadraticForm
+from bayeskit.state_recovery import state_recovery
 
 __all__ = ["Recovery"]
 
@@ -50,7 +51,7 @@ class Recovery:
             Draws of φ on its own support, first axis the draws.
         rng : numpy.random.Generator
         leaves : bool
-            Whether the variables that nothing depends on are drawn too.
+            Whether the variables that nothing depends on, and finite ones that were summed out, are drawn too.
         """
         values: Draws = {n: np.asarray(v) for n, v in remaining.items()}
         number = len(next(iter(values.values())))
@@ -64,8 +65,10 @@ class Recovery:
             noise = rng.standard_normal((number, form.size))
             values |= _split(block, _draws(form, table, root, noise, self.layouts[position]))
         if leaves:
+            for name, states in state_recovery(self.collapsed.analysis).items():
+                values[name] = states.draw(values, number, rng)
             values |= draw_ancestral(self.collapsed.analysis, values, rng, number)
-        return {n: values[n] for n in self.collapsed.analysis.joint.names if n in values}
+        return {n: values[n] for n in self.collapsed.analysis.original.names if n in values}
 
     def log_density(self, point: Mapping[str, np.ndarray]) -> float:
         """log p(eliminated | remaining, y) at one point, without the variables drawn forward."""

@@ -36,6 +36,7 @@ from bayeskit.mixture_density import MixtureDensity
 from bayeskit.quadrature import NotIntegrable, Quadrature, integrate
 from bayeskit.recovery import Recovery
 from bayeskit.results import LogEvidence, Posterior
+from bayeskit.state_recovery import certify_states
 from bayeskit.tree import build_tree
 from bayeskit.unconstrained import Unconstrained
 
@@ -80,7 +81,8 @@ def by_quadrature(model: pm.Model, analysis: Analysis, draws: int, random_seed: 
         remaining = space.backward(points)
         values = recovery.draw(remaining, rng)
         certificate = certify_collapsed(collapsed, recovery, values, random_seed)
-        values |= deterministics(analysis.joint, values)
+        certificate = max(certificate, certify_states(analysis, values, random_seed))
+        values |= deterministics(analysis.original, values)
         marginals = _marginals(model, collapsed, recovery, space, result)
     return Posterior(
         model=model,
@@ -119,7 +121,8 @@ def by_nuts(model: pm.Model, analysis: Analysis, draws: int, random_seed: int, p
         recovery = Recovery(collapsed)
         values = recovery.draw(remaining, np.random.default_rng(random_seed))
         certificate = certify_collapsed(collapsed, recovery, values, random_seed)
-        values |= deterministics(analysis.joint, values)
+        certificate = max(certificate, certify_states(analysis, values, random_seed))
+        values |= deterministics(analysis.original, values)
     statistics = sampled["sample_stats"].to_dataset()
     evidence = evidence_of_draws(analysis, small, unconstrained, statistics, random_seed, weight(collapsed))
     tree = build_tree(model, values, chains * length, chains=chains)
@@ -204,7 +207,7 @@ def _marginals(
         found[name] = MixtureDensity(weights, components), "mixture"
     return {
         n: labelled(Marginal(n, *found[n], label="quadrature"), model)
-        for n in collapsed.analysis.joint.names
+        for n in collapsed.analysis.original.names
         if n in found
     }
 

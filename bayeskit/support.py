@@ -17,6 +17,8 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.op import RandomVariable
 
+from bayeskit.markov import is_chain, states_of_chain
+
 __all__ = ["Support", "support_of"]
 
 # Distributions of PyMC 6 with a density normalised on the whole of the support named; by the class of their op.
@@ -154,6 +156,9 @@ def support_of(model: pm.Model, rv: Variable) -> Support:
         (p,) = op.dist_params(rv.owner)
         size = p.type.shape[-1]
         return Support("finite", values=None if size is None else np.arange(size))
+    if is_chain(rv):
+        states = states_of_chain(rv)
+        return Support("finite", values=None if states is None else np.arange(states))
     if kind == "DiscreteUniformRV":
         bounds = _bounds(op, rv)
         if bounds is not None and bounds[0].size == bounds[1].size == 1:

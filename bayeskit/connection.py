@@ -1,0 +1,288 @@
+"""Which entries of a factor depend on which entries of a variable, read from the graph of its log density.
+
+A factor f with axes (i, j, …) is *connected* along axis a of a variable z where f[…, i, …] depends on z only through
+z[…, i, …]. Then, with z finite, f can be evaluated at z = k everywhere at once, K evaluations in all, and gives the
+factor's values for every state of every entry of z.
+
+pymc-extras' ``subgraph_batch_dim_connection`` answers the same question for graphs of random variables; it knows
+neither the checks, diagonals and selections of log densities nor PyMC's own density of a nested indicator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pytensor.gradient import DisconnectedGrad
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.basic import Alloc, ARange, ExtractDiag, Join
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.special import LogSoftmax, Softmax
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
+
+__all__ = ["Axis", "NotSeparable", "connection", "without_checks"]
+
+
+class NotSeparable(Exception):
+    """A factor mixes entries of the variable; the message says where."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of a factor that runs along an axis of the variable.
+
+    Attributes
+    ----------
+    axis : int
+        Of the variable.
+    positions : bytes or None
+        Where the factor has a selection of the entries only: their indices, as bytes of int64.
+    """
+
+    axis: int
+    positions: bytes | None = None
+
+    def indices(self, length: int) -> np.ndarray:
+        """The entries along the axis, in order."""
+        return np.arange(length) if self.positions is None else np.frombuffer(self.positions, dtype=np.int64)
+
+    def select(self, index: Any, length: int) -> Axis:
+        """The same axis after indexing with a slice or integers."""
+        return Axis(self.axis, np.ascontiguousarray(self.indices(length)[index], dtype=np.int64).tobytes())
+
+
+Axes = tuple[Axis | None, ...]
+
+
+def without_checks(graph: Variable) -> tuple[Variable, list[Variable], list[Any]]:
+    """A graph without its assertions and parameter checks; their conditions; and the operations that make them."""
+    memo: dict[Variable, Variable] = {}
+    conditions: list[Variable] = []
+    operations: list[Any] = []
+    for node in toposort([graph]):
+        inputs = [memo.get(i, i) for i in node.inputs]
+        if isinstance(node.op, CheckAndRaise):
+            memo[node.outputs[0]] = inputs[0]
+            conditions += inputs[1:]
+            operations += [node.op] * len(inputs[1:])
+        elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True))
+    return memo.get(graph, graph), conditions, operations
+
+
+def connection(graph: Variable, variable: Variable, shape: Sequence[int]) -> tuple[Axes, dict[Variable, Axes]]:
+    """For each axis of a factor without checks, the axis of the variable that it runs along; and of all nodes below it.
+
+    Parameters
+    ----------
+    graph : tensor
+        The factor.
+    variable : tensor
+    shape : sequence of int
+        Of the variable.
+
+    Raises
+    ------
+    NotSeparable
+        If an entry of the factor depends on several entries of the variable, or that cannot be told.
+    """
+    found: dict[Variable, Axes] = {
+        variable: tuple(Axis(i) if n > 1 else None for i, n in enumerate(shape)),
+    }
+    dependent = {variable}
+    for node in toposort([graph]):
+        if isinstance(node.op, Shape | Shape_i) or not any(i in dependent for i in node.inputs):
+            continue
+        dependent.update(node.outputs)
+        axes = [found.get(i, (None,) * getattr(i.type, "ndim", 0)) for i in node.inputs]
+        if any(a is not None for own in axes for a in own):
+            if len(node.outputs) > 1 and not isinstance(node.op, Blockwise):
+                raise NotSeparable(_label(node))
+            for output in node.outputs:
+                found[output] = _through(node, output, axes, shape)
+    result = found.get(graph, (None,) * graph.type.ndim)
+    missing = [i for i, n in enumerate(shape) if n > 1 and i not in {a.axis for a in result if a is not None}]
+    if missing and graph in dependent:
+        raise NotSeparable("a sum over its entries")
+    return result, found
+
+
+def _label(node: Apply) -> str:
+    op: Any = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    return f"`{str(getattr(op, 'scalar_op', op)).split('{')[0].lower()}`"
+
+
+def _through(node: Apply, output: Variable, axes: list[Axes], shape: Sequence[int]) -> Axes:
+    """The axes of an output of a node."""
+    op: Any = node.op
+    if isinstance(op, DisconnectedGrad):
+        return axes[0]
+    if isinstance(op, Elemwise):
+        return _together(axes, node)
+    if isinstance(op, DimShuffle):
+        if any(axes[0][d] is not None for d in range(len(axes[0])) if d not in op.new_order):
+            raise NotSeparable(_label(node))
+        return tuple(None if d == "x" else axes[0][d] for d in op.new_order)
+    if isinstance(op, CAReduce):
+        reduced = range(len(axes[0])) if op.axis is None else op.axis
+        return _without(axes[0], reduced, node)
+    if isinstance(op, Alloc):
+        _unconnected(axes[1:], node)
+        return (None,) * (output.type.ndim - len(axes[0])) + axes[0]
+    if isinstance(op, SpecifyShape | CheckAndRaise):
+        _unconnected(axes[1:], node)
+        return axes[0]
+    if isinstance(op, Softmax | LogSoftmax):
+        _without(axes[0], range(len(axes[0])) if op.axis is None else [op.axis % len(axes[0])], node)
+        return axes[0]
+    if isinstance(op, ExtractDiag):
+        return (*_without(axes[0], [op.axis1, op.axis2], node), None)
+    if isinstance(op, Blockwise):
+        return _blockwise(node, output, axes)
+    if isinstance(op, Join):
+        return _join(node, axes)
+    if isinstance(op, Subtensor):
+        return _basic(node, axes, shape)
+    if isinstance(op, AdvancedSubtensor):
+        return _advanced(node, axes, shape)
+    if isinstance(op, Reshape):
+        return _reshape(node, axes)
+    raise NotSeparable(_label(node))
+
+
+def _together(axes: Sequence[Axes], node: Apply) -> Axes:
+    ndim = max(len(a) for a in axes)
+    padded = [(None,) * (ndim - len(a)) + a for a in axes]
+    result = []
+    for column in zip(*padded, strict=True):
+        known = {a for a in column if a is not None}
+        if len(known) > 1:
+            raise NotSeparable(_label(node))
+        result.append(known.pop() if known else None)
+    named = [a.axis for a in result if a is not None]
+    if len(named) > len(set(named)):
+        raise NotSeparable(_label(node))
+    return tuple(result)
+
+
+def _without(axes: Axes, removed: Sequence[int], node: Apply) -> Axes:
+    if any(axes[i] is not None for i in removed):
+        raise NotSeparable(_label(node))
+    return tuple(a for i, a in enumerate(axes) if i not in removed)
+
+
+def _unconnected(axes: Sequence[Axes], node: Apply) -> None:
+    if any(a is not None for own in axes for a in own):
+        raise NotSeparable(_label(node))
+
+
+def _blockwise(node: Apply, output: Variable, axes: list[Axes]) -> Axes:
+    op: Any = node.op
+    batch = op.batch_ndim(node)
+    _unconnected([a[batch:] for a in axes], node)
+    return _together([a[:batch] for a in axes], node) + (None,) * (output.type.ndim - batch)
+
+
+def _join(node: Apply, axes: list[Axes]) -> Axes:
+    op: Any = node.op
+    if any(own[op.axis] is not None for own in axes):
+        raise NotSeparable(_label(node))
+    return _together(axes, node)
+
+
+def _reshape(node: Apply, axes: list[Axes]) -> Axes:
+    """Only where nothing but axes of length one come or go."""
+    before, after = node.inputs[0].type.shape, node.outputs[0].type.shape
+    wide = [i for i, n in enumerate(before) if n != 1]
+    now = [i for i, n in enumerate(after) if n != 1]
+    if len(wide) != len(now) or sum(n is None for n in before) > 1:
+        raise NotSeparable(_label(node))
+    if any(before[i] != after[j] and None not in (before[i], after[j]) for i, j in zip(wide, now, strict=True)):
+        raise NotSeparable(_label(node))
+    result: list[Axis | None] = [None] * len(after)
+    for i, j in zip(wide, now, strict=True):
+        result[j] = axes[0][i]
+    return tuple(result)
+
+
+def _constant_slice(index: Any) -> slice | None:
+    ends = [index.start, index.stop, index.step]
+    known = [None if e is None else int(e.data) if isinstance(e, Constant) else e for e in ends]
+    return slice(*known) if all(e is None or isinstance(e, int) for e in known) else None
+
+
+def _sliced(own: Axis | None, index: slice, shape: Sequence[int], node: Apply) -> Axis | None:
+    if own is None or index == slice(None):
+        return own
+    known = _constant_slice(index)
+    if known is None:
+        raise NotSeparable(_label(node))
+    return own.select(known, shape[own.axis])
+
+
+def _basic(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
+    op: Any = node.op
+    _unconnected(axes[1:], node)
+    indices = list(get_idx_list(node.inputs, op.idx_list))
+    indices += [slice(None)] * (len(axes[0]) - len(indices))
+    result: list[Axis | None] = []
+    for own, index in zip(axes[0], indices, strict=True):
+        if isinstance(index, slice):
+            result.append(_sliced(own, index, shape, node))
+        elif own is not None:
+            raise NotSeparable(_label(node))
+    return tuple(result)
+
+
+def _advanced(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
+    """Indexing with arrays: of parameters by the variable, or of something connected by constants."""
+    op: Any = node.op
+    value, *keys = node.inputs
+    of_key = dict(zip(keys, axes[1:], strict=True))
+    indices = list(get_idx_list(node.inputs, op.idx_list))
+    indices += [slice(None)] * (len(axes[0]) - len(indices))
+    arrays = [i for i, index in enumerate(indices) if not isinstance(index, slice)]
+    ndim = max(indices[i].type.ndim for i in arrays)
+    group: Axes = _together([(None,) * ndim, *(of_key[indices[i]] for i in arrays)], node)
+    for i in arrays:
+        own = axes[0][i]
+        if own is not None:
+            selected = _selected(own, indices[i], value.type.shape[i], ndim, len(arrays) == 1, shape, node)
+            group = _together([group, selected], node)
+    rest = [
+        _sliced(a, index, shape, node) for a, index in zip(axes[0], indices, strict=True) if isinstance(index, slice)
+    ]
+    first = 0 if any(b - a > 1 for a, b in zip(arrays, arrays[1:], strict=False)) else arrays[0]
+    return (*rest[:first], *group, *rest[first:])
+
+
+def _selected(
+    own: Axis, index: Any, length: int | None, ndim: int, alone: bool, shape: Sequence[int], node: Apply
+) -> Axes:
+    """The axes of a group of indices of which one picks entries along a connected axis."""
+    if _is_arange(index, length):
+        wide = [i for i, n in enumerate(index.type.shape) if n != 1]
+        if len(wide) == 1:
+            place = ndim - index.type.ndim + wide[0]
+            return tuple(own if i == place else None for i in range(ndim))
+    if alone and isinstance(index, Constant) and index.type.ndim == 1:
+        return (own.select(index.data, shape[own.axis] if own.positions is None else len(own.positions) // 8),)
+    raise NotSeparable(_label(node))
+
+
+def _is_arange(index: Any, length: int | None) -> bool:
+    while index.owner is not None and isinstance(index.owner.op, DimShuffle | Reshape):
+        index = index.owner.inputs[0]
+    if isinstance(index, Constant):
+        return length is not None and np.array_equal(np.ravel(index.data), np.arange(length))
+    if index.owner is None or not isinstance(index.owner.op, ARange):
+        return False
+    start, _, step = index.owner.inputs
+    return all(isinstance(c, Constant) for c in (start, step)) and start.data == 0 and step.data == 1

@@ -1,0 +1,49 @@
+"""The parameters of a ``DiscreteMarkovChain`` of pymc-extras, read from the random variable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.pytensorf import resolve_shapes
+from pytensor.graph.basic import Variable
+
+__all__ = ["chain_parameters", "is_chain", "states_of_chain"]
+
+
+def is_chain(rv: Variable) -> bool:
+    """Whether a random variable is a Markov chain of finitely many states; by the class of its operation."""
+    # By name: pymc-extras takes a second to import, and most models have no chain.
+    return rv.owner is not None and type(rv.owner.op).__name__ == "DiscreteMarkovChainRV"
+
+
+def states_of_chain(rv: Variable) -> int | None:
+    """How many states a chain has, where its transition matrix says so."""
+    owner: Any = rv.owner
+    return owner.inputs[0].type.shape[-1]
+
+
+def chain_parameters(rv: Variable) -> tuple[Variable, Variable] | None:
+    r"""log π and log A of a first-order chain, as graphs of random variables.
+
+    Parameters
+    ----------
+    rv : tensor
+        A ``DiscreteMarkovChain``.
+
+    Returns
+    -------
+    (tensor, tensor) or None
+        :math:`\log p(z_1 = k)` of shape (*batch, K), and :math:`\log p(z_{t+1} = j \mid z_t = i)` of shape
+        (*batch, K, K), or (*batch, T - 1, K, K) where it varies with time. None for a chain of higher order, or one whose
+        number of states or first distribution is of another kind.
+    """
+    owner: Any = rv.owner
+    states = states_of_chain(rv)
+    transition, _, initial, _ = owner.inputs
+    if owner.op.n_lags != 1 or states is None or initial.owner.op.ndim_supp != 0:
+        return None
+    shape = resolve_shapes(tuple(initial.shape))
+    first = [pm.logp(initial, pt.full(shape, k, dtype=initial.dtype))[..., 0] for k in range(states)]
+    return pt.stack(first, axis=-1), pt.log(transition)

@@ -1,0 +1,205 @@
+r"""What a sum over finite variables leaves behind: p(z | φ, y), its draws and its probabilities.
+
+The terms of the sum (:mod:`bayeskit.summation`) are log p(y, z, φ) up to a constant in z. Variables summed out last come
+back first, as they do not depend on those summed out before them:
+
+.. math:: p(z_1, z_2 \mid \phi, y) = p(z_1 \mid \phi, y) \, p(z_2 \mid z_1, \phi, y)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.replace import vectorize_graph
+from scipy import special
+
+from bayeskit.certificate import require
+from bayeskit.compiling import Graph, compile_small, silently
+from bayeskit.density import inline
+from bayeskit.elimination import Analysis
+from bayeskit.forward import prior_points
+from bayeskit.summation import Summed
+
+__all__ = ["StateRecovery", "certify_states", "state_recovery"]
+
+POINTS = 4  # posterior draws, and as many prior draws, at which the sum is certified
+BATCH = 4_000_000  # numbers in the terms of a sum, for as many draws as are evaluated at once
+
+Draws = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class StateRecovery:
+    """The conditional distribution of one finite variable given everything that its sum depends on.
+
+    Attributes
+    ----------
+    summed : Summed
+    inputs : dict of str to tensor
+        The values of all latent variables.
+    """
+
+    summed: Summed
+    inputs: Mapping[str, Any]
+
+    @property
+    def time_varying(self) -> bool:
+        """Whether a chain has a transition matrix for each step."""
+        transition = self.summed.log_transition
+        return transition is not None and transition.type.ndim - self.summed.log_initial.type.ndim == 2
+
+    @cached_property
+    def graphs(self) -> list[Graph]:
+        """The terms, and the parameters of a chain."""
+        parts = [self.summed.table, self.summed.log_initial, self.summed.log_transition]
+        return inline([pt.as_tensor_variable(g) for g in parts if g is not None])
+
+    @cached_property
+    def _function(self) -> Any:
+        batched = {
+            v: pt.tensor(f"{n}_draws", dtype=v.type.dtype, shape=(None, *v.type.shape)) for n, v in self.inputs.items()
+        }
+        return compile_small(list(batched.values()), vectorize_graph(self.graphs, batched))
+
+    def terms(self, draws: Mapping[str, np.ndarray], number: int) -> Iterator[tuple[slice, list[np.ndarray]]]:
+        """The terms at each draw, some draws at a time; first axis the draws.
+
+        Parameters
+        ----------
+        draws : mapping of str to array
+            Of everything that the sum depends on; first axis the draws.
+        number : int
+            How many there are.
+        """
+        size = len(self.summed.values) * max(1, int(np.prod(self.summed.shape, dtype=int)))
+        step = max(1, BATCH // size)
+        for start in range(0, number, step):
+            rows = slice(start, min(start + step, number))
+            count = rows.stop - rows.start
+            arguments = [
+                np.asarray(draws[n][rows], dtype=v.type.dtype)
+                if n in draws
+                else np.zeros((count, *[1 if k is None else k for k in v.type.shape]), dtype=v.type.dtype)
+                for n, v in self.inputs.items()
+            ]
+            with silently():
+                values = self._function(*arguments)
+            # What depends on no draw comes back once.
+            yield (
+                rows,
+                [
+                    np.asarray(v) if np.ndim(v) > g.type.ndim else np.broadcast_to(v, (count, *np.shape(v)))
+                    for v, g in zip(values, self.graphs, strict=True)
+                ],
+            )
+
+    def draw(self, draws: Mapping[str, np.ndarray], number: int, rng: np.random.Generator) -> np.ndarray:
+        """One value of the variable for each draw of what its sum depends on."""
+        parts = []
+        for rows, (table, *chain) in self.terms(draws, number):
+            if self.summed.kind == "chain":
+                from bayeskit import chains
+
+                states = chains.draw_states(*chain, table, rng=rng, time_varying=self.time_varying)
+                parts.append(self.summed.values[states])
+                continue
+            cumulative = np.cumsum(special.softmax(table, axis=1), axis=1)
+            uniform = rng.random((rows.stop - rows.start, 1, *table.shape[2:])) * cumulative[:, -1:]
+            index = np.minimum(np.sum(cumulative <= uniform, axis=1), len(self.summed.values) - 1)
+            parts.append(self.summed.values[index])
+        return np.concatenate(parts)
+
+    def log_probability(self, point: Mapping[str, np.ndarray]) -> float:
+        """log p(z | rest) at one point."""
+        one = {n: np.asarray(v)[None] for n, v in point.items()}
+        ((_, (table, *chain)),) = self.terms(one, 1)
+        value = np.asarray(point[self.summed.name])
+        if self.summed.kind == "joint":
+            index = int(np.flatnonzero([np.array_equal(v, value) for v in self.summed.values])[0])
+            return float(special.log_softmax(table[0])[index])
+        states = np.searchsorted(self.summed.values, value)
+        if self.summed.kind == "independent":
+            return float(np.sum(np.take_along_axis(special.log_softmax(table[0], axis=0), states[None], axis=0)))
+        from bayeskit import chains
+
+        initial, transition = (c[0] for c in chain)
+        evidence = chains.log_evidence(initial, transition, table[0], time_varying=self.time_varying)
+        taken = np.take_along_axis(table[0], states[..., None], axis=-1)[..., 0].sum(axis=-1)
+        taken = taken + np.take_along_axis(initial, states[..., :1], axis=-1)[..., 0]
+        matrices = transition if self.time_varying else transition[..., None, :, :]
+        rows = np.take_along_axis(matrices, states[..., :-1, None, None], axis=-2)[..., 0, :]
+        steps = np.take_along_axis(rows, states[..., 1:, None], axis=-1)[..., 0].sum(axis=-1)
+        return float(np.sum(taken + steps - evidence))
+
+    def probabilities(self, draws: Mapping[str, np.ndarray], number: int) -> Iterator[tuple[slice, np.ndarray]]:
+        """p(z entry = k | rest) for each draw, some draws at a time: (draws, *shape, K).
+
+        Raises
+        ------
+        NotImplementedError
+            For a variable whose entries were enumerated jointly.
+        """
+        if self.summed.kind == "joint":
+            raise NotImplementedError(f"{self.summed.name!r} was enumerated as a whole")
+        for rows, (table, *chain) in self.terms(draws, number):
+            if self.summed.kind == "chain":
+                from bayeskit import chains
+
+                yield rows, chains.smooth_states(*chain, table, time_varying=self.time_varying).probabilities
+            else:
+                yield rows, np.moveaxis(special.softmax(table, axis=1), 1, -1)
+
+
+def state_recovery(analysis: Analysis) -> dict[str, StateRecovery]:
+    """For each variable summed out, the way back; in the order in which they come back."""
+    inputs = analysis.original.values
+    return {s.name: StateRecovery(s, inputs) for s in reversed(analysis.summed)}
+
+
+def certify_states(analysis: Analysis, draws: Mapping[str, np.ndarray], random_seed: int) -> float:
+    """The spread of log p(y, z, φ) − log p(z | φ, y) − log p(y, φ) over posterior and prior draws, in nats.
+
+    The first is PyMC's own density, the last the sum; the leaves that are drawn forward have no part in either.
+
+    Parameters
+    ----------
+    analysis : Analysis
+    draws : mapping of str to array
+        Posterior draws of every variable.
+    random_seed : int
+        Of the draws from the prior.
+
+    Raises
+    ------
+    InferenceError
+        If it is more than rounding.
+    """
+    if not analysis.summed:
+        return 0.0
+    inputs = analysis.original.values
+    totals = []
+    for joint in (analysis.original, analysis.joint):
+        factors = [pt.sum(g) for f, g in joint.factors.items() if f not in analysis.ancestral]
+        totals.append(compile_small(list(inputs.values()), inline([pt.add(*factors, pt.constant(0.0))])[0]))
+    recoveries = state_recovery(analysis)
+    number = min(POINTS, len(next(iter(draws.values()))))
+    points = [{n: v[k] for n, v in draws.items()} for k in range(number)]
+    points += list(prior_points(analysis.original.model, POINTS, random_seed))
+    spread, level = 0.0, None
+    for point in points:
+        arguments = [np.asarray(point[n], dtype=v.type.dtype) for n, v in inputs.items()]
+        with silently():
+            joint_density, summed = (float(t(*arguments)) for t in totals)
+            if not np.isfinite(joint_density) and not np.isfinite(summed):
+                continue
+            conditional = sum(r.log_probability(point) for r in recoveries.values())
+        if conditional == -np.inf and joint_density == -np.inf:
+            continue
+        level = joint_density if level is None else level
+        spread = max(spread, require(joint_density, conditional, summed, level))
+    return spread
