@@ -43,6 +43,7 @@ LAYERS = (
     "banded",
     "chains_recursions",
     "chains",
+    "chain_density",
     "gaussian_integral",
     "covariance",
     "scaling",
