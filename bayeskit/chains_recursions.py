@@ -63,6 +63,22 @@ def compensated_sum(values: np.ndarray) -> float:
     return total + lost
 
 
+# Loops rather than array expressions, here and below: numba takes seconds to compile those.
+@numba.njit(cache=True)
+def _exponentiate(matrix: np.ndarray, result: np.ndarray) -> None:
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            result[i, j] = np.exp(matrix[i, j])
+
+
+@numba.njit(cache=True)
+def _fill_zero(matrices: np.ndarray) -> None:
+    for n in range(matrices.shape[0]):
+        for i in range(matrices.shape[1]):
+            for j in range(matrices.shape[2]):
+                matrices[n, i, j] = 0.0
+
+
 @numba.njit(cache=True)
 def _log_sum(values: np.ndarray) -> float:
     highest = -np.inf
@@ -108,11 +124,12 @@ def _forward_scaled(
         before = now
         now = t if every else t % 2
         if t == 0:
-            predicted[0] = np.exp(log_initial)
+            for j in range(states):
+                predicted[0, j] = np.exp(log_initial[j])
         else:
             at = t - 1 if varying else 0
             if varying or t == 1:
-                transition[:] = np.exp(log_transition[at])
+                _exponentiate(log_transition[at], transition)
             for j in range(states):
                 predicted[now, j] = 0.0
             for i in range(states):
@@ -194,12 +211,15 @@ def _backward_scaled(
     transition = np.empty((states, states))
     transposed = np.empty((states, states))
     ratio, value = np.empty(states), np.empty(states)
-    pairs[:] = 0.0
-    smoothed[steps - 1] = filtered[steps - 1]
+    _fill_zero(pairs)
+    for j in range(states):
+        smoothed[steps - 1, j] = filtered[steps - 1, j]
     for t in range(steps - 2, -1, -1):
         if varying or t == steps - 2:
-            transition[:] = np.exp(log_transition[t if varying else 0])
-            transposed[:] = transition.T
+            _exponentiate(log_transition[t if varying else 0], transition)
+            for i in range(states):
+                for j in range(states):
+                    transposed[j, i] = transition[i, j]
         for j in range(states):
             ratio[j] = smoothed[t + 1, j] / predicted[t + 1, j] if predicted[t + 1, j] > 0 else 0.0
             value[j] = 0.0
@@ -222,7 +242,9 @@ def _backward_scaled(
         for i in range(states):
             smoothed[t, i] = value[i] / total
     if steps > 1 and not (varying or apart):
-        pairs[0] *= transition
+        for i in range(states):
+            for j in range(states):
+                pairs[0, i, j] *= transition[i, j]
 
 
 @numba.njit(cache=True)
@@ -234,8 +256,9 @@ def _backward_log(
     varying = log_transition.shape[0] > 1
     apart = pairs.shape[0] > 1
     ratio, terms, value = np.empty(states), np.empty(states), np.empty(states)
-    pairs[:] = 0.0
-    value[:] = filtered[steps - 1]
+    _fill_zero(pairs)
+    for j in range(states):
+        value[j] = filtered[steps - 1, j]
     for t in range(steps - 1, -1, -1):
         if t < steps - 1:
             for j in range(states):
@@ -245,7 +268,9 @@ def _backward_log(
                     terms[j] = filtered[t, i] + log_transition[t if varying else 0, i, j] + ratio[j]
                     pairs[t if apart else 0, i, j] += np.exp(terms[j])
                 value[i] = _log_sum(terms)
-            value -= _log_sum(value)
+            total = _log_sum(value)
+            for i in range(states):
+                value[i] -= total
         for i in range(states):
             smoothed[t, i] = np.exp(value[i])
 
@@ -272,15 +297,17 @@ def _draw_path(
         if logarithms:
             for i in range(states):
                 weights[i] = filtered[t, i] + (0.0 if last else log_transition[at, i, path[t + 1]])
-            highest = np.max(weights)
+            total = _log_sum(weights)
             for i in range(states):
-                weights[i] = np.exp(weights[i] - highest)
+                weights[i] = np.exp(weights[i] - total)
         else:
             if not last and (varying or t == steps - 2):
-                transition[:] = np.exp(log_transition[at])
+                _exponentiate(log_transition[at], transition)
             for i in range(states):
                 weights[i] = filtered[t, i] * (1.0 if last else transition[i, path[t + 1]])
-        left = uniforms[t] * np.sum(weights)
+        left = 0.0
+        for i in range(states):
+            left += uniforms[t] * weights[i]
         chosen = 0
         for i in range(states):
             # A state of probability zero is never chosen, whatever the rounding.
@@ -402,7 +429,7 @@ def filtering(
             log_initial[i], log_transition[j], log_likelihood[k], filtered[n], predicted, log_density[n]
         )
         if logarithms:
-            filtered[n] = np.exp(filtered[n])
+            _exponentiate(filtered[n], filtered[n])
     return filtered, log_density, outcomes
 
 
@@ -425,9 +452,6 @@ def smoothing(
             log_initial[i], log_transition[j], log_likelihood[k], smoothed[n], predicted, log_density
         )
         if outcomes[n] >= 0:
-            value[n] = -np.inf
-            smoothed[n] = 0.0
-            pairs[n] = 0.0
             continue
         value[n] = compensated_sum(log_density)
         backward(log_transition[j], smoothed[n], predicted, logarithms, smoothed[n], pairs[n])

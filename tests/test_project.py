@@ -44,6 +44,7 @@ LAYERS = (
     "banded",
     "chains_recursions",
     "chains",
+    "chain_density",
     "gaussian_integral",
     "covariance",
     "scaling",

@@ -1,0 +1,242 @@
+"""The log evidence of a finite Markov chain as a PyTensor operation, with its gradient, in time linear in its length.
+
+With l_tk = log p(y_t | z_t = k), the log evidence log Σ_z π_{z_1} Π_t A_{z_t z_{t+1}} exp(Σ_t l_{t z_t}) is a
+log-sum-exp, so that its derivatives are expectations under p(z | y) (Fisher's identity):
+
+    ∂ log p(y) / ∂ log π_k = p(z_1 = k | y)
+    ∂ log p(y) / ∂ log A_ij = Σ_t p(z_t = i, z_{t+1} = j | y)
+    ∂ log p(y) / ∂ l_tk = p(z_t = k | y)
+
+all of one forward and one backward pass (:mod:`bayeskit.chains_recursions`). They are zero, never NaN, where a
+probability is zero. pymc-extras' ``marginalize`` gives the same density as a ``scan``; there, value and gradient of a
+model of 500 steps and three states take about fifteen times as long, both compiled by numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.link.numba.dispatch import basic as numba_basic
+from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
+from pytensor.tensor.blockwise import Blockwise
+
+from bayeskit import chains_recursions
+from bayeskit.chains_recursions import backward, compensated_sum, forward
+from bayeskit.compiling import Graph
+
+__all__ = ["ChainGradient", "ChainLogEvidence", "chain_log_evidence", "log_probability"]
+
+
+@numba.njit(cache=True)
+def _value(
+    log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray, bool]:
+    filtered, predicted = np.empty(log_likelihood.shape), np.empty(log_likelihood.shape)
+    log_density = np.empty(len(log_likelihood))
+    outcome, logarithms = forward(log_initial, log_transition, log_likelihood, filtered, predicted, log_density)
+    if outcome < 0:
+        return compensated_sum(log_density), filtered, predicted, logarithms
+    filtered[:] = 0.0
+    predicted[:] = 0.0
+    return -np.inf, filtered, predicted, False
+
+
+@numba.njit(cache=True)
+def _gradient(
+    log_transition: np.ndarray, filtered: np.ndarray, predicted: np.ndarray, logarithms: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    smoothed, pairs = np.zeros(filtered.shape), np.zeros(log_transition.shape)
+    # Where the observations are impossible, the density is −inf all around, and its gradient is called zero.
+    if logarithms or np.sum(filtered[-1]) != 0:
+        backward(log_transition, filtered, predicted, logarithms, smoothed, pairs)
+    return smoothed, pairs
+
+
+class _ChainOp(Op):
+    __props__ = ("time_varying",)
+
+    def __init__(self, time_varying: bool = False) -> None:
+        self.time_varying = time_varying
+
+    @property
+    def _matrices(self) -> str:
+        return "(s,k,k)" if self.time_varying else "(k,k)"
+
+    def _stack(self, log_transition: np.ndarray) -> np.ndarray:
+        return log_transition if self.time_varying else log_transition[None]
+
+
+class ChainLogEvidence(_ChainOp):
+    """(log π, log A, l) → log p(y), filtered and predicted probabilities, and whether these two are logarithms.
+
+    All outputs but the first are for the gradient, and have none of their own.
+    """
+
+    @property
+    def gufunc_signature(self) -> str:
+        return f"(k),{self._matrices},(t,k)->(),(t,k),(t,k),()"
+
+    def make_node(self, *inputs: Any) -> Apply:
+        initial, transition, likelihood = _float64(inputs, (1, 3 if self.time_varying else 2, 2))
+        shape = likelihood.type.shape
+        outputs = [
+            pt.TensorType("float64", ())(),
+            pt.TensorType("float64", shape)(),
+            pt.TensorType("float64", shape)(),
+            pt.TensorType("bool", ())(),
+        ]
+        return Apply(self, [initial, transition, likelihood], outputs)
+
+    def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
+        initial, transition, likelihood = (np.require(i, requirements=["C", "W"]) for i in inputs)
+        value, filtered, predicted, logarithms = _value(initial, self._stack(transition), likelihood)
+        output_storage[0][0] = np.asarray(value)
+        output_storage[1][0] = filtered
+        output_storage[2][0] = predicted
+        output_storage[3][0] = np.asarray(logarithms)
+
+    def infer_shape(self, node: Apply, shapes: list[Any]) -> list[Any]:
+        return [(), shapes[2], shapes[2], ()]
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Graph]:
+        to_value, *to_others = cotangents
+        if not all(_disconnected(c) for c in to_others):
+            raise NotImplementedError("second derivatives of the log evidence of a chain")
+        _, filtered, predicted, logarithms = outputs
+        smoothed: Graph
+        pairs: Graph
+        op = ChainGradient(self.time_varying)
+        smoothed, pairs = op.make_node(inputs[1], filtered, predicted, logarithms).outputs
+        return [to_value * smoothed[0], to_value * pairs, to_value * smoothed]
+
+
+class ChainGradient(_ChainOp):
+    """(log A, filtered, predicted, whether logarithms) → smoothed probabilities and those of pairs, shaped as A."""
+
+    @property
+    def gufunc_signature(self) -> str:
+        return f"{self._matrices},(t,k),(t,k),()->(t,k),{self._matrices}"
+
+    def make_node(self, *inputs: Any) -> Apply:
+        *numbers, logarithms = inputs
+        transition, filtered, predicted = _float64(numbers, (3 if self.time_varying else 2, 2, 2))
+        outputs = [filtered.type(), transition.type()]
+        return Apply(self, [transition, filtered, predicted, pt.as_tensor_variable(logarithms)], outputs)
+
+    def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
+        transition, filtered, predicted = (np.require(i, requirements=["C", "W"]) for i in inputs[:3])
+        smoothed, pairs = _gradient(self._stack(transition), filtered, predicted, bool(inputs[3]))
+        output_storage[0][0] = smoothed
+        output_storage[1][0] = pairs if self.time_varying else pairs[0]
+
+    def infer_shape(self, node: Apply, shapes: list[Any]) -> list[Any]:
+        return [shapes[1], shapes[0]]
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Graph]:
+        raise NotImplementedError("second derivatives of the log evidence of a chain")
+
+
+def _float64(values: Sequence[Any], dimensions: Sequence[int]) -> list[Any]:
+    tensors = [pt.cast(pt.as_tensor_variable(value), "float64") for value in values]
+    if [t.type.ndim for t in tensors] != list(dimensions):
+        raise TypeError(f"the arguments have {[t.type.ndim for t in tensors]} dimensions instead of {list(dimensions)}")
+    return tensors
+
+
+def _disconnected(variable: Any) -> bool:
+    return type(variable.type).__name__ == "DisconnectedType"
+
+
+@cache
+def _version() -> int:
+    """Of the compiled code: PyTensor keeps it on disk, and would not notice that what it calls has changed."""
+    files = (__file__, chains_recursions.__file__)
+    return int(sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:12], 16)
+
+
+@register_funcify_default_op_cache_key(ChainLogEvidence)
+def _numba_value(op: ChainLogEvidence, node: Apply, **kwargs: Any) -> Any:
+    time_varying = op.time_varying
+
+    @numba_basic.numba_njit
+    def chain_log_evidence(log_initial: Any, log_transition: Any, log_likelihood: Any) -> Any:
+        transition = np.ascontiguousarray(log_transition)
+        value, filtered, predicted, logarithms = _value(
+            np.ascontiguousarray(log_initial),
+            transition if time_varying else transition.reshape((1, *transition.shape)),
+            np.ascontiguousarray(log_likelihood),
+        )
+        return np.array(value), filtered, predicted, np.array(logarithms)
+
+    return chain_log_evidence, _version()
+
+
+@register_funcify_default_op_cache_key(ChainGradient)
+def _numba_gradient(op: ChainGradient, node: Apply, **kwargs: Any) -> Any:
+    time_varying = op.time_varying
+
+    @numba_basic.numba_njit
+    def chain_gradient(log_transition: Any, filtered: Any, predicted: Any, logarithms: Any) -> Any:
+        transition = np.ascontiguousarray(log_transition)
+        smoothed, pairs = _gradient(
+            transition if time_varying else transition.reshape((1, *transition.shape)),
+            np.ascontiguousarray(filtered),
+            np.ascontiguousarray(predicted),
+            logarithms.item(),
+        )
+        return smoothed, pairs if time_varying else pairs[0]
+
+    return chain_gradient, _version()
+
+
+def chain_log_evidence(
+    log_initial: Any, log_transition: Any, log_likelihood: Any, *, time_varying: bool = False
+) -> Graph:
+    """log p(y), with the states summed out, as a graph.
+
+    Parameters
+    ----------
+    log_initial : tensor of shape (…, K)
+        log π.
+    log_transition : tensor of shape (…, K, K), or (…, T-1, K, K) if ``time_varying``
+        log A. :func:`log_probability` of a matrix that has zeros.
+    log_likelihood : tensor of shape (…, T, K)
+        l. A missing observation is a row of zeros.
+
+    Returns
+    -------
+    tensor of shape (…)
+        One number a sequence; the leading axes broadcast. −inf, with gradient zero, where the observations are
+        impossible. It has a gradient, but no second derivatives.
+
+    Notes
+    -----
+    The probabilities are not checked: rows that do not sum to one are weights, and the result is the log of their sum.
+    """
+    op = Blockwise(ChainLogEvidence(time_varying))
+    value: Graph = op.make_node(log_initial, log_transition, log_likelihood).outputs[0]
+    return value
+
+
+def log_probability(probability: Any) -> Graph:
+    """log p, with gradient zero where p = 0.
+
+    There the derivative of log p is infinite, and times the zero that a chain's log evidence gives it is NaN: the whole
+    gradient of a model with an impossible transition would be lost. Right for a p that is zero whatever the parameters.
+
+    Parameters
+    ----------
+    probability : tensor
+    """
+    probability = pt.as_tensor_variable(probability)
+    possible = probability > 0
+    return pt.switch(possible, pt.log(pt.switch(possible, probability, 1.0)), -np.inf)
