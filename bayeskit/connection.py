@@ -22,7 +22,6 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.basic import Alloc, ARange, ExtractDiag, Join
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
