@@ -10,6 +10,7 @@ neither the checks, diagonals and selections of log densities nor PyMC's own den
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -258,7 +259,7 @@ def _advanced(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
     rest = [
         _sliced(a, index, shape, node) for a, index in zip(axes[0], indices, strict=True) if isinstance(index, slice)
     ]
-    first = 0 if any(b - a > 1 for a, b in zip(arrays, arrays[1:], strict=False)) else arrays[0]
+    first = 0 if any(b - a > 1 for a, b in itertools.pairwise(arrays)) else arrays[0]
     return (*rest[:first], *group, *rest[first:])
 
 

@@ -21,7 +21,8 @@ def is_chain(rv: Variable) -> bool:
 def states_of_chain(rv: Variable) -> int | None:
     """How many states a chain has, where its transition matrix says so."""
     owner: Any = rv.owner
-    return owner.inputs[0].type.shape[-1]
+    states: int | None = owner.inputs[0].type.shape[-1]
+    return states
 
 
 def chain_parameters(rv: Variable) -> tuple[Variable, Variable] | None:
@@ -36,8 +37,8 @@ def chain_parameters(rv: Variable) -> tuple[Variable, Variable] | None:
     -------
     (tensor, tensor) or None
         :math:`\log p(z_1 = k)` of shape (*batch, K), and :math:`\log p(z_{t+1} = j \mid z_t = i)` of shape
-        (*batch, K, K), or (*batch, T - 1, K, K) where it varies with time. None for a chain of higher order, or one whose
-        number of states or first distribution is of another kind.
+        (*batch, K, K), or (*batch, T - 1, K, K) where it varies with time. None for a chain of higher order, or one
+        whose number of states or first distribution is of another kind.
     """
     owner: Any = rv.owner
     states = states_of_chain(rv)

@@ -50,8 +50,8 @@ class StateRecovery:
     @property
     def time_varying(self) -> bool:
         """Whether a chain has a transition matrix for each step."""
-        transition = self.summed.log_transition
-        return transition is not None and transition.type.ndim - self.summed.log_initial.type.ndim == 2
+        initial, transition = self.summed.log_initial, self.summed.log_transition
+        return initial is not None and transition is not None and transition.type.ndim - initial.type.ndim == 2
 
     @cached_property
     def graphs(self) -> list[Graph]:
@@ -105,7 +105,8 @@ class StateRecovery:
             if self.summed.kind == "chain":
                 from bayeskit import chains
 
-                states = chains.draw_states(*chain, table, rng=rng, time_varying=self.time_varying)
+                initial, transition = chain
+                states = chains.draw_states(initial, transition, table, rng=rng, time_varying=self.time_varying)
                 parts.append(self.summed.values[states])
                 continue
             cumulative = np.cumsum(special.softmax(table, axis=1), axis=1)
@@ -150,7 +151,9 @@ class StateRecovery:
             if self.summed.kind == "chain":
                 from bayeskit import chains
 
-                yield rows, chains.smooth_states(*chain, table, time_varying=self.time_varying).probabilities
+                initial, transition = chain
+                smoothed = chains.smooth_states(initial, transition, table, time_varying=self.time_varying)
+                yield rows, smoothed.probabilities
             else:
                 yield rows, np.moveaxis(special.softmax(table, axis=1), 1, -1)
 

@@ -64,8 +64,8 @@ class Summed:
     shape : tuple of int
         Of the variable.
     table : tensor
-        log of all factors summed, up to which p(z | rest) is known: ``independent``, (K, *shape); ``chain``, without the
-        chain's own density, (*shape, K); ``joint``, (C,).
+        The sum's terms, log p(z, … | rest): ``independent``, (K, *shape); ``chain``, without the chain's own density,
+        (*shape, K); ``joint``, (C,).
     log_initial, log_transition : tensor or None
         Of a chain: (*batch, K) and (*batch, K, K), or (*batch, T - 1, K, K).
     factor : str
@@ -138,9 +138,9 @@ def sum_out(
     count = float(len(values)) ** size * rows
     if count > ROWS_LIMIT:
         raise TooLarge(
-            f"its entries are coupled through {reason}, so that {len(values)}^{size} = {float(len(values)) ** size:.3g} "
-            f"values would have to be enumerated{f', for each of {rows} of others' if rows > 1 else ''}; the limit is "
-            f"{ROWS_LIMIT}"
+            f"its entries are coupled through {reason}, so that {len(values)}^{size} = "
+            f"{float(len(values)) ** size:.3g} values would have to be enumerated"
+            f"{f', for each of {rows} of others' if rows > 1 else ''}; the limit is {ROWS_LIMIT}"
         )
     cells = np.array(list(itertools.product(sums.values, repeat=size)), dtype=sums.values.dtype)
     configurations = cells.reshape(-1, *shape)
@@ -174,11 +174,11 @@ def _without(joint: LogJoint, name: str, touched: Sequence[str], factor: str, to
     )
 
 
-def folded(graphs: Sequence[Variable], replacements: Mapping[Variable, Variable]) -> dict[Variable, Variable]:
+def folded(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> dict[Any, Any]:
     """What each node becomes where some are replaced, with whole numbers that are known, such as lengths, computed."""
-    memo: dict[Variable, Variable] = dict(replacements)
+    memo: dict[Any, Any] = dict(replacements)
     for node in toposort(list(graphs)):
-        inputs = [memo.get(i, i) for i in node.inputs]
+        inputs: list[Any] = [memo.get(i, i) for i in node.inputs]
         op: Any = node.op
         if isinstance(op, Shape) and None not in inputs[0].type.shape:
             memo[node.outputs[0]] = pt.constant(np.array(inputs[0].type.shape, dtype=np.int64))
@@ -268,7 +268,7 @@ class _Sums:
         """The graphs at each point, along a new first axis."""
         if len(points) > UNROLLED:
             every = pt.constant(points)
-            found = vectorize_graph(graphs, {variable: every})
+            found: Any = vectorize_graph(graphs, {variable: every})
             return [
                 new if new.type.ndim > old.type.ndim else pt.broadcast_to(new, (len(points), *new.shape))
                 for new, old in zip(found, graphs, strict=True)
