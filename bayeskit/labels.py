@@ -17,7 +17,8 @@ so they are what is tested. A set counts only if it does not fall apart into sma
 independent groups for a model with several.
 
 **Where (1) is evaluated.** A component that explains no observation hides a difference from the others. Therefore the
-points lie near one at which all components coincide, at several distances, and at posterior draws where there are some.
+points lie near one at which all components coincide, at several distances; and at posterior draws, or without them at
+prior draws and uphill of them, under every cyclic permutation, so that each component explains the observations once.
 
 Sources: Frühwirth-Schnatter (2006), Finite Mixture and Markov Switching Models, sections 3.5 and 3.7; Neal (1999),
 Erroneous results in "Marginal likelihood from the Gibbs output".
@@ -36,7 +37,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.replace import clone_replace, vectorize_graph
-from scipy import sparse
+from scipy import optimize, sparse
 
 from bayeskit.compiling import compile_small, lightly, silently
 from bayeskit.errors import ModelError
@@ -49,7 +50,8 @@ LARGEST = 20  # labels
 TRIALS = 65_536  # evaluations of the density at most, in the search for one number of labels
 HELD = 4_000_000  # numbers in the points evaluated together
 SCALES = (1e-3, 1e-2, 1e-1, 1.0)  # distances from a point at which all components coincide
-DRAWS = 4  # posterior draws at which (1) is checked, and as many prior draws
+DRAWS = 4  # posterior draws at which (1) is checked; without any, as many prior draws
+STEPS = 50  # of the climb to a point at which some component explains the observations
 TOLERANCE = 1e-9  # nats, and a tenth of it relative to the density: rounding
 LINEAR = 1e-7  # rounding of the linear map of a transform
 
@@ -376,36 +378,59 @@ class _Search:
     def points(self, options: Mapping[str, list[tuple[int, ...]]], size: int) -> np.ndarray:
         """Where the density is evaluated; see the module's docstring."""
         rng = np.random.default_rng([self.random_seed, size])
-        centre = self.coincident(np.where(np.isfinite(self.space.start), self.space.start, 0.0), options, size)
-        found = [centre + scale * rng.normal(size=self.space.size) for scale in SCALES]
+        start, spread = np.where(np.isfinite(self.space.start), self.space.start, 0.0), np.ones(self.space.size)
         if self.draws is not None and len(self.draws):
             flat = self.draws.reshape(-1, self.space.size)
-            middle, spread = self.coincident(flat.mean(axis=0), options, size), flat.std(axis=0)
-            found += [middle + scale * spread * rng.normal(size=self.space.size) for scale in SCALES]
-            found += list(flat[rng.integers(len(flat), size=DRAWS)])
-        found += list(self.space.prior_draws(DRAWS, self.random_seed)) if self.draws is None else []
+            start, spread = flat.mean(axis=0), flat.std(axis=0)
+            good = flat[rng.integers(len(flat), size=DRAWS)]
+        else:
+            good = np.vstack([self.climbed(start + 0.1 * rng.normal(size=start.size)), *self.prior_draws()])
+        centre = self.coincident(start, options, size)
+        found = [centre + scale * spread * rng.normal(size=centre.size) for scale in SCALES]
+        for point in good:
+            for _ in range(size):
+                found.append(point)
+                point = self.cycled(point, {n: subsets[-1] for n, subsets in options.items()}, size)
         points = np.array(found)
-        # From afar the density says little about components that explain nothing there: those points come last.
-        return points[np.isfinite(self.space.log_density(points))]
+        with silently():
+            return points[np.isfinite(self.space.log_density(points))]
+
+    def prior_draws(self) -> np.ndarray:
+        return self.space.prior_draws(DRAWS, self.random_seed)
+
+    def climbed(self, x: np.ndarray) -> np.ndarray:
+        """A point uphill, where some component explains the observations."""
+
+        def objective(at: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = self.space.value_and_gradient(at)
+            return (-value, -gradient) if np.isfinite(value) else (np.inf, np.zeros_like(at))
+
+        try:
+            with silently():
+                result = optimize.minimize(objective, x, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+        except (NotImplementedError, ValueError, ModelError, np.linalg.LinAlgError):
+            return x
+        return np.asarray(result.x if np.all(np.isfinite(result.x)) else x)
 
     def coincident(self, x: np.ndarray, options: Mapping[str, list[tuple[int, ...]]], size: int) -> np.ndarray:
-        """The mean of x over all labellings of every candidate."""
-        x = x.copy()
-        for name, subsets in options.items():
-            block = self.coordinates.blocks[name]
-            for axes in (s for s in subsets if len(s) == 1):
-                x[block] = self.cycled(name, axes, size, x[block])
+        """The mean of x over cyclic permutations of the labels of every candidate: there all components coincide."""
+        for axes_of in itertools.zip_longest(*([(n, s) for s in o if len(s) == 1] for n, o in options.items())):
+            total = np.zeros_like(x)
+            for _ in range(size):
+                total = total + x
+                x = self.cycled(x, dict(a for a in axes_of if a), size)
+            x = total / size
         return x
 
-    def cycled(self, name: str, axes: tuple[int, ...], size: int, x: np.ndarray) -> np.ndarray:
-        """The mean of one variable's coordinates over the cyclic permutations of its labels."""
-        total = np.zeros_like(x)
-        for _ in range(size):
-            total = total + x
-            for pair in itertools.pairwise(range(size)):  # one cycle, a transposition at a time
+    def cycled(self, x: np.ndarray, axes_of: Mapping[str, tuple[int, ...]], size: int) -> np.ndarray:
+        """x with the labels of some variables moved on by one, a transposition at a time."""
+        x = x.copy()
+        for name, axes in axes_of.items():
+            block = self.coordinates.blocks[name]
+            for pair in itertools.pairwise(range(size)):
                 matrix = self.coordinates.transposition(name, axes, pair)
-                x = x if matrix is None else matrix @ x
-        return total / size
+                x[block] = x[block] if matrix is None else matrix @ x[block]
+        return x
 
     def unchanged(self, point: np.ndarray, trials: list[tuple[dict[str, tuple[int, ...]], tuple[int, int]]]) -> Any:
         """Those of the trials that leave the density at one point unchanged."""
