@@ -43,7 +43,7 @@ from bayeskit.compiling import compile_small, lightly, silently
 from bayeskit.errors import ModelError
 from bayeskit.unconstrained import Unconstrained
 
-__all__ = ["Exchangeable", "convention", "exchangeable", "exchangeable_in", "labellings", "number_of_labellings"]
+__all__ = ["Exchangeable", "convention", "exchangeable", "exchangeable_in", "labellings", "number_of_labellings", "random_labelling"]
 
 Matrix = Any  # a sparse matrix: its type has no operators that a type checker knows
 LARGEST = 20  # labels
@@ -80,8 +80,10 @@ class Exchangeable:
         return len(self.labels) == self.size
 
     def __str__(self) -> str:
-        which = f"{self.size} components" if self.complete else f"components {', '.join(map(str, self.labels))}"
-        return f"{which} of {', '.join(self.axes)}"
+        which = "the components"
+        if not self.complete:
+            which = f"components {', '.join(map(str, self.labels[:-1]))} and {self.labels[-1]} of {self.size}"
+        return f"{which} ({', '.join(self.axes)})"
 
 
 def exchangeable(model: pm.Model, *, random_seed: int = 0) -> tuple[Exchangeable, ...]:
@@ -143,7 +145,7 @@ def convention(groups: Sequence[Exchangeable]) -> str:
         return ""
     number = number_of_labellings(groups)
     product = " × ".join(f"{len(g.labels)}!" for g in groups)
-    return f"over all {product} = {number} labellings of the {' and the '.join(map(str, groups))}"
+    return f"over all {product} = {number} labellings of {' and '.join(map(str, groups))}"
 
 
 def labellings(space: Unconstrained, groups: Sequence[Exchangeable]) -> list[Matrix]:
