@@ -43,7 +43,15 @@ from bayeskit.compiling import compile_small, lightly, silently
 from bayeskit.errors import ModelError
 from bayeskit.unconstrained import Unconstrained
 
-__all__ = ["Exchangeable", "convention", "exchangeable", "exchangeable_in", "labellings", "number_of_labellings", "random_labelling"]
+__all__ = [
+    "Exchangeable",
+    "convention",
+    "exchangeable",
+    "exchangeable_in",
+    "labellings",
+    "number_of_labellings",
+    "random_labelling",
+]
 
 Matrix = Any  # a sparse matrix: its type has no operators that a type checker knows
 LARGEST = 20  # labels
@@ -316,7 +324,9 @@ class _Coordinates:
         rv = next(v for v in known if v.name == name)
         parents = clone_replace([*rv.owner.inputs], known, rebuild_strict=False)
         graph = model.rvs_to_transforms[rv].forward(known[rv], *parents)
-        batched = {v: pt.tensor(f"{v.name}s", dtype=v.type.dtype, shape=(None, *v.type.shape)) for v in known.values()}
+        batched: Any = {
+            v: pt.tensor(f"{v.name}s", dtype=v.type.dtype, shape=(None, *v.type.shape)) for v in known.values()
+        }
         return compile_small(list(batched.values()), vectorize_graph(graph, batched))
 
 
@@ -449,7 +459,9 @@ class _Search:
                     key = (name, axes, pair)
                     if key not in moved:
                         matrix = self.coordinates.transposition(*key)
-                        moved[key] = np.full(block.stop - block.start, np.nan) if matrix is None else matrix @ point[block]
+                        moved[key] = (
+                            np.full(block.stop - block.start, np.nan) if matrix is None else matrix @ point[block]
+                        )
                     row[block] = moved[key]
             with silently():
                 values = self.space.log_density(rows)

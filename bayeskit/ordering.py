@@ -21,7 +21,14 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pymc.distributions.transforms import Interval, LogExpM1, LogOddsTransform, LogTransform, Ordered, _default_transform
+from pymc.distributions.transforms import (
+    Interval,
+    LogExpM1,
+    LogOddsTransform,
+    LogTransform,
+    Ordered,
+    _default_transform,
+)
 from pymc.logprob.transforms import ChainedTransform
 from scipy import special
 

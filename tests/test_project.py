@@ -57,6 +57,7 @@ LAYERS = (
     "ordering",
     "unconstrained",
     "labels",
+    "relabelling",
     "stretch",
     "lattice",
     "landscape",

@@ -38,9 +38,11 @@ relative mean-squared error). A number is refused rather than given where these 
 
 Sources: Meng and Wong (1996), Statistica Sinica 6, 831-860; Meng and Schilling (2002), Journal of Computational and
 Graphical Statistics 11, 552-586; Frühwirth-Schnatter (2004), Econometrics Journal 7, 143-167; Gronau et al. (2017),
-Journal of Mathematical Psychology 81, 80-97. For labels: Stephens (2000), Journal of the Royal Statistical Society B 62,
-795-809; Berkhof, van Mechelen and Gelman (2003), Statistica Sinica 13, 423-442; Marin, Mengersen and Robert (2005),
-Handbook of Statistics 25, 459-507; Neal (1999), Erroneous results in "Marginal likelihood from the Gibbs output".
+Journal of Mathematical Psychology 81, 80-97.
+
+On labels: Stephens (2000), Journal of the Royal Statistical Society B 62, 795-809; Berkhof, van Mechelen and Gelman
+(2003), Statistica Sinica 13, 423-442; Marin, Mengersen and Robert (2005), Handbook of Statistics 25, 459-507; Neal
+(1999), Erroneous results in "Marginal likelihood from the Gibbs output" (on Chib 1995, JASA 90, 1313-1321).
 """
 
 from __future__ import annotations
@@ -182,7 +184,7 @@ def bridge(
     random_seed : int
         Of the proposals.
     symmetries : sequence of sparse matrices of shape (D, D), optional
-        All T of a finite group of linear maps under which f is invariant, the identity among them.
+        All T of a finite group of linear maps under which f is invariant, the identity first.
 
     Returns
     -------
@@ -328,10 +330,13 @@ class _Share:
 
     def log(self, points: Array) -> Array:
         """The share at points of shape (n, D); zero where there are no symmetries."""
-        total = np.zeros(len(points))
-        for k, value in enumerate(self.each(points) if len(self.symmetries) > 1 else ()):
-            own, total = (value, value) if k == 0 else (own, np.logaddexp(total, value))
-        return total if len(self.symmetries) < 2 else own - total + math.log(len(self.symmetries))
+        if len(self.symmetries) < 2:
+            return np.zeros(len(points))
+        values = self.each(points)
+        own = total = next(values)  # the identity comes first
+        for value in values:
+            total = np.logaddexp(total, value)
+        return np.asarray(own - total + math.log(len(self.symmetries)))
 
     def most_likely(self, points: Array) -> NDArray[np.intp]:
         """Which π makes T_π x most likely under q."""

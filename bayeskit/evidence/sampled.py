@@ -27,7 +27,14 @@ from pytensor.graph.traversal import ancestors
 from bayeskit.compiling import lightly
 from bayeskit.elimination import Analysis
 from bayeskit.evidence.bridge import bridge, refused
-from bayeskit.labels import Exchangeable, convention, exchangeable_in, labellings, number_of_labellings, random_labelling
+from bayeskit.labels import (
+    Exchangeable,
+    convention,
+    exchangeable_in,
+    labellings,
+    number_of_labellings,
+    random_labelling,
+)
 from bayeskit.ordering import Ordering, ordering_of
 from bayeskit.results import LogEvidence
 from bayeskit.unconstrained import Unconstrained
@@ -104,8 +111,8 @@ def evidence_of_draws(
         groups = _to_sum_over(space, exchangeable_in(space, draws, random_seed=random_seed), draws, random_seed)
         if number_of_labellings(groups) > LABELLINGS:
             return refused(
-                f"the integral is {convention(groups)}, too many to sum over (at most {LABELLINGS}), and the chains did "
-                "not visit them alike; give the components an order"
+                f"the integral is {convention(groups)}, too many to sum over (at most {LABELLINGS}), and the chains "
+                "did not visit them alike; give the components an order"
             )
         evidence = bridge(
             space.log_density, draws, random_seed=random_seed, symmetries=labellings(space, groups) if groups else ()
