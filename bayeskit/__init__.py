@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bayeskit.comparison import Comparison, compare
     from bayeskit.infer import explain, infer
     from bayeskit.point_estimate import PointEstimate, map_estimate, maximize_evidence
+    from bayeskit.relabelling import relabel
     from bayeskit.report import report
     from bayeskit.results import LogEvidence, Plan, Posterior, Refusal
     from bayeskit.validation import Validation, validate
@@ -39,6 +40,7 @@ __all__ = [
     "map_estimate",
     "maximize_evidence",
     "recover",
+    "relabel",
     "report",
     "validate",
 ]
@@ -58,6 +60,7 @@ _HOMES = {
     "map_estimate": "bayeskit.point_estimate",
     "maximize_evidence": "bayeskit.point_estimate",
     "recover": "bayeskit.collapse",
+    "relabel": "bayeskit.relabelling",
     "report": "bayeskit.report",
     "validate": "bayeskit.validation",
 }

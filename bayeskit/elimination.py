@@ -40,8 +40,8 @@ __all__ = ["Analysis", "Scale", "analyse"]
 TABLE_LIMIT = 4096  # hypotheses in a table of finite variables
 QUADRATURE_LIMIT = 3  # real numbers
 COUPLED = (
-    "Let each entry of the data depend on one entry of it, as in mu[z], or make it a pymc_extras.DiscreteMarkovChain or "
-    "smaller."
+    "Let each entry of the data depend on one entry of it, as in mu[z]; make it a pymc_extras.DiscreteMarkovChain; or "
+    "make it smaller."
 )
 KAPPA = {"inverse_gamma": -1, "gamma": 1}  # the power of φ that a Gaussian precision may carry
 

@@ -1,7 +1,7 @@
 r"""What a sum over finite variables leaves behind: p(z | φ, y), its draws and its probabilities.
 
-The terms of the sum (:mod:`bayeskit.summation`) are log p(y, z, φ) up to a constant in z. Variables summed out last come
-back first, as they do not depend on those summed out before them:
+The terms of the sum (:mod:`bayeskit.summation`) are log p(y, z, φ) up to a constant in z. Variables summed out last
+come back first, as they do not depend on those summed out before them:
 
 .. math:: p(z_1, z_2 \mid \phi, y) = p(z_1 \mid \phi, y) \, p(z_2 \mid z_1, \phi, y)
 """

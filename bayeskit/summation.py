@@ -10,9 +10,9 @@ Three shapes of the sum, the first that applies:
 * ``joint``: its entries are coupled; all values are enumerated, where they are few.
 
 The density that is left is again a :class:`bayeskit.density.LogJoint`, with one factor in the place of those summed, so
-that every other elimination goes on with it. pymc-extras' ``marginalize`` does the same for a ``pm.Model``: it refuses a
-model with initial values, or with a Deterministic of z, computes constants in single precision and gives no
-probabilities without draws; the tests hold both against each other.
+that every other elimination goes on with it. pymc-extras' ``marginalize`` does the same for a ``pm.Model``: it refuses
+one with initial values, or with a Deterministic of z, computes constants in single precision and gives no probabilities
+without draws; the tests hold both against each other.
 """
 
 from __future__ import annotations

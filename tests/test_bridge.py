@@ -303,7 +303,7 @@ def test_models_without_an_evidence() -> None:
         pm.StudentT("y", nu=4.0, mu=mu, sigma=1.0, observed=data)
     assert "Potential penalty" in without_evidence(potential)
     with pm.Model() as ordered:
-        mu = pm.Normal("mu", shape=2, transform=pm.distributions.transforms.ordered, initval=[-1.0, 1.0])
+        mu = pm.Normal("mu", [0.0, 1.0], transform=pm.distributions.transforms.ordered, initval=[-1.0, 1.0])
         pm.StudentT("y", nu=4.0, mu=mu, sigma=1.0, observed=data)
     assert "prior of mu" in without_evidence(ordered) and "Ordered" in without_evidence(ordered)
     # PyMC's densities of these do not integrate to one on the unconstrained scale.

@@ -16,6 +16,22 @@ covariance of one half, f is replaced by ½|L| (f(μ + Lz) + f(μ − Lz)), whic
 spherical q(z) overlaps much more than a skewed f. q is a Student t with the degrees of freedom, up to the Normal, that
 are most likely for that half.
 
+**Exchangeable components.** Where f(T_π x) = f(x) for a finite group of linear maps with |det T_π| = 1 (permutations of
+the labels of a mixture), the posterior has a copy of every mode for each π, and an estimate from one of them misses the
+log of their number (Neal 1999, on Chib 1995; Berkhof, van Mechelen and Gelman 2003). With q fitted to draws relabelled
+to one labelling, f is replaced by
+
+    f₁(x) = f(x) · |G| q(x) / Σ_π q(T_π x),                                                                          (2)
+
+one labelling's soft share of f. Because f is invariant, each π's share has the same integral, so that ∫ f₁ = ∫ f
+whatever q is; and a posterior draw x becomes a draw of f₁ as T_π x, π chosen with probability q(T_π x) / Σ_σ q(T_σ x).
+The ratio f₁ / q is f over the proposal symmetrised over all labellings, (1/|G|) Σ_π q(T_π x) (Frühwirth-Schnatter 2004,
+section 4.2, in which the permutations are drawn rather than summed over): the estimate is right whether the modes are
+apart or overlap, and whether or not the chains switched labels. The draws that q is fitted to are relabelled to the
+draw of highest density (pivotal reordering; Marin, Mengersen and Robert 2005), and then each by the permutation that is
+most likely under a Normal fitted to all, in turn until nothing changes (Stephens 2000, section 4). Whether chains agree
+is judged after relabelling. That f is invariant is checked at every draw that is used.
+
 **Error.** The weights in (1) are bounded, so their averages have ordinary standard errors: independent proposals, and
 correlated draws through ArviZ's Monte Carlo standard error of the mean (Frühwirth-Schnatter 2004, who calls this the
 relative mean-squared error). A number is refused rather than given where these cannot be trusted; see :func:`bridge`.
@@ -23,13 +39,18 @@ relative mean-squared error). A number is refused rather than given where these 
 Sources: Meng and Wong (1996), Statistica Sinica 6, 831-860; Meng and Schilling (2002), Journal of Computational and
 Graphical Statistics 11, 552-586; Frühwirth-Schnatter (2004), Econometrics Journal 7, 143-167; Gronau et al. (2017),
 Journal of Mathematical Psychology 81, 80-97.
+
+On labels: Stephens (2000), Journal of the Royal Statistical Society B 62, 795-809; Berkhof, van Mechelen and Gelman
+(2003), Statistica Sinica 13, 423-442; Marin, Mengersen and Robert (2005), Handbook of Statistics 25, 459-507; Neal
+(1999), Erroneous results in "Marginal likelihood from the Gibbs output" (on Chib 1995, JASA 90, 1313-1321).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from arviz_stats.base import array_stats
@@ -43,6 +64,7 @@ __all__ = ["bridge", "refused"]
 
 Array = NDArray[np.float64]
 LogDensity = Callable[[Array], Array]
+Matrix = Any  # a sparse matrix: its type has no operators that a type checker knows
 
 MOST = 2_000  # draws at which the density is evaluated; more are thinned
 FEWEST = 500  # proposals
@@ -55,6 +77,9 @@ NEGLIGIBLE = 1e-6  # nats
 OTHER_BRIDGES = (0.1, 0.9)  # s₁ of the bridges that must agree with the optimal one
 STREAM = 0xB21D6E  # which of the streams of a seed
 WIDE, WIDELY, WIDE_DEGREES = 5.0, 1_000, 3.0  # scale, number and degrees of freedom of the proposals far away
+LABELLED = 1_000  # draws to which the labelling is fitted
+ROUNDS = 50  # of relabelling
+INVARIANT = 1e-6  # nats, and a thousandth of it relative to the density: rounding
 LARGEST_ERROR = 0.5  # nats; beyond, the error itself is a guess
 
 
@@ -145,7 +170,9 @@ class _Solution:
         return min(w.size / float(np.mean(w**2)) for w in (self.drawn, self.proposed))
 
 
-def bridge(log_density: LogDensity, draws: Array, *, random_seed: int) -> LogEvidence:
+def bridge(
+    log_density: LogDensity, draws: Array, *, random_seed: int, symmetries: Sequence[Matrix] = ()
+) -> LogEvidence:
     r"""Estimate log Z = log ∫ exp f(x) dx from draws of the density proportional to exp f.
 
     Parameters
@@ -156,6 +183,8 @@ def bridge(log_density: LogDensity, draws: Array, *, random_seed: int) -> LogEvi
         Posterior draws on the unconstrained scale, in the order in which they were drawn.
     random_seed : int
         Of the proposals.
+    symmetries : sequence of sparse matrices of shape (D, D), optional
+        All T of a finite group of linear maps under which f is invariant, the identity first.
 
     Returns
     -------
@@ -168,7 +197,9 @@ def bridge(log_density: LogDensity, draws: Array, *, random_seed: int) -> LogEvi
 
     Notes
     -----
-    About four evaluations of f a draw and 1,000 more, 9,000 at most; memory of a few (n, D) arrays.
+    About four evaluations of f a draw and 1,000 more, 9,000 at most; memory of a few (n, D) arrays. With symmetries one
+    evaluation a draw more, and a product of a D × D matrix with all points for each symmetry; summing over 720 of them
+    takes about as long as evaluating a mixture of as many components on a few hundred observations.
 
     **Limit.** A mode that no chain has visited and that lies off the beaten track in many dimensions is not seen by any
     of these checks: the estimate is then that of the part of the posterior that was visited.
@@ -177,35 +208,43 @@ def bridge(log_density: LogDensity, draws: Array, *, random_seed: int) -> LogEvi
         # A stream of its own: proposals made from the same numbers as the draws would not be independent of them.
         rng = np.random.default_rng([random_seed, STREAM])
         with on_one_thread(), silently():
-            return _bridge(log_density, np.asarray(draws, dtype=float), rng)
+            return _bridge(log_density, np.asarray(draws, dtype=float), list(symmetries), rng)
     except _Refused as reason:
         return refused(str(reason))
 
 
-def _bridge(log_density: LogDensity, draws: Array, rng: np.random.Generator) -> LogEvidence:
+def _bridge(
+    log_density: LogDensity, draws: Array, symmetries: Sequence[Matrix], rng: np.random.Generator
+) -> LogEvidence:
     if not np.all(np.isfinite(draws)):
         raise _Refused("a draw is not finite on the unconstrained scale")
-    _require_mixing(draws)
+    if draws.shape[1] < 8:
+        raise _Refused("there are too few draws")
     size = draws.shape[-1]
     middle = draws.shape[1] // 2
     parts = (draws[:, :middle], draws[:, middle : 2 * middle])
     step = max(1, -(-draws.shape[0] * 2 * middle // MOST))
     kept = [p[:, ::step] for p in parts]
     heights = [np.asarray(log_density(k.reshape(-1, size)), dtype=float).reshape(k.shape[:2]) for k in kept]
+    judged, anywhere, samples = draws, draws, list(parts)
+    if len(symmetries) > 1:
+        # Each half gets its own labelling, for its own proposal; what is judged is labelled by the first.
+        one, other = (_labelling(k, h, symmetries) for k, h in zip(kept, heights, strict=True))
+        judged, samples = one.applied(draws), [one.applied(parts[0]), other.applied(parts[1])]
+        anywhere = _moved(draws, symmetries, rng.integers(len(symmetries), size=draws.shape[:2]))
+    _require_mixing(judged)
     if not np.all(np.isfinite(heights)):
         raise _Refused("the density is not finite at every draw")
     _require_mixing(np.concatenate(heights, axis=1)[..., None])
-    sides = [_side(log_density, parts[1 - k], kept[k], heights[k], rng) for k in (0, 1)]
+    sides = [_side(log_density, samples[1 - k], kept[k], heights[k], symmetries, rng) for k in (0, 1)]
     first, second = (_optimal(side) for side in sides)
     result = _combined(first, second)
-    _require_nothing_far_away(log_density, draws.reshape(-1, size), result.value, rng)
+    _require_nothing_far_away(log_density, anywhere.reshape(-1, size), result.value, rng)
     return result
 
 
 def _require_mixing(series: Array) -> None:
     """Refuse chains that disagree, or that hold too few effective draws; the last axis is what is looked at."""
-    if series.shape[1] < 8:
-        raise _Refused("there are too few draws")
     columns = [series[..., k] for k in range(series.shape[-1])]
     # R-hat splits every chain, so that one chain is compared with itself.
     rhat = max(float(array_stats.rhat(s)) for s in columns)
@@ -232,14 +271,20 @@ def _require_nothing_far_away(log_density: LogDensity, draws: Array, log_z: floa
         raise _Refused("there is a mode that no draw has found")
 
 
-def _side(log_density: LogDensity, fit: Array, use: Array, heights: Array, rng: np.random.Generator) -> _Side:
+def _side(
+    log_density: LogDensity,
+    fit: Array,
+    use: Array,
+    heights: Array,
+    symmetries: Sequence[Matrix],
+    rng: np.random.Generator,
+) -> _Side:
     size = use.shape[-1]
     sample = fit.reshape(-1, size)
-    if len(sample) < 2 * size + 10:
-        raise _Refused(f"there are too few draws for {size} dimensions; ask for more draws")
+    _require_more_draws_than(sample)
     centre, root, degrees = _fitted(sample)
     log_volume = float(np.log(np.diag(root)).sum())
-    points = use.reshape(-1, size)
+    share = _Share(centre, root, degrees, symmetries)
 
     def symmetric(value: Array, mirrored: Array, z: Array) -> tuple[Array, NDArray[np.bool_]]:
         both = np.stack([value, mirrored])
@@ -249,13 +294,118 @@ def _side(log_density: LogDensity, fit: Array, use: Array, heights: Array, rng: 
         density = np.logaddexp(*np.where(lost, -np.inf, both)) - math.log(2.0) + log_volume
         return density - _log_spherical(z, degrees), lost.any(axis=0)
 
+    def shared(points: Array) -> Array:
+        return np.asarray(log_density(points)) + share.log(points)
+
+    points, values = _relabelled(log_density, share, use.reshape(-1, size), heights.ravel(), rng)
     z = linalg.solve_triangular(root, (points - centre).T, lower=True).T
-    drawn, lost_draws = symmetric(heights.ravel(), log_density(2 * centre - points), z)
+    drawn, lost_draws = symmetric(values, shared(2 * centre - points), z)
     z = rng.standard_normal((max(len(points), FEWEST), size))
     if math.isfinite(degrees):
         z *= np.sqrt(degrees / rng.chisquare(degrees, size=(len(z), 1)))
-    proposed, lost_proposals = symmetric(log_density(centre + z @ root.T), log_density(centre - z @ root.T), z)
+    proposed, lost_proposals = symmetric(shared(centre + z @ root.T), shared(centre - z @ root.T), z)
     return _Side(drawn.reshape(heights.shape), proposed, lost_draws.reshape(heights.shape), lost_proposals)
+
+
+def _require_more_draws_than(sample: Array) -> None:
+    size = sample.shape[1]
+    if len(sample) < 2 * size + 10:
+        raise _Refused(f"there are too few draws for {size} dimensions; ask for more draws")
+
+
+@dataclass(frozen=True)
+class _Share:
+    """One labelling's share of f, log |G| q(x) − log Σ_π q(T_π x) of (2), with q a multivariate Normal or t."""
+
+    centre: Array
+    root: Array
+    degrees: float
+    symmetries: Sequence[Matrix]
+
+    def each(self, points: Array) -> Iterator[Array]:
+        """log q(T_π x), up to a constant, for every π in turn: memory is that of a few arrays of points."""
+        for symmetry in self.symmetries:
+            offset = symmetry @ points.T - self.centre[:, None]
+            yield _log_spherical(linalg.solve_triangular(self.root, offset, lower=True).T, self.degrees)
+
+    def log(self, points: Array) -> Array:
+        """The share at points of shape (n, D); zero where there are no symmetries."""
+        if len(self.symmetries) < 2:
+            return np.zeros(len(points))
+        values = self.each(points)
+        own = total = next(values)  # the identity comes first
+        for value in values:
+            total = np.logaddexp(total, value)
+        return np.asarray(own - total + math.log(len(self.symmetries)))
+
+    def most_likely(self, points: Array) -> NDArray[np.intp]:
+        """Which π makes T_π x most likely under q."""
+        return _largest(self.each(points), len(points))
+
+    def drawn(self, points: Array, rng: np.random.Generator) -> NDArray[np.intp]:
+        """π with probability q(T_π x) / Σ q(T_σ x), by the Gumbel distribution of the largest."""
+        return _largest((value + rng.gumbel(size=len(points)) for value in self.each(points)), len(points))
+
+    def applied(self, draws: Array) -> Array:
+        """Draws of shape (chains, length, D), each under its most likely labelling."""
+        return _moved(draws, self.symmetries, self.most_likely(draws.reshape(-1, draws.shape[-1])))
+
+
+def _largest(values: Iterator[Array], number: int) -> NDArray[np.intp]:
+    """For each entry, which of the arrays is largest there."""
+    best, which = np.full(number, -np.inf), np.zeros(number, dtype=np.intp)
+    for k, value in enumerate(values):
+        better = value > best
+        best[better], which[better] = value[better], k
+    return which
+
+
+def _moved(draws: Array, symmetries: Sequence[Matrix], which: NDArray[np.intp]) -> Array:
+    """Each draw under one of the symmetries."""
+    points = draws.reshape(-1, draws.shape[-1])
+    result = points.copy()
+    for k in np.unique(which):
+        rows = which.ravel() == k
+        result[rows] = (symmetries[k] @ points[rows].T).T
+    return result.reshape(draws.shape)
+
+
+def _labelling(draws: Array, heights: Array, symmetries: Sequence[Matrix]) -> _Share:
+    """The Normal under which one labelling of each draw is more likely than the others; see the module's docstring."""
+    sample = draws.reshape(-1, draws.shape[-1])
+    _require_more_draws_than(sample)
+    pivot = sample[np.argmax(np.where(np.isnan(heights), -np.inf, heights).ravel())]
+    sample = sample[:: -(-len(sample) // LABELLED)]
+    squares = sum(((s @ sample.T - pivot[:, None]) ** 2).mean(axis=1) for s in symmetries) / len(symmetries)
+    fitted = _Share(pivot, np.diag(np.sqrt(np.maximum(squares, np.finfo(float).tiny))), math.inf, symmetries)
+    before = None
+    for _ in range(ROUNDS):
+        which = fitted.most_likely(sample)
+        if before is not None and np.array_equal(which, before):
+            break
+        centre, scatter = _scatter(_moved(sample, symmetries, which), math.inf)
+        fitted, before = _Share(centre, _root(scatter), math.inf, symmetries), which
+    return fitted
+
+
+def _relabelled(
+    log_density: LogDensity, share: _Share, points: Array, heights: Array, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Draws of f₁ of (2) from draws of f, and log f₁ there."""
+    if len(share.symmetries) < 2:
+        return points, heights
+    points = _moved(points, share.symmetries, share.drawn(points, rng))
+    again = np.asarray(log_density(points), dtype=float)
+    if not np.all(np.abs(again - heights) <= INVARIANT * (1 + 1e-3 * np.abs(heights))):
+        raise _Refused("the density changes with the labels of its components at some draw")
+    return points, again + share.log(points)
+
+
+def _root(scatter: Array) -> Array:
+    try:
+        return np.linalg.cholesky(scatter)
+    except np.linalg.LinAlgError:
+        raise _Refused("the draws lie on a subspace: their covariance is singular") from None
 
 
 def _fitted(sample: Array) -> tuple[Array, Array, float]:
@@ -263,10 +413,7 @@ def _fitted(sample: Array) -> tuple[Array, Array, float]:
     best: tuple[float, Array, Array, float] | None = None
     for degrees in DEGREES:
         centre, scatter = _scatter(sample, degrees)
-        try:
-            root = np.linalg.cholesky(scatter)
-        except np.linalg.LinAlgError:
-            raise _Refused("the draws lie on a subspace: their covariance is singular") from None
+        root = _root(scatter)
         z = linalg.solve_triangular(root, (sample - centre).T, lower=True).T
         fit = float((_log_spherical(z, degrees) - np.log(np.diag(root)).sum()).mean())
         if best is not None and fit < best[0]:
