@@ -96,6 +96,18 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
                 "z": ("row", "component"),
             },
         ),
+        (
+            "gaussian_mixture",
+            {
+                "mean": ("component", "feature"),
+                "weights": ("component",),
+                "z": ("row",),
+                "diagonal_square": ("component", "feature"),
+                "below": (),
+            },
+        ),
+        ("binomial_mixture", {"theta": ("component",), "z": ("row",)}),
+        ("hidden_markov", {"transition": ("state", "next_state"), "z": ("row",), "rate": ("state",)}),
     ],
 )
 def test_example_builds_the_expected_graph(name: str, variables: dict[str, tuple[str, ...]]) -> None:
@@ -106,7 +118,8 @@ def test_example_builds_the_expected_graph(name: str, variables: dict[str, tuple
     observed = {rv.name for rv in model.observed_RVs}
     assert observed <= set(module.VARIABLES)
     held = {str(data.name).removesuffix("_code") for data in model.data_vars}
-    assert set(module.VARIABLES) - observed == held & set(module.VARIABLES)
+    given = set(example_data(module.EXAMPLE, module.VARIABLES).data_vars)
+    assert given - observed == held & set(module.VARIABLES)
     assert model.named_vars_to_dims[next(iter(observed))][0] == "row"
 
 
