@@ -6,8 +6,8 @@ r"""Successes out of trials from several sources, of which it is not known which
    y_n \mid z_n = k \sim \mathrm{Binomial}(m_n, \theta_k)
 
 for rows :math:`n` of :math:`m_n` trials and components :math:`k`, with equal weights :math:`w_k = 1 / K`, or
-:math:`w \sim \mathrm{Dirichlet}(a, \ldots, a)`. Given :math:`\theta` and :math:`w` the components of the rows are summed
-out,
+:math:`w \sim \mathrm{Dirichlet}(a, \ldots, a)`. Given :math:`\theta` and :math:`w` the components of the rows are
+summed out,
 
 .. math:: p(y \mid \theta, w) = \prod_n \sum_k w_k \, \mathrm{Binomial}(y_n \mid m_n, \theta_k)
 

@@ -8,8 +8,8 @@ r"""A mixture of Gaussian components, in any number of dimensions, with every ro
 for rows :math:`n`, components :math:`k` and features :math:`d`. With :math:`U = \mathrm{diag}(u)` the units of the
 features, the covariances are
 
-* ``full``: :math:`\Sigma_k^{-1} \sim \mathrm{Wishart}(\nu, (\nu s^2 U^2)^{-1})`, so that the prior mean of the precision
-  is that of sds :math:`s u_d` and no correlation;
+* ``full``: :math:`\Sigma_k^{-1} \sim \mathrm{Wishart}(\nu, (\nu s^2 U^2)^{-1})`, whose mean is the precision
+  of sds :math:`s u_d` without correlation;
 * ``tied``: one such matrix for all components;
 * ``diagonal``: :math:`\Sigma_k = \mathrm{diag}(\sigma_{kd}^2)` with
   :math:`\sigma_{kd}^2 \sim \mathrm{InverseGamma}(\nu / 2, \nu s^2 u_d^2 / 2)`, which is the same in one dimension;

@@ -19,10 +19,10 @@ chain, :math:`\pi A = \pi`. Given :math:`z_t = k`,
 With ``standardise``, :math:`m` and :math:`u` are the mean and sd of the series and :math:`r` its mean, so that the
 priors are in the scale of the data; without it they are 0, 1 and 1. The parameters are in units of y either way.
 
-**Several sequences**, named by the column ``sequence``, share the parameters and are independent given them; the rows of
-each are in its order, and need not stand together. Their lengths may differ: the chain is then written for all of them
-at the length of the longest, and steps after the end of a sequence have no observation, which changes nothing before
-the end. A **missing observation** (NaN) is a step without one, too, and is predicted, as ``y_unobserved``.
+**Several sequences**, named by the column ``sequence``, share the parameters and are independent given them; the rows
+of each are in its order, and need not stand together. Their lengths may differ: the chain is then written for all of
+them at the length of the longest, and steps after the end of a sequence have no observation, which changes nothing
+before the end. A **missing observation** (NaN) is a step without one, too, and is predicted, as ``y_unobserved``.
 
 The prior is the same for every state, so that each of the K! labellings has the same posterior; chains start in one of
 them, at the groups that k-means finds. Given the parameters, the states are summed out by the forward algorithm, and
