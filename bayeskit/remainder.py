@@ -31,8 +31,10 @@ from bayeskit.evidence.sampled import evidence_of_draws
 from bayeskit.exact import Evaluator
 from bayeskit.forward import deterministics, prior_points
 from bayeskit.grid_density import GridDensity
+from bayeskit.labels import convention, exchangeable_in
 from bayeskit.marginals import Marginal, labelled
 from bayeskit.mixture_density import MixtureDensity
+from bayeskit.ordering import orderings_of
 from bayeskit.quadrature import NotIntegrable, Quadrature, integrate
 from bayeskit.recovery import Recovery
 from bayeskit.results import LogEvidence, Posterior
@@ -65,6 +67,9 @@ def by_quadrature(model: pm.Model, analysis: Analysis, draws: int, random_seed: 
         If the certificate failed.
     """
     with lightly():
+        orderings = orderings_of(analysis.joint)
+        if unknown := [o.reason for o in orderings.values() if o.reason]:
+            raise NotIntegrable(unknown[0])
         collapsed = collapsed_density(analysis)
         space = Unconstrained(collapsed_model(collapsed), weight(collapsed))
         budget = int(np.clip(WORK / space.weight, *EVALUATIONS))
@@ -84,10 +89,14 @@ def by_quadrature(model: pm.Model, analysis: Analysis, draws: int, random_seed: 
         certificate = max(certificate, certify_states(analysis, values, random_seed))
         values |= deterministics(analysis.original, values)
         marginals = _marginals(model, collapsed, recovery, space, result)
+        groups = exchangeable_in(space, random_seed=random_seed) if analysis.summed else ()
+    # An ordered variable has 1/K! of its prior; an integral over all of the space counts every labelling.
+    said = [*([convention(groups)] if groups else []), *(o.convention for o in orderings.values())]
+    value = result.log_integral + sum(o.log_orderings for o in orderings.values())
     return Posterior(
         model=model,
         plan=replace(analysis.plan, method="quadrature"),
-        log_evidence=LogEvidence(result.log_integral, result.error + certificate, "quadrature"),
+        log_evidence=LogEvidence(value, result.error + certificate, "quadrature", convention="; ".join(said)),
         method="quadrature",
         certificate=certificate,
         tree=build_tree(model, values, draws),

@@ -35,7 +35,7 @@ from bayeskit.labels import (
     number_of_labellings,
     random_labelling,
 )
-from bayeskit.ordering import Ordering, ordering_of
+from bayeskit.ordering import Ordering, orderings_of
 from bayeskit.results import LogEvidence
 from bayeskit.unconstrained import Unconstrained
 
@@ -85,7 +85,7 @@ def evidence_of_draws(
     LogEvidence
         NaN with the reason where there is no evidence, or none that could be trusted.
     """
-    orderings = {n: o for n in analysis.joint.names if (o := ordering_of(analysis.joint, n)) is not None}
+    orderings = orderings_of(analysis.joint)
     reason = _without_evidence(analysis, orderings) or _unknown_transform(model, orderings)
     if reason:
         return refused(reason)
