@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bayeskit.relabelling import relabel
     from bayeskit.report import report
     from bayeskit.results import LogEvidence, Plan, Posterior, Refusal
+    from bayeskit.states import states
     from bayeskit.validation import Validation, validate
 
 __version__ = "0.1.0"
@@ -42,6 +43,7 @@ __all__ = [
     "recover",
     "relabel",
     "report",
+    "states",
     "validate",
 ]
 
@@ -62,6 +64,7 @@ _HOMES = {
     "recover": "bayeskit.collapse",
     "relabel": "bayeskit.relabelling",
     "report": "bayeskit.report",
+    "states": "bayeskit.states",
     "validate": "bayeskit.validation",
 }
 

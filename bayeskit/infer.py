@@ -32,6 +32,7 @@ from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.evidence.sampled import evidence_of_draws
 from bayeskit.exact import Component, Evaluator, solve
 from bayeskit.finite import table
+from bayeskit.finite_density import FiniteDensity
 from bayeskit.forward import deterministics, draw_ancestral, prior_points
 from bayeskit.marginals import Marginal, labelled
 from bayeskit.quadrature import NotIntegrable
@@ -242,6 +243,11 @@ def _marginals(
         for part in components[0].parts:
             found |= part_marginals(part)
     found |= finite_marginals(analysis, components, weights)
+    for name, recovery in state_recovery(analysis).items():
+        # With another finite variable among what it depends on, its marginal is a mixture.
+        if len(analysis.summed) == 1 and not analysis.joint.names and recovery.summed.kind != "joint":
+            ((_, probabilities),) = recovery.probabilities({}, 1)
+            found[name] = FiniteDensity(recovery.summed.values, probabilities[0]), "categorical", None, True
     result = {}
     for name, (dist, family, joint, elementwise) in found.items():
         result[name] = labelled(Marginal(name, dist, family, joint=joint, elementwise=elementwise), model)
