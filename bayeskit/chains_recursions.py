@@ -375,9 +375,12 @@ def _best_path(
         at = t if varying else 0
         following, arriving = state, -np.inf
         for i in range(states):
-            value = best[t, i] if t == steps - 1 else best[t, i] + log_transition[at, i, following]
-            if value > arriving:
-                arriving, state = value, i
+            before[i] = best[t, i] if t == steps - 1 else best[t, i] + log_transition[at, i, following]
+            arriving = before[i] if before[i] > arriving else arriving
+        # The first of the best: to look for it afterwards is faster than to keep its number.
+        state = 0
+        while before[state] < arriving:
+            state += 1
         path[t] = state
         total, lost = _add(total, lost, log_likelihood[t, state])
         if t < steps - 1:
