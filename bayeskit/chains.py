@@ -8,8 +8,8 @@ its own state, through log p(y_t | z_t = k) = l_tk. Every function takes
 - ``log_likelihood`` (…, T, K): l. A missing observation is a row of zeros: it says nothing about its state.
 
 Impossible states, transitions and observations are −inf. The leading axes are several sequences, or several values of
-the parameters, and broadcast as in NumPy. Sequences of different length are padded at their end with missing
-observations: that changes neither the evidence nor any probability before the padding.
+the parameters, and broadcast as in NumPy. Sequences of different length are padded at their end to the longest, with
+anything, and ``lengths`` (…) says how long each is: all probabilities after its end are zero, all states −1.
 
 Every function takes time T K² and, but for what it returns, room for T K numbers; the log likelihood may have any
 size. The recursions are in :mod:`bayeskit.chains_recursions`.
@@ -50,7 +50,7 @@ class FilteredStates:
     probabilities : numpy.ndarray of shape (…, T, K)
         p(z_t = k | y_1 … y_t).
     log_densities : numpy.ndarray of shape (…, T)
-        log p(y_t | y_1 … y_{t-1}), zero for a missing observation.
+        log p(y_t | y_1 … y_{t-1}); zero for a missing observation, and after the end.
     """
 
     probabilities: np.ndarray
@@ -114,7 +114,12 @@ class StatePath:
 
 
 def log_evidence(
-    log_initial: ArrayLike, log_transition: ArrayLike, log_likelihood: ArrayLike, *, time_varying: bool = False
+    log_initial: ArrayLike,
+    log_transition: ArrayLike,
+    log_likelihood: ArrayLike,
+    *,
+    time_varying: bool = False,
+    lengths: ArrayLike | None = None,
 ) -> np.ndarray:
     """log p(y_1 … y_T) = log Σ_z p(z, y), of shape (…).
 
@@ -125,12 +130,17 @@ def log_evidence(
     ModelError, DataError
         Probabilities that do not sum to one; shapes that do not fit; a log likelihood that is NaN or +inf.
     """
-    chains = _read(log_initial, log_transition, log_likelihood, time_varying)
+    chains = _read(log_initial, log_transition, log_likelihood, time_varying, lengths)
     return chains_recursions.evidence(*chains.arrays).reshape(chains.batch)
 
 
 def filter_states(
-    log_initial: ArrayLike, log_transition: ArrayLike, log_likelihood: ArrayLike, *, time_varying: bool = False
+    log_initial: ArrayLike,
+    log_transition: ArrayLike,
+    log_likelihood: ArrayLike,
+    *,
+    time_varying: bool = False,
+    lengths: ArrayLike | None = None,
 ) -> FilteredStates:
     """p(z_t | y_1 … y_t) at every step.
 
@@ -141,7 +151,7 @@ def filter_states(
     ModelError, DataError
         As :func:`log_evidence`, and where the observations are impossible.
     """
-    chains = _read(log_initial, log_transition, log_likelihood, time_varying)
+    chains = _read(log_initial, log_transition, log_likelihood, time_varying, lengths)
     filtered, log_densities, outcomes = chains_recursions.filtering(*chains.arrays)
     chains.require_possible(outcomes)
     return FilteredStates(
@@ -150,7 +160,12 @@ def filter_states(
 
 
 def smooth_states(
-    log_initial: ArrayLike, log_transition: ArrayLike, log_likelihood: ArrayLike, *, time_varying: bool = False
+    log_initial: ArrayLike,
+    log_transition: ArrayLike,
+    log_likelihood: ArrayLike,
+    *,
+    time_varying: bool = False,
+    lengths: ArrayLike | None = None,
 ) -> SmoothedStates:
     """p(z_t | y_1 … y_T) at every step, and the expected numbers of transitions: the E step of Baum and Welch.
 
@@ -161,7 +176,7 @@ def smooth_states(
     ModelError, DataError
         As :func:`filter_states`.
     """
-    chains = _read(log_initial, log_transition, log_likelihood, time_varying)
+    chains = _read(log_initial, log_transition, log_likelihood, time_varying, lengths)
     states = chains.core[1]
     pairs = np.empty((len(chains.index), 1, states, states))
     smoothed, value, outcomes = chains_recursions.smoothing(*chains.arrays, pairs)
@@ -174,7 +189,12 @@ def smooth_states(
 
 
 def pair_probabilities(
-    log_initial: ArrayLike, log_transition: ArrayLike, log_likelihood: ArrayLike, *, time_varying: bool = False
+    log_initial: ArrayLike,
+    log_transition: ArrayLike,
+    log_likelihood: ArrayLike,
+    *,
+    time_varying: bool = False,
+    lengths: ArrayLike | None = None,
 ) -> np.ndarray:
     """p(z_t = i, z_{t+1} = j | y_1 … y_T), of shape (…, T-1, K, K).
 
@@ -185,7 +205,7 @@ def pair_probabilities(
     ModelError, DataError
         As :func:`filter_states`.
     """
-    chains = _read(log_initial, log_transition, log_likelihood, time_varying)
+    chains = _read(log_initial, log_transition, log_likelihood, time_varying, lengths)
     steps, states = chains.core
     pairs = np.empty((len(chains.index), max(steps - 1, 1), states, states))
     _, _, outcomes = chains_recursions.smoothing(*chains.arrays, pairs)
@@ -194,7 +214,12 @@ def pair_probabilities(
 
 
 def most_likely_states(
-    log_initial: ArrayLike, log_transition: ArrayLike, log_likelihood: ArrayLike, *, time_varying: bool = False
+    log_initial: ArrayLike,
+    log_transition: ArrayLike,
+    log_likelihood: ArrayLike,
+    *,
+    time_varying: bool = False,
+    lengths: ArrayLike | None = None,
 ) -> StatePath:
     """The path of largest joint probability p(z, y), by Viterbi's recursion.
 
@@ -206,7 +231,7 @@ def most_likely_states(
     ModelError, DataError
         As :func:`filter_states`.
     """
-    chains = _read(log_initial, log_transition, log_likelihood, time_varying)
+    chains = _read(log_initial, log_transition, log_likelihood, time_varying, lengths)
     paths, value = chains_recursions.best_paths(*chains.arrays)
     if np.any(np.isneginf(value)):
         chains.require_possible(chains_recursions.filtering(*chains.arrays)[-1])
@@ -221,12 +246,13 @@ def draw_states(
     rng: np.random.Generator,
     size: int | None = None,
     time_varying: bool = False,
+    lengths: ArrayLike | None = None,
 ) -> np.ndarray:
     """Draws of the whole path from p(z_1 … z_T | y), by forward filtering and backward sampling.
 
     Parameters
     ----------
-    log_initial, log_transition, log_likelihood, time_varying
+    log_initial, log_transition, log_likelihood, time_varying, lengths
         See the module. With draws of the parameters as a leading axis, one path for each.
     rng : numpy.random.Generator
     size : int, optional
@@ -243,10 +269,10 @@ def draw_states(
     OptionError
         If ``size`` is negative.
     """
-    chains = _read(log_initial, log_transition, log_likelihood, time_varying)
+    chains = _read(log_initial, log_transition, log_likelihood, time_varying, lengths)
     if size is not None and size < 0:
         raise OptionError(f"size is {size}; it must be a number of draws, zero or more")
-    paths = np.empty((1 if size is None else size, len(chains.index), chains.core[0]), dtype=np.int64)
+    paths = np.full((1 if size is None else size, len(chains.index), chains.core[0]), -1)
     chains.require_possible(chains_recursions.draw_paths(*chains.arrays, rng, paths))
     leading = () if size is None else (size,)
     return paths.reshape(*leading, *chains.batch, chains.core[0])
@@ -259,13 +285,14 @@ def forecast_states(
     *,
     steps: int,
     time_varying: bool = False,
+    lengths: ArrayLike | None = None,
     log_future: ArrayLike | None = None,
 ) -> np.ndarray:
     """p(z_{T+h} | y_1 … y_T) for h = 1 … ``steps``: the last filtered probabilities times A^h.
 
     Parameters
     ----------
-    log_initial, log_transition, log_likelihood, time_varying
+    log_initial, log_transition, log_likelihood, time_varying, lengths
         See the module.
     steps : int
         How far ahead.
@@ -287,8 +314,10 @@ def forecast_states(
         raise OptionError(f"steps is {steps}; it must be a number of steps, zero or more")
     if time_varying and log_future is None:
         raise OptionError("transitions that vary in time are not known after the last step; give log_future")
-    filtered = filter_states(log_initial, log_transition, log_likelihood, time_varying=time_varying)
-    states = filtered.probabilities[..., -1, :]
+    arguments = (log_initial, log_transition, log_likelihood)
+    filtered = filter_states(*arguments, time_varying=time_varying, lengths=lengths).probabilities
+    last = np.broadcast_to(filtered.shape[-2] if lengths is None else lengths, filtered.shape[:-2]) - 1
+    states = np.take_along_axis(filtered, last[..., None, None], axis=-2)[..., 0, :]
     count = states.shape[-1]
     future = np.asarray(log_transition if log_future is None else log_future, dtype=np.float64)
     if log_future is None:
@@ -308,7 +337,7 @@ def forecast_states(
 
 @dataclass(frozen=True)
 class _Chains:
-    """Arguments, checked: stacks of distinct values, and the three indices of each sequence."""
+    """Arguments, checked: stacks of distinct values, and the three indices and the length of each sequence."""
 
     stacks: tuple[np.ndarray, np.ndarray, np.ndarray]
     index: np.ndarray
@@ -334,7 +363,13 @@ class _Chains:
         )
 
 
-def _read(log_initial: ArrayLike, log_transition: ArrayLike, log_likelihood: ArrayLike, time_varying: bool) -> _Chains:
+def _read(
+    log_initial: ArrayLike,
+    log_transition: ArrayLike,
+    log_likelihood: ArrayLike,
+    time_varying: bool,
+    lengths: ArrayLike | None,
+) -> _Chains:
     initial, transition, likelihood = (
         np.asarray(values, dtype=np.float64) for values in (log_initial, log_transition, log_likelihood)
     )
@@ -350,6 +385,13 @@ def _read(log_initial: ArrayLike, log_transition: ArrayLike, log_likelihood: Arr
             raise ModelError(
                 f"{name} has shape {values.shape}; for {steps} steps and {states} states it must end in {core}"
             )
+    length = np.asarray(steps if lengths is None else lengths)
+    if length.dtype.kind not in "iu" or np.any((length < 1) | (length > steps)):
+        raise DataError(f"the lengths of the sequences must be integers from 1 to {steps}, the steps of log_likelihood")
+    if lengths is not None:
+        # What pads a sequence may be anything.
+        inside = np.arange(steps)[:, None] < length[..., None, None]
+        likelihood = np.where(inside, likelihood, 0.0)
     if not np.max(likelihood, initial=-np.inf) < np.inf:
         *_, step, state = np.argwhere(~(likelihood < np.inf))[0]
         value = likelihood[~(likelihood < np.inf)][0]
@@ -363,14 +405,15 @@ def _read(log_initial: ArrayLike, log_transition: ArrayLike, log_likelihood: Arr
         transition = transition[..., None, :, :]
     stacks = (initial, transition, likelihood)
     batches = [v.shape[: v.ndim - c] for v, c in zip(stacks, (1, 3, 2), strict=True)]
-    batch = _broadcast(*batches)
+    batch = _broadcast(*batches, length.shape)
     columns = [np.broadcast_to(np.arange(int(np.prod(b))).reshape(b), batch).ravel() for b in batches]
+    columns.append(np.broadcast_to(length, batch).ravel())
     # Writable, though nothing is written: numba would compile everything again for an array that is not.
     first, second, third = (
         np.require(v.reshape(int(np.prod(b)), *v.shape[len(b) :]), requirements=["C", "W"])
         for v, b in zip(stacks, batches, strict=True)
     )
-    return _Chains((first, second, third), np.stack(columns, axis=-1), batch)
+    return _Chains((first, second, third), np.stack(columns, axis=-1).astype(np.int64), batch)
 
 
 def _broadcast(*batches: tuple[int, ...]) -> tuple[int, ...]:

@@ -18,9 +18,10 @@ one is not (two regimes that never mix, say), the pass stops, and the one in log
 Arrays: ``log_initial`` (K), ``log_likelihood`` (T, K), ``log_transition`` (1, K, K) or, one matrix a step, (T-1, K, K).
 
 The functions at the end run over many sequences. Each argument comes as a stack of its distinct values and, for each
-sequence, the index of its own: nothing is copied to give a thousand sequences the same transitions, or a thousand draws
-of the transitions the same data. What they return for a sequence that cannot be observed is meaningless, except its
-outcome: the step that is impossible.
+sequence, the index of its own, besides its length: nothing is copied to give a thousand sequences the same transitions,
+or a thousand draws of the transitions the same data. What they return for a sequence that cannot be observed is
+meaningless, except its outcome: the step that is impossible. After the end of a sequence that is shorter than others
+are zeros.
 
 All of it is one file, because numba's cache of a compiled function does not notice that a function it calls has changed
 in another.
@@ -47,7 +48,7 @@ SMALLEST = 1e-100  # of a predicted probability: far above the least number ther
 # A forward pass returns one of these, or the step, from zero, whose observation is impossible.
 COMPLETE, OUT_OF_RANGE = -1, -2
 
-# log_initial (·, K), log_transition (·, S, K, K), log_likelihood (·, T, K), and three columns of indices.
+# log_initial (·, K), log_transition (·, S, K, K), log_likelihood (·, T, K); of each sequence three indices, its length.
 type Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -429,9 +430,9 @@ def evidence(
     log_density = np.empty(steps)
     result = np.empty(len(index))
     for n in range(len(index)):
-        i, j, k = index[n]
-        outcome, _ = forward(log_initial[i], log_transition[j], log_likelihood[k], filtered, log_density)
-        result[n] = compensated_sum(log_density) if outcome < 0 else -np.inf
+        i, j, k, length = index[n]
+        outcome, _ = forward(log_initial[i], log_transition[j], log_likelihood[k, :length], filtered, log_density)
+        result[n] = compensated_sum(log_density[:length]) if outcome < 0 else -np.inf
     return result
 
 
@@ -441,15 +442,16 @@ def filtering(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Filtered probabilities, log p(y_t | y_1 … y_{t-1}), and the outcome."""
     steps, states = log_likelihood.shape[1:]
-    filtered, log_density = np.empty((len(index), steps, states)), np.empty((len(index), steps))
+    filtered, log_density = np.empty((len(index), steps, states)), np.zeros((len(index), steps))
     outcomes = np.empty(len(index), dtype=np.int64)
     for n in range(len(index)):
-        i, j, k = index[n]
+        i, j, k, length = index[n]
         outcomes[n], logarithms = forward(
-            log_initial[i], log_transition[j], log_likelihood[k], filtered[n], log_density[n]
+            log_initial[i], log_transition[j], log_likelihood[k, :length], filtered[n, :length], log_density[n]
         )
+        _fill_zero(filtered[n : n + 1, length:])
         if logarithms:
-            _exponentiate(filtered[n], filtered[n])
+            _exponentiate(filtered[n, :length], filtered[n, :length])
     return filtered, log_density, outcomes
 
 
@@ -467,14 +469,16 @@ def smoothing(
     outcomes = np.empty(len(index), dtype=np.int64)
     log_density = np.empty(steps)
     for n in range(len(index)):
-        i, j, k = index[n]
+        i, j, k, length = index[n]
         outcomes[n], logarithms = forward(
-            log_initial[i], log_transition[j], log_likelihood[k], smoothed[n], log_density
+            log_initial[i], log_transition[j], log_likelihood[k, :length], smoothed[n, :length], log_density
         )
         if outcomes[n] >= 0:
             continue
-        value[n] = compensated_sum(log_density)
-        backward(log_transition[j], smoothed[n], logarithms, smoothed[n], pairs[n])
+        value[n] = compensated_sum(log_density[:length])
+        _fill_zero(smoothed[n : n + 1, length:])
+        inside = smoothed[n, :length]
+        backward(log_transition[j], inside, logarithms, inside, pairs[n])
     return smoothed, value, outcomes
 
 
@@ -482,13 +486,13 @@ def smoothing(
 def best_paths(
     log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, index: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The most probable path of each sequence, and its log joint probability."""
+    """The most probable path of each sequence, −1 after its end, and its log joint probability."""
     steps, states = log_likelihood.shape[1:]
-    paths, value = np.empty((len(index), steps), dtype=np.int64), np.empty(len(index))
+    paths, value = np.full((len(index), steps), -1), np.empty(len(index))
     best = np.empty((steps, states))
     for n in range(len(index)):
-        i, j, k = index[n]
-        value[n] = _best_path(log_initial[i], log_transition[j], log_likelihood[k], best, paths[n])
+        i, j, k, length = index[n]
+        value[n] = _best_path(log_initial[i], log_transition[j], log_likelihood[k, :length], best, paths[n, :length])
     return paths, value
 
 
@@ -501,14 +505,18 @@ def draw_paths(
     rng: np.random.Generator,
     paths: np.ndarray,
 ) -> np.ndarray:
-    """Write draws of the path of each sequence into ``paths`` (draws, N, T); return the outcome."""
+    """Write draws of the path of each sequence into ``paths`` (draws, N, T), as far as it goes; return the outcome."""
     steps, states = log_likelihood.shape[1:]
     outcomes = np.empty(len(index), dtype=np.int64)
     filtered, log_density = np.empty((steps, states)), np.empty(steps)
     for n in range(len(index)):
-        i, j, k = index[n]
-        outcomes[n], logarithms = forward(log_initial[i], log_transition[j], log_likelihood[k], filtered, log_density)
+        i, j, k, length = index[n]
+        outcomes[n], logarithms = forward(
+            log_initial[i], log_transition[j], log_likelihood[k, :length], filtered[:length], log_density
+        )
         if outcomes[n] < 0:
             for draw in range(len(paths)):
-                _draw_path(log_transition[j], filtered, logarithms, rng.random((steps,)), paths[draw, n])
+                _draw_path(
+                    log_transition[j], filtered[:length], logarithms, rng.random((length,)), paths[draw, n, :length]
+                )
     return outcomes

@@ -48,17 +48,20 @@ def reference(initial: np.ndarray, transition: np.ndarray, implementation: str) 
     return model
 
 
-def fastest(functions: dict[str, Callable[[], Any]], repeats: int = 7) -> dict[str, float]:
-    """Shortest time of each, in turns, so that whatever else the machine does falls on all of them alike."""
-    times: dict[str, list[float]] = {name: [] for name in functions}
-    for function in functions.values():
-        function()
-    for _ in range(repeats):
+def fastest(functions: dict[str, Callable[[], Any]], turns: int = 5, times: int = 3) -> dict[str, float]:
+    """Shortest time of each.
+
+    They take turns, so that whatever else the machine does falls on all of them alike; a turn is a few calls, so that
+    none of them pays for the memory that the others have returned to the system.
+    """
+    seconds = dict.fromkeys(functions, np.inf)
+    for _ in range(turns):
         for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            times[name].append(time.perf_counter() - start)
-    return {name: min(values) for name, values in times.items()}
+            for _ in range(times):
+                start = time.perf_counter()
+                function()
+                seconds[name] = min(seconds[name], time.perf_counter() - start)
+    return seconds
 
 
 def side_by_side(functions: dict[str, Callable[[], Any]]) -> list[Row]:
@@ -111,7 +114,7 @@ def long_sequences() -> list[Row]:
     rows, first = [], 0.0
     for steps in LONG:
         arguments = problem(steps)
-        seconds = fastest({"": lambda a=arguments: chains.smooth_states(*a)}, repeats=3)[""]  # type: ignore[misc]
+        seconds = fastest({"": lambda a=arguments: chains.smooth_states(*a)}, turns=1, times=4)[""]  # type: ignore[misc]
         first = first or seconds / steps
         growth = seconds / steps / first
         last = steps == LONG[-1]
