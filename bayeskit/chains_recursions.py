@@ -39,8 +39,10 @@ __all__ = [
     "compensated_sum",
     "draw_paths",
     "evidence",
+    "evidence_and_filter",
     "filtering",
     "forward",
+    "gradient",
     "smoothing",
 ]
 
@@ -418,6 +420,30 @@ def backward(
         _backward_log(log_transition, filtered, smoothed, pairs)
     else:
         _backward_scaled(log_transition, filtered, smoothed, pairs)
+
+
+@numba.njit(cache=True)
+def evidence_and_filter(
+    log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray
+) -> tuple[float, np.ndarray, bool]:
+    """Log evidence, filtered probabilities, and whether these are logarithms; −inf and zeros where it is impossible."""
+    filtered = np.empty(log_likelihood.shape)
+    log_density = np.empty(len(log_likelihood))
+    outcome, logarithms = forward(log_initial, log_transition, log_likelihood, filtered, log_density)
+    if outcome < 0:
+        return compensated_sum(log_density), filtered, logarithms
+    filtered[:] = 0.0
+    return -np.inf, filtered, False
+
+
+@numba.njit(cache=True)
+def gradient(log_transition: np.ndarray, filtered: np.ndarray, logarithms: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Smoothed probabilities and those of pairs, from what :func:`evidence_and_filter` returned."""
+    smoothed, pairs = np.zeros(filtered.shape), np.zeros(log_transition.shape)
+    # Where the observations are impossible, the density is −inf all around, and its gradient is called zero.
+    if logarithms or np.sum(filtered[-1]) != 0:
+        backward(log_transition, filtered, logarithms, smoothed, pairs)
+    return smoothed, pairs
 
 
 @numba.njit(cache=True)
