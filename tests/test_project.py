@@ -43,6 +43,7 @@ LAYERS = (
     "quadratic_form",
     "banded",
     "chains_recursions",
+    "chains_arguments",
     "chains",
     "chain_density",
     "gaussian_integral",
