@@ -373,7 +373,7 @@ class _Search:
         sets = [{n: a for n, a in s.items() if a} for s in sets[1:]]
         trials = [(s, pair) for s in sets for pair in pairs]
         for point in points:
-            trials = self.unchanged(point, trials)
+            trials = self.unchanged(point, trials) if trials else []
         return _independent(trials, size)
 
     def options(self, size: int) -> dict[str, list[tuple[int, ...]]]:
