@@ -32,7 +32,8 @@ from bayeskit.compiling import lightly, silently
 from bayeskit.density import LogJoint
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.forward import deterministics
-from bayeskit.labels import Exchangeable, exchangeable
+from bayeskit.labels import exchangeable
+from bayeskit.permutations import Exchangeable
 from bayeskit.results import Posterior
 
 __all__ = ["relabel"]
@@ -62,7 +63,7 @@ def relabel(
     labels : sequence of str, or mapping of str to str, optional
         Variables whose values are labels (allocations, hidden states). With several groups of components, a mapping
         from each to any variable with an entry for each of the components that it chooses from.
-    groups : sequence of bayeskit.labels.Exchangeable, optional
+    groups : sequence of bayeskit.permutations.Exchangeable, optional
         The exchangeable components; looked for in the model by default.
 
     Returns

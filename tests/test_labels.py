@@ -26,8 +26,9 @@ from bayeskit.elimination import analyse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.evidence.bridge import bridge
 from bayeskit.evidence.sampled import evidence_of_draws
-from bayeskit.labels import Exchangeable, convention, exchangeable, labellings, number_of_labellings
+from bayeskit.labels import exchangeable
 from bayeskit.ordering import ordering_of
+from bayeskit.permutations import Exchangeable, convention, labellings, number_of_labellings
 from bayeskit.results import LogEvidence
 from bayeskit.unconstrained import Unconstrained
 

@@ -56,6 +56,7 @@ LAYERS = (
     "collapse",
     "ordering",
     "unconstrained",
+    "permutations",
     "labels",
     "relabelling",
     "stretch",
