@@ -57,6 +57,7 @@ LAYERS = (
     "ordering",
     "unconstrained",
     "permutations",
+    "conventions",
     "labels",
     "relabelling",
     "stretch",

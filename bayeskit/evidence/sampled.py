@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -24,10 +23,11 @@ from pymc.distributions.transforms import (
 )
 
 from bayeskit.compiling import lightly
+from bayeskit.conventions import orderings_of, stated
 from bayeskit.elimination import Analysis
 from bayeskit.evidence.bridge import bridge, refused
 from bayeskit.labels import exchangeable_in
-from bayeskit.ordering import Ordering, ordering_of
+from bayeskit.ordering import Ordering
 from bayeskit.permutations import Exchangeable, convention, labellings, number_of_labellings, random_labelling
 from bayeskit.results import LogEvidence
 from bayeskit.unconstrained import Unconstrained, weight_of
@@ -78,7 +78,7 @@ def evidence_of_draws(
     LogEvidence
         NaN with the reason where there is no evidence, or none that could be trusted.
     """
-    orderings = {n: o for n in analysis.joint.names if (o := ordering_of(analysis.joint, n)) is not None}
+    orderings = orderings_of(analysis.joint)
     reason = _without_evidence(analysis, orderings) or _unknown_transform(model, orderings)
     if reason:
         return refused(reason)
@@ -114,9 +114,7 @@ def evidence_of_draws(
             return evidence
         if _misses_mass(space, evidence, random_seed):
             return refused("draws from the prior find more mass than the chains did: there is another mode")
-        said = [*([convention(groups)] if groups else []), *(o.convention for o in orderings.values())]
-        value = evidence.value + sum(o.log_orderings for o in orderings.values())
-        return replace(evidence, value=value, convention="; ".join(said))
+        return stated(evidence, groups, orderings.values())
 
 
 def _to_sum_over(
