@@ -348,6 +348,28 @@ def test_two_equal_observations_are_no_components() -> None:
     assert estimate.convention == ""
 
 
+def test_quadrature_says_what_it_integrates_over() -> None:
+    """Two means in two dimensions, each weight a half: the sum over allocations is in closed form."""
+    data = DATA[[0, 1, 5]]
+    count, total = Conjugate(2, data).terms()[1:]
+    each = -0.5 * np.log1p(9.0 * count) + 0.5 * total**2 * 9 / (1 + 9 * count)
+    exact = special.logsumexp(each.sum(axis=1)) + stats.norm.logpdf(data).sum() - len(data) * math.log(2)
+    options: dict[str, Any]
+    for options, said in (
+        ({}, "over all 2! = 2 labellings of the components (mu)"),
+        (
+            {"transform": transforms.ordered, "initval": [-1.0, 1.0]},
+            "ordered: log 2! added for the restriction of the prior of mu",
+        ),
+    ):
+        with pm.Model() as model:
+            mu = pm.Normal("mu", 0.0, 3.0, shape=2, **options)
+            pm.NormalMixture("y", w=[0.5, 0.5], mu=mu, sigma=1.0, observed=data)
+        found = bk.infer(model, method="quadrature", draws=100, random_seed=1, progressbar=False).log_evidence
+        assert abs(found.value - exact) < found.error + 1e-9
+        assert found.convention == said
+
+
 # --- PyMC's ordered transform -----------------------------------------------------------------------------------------
 
 
