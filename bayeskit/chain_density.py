@@ -32,7 +32,7 @@ from bayeskit import chains_recursions
 from bayeskit.chains_recursions import evidence_and_filter, gradient
 from bayeskit.compiling import Graph
 
-__all__ = ["ChainGradient", "ChainLogEvidence", "chain_log_evidence", "log_probability"]
+__all__ = ["ChainGradient", "ChainLogEvidence", "chain_log_evidence"]
 
 
 class _ChainOp(Op):
@@ -178,7 +178,7 @@ def chain_log_evidence(
     log_initial : tensor of shape (…, K)
         log π.
     log_transition : tensor of shape (…, K, K), or (…, T-1, K, K) if ``time_varying``
-        log A. :func:`log_probability` of a matrix that has zeros.
+        log A. :func:`bayeskit.markov.log_probability` of a matrix that has zeros.
     log_likelihood : tensor of shape (…, T, K)
         l. A missing observation is a row of zeros.
 
@@ -195,18 +195,3 @@ def chain_log_evidence(
     op = Blockwise(ChainLogEvidence(time_varying))
     value: Graph = op.make_node(log_initial, log_transition, log_likelihood).outputs[0]
     return value
-
-
-def log_probability(probability: Any) -> Graph:
-    """log p, with gradient zero where p = 0.
-
-    There the derivative of log p is infinite, and times the zero that a chain's log evidence gives it is NaN: the whole
-    gradient of a model with an impossible transition would be lost. Right for a p that is zero whatever the parameters.
-
-    Parameters
-    ----------
-    probability : tensor
-    """
-    probability = pt.as_tensor_variable(probability)
-    possible = probability > 0
-    return pt.switch(possible, pt.log(pt.switch(possible, probability, 1.0)), -np.inf)

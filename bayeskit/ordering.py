@@ -37,7 +37,7 @@ from bayeskit.density import LogJoint
 from bayeskit.forward import prior_points
 from bayeskit.support import support_without_transform
 
-__all__ = ["Ordering", "ordering_of", "orderings_of"]
+__all__ = ["Ordering", "ordering_of"]
 
 POINTS = 4  # draws from the prior at which two entries are exchanged
 TOLERANCE = 1e-9  # nats, and a tenth of it relative to the density: rounding
@@ -102,11 +102,6 @@ def ordering_of(joint: LogJoint, name: str) -> Ordering | None:
         rows * float(special.gammaln(size + 1)),
         convention=f"ordered: {times} {size}! added for the restriction of the prior of {name}",
     )
-
-
-def orderings_of(joint: LogJoint) -> dict[str, Ordering]:
-    """The restriction of every free variable that has one."""
-    return {n: o for n in joint.names if (o := ordering_of(joint, n)) is not None}
 
 
 def _ordered(transform: Any, rv: Any) -> Ordered | None:

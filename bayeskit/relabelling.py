@@ -33,7 +33,8 @@ from bayeskit.compiling import lightly, silently
 from bayeskit.density import LogJoint
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.forward import deterministics
-from bayeskit.labels import Exchangeable, exchangeable
+from bayeskit.labels import exchangeable
+from bayeskit.permutations import Exchangeable
 from bayeskit.results import Posterior
 from bayeskit.support import support_of
 
@@ -65,7 +66,7 @@ def relabel(
         Variables whose values are labels (allocations, hidden states); by default the finite variables with as many
         values as there are components. With several groups of components, a mapping from each to any variable with an
         entry for each of the components that it chooses from.
-    groups : sequence of bayeskit.labels.Exchangeable, optional
+    groups : sequence of bayeskit.permutations.Exchangeable, optional
         The exchangeable components; looked for in the model by default.
 
     Returns

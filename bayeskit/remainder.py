@@ -24,6 +24,7 @@ from bayeskit.certificate import require
 from bayeskit.collapse import collapsed_model
 from bayeskit.collapsed import Collapsed, collapsed_density
 from bayeskit.compiling import compile_small, lightly, silently
+from bayeskit.conventions import orderings_of, stated
 from bayeskit.degrees import core_op
 from bayeskit.density import inline
 from bayeskit.elimination import Analysis
@@ -31,10 +32,9 @@ from bayeskit.evidence.sampled import evidence_of_draws
 from bayeskit.exact import Evaluator
 from bayeskit.forward import deterministics, prior_points
 from bayeskit.grid_density import GridDensity
-from bayeskit.labels import convention, exchangeable_in
+from bayeskit.labels import exchangeable_in
 from bayeskit.marginals import Marginal, labelled
 from bayeskit.mixture_density import MixtureDensity
-from bayeskit.ordering import orderings_of
 from bayeskit.quadrature import NotIntegrable, Quadrature, integrate
 from bayeskit.recovery import Recovery
 from bayeskit.results import LogEvidence, Posterior
@@ -89,14 +89,13 @@ def by_quadrature(model: pm.Model, analysis: Analysis, draws: int, random_seed: 
         certificate = max(certificate, certify_states(analysis, values, random_seed))
         values |= deterministics(analysis.original, values)
         marginals = _marginals(model, collapsed, recovery, space, result)
-        groups = exchangeable_in(space, random_seed=random_seed) if analysis.summed else ()
-    # An ordered variable has 1/K! of its prior; an integral over all of the space counts every labelling.
-    said = [*([convention(groups)] if groups else []), *(o.convention for o in orderings.values())]
-    value = result.log_integral + sum(o.log_orderings for o in orderings.values())
+        evidence = LogEvidence(result.log_integral, result.error + certificate, "quadrature")
+        groups = [g for g in exchangeable_in(space, points, random_seed=random_seed) if g.complete]
+        evidence = stated(evidence, groups, orderings.values())
     return Posterior(
         model=model,
         plan=replace(analysis.plan, method="quadrature"),
-        log_evidence=LogEvidence(value, result.error + certificate, "quadrature", convention="; ".join(said)),
+        log_evidence=evidence,
         method="quadrature",
         certificate=certificate,
         tree=build_tree(model, values, draws),

@@ -64,6 +64,8 @@ LAYERS = (
     "collapse",
     "ordering",
     "unconstrained",
+    "permutations",
+    "conventions",
     "labels",
     "relabelling",
     "states",
