@@ -173,8 +173,17 @@ class _Search:
                 found.append(point)
                 point = self.cycled(point, {n: subsets[-1] for n, subsets in options.items()}, size)
         points = np.array(found)
+        return points[np.isfinite(self.values(points))]
+
+    def values(self, points: np.ndarray) -> np.ndarray:
+        """The density at points; not a number where an assertion of the model's author fails."""
         with silently():
-            return points[np.isfinite(self.space.log_density(points))]
+            try:
+                return self.space.log_density(points)
+            except (ModelError, np.linalg.LinAlgError):
+                if len(points) == 1:
+                    return np.full(1, np.nan)
+                return np.concatenate([self.values(point[None]) for point in points])
 
     def prior_draws(self) -> np.ndarray:
         return self.space.prior_draws(DRAWS, self.random_seed)
@@ -189,7 +198,7 @@ class _Search:
         try:
             with silently():
                 result = optimize.minimize(objective, x, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
-        except (NotImplementedError, ValueError, ModelError, np.linalg.LinAlgError):
+        except (NotImplementedError, ValueError, AssertionError, np.linalg.LinAlgError):
             return x
         return np.asarray(result.x if np.all(np.isfinite(result.x)) else x)
 
@@ -232,9 +241,7 @@ class _Search:
                             np.full(block.stop - block.start, np.nan) if matrix is None else matrix @ point[block]
                         )
                     row[block] = moved[key]
-            with silently():
-                values = self.space.log_density(rows)
-            same = np.abs(values - level) <= tolerance
+            same = np.abs(self.values(rows) - level) <= tolerance
             kept += [t for t, s in zip(trials[start : start + step], same, strict=True) if s]
         return kept
 

@@ -18,6 +18,7 @@ import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from pymc.distributions import transforms
+from pytensor.raise_op import Assert
 from scipy import special, stats
 
 import bayeskit as bk
@@ -191,6 +192,14 @@ def test_labellings_permute_the_variables_themselves() -> None:
         assert after["transition"] == pytest.approx(before["transition"][np.ix_(order, order)])
         seen.add(tuple(order))
     assert seen == set(itertools.permutations(range(3)))
+
+
+def test_an_assertion_that_fails_somewhere_does_not_stop_the_search() -> None:
+    with pm.Model() as model:
+        mu = pm.Normal("mu", shape=2)
+        checked = Assert("mu is far out")(mu, pt.all(pt.abs(mu) < 1.0))
+        pm.NormalMixture("y", w=[0.5, 0.5], mu=checked, sigma=1.0, observed=DATA)
+    assert [dict(g.axes) for g in exchangeable(model)] == [{"mu": (0,)}]
 
 
 def test_convention_says_what_is_summed_over() -> None:
