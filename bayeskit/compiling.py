@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -37,6 +37,8 @@ from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_m
 from pytensor.tensor.rewriting.math import local_useless_reduce
 from scipy.linalg import LinAlgWarning
 from threadpoolctl import ThreadpoolController
+
+from bayeskit.evaluation import NotEvaluable, evaluator
 
 __all__ = ["Graph", "compile_small", "lightly", "on_one_thread", "silently", "small_mode", "vectorised"]
 
@@ -128,10 +130,13 @@ def small_mode() -> Mode:
 
 def vectorised(graph: Variable) -> Variable:
     """A copy of a graph with the same inputs, rewritten not to call Python once a row."""
-    copy: Variable = clone_replace(graph, {})
-    fgraph = FunctionGraph(outputs=[copy], clone=False)
+    return _rewritten([graph])[0]
+
+
+def _rewritten(graphs: list[Variable]) -> list[Variable]:
+    fgraph = FunctionGraph(outputs=clone_replace(graphs, {}), clone=False)
     _rewriter().rewrite(fgraph)
-    return fgraph.outputs[0]
+    return list(fgraph.outputs)
 
 
 def compile_small(inputs: Sequence[Variable], outputs: Any, **options: Any) -> Any:
@@ -144,9 +149,19 @@ def compile_small(inputs: Sequence[Variable], outputs: Any, **options: Any) -> A
     **options
         Passed to :func:`pytensor.function`.
     """
-    graphs = [outputs] if isinstance(outputs, Variable) else list(outputs)
+    single = isinstance(outputs, Variable)
+    graphs = [outputs] if single else list(outputs)
+    names = {str(v.owner.op) for v in ancestors(graphs) if v.owner is not None}
     # A factorisation that value and gradient share is made once; for smaller work, finding doubles costs more.
-    factorised = any(v.owner is not None and "Cholesky" in str(v.owner.op) for v in ancestors(graphs))
+    factorised = any("Cholesky" in n for n in names)
+    if not options:
+        if any("Solve" in n for n in names) and all(i.owner is None for i in inputs):
+            graphs = _rewritten(graphs)
+        with suppress(NotEvaluable):
+            function = evaluator(inputs, graphs, merge=factorised)
+            return (lambda *arguments: function(*arguments)[0]) if single else function
     optimizer = SequentialGraphRewriter(MergeOptimizer(), _rewriter(), MergeOptimizer()) if factorised else _rewriter()
     mode = Mode(linker="py", optimizer=optimizer)
-    return pytensor.function(list(inputs), outputs, mode=mode, on_unused_input="ignore", **options)
+    return pytensor.function(
+        list(inputs), graphs[0] if single else graphs, mode=mode, on_unused_input="ignore", **options
+    )
