@@ -129,8 +129,19 @@ def small_mode() -> Mode:
 
 
 def vectorised(graph: Variable) -> Variable:
-    """A copy of a graph with the same inputs, rewritten not to call Python once a row."""
-    return _rewritten([graph])[0]
+    """The same graph, or a copy with the same inputs, that does not call Python once a row."""
+    return _rewritten([graph])[0] if _solves([graph]) else graph
+
+
+def _solves(graphs: Sequence[Variable]) -> bool:
+    """Whether a linear system is solved, for which batches of right-hand sides are to be gathered."""
+    return any("Solve" in n for n in _ops(graphs))
+
+
+def _ops(graphs: Sequence[Variable]) -> set[str]:
+    """Names of the kinds of node in graphs, without the ``Blockwise`` around them."""
+    found = {v.owner.op for v in ancestors(graphs) if v.owner is not None}
+    return {type(getattr(op, "core_op", op)).__name__ for op in found}
 
 
 def _rewritten(graphs: list[Variable]) -> list[Variable]:
@@ -151,11 +162,10 @@ def compile_small(inputs: Sequence[Variable], outputs: Any, **options: Any) -> A
     """
     single = isinstance(outputs, Variable)
     graphs = [outputs] if single else list(outputs)
-    names = {str(v.owner.op) for v in ancestors(graphs) if v.owner is not None}
     # A factorisation that value and gradient share is made once; for smaller work, finding doubles costs more.
-    factorised = any("Cholesky" in n for n in names)
+    factorised = any("Cholesky" in n for n in _ops(graphs))
     if not options:
-        if any("Solve" in n for n in names) and all(i.owner is None for i in inputs):
+        if _solves(graphs) and all(i.owner is None for i in inputs):
             graphs = _rewritten(graphs)
         with suppress(NotEvaluable):
             function = evaluator(inputs, graphs, merge=factorised)

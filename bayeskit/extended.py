@@ -75,6 +75,8 @@ def _elementwise(op: ps.ScalarOp, inputs: list[np.ndarray]) -> np.ndarray | None
         for value in inputs[1:]:
             result = result + value if isinstance(op, ps.Add) else result * value
         return result
+    if isinstance(op, ps.Clip):
+        return np.minimum(np.maximum(inputs[0], inputs[1]), inputs[2])
     if isinstance(op, ps.Cast | ps.Identity) and inputs[0].dtype == Long:
         return inputs[0]
     if isinstance(op, ps.Second):
