@@ -1,15 +1,16 @@
-"""Compiling small PyTensor graphs in milliseconds.
+"""Making functions of small PyTensor graphs in milliseconds.
 
 These graphs have tens of nodes and are evaluated a handful of times. PyTensor's default rewrites and its numba
-compilation take seconds a model; without them, NumPy does the heavy lifting all the same. A few rewrites are kept: two
-because without them PyTensor calls Python once a row, and those that spare copies of arrays as long as the data.
+compilation take seconds a model; without them, NumPy does the heavy lifting all the same. A graph is run as it stands
+(:mod:`bayeskit.evaluation`), but for systems of linear equations, which are gathered lest Python be called once a row.
+PyTensor's own Python linker, with a few rewrites, runs what has loops or draws random numbers.
 """
 
 from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
@@ -20,7 +21,7 @@ import pytensor.tensor as pt
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import clone_replace
+from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.rewriting.basic import (
     GraphRewriter,
     MergeOptimizer,
@@ -130,12 +131,7 @@ def small_mode() -> Mode:
 
 def vectorised(graph: Variable) -> Variable:
     """The same graph, or a copy with the same inputs, that does not call Python once a row."""
-    return _rewritten([graph])[0] if _solves([graph]) else graph
-
-
-def _solves(graphs: Sequence[Variable]) -> bool:
-    """Whether a linear system is solved, for which batches of right-hand sides are to be gathered."""
-    return any("Solve" in n for n in _ops(graphs))
+    return _rewritten([graph])[0] if any("Solve" in n for n in _ops([graph])) else graph
 
 
 def _ops(graphs: Sequence[Variable]) -> set[str]:
@@ -151,27 +147,37 @@ def _rewritten(graphs: list[Variable]) -> list[Variable]:
 
 
 def compile_small(inputs: Sequence[Variable], outputs: Any, **options: Any) -> Any:
-    """A function of ``inputs``, compiled in milliseconds.
+    """A function of ``inputs``, made in about a millisecond.
 
     Parameters
     ----------
     inputs : sequence of tensor
+        Nodes within the graphs may be among them: the graphs are cut there.
     outputs : tensor or sequence of tensor
     **options
-        Passed to :func:`pytensor.function`.
+        Passed to :func:`pytensor.function`, which is then called on; so it is where the graph has loops.
     """
     single = isinstance(outputs, Variable)
     graphs = [outputs] if single else list(outputs)
+    names = _ops(graphs)
+    solves = any("Solve" in n for n in names)
     # A factorisation that value and gradient share is made once; for smaller work, finding doubles costs more.
-    factorised = any("Cholesky" in n for n in _ops(graphs))
-    if not options:
-        if _solves(graphs) and all(i.owner is None for i in inputs):
-            graphs = _rewritten(graphs)
+    factorised = any("Cholesky" in n for n in names)
+    if not options and not solves:
         with suppress(NotEvaluable):
-            function = evaluator(inputs, graphs, merge=factorised)
-            return (lambda *arguments: function(*arguments)[0]) if single else function
+            return _of(evaluator(inputs, graphs, merge=factorised), single)
+    cut = {i: i.type() for i in inputs if i.owner is not None}
+    if cut:
+        inputs, graphs = [cut.get(i, i) for i in inputs], graph_replace(graphs, cut, strict=False)
+    if not options and solves:
+        with suppress(NotEvaluable):
+            return _of(evaluator(inputs, _rewritten(graphs), merge=factorised), single)
     optimizer = SequentialGraphRewriter(MergeOptimizer(), _rewriter(), MergeOptimizer()) if factorised else _rewriter()
     mode = Mode(linker="py", optimizer=optimizer)
     return pytensor.function(
         list(inputs), graphs[0] if single else graphs, mode=mode, on_unused_input="ignore", **options
     )
+
+
+def _of(function: Callable[..., list[Any]], single: bool) -> Callable[..., Any]:
+    return (lambda *arguments: function(*arguments)[0]) if single else function

@@ -18,7 +18,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
@@ -29,6 +28,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Dot
 from scipy import sparse
 
+from bayeskit import differentiation
 from bayeskit.affine import Block, Jacobian, jacobians
 from bayeskit.compiling import compile_small
 from bayeskit.degrees import core_op, degrees, is_structural
@@ -155,7 +155,7 @@ class GaussianBlock:
     def _linear(self) -> Any:
         """Compiled: all latent values → gradient of the log density in θ."""
         wrt = [self.joint.values[n] for n in self.names]
-        gradient = pytensor.grad(self._total, wrt, disconnected_inputs="ignore")
+        gradient = differentiation.gradient(self._total, wrt)
         return compile_small(list(self.joint.values.values()), gradient)
 
     @cached_property
@@ -163,7 +163,7 @@ class GaussianBlock:
         """The products, the θ-free inputs their Jacobians need, and a function for weights, inputs and gradient."""
         products = self.products
         wrt = [*(p.node.outputs[0] for p in products), *(self.joint.values[n] for n in self.names)]
-        derivatives: Any = pytensor.grad(self._total, wrt, disconnected_inputs="ignore")
+        derivatives = differentiation.gradient(self._total, wrt)
         derivatives = self._at_zero(derivatives)
         weights, gradient = derivatives[: len(products)], derivatives[len(products) :]
         sides = list(dict.fromkeys([s for p in products for s in (p.left, p.right)]))

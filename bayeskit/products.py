@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.math import Dot
 
@@ -72,18 +71,15 @@ class Products:
         inputs : sequence of tensor
         outputs : tensor or sequence of tensor
         """
-        single = isinstance(outputs, Variable)
         graphs = [outputs] if isinstance(outputs, Variable) else list(outputs)
         nodes = _large_products(graphs, inputs)
         if not nodes:
             return compile_small(inputs, outputs)
-        stand_ins = {n.outputs[0]: n.outputs[0].type() for n in nodes}
-        rest = graph_replace(graphs, stand_ins, strict=False)
         return Function(
             self,
             [n.inputs[0] for n in nodes],
             compile_small(inputs, [n.inputs[1] for n in nodes]),
-            compile_small([*inputs, *stand_ins.values()], rest[0] if single else rest),
+            compile_small([*inputs, *(n.outputs[0] for n in nodes)], outputs),
         )
 
     def of(self, matrix: np.ndarray, vectors: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -24,6 +24,7 @@ LAYERS = (
     "errors",
     "terminal",
     "evaluation",
+    "differentiation",
     "compiling",
     "extended",
     "marginals",
