@@ -33,6 +33,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Clip, Second
 from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.linalg.solvers.core import SolveBase
 from pytensor.tensor.rewriting.basic import local_elemwise_alloc, local_useless_alloc
 from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_matrix_b_solve
 from pytensor.tensor.rewriting.math import local_useless_reduce
@@ -131,7 +132,18 @@ def small_mode() -> Mode:
 
 def vectorised(graph: Variable) -> Variable:
     """The same graph, or a copy with the same inputs, that does not call Python once a row."""
-    return _rewritten([graph])[0] if any("Solve" in n for n in _ops([graph])) else graph
+    return _rewritten([graph])[0] if _solves_in_batches([graph]) else graph
+
+
+def _solves_in_batches(graphs: Sequence[Variable]) -> bool:
+    """Whether one system of linear equations is solved for many right-hand sides, one after the other."""
+    return any(
+        v.owner is not None
+        and getattr(core_op := getattr(v.owner.op, "core_op", None), "b_ndim", None) == 1
+        and isinstance(core_op, SolveBase)
+        and v.owner.inputs[1].type.ndim > 1
+        for v in ancestors(graphs)
+    )
 
 
 def _ops(graphs: Sequence[Variable]) -> set[str]:
@@ -159,10 +171,9 @@ def compile_small(inputs: Sequence[Variable], outputs: Any, **options: Any) -> A
     """
     single = isinstance(outputs, Variable)
     graphs = [outputs] if single else list(outputs)
-    names = _ops(graphs)
-    solves = any("Solve" in n for n in names)
+    solves = _solves_in_batches(graphs)
     # A factorisation that value and gradient share is made once; for smaller work, finding doubles costs more.
-    factorised = any("Cholesky" in n for n in names)
+    factorised = any("Cholesky" in n for n in _ops(graphs))
     if not options and not solves:
         with suppress(NotEvaluable):
             return _of(evaluator(inputs, graphs, merge=factorised), single)
