@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -115,14 +115,17 @@ def infer(
     started = time.perf_counter()
     if random_seed is None:
         random_seed = int(np.random.SeedSequence().generate_state(1)[0])
-    with lightly():
+    with ExitStack() as building:
+        building.enter_context(lightly())
         analysis = analyse(model)
         require_positive_definite(analysis)
-    if method == "exact" and analysis.plan.method != "exact":
-        reasons = "; ".join(str(r) for r in analysis.plan.refusals)
-        raise ModelError(f"no exact answer: {reasons}")
-    large = analysis.plan.method == "exact" and analysis.joint.data_size >= MANY_THREADS
-    with nullcontext() if large else on_one_thread():
+        exact = analysis.plan.method == "exact"
+        if method == "exact" and not exact:
+            reasons = "; ".join(str(r) for r in analysis.plan.refusals)
+            raise ModelError(f"no exact answer: {reasons}")
+        if not exact or method == "nuts":
+            building.close()  # what follows is long, and its garbage is to be collected
+        building.enter_context(nullcontext() if exact and analysis.joint.data_size >= MANY_THREADS else on_one_thread())
         post = _first_that_applies(model, analysis, method, int(draws), random_seed, progressbar and is_terminal())
     return replace(post, seconds=time.perf_counter() - started)
 
@@ -135,8 +138,7 @@ def _first_that_applies(
         if method == "quadrature":
             raise ModelError("quadrature has nothing to do: every variable has a closed form; use method='exact'")
         if method != "nuts":
-            with lightly():
-                return _exact(model, analysis, draws, random_seed)
+            return _exact(model, analysis, draws, random_seed)
         return _as_written(model, analysis, draws, random_seed, progressbar)
     if method == "quadrature" and analysis.plan.method != "quadrature":
         raise ModelError(

@@ -23,6 +23,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS = (
     "errors",
     "terminal",
+    "evaluation",
+    "differentiation",
     "compiling",
     "extended",
     "marginals",
