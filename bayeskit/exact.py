@@ -293,6 +293,9 @@ def solve(analysis: Analysis, evaluator: Evaluator, fixed: Point | None = None) 
     for part in parts:
         centre |= part.centre()
     log_joint = evaluator.log_joint(centre)
+    if log_joint == -np.inf and fixed:
+        # A value of the finite variables that is impossible, by a transition of probability zero, say.
+        return Component(fixed, tuple(parts), np.longdouble(-np.inf), centre)
     if not np.isfinite(log_joint):
         raise InferenceError("the log density is not finite at the posterior mean: check the data against the model")
     evidence = log_joint - sum((p.log_density(centre) for p in parts), np.longdouble(0))

@@ -99,8 +99,7 @@ def relabel(
         raise DataError("the draws have no group 'posterior'")
     posterior = tree["posterior"].to_dataset()
     if groups is None:
-        # Labels that are variables themselves are summed out first.
-        groups = exchangeable(collapse(model) if model.discrete_value_vars else model)
+        groups = exchangeable(_without_labels(model))
     if not groups:
         raise ModelError("the model has no exchangeable components: exchanging labels changes its density")
     groups = tuple(groups)
@@ -124,6 +123,16 @@ def relabel(
     note = _recompute(posterior, joint, groups)
     posterior.attrs["relabelling"] = METHOD + note
     return _rebuilt(tree, posterior, permutations)
+
+
+def _without_labels(model: pm.Model) -> pm.Model:
+    """The model with finite variables, labels for example, summed out."""
+    if not model.discrete_value_vars:
+        return model
+    try:
+        return collapse(model)
+    except ModelError:
+        return model
 
 
 def _allocations(model: pm.Model, groups: Sequence[Exchangeable], posterior: xr.Dataset) -> dict[str, str]:

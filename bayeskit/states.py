@@ -24,6 +24,7 @@ from bayeskit import chains
 from bayeskit.compiling import lightly
 from bayeskit.elimination import Analysis, analyse
 from bayeskit.errors import DataError, ModelError, OptionError
+from bayeskit.forecasting import observe_next
 from bayeskit.relabelling import relabel
 from bayeskit.results import Posterior
 from bayeskit.state_recovery import StateRecovery, state_recovery
@@ -57,7 +58,8 @@ def states(
     -------
     States
         Ask it for :meth:`~States.responsibilities`, :meth:`~States.smooth`, :meth:`~States.filter`,
-        :meth:`~States.predict`, :meth:`~States.viterbi`, :meth:`~States.occupancy` or :meth:`~States.log_likelihood`.
+        :meth:`~States.predict`, :meth:`~States.viterbi`, :meth:`~States.occupancy`, :meth:`~States.next_observation` or
+        :meth:`~States.log_likelihood`.
 
     Raises
     ------
@@ -78,7 +80,7 @@ def states(
     others = [n for n in analysis.original.names if n in _needed(analysis, name)]
     if at is not None:
         values = {n: _value(analysis, n, at)[None] for n in others}
-        return States(name, recovery, values, 1, _dims(model, analysis, name), exact=True)
+        return States(name, recovery, values, 1, model, _dims(model, analysis, name), exact=True)
     assert isinstance(source, Posterior)
     tree = source.tree
     if others and any(analysis.supports[n].kind != "finite" for n in others):
@@ -87,7 +89,7 @@ def states(
     total = posterior.sizes["sample"]
     kept = np.unique(np.linspace(0, total - 1, min(draws, total)).round().astype(int)) if others else np.array([0])
     values = {n: posterior[n].transpose("sample", ...).to_numpy()[kept] for n in others}
-    return States(name, recovery, values, len(kept), _dims(model, analysis, name), exact=not others)
+    return States(name, recovery, values, len(kept), model, _dims(model, analysis, name), exact=not others)
 
 
 def _variable(analysis: Analysis, name: str | None) -> str:
@@ -167,6 +169,7 @@ class States:
     _recovery: StateRecovery = field(repr=False)
     _parameters: Mapping[str, np.ndarray] = field(repr=False)
     draws: int
+    _model: pm.Model = field(repr=False)
     _layout: tuple[tuple[str, ...], dict[str, Any]] = field(repr=False)
     exact: bool = True
 
@@ -235,6 +238,34 @@ class States:
         axis = -2
         found = ((rows, p.sum(axis=axis)) for rows, p in self._marginals())
         return self._averaged(found, ("state",), along=False, name="expected")
+
+    def next_observation(self, steps: int = 1, *, random_seed: int | None = None) -> xr.Dataset:
+        r"""Draws from the predictive distribution of what is observed next, :math:`p(y_{T+h} \mid y_{1:T})`.
+
+        One draw for each draw of the parameters: of a chain, a path of the states after the last, and the observations
+        along it; of a mixture, a new entry. Covariates are those of the last entry.
+
+        Parameters
+        ----------
+        steps : int, default 1
+            How many steps ahead, h = 1 … ``steps``; new entries of a mixture.
+        random_seed : int, optional
+
+        Returns
+        -------
+        xarray.Dataset
+            The finite variable and each observed variable that depends on it, with dims ``sample`` and ``step_ahead``.
+
+        Raises
+        ------
+        OptionError
+            If ``steps`` is not a positive whole number.
+        ModelError
+            If the observed variables do not follow the entries of the finite one.
+        """
+        return observe_next(
+            self._model, self._recovery, self._parameters, self.draws, self._layout[0], steps, random_seed
+        )
 
     def log_likelihood(self) -> xr.Dataset:
         r""":math:`\log p(y \mid \phi)`, the states summed out: of each entry of a mixture, of each sequence of a chain.

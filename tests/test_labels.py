@@ -541,7 +541,7 @@ def test_what_cannot_be_relabelled() -> None:
     with pytest.raises(OptionError, match="needs the model"):
         bk.relabel(tree)
     with pytest.raises(ModelError, match="z is discrete"):
-        bk.relabel(tree, allocated())
+        bk.relabel(tree, allocated())  # its components have known parameters: nothing remains after the sum
     with pytest.raises(ModelError, match="no exchangeable components"):
         bk.relabel(tree, normal_mixture(2, mean=[0.0, 5.0]))
     with pytest.raises(OptionError, match="'zz', which is no variable"):

@@ -70,6 +70,7 @@ LAYERS = (
     "conventions",
     "labels",
     "relabelling",
+    "forecasting",
     "states",
     "stretch",
     "lattice",

@@ -107,6 +107,40 @@ def test_smoothed_filtered_and_forecast_states_are_sums_over_all_paths(chain: An
     np.testing.assert_allclose(states.occupancy().expected, marginals(every, log_p).sum(axis=0), atol=1e-12)
 
 
+def test_the_next_observations_have_their_predictive_distribution(chain: Any) -> None:
+    every, log_p = paths()
+    last = marginals(every, log_p)[-1]
+    draws = bk.states(chain).next_observation(2, random_seed=3)
+    assert draws.sizes == {"sample": 1, "step_ahead": 2}  # one value of the parameters
+    with pm.Model() as model:
+        shift = pm.Normal("shift", 0, 1e-9)
+        z = pmx.DiscreteMarkovChain("z", P=TRANSITION, init_dist=pm.Categorical.dist(FIRST), shape=(6,))
+        pm.Normal("y", pt.as_tensor(MEANS)[z] + shift, 0.8, observed=np.nan_to_num(SERIES, nan=0.5))
+    many = bk.states(bk.infer(model, random_seed=1), draws=4000).next_observation(2, random_seed=3)
+    emission = np.nan_to_num(np.where(np.isnan(SERIES), 0.5, SERIES))
+    log_p = log_p + stats.norm.logpdf(emission[2], MEANS[every[:, 2]], 0.8)
+    last = marginals(every, log_p)[-1]
+    for step in (1, 2):
+        weights = last @ np.linalg.matrix_power(TRANSITION, step)
+        seen = many.sel(step_ahead=step)
+        counts = np.bincount(seen.z, minlength=3)
+        assert stats.chisquare(counts, weights * 4000).pvalue > 1e-3
+        assert stats.kstest(seen.y, lambda x, w=weights: stats.norm.cdf(x[:, None], MEANS, 0.8) @ w).pvalue > 1e-3
+    with pytest.raises(bk.BayeskitError, match="steps is 0"):
+        bk.states(chain).next_observation(0)
+
+
+def test_a_new_entry_of_a_mixture() -> None:
+    with pm.Model() as model:
+        sigma = pm.HalfNormal("sigma", 1e-9)
+        z = pm.Categorical("z", [0.3, 0.7], shape=3)
+        pm.Normal("y", pt.as_tensor([-1.0, 1.0])[z], 0.5 + sigma, observed=[0.1, 2.0, -1.0])
+    draws = bk.states(bk.infer(model, random_seed=1), draws=4000).next_observation(random_seed=4)
+    cdf = lambda x: stats.norm.cdf(x[:, None], [-1.0, 1.0], 0.5) @ np.array([0.3, 0.7])  # noqa: E731
+    assert stats.kstest(draws.y.sel(step_ahead=1), cdf).pvalue > 1e-3
+    assert stats.binomtest(int(draws.z.sum()), 4000, 0.7).pvalue > 1e-3
+
+
 def test_the_most_probable_path(chain: Any) -> None:
     every, log_p = paths()
     best = bk.states(chain).viterbi()
