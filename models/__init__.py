@@ -27,6 +27,7 @@ MODELS = (
     "probabilistic_pca",
     "gaussian_classifier",
     "naive_bayes",
+    "supervised_markov",
 )
 
 

@@ -53,6 +53,7 @@ from bayeskit.datasets.class_conditional import class_prior, feature_units, norm
 from bayeskit.datasets.labels import declared_codes
 from bayeskit.datasets.options import option_error
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
+from bayeskit.errors import DataError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -151,7 +152,7 @@ def build(
             mu = pm.MvNormal("mu", location, tau=mean_weight * precision, dims=("class", "feature"))
             pm.MvNormal("x", mu[label], tau=precision, observed=x, dims=("row", "feature"))
             return model
-        for code, name in enumerate(labels):
+        for code, name in enumerate(_suffixes(labels)):
             precision = pm.Wishart(f"precision_{name}", nu=nu, scale_chol=scale_chol, dims=("feature", "other_feature"))
             mu = pm.MvNormal(f"mu_{name}", location, tau=mean_weight * precision, dims="feature")
             of_class = np.flatnonzero(codes == code)
@@ -161,3 +162,13 @@ def build(
             else:  # the next row of this class
                 pm.MvNormal(f"x_{name}", mu, tau=precision, dims="feature")
     return model
+
+
+def _suffixes(labels: np.ndarray) -> list[str]:
+    """What the names of the variables of each class end with; PyMC allows no slash in a name."""
+    suffixes = [str(label).replace("/", "_") for label in labels]
+    for k, suffix in enumerate(suffixes):
+        if suffix in suffixes[:k]:
+            other = labels[suffixes.index(suffix)]
+            raise DataError(f"the labels {str(other)!r} and {str(labels[k])!r} differ by a slash only; rename one")
+    return suffixes

@@ -44,6 +44,7 @@ from bayeskit.datasets.class_conditional import (
     feature_units,
     normal_features,
     poisson_features,
+    rate_prior,
 )
 from bayeskit.datasets.labels import declared_codes
 from bayeskit.datasets.schema import Example, Positive, Variable
@@ -63,7 +64,7 @@ VARIABLES = {
 
 EXAMPLE = Example(
     "digits",
-    {"label": "digit", "binary": tuple(f"r{row}c{column}" for row in range(1, 9) for column in range(1, 9))},
+    {"label": "digit", "binary": tuple(f"r{row}c{column}" for row in range(1, 9) for column in range(2, 8))},
 )
 
 
@@ -154,10 +155,7 @@ def build(
         if "counts" in kinds:
             number = data["counts"].to_numpy()
             if counts == "poisson":
-                _, unit = feature_units(number, "given")
-                if prior == "data":
-                    unit = np.where((average := number.mean(axis=0)) > 0, average, 1.0)
-                rate = rate_shape / (rate_mean * unit)
+                rate = rate_prior(number, prior, rate_shape, rate_mean)
                 poisson_features("counts", number, label, shape=rate_shape, rate=rate, dims=("class", "row", "item"))
             else:
                 total = pm.Data("total", number.sum(axis=1), dims="row")

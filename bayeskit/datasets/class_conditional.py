@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["bernoulli_features", "class_prior", "feature_units", "normal_features", "poisson_features"]
+__all__ = ["bernoulli_features", "class_prior", "feature_units", "normal_features", "poisson_features", "rate_prior"]
 
 
 def feature_units(values: np.ndarray, prior: Literal["data", "given"]) -> tuple[np.ndarray, np.ndarray]:
@@ -35,6 +35,21 @@ def feature_units(values: np.ndarray, prior: Literal["data", "given"]) -> tuple[
         return np.zeros(columns), np.ones(columns)
     sd = values.std(axis=0)
     return values.mean(axis=0), np.where(sd > 1e-12 * np.abs(values).max(axis=0, initial=0.0), sd, 1.0)
+
+
+def rate_prior(counts: np.ndarray, prior: Literal["data", "given"], shape: float, mean: float) -> np.ndarray:
+    """The rates of the Gamma priors of Poisson rates, column by column.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (rows, columns)
+    prior : {"data", "given"}
+        Units of ``mean``: each column's mean over all rows (one, where that is zero), or one.
+    shape, mean : float
+        Of the Gamma priors.
+    """
+    overall = counts.mean(axis=0) if prior == "data" else np.ones(counts.shape[1])
+    return shape / (mean * np.where(overall > 0, overall, 1.0))
 
 
 def class_prior(name: str, observed: str, codes: np.ndarray, concentration: float, dims: tuple[str, str]) -> Any:
