@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bayeskit.errors import BayeskitError
 
 if TYPE_CHECKING:
+    from bayeskit.classification import classify
     from bayeskit.collapse import collapse, recover
     from bayeskit.comparison import Comparison, compare
     from bayeskit.infer import explain, infer
@@ -34,6 +35,7 @@ __all__ = [
     "Posterior",
     "Refusal",
     "Validation",
+    "classify",
     "collapse",
     "compare",
     "explain",
@@ -55,6 +57,7 @@ _HOMES = {
     "Posterior": "bayeskit.results",
     "Refusal": "bayeskit.results",
     "Validation": "bayeskit.validation",
+    "classify": "bayeskit.classification",
     "collapse": "bayeskit.collapse",
     "compare": "bayeskit.comparison",
     "explain": "bayeskit.infer",

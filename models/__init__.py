@@ -25,6 +25,9 @@ MODELS = (
     "varying_slopes",
     "gaussian_process",
     "probabilistic_pca",
+    "gaussian_classifier",
+    "naive_bayes",
+    "supervised_markov",
 )
 
 
