@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bayeskit.errors import BayeskitError
 
 if TYPE_CHECKING:
+    from bayeskit.classification import classify
     from bayeskit.collapse import collapse, recover
     from bayeskit.comparison import Comparison, compare
     from bayeskit.infer import explain, infer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from bayeskit.relabelling import relabel
     from bayeskit.report import report
     from bayeskit.results import LogEvidence, Plan, Posterior, Refusal
+    from bayeskit.states import states
     from bayeskit.validation import Validation, validate
 
 __version__ = "0.1.0"
@@ -33,6 +35,7 @@ __all__ = [
     "Posterior",
     "Refusal",
     "Validation",
+    "classify",
     "collapse",
     "compare",
     "explain",
@@ -42,6 +45,7 @@ __all__ = [
     "recover",
     "relabel",
     "report",
+    "states",
     "validate",
 ]
 
@@ -53,6 +57,7 @@ _HOMES = {
     "Posterior": "bayeskit.results",
     "Refusal": "bayeskit.results",
     "Validation": "bayeskit.validation",
+    "classify": "bayeskit.classification",
     "collapse": "bayeskit.collapse",
     "compare": "bayeskit.comparison",
     "explain": "bayeskit.infer",
@@ -62,6 +67,7 @@ _HOMES = {
     "recover": "bayeskit.collapse",
     "relabel": "bayeskit.relabelling",
     "report": "bayeskit.report",
+    "states": "bayeskit.states",
     "validate": "bayeskit.validation",
 }
 

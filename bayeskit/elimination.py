@@ -115,8 +115,14 @@ class Analysis:
         return self.joint if self.whole is None else self.whole
 
 
-def analyse(model: pm.Model) -> Analysis:
+def analyse(model: pm.Model, *, sums: bool = False) -> Analysis:
     """Find the plan for a model; computes no posterior.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    sums : bool, default False
+        Sum finite variables out even where a table of their values has a closed form in each row.
 
     Raises
     ------
@@ -126,7 +132,7 @@ def analyse(model: pm.Model) -> Analysis:
     joint = LogJoint.from_model(model)
     plain = _search(joint)
     finite = [n for n in joint.names if n not in plain.ancestral and plain.supports[n].kind == "finite"]
-    if plain.plan.method != "exact":
+    if plain.plan.method != "exact" or sums:
         return _with_sums(joint, finite, plain) if finite else plain
     if all(plain.shapes[n] == () for n in finite):
         return plain

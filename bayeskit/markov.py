@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.pytensorf import resolve_shapes
 from pytensor.graph.basic import Variable
 
-__all__ = ["chain_parameters", "is_chain", "states_of_chain"]
+__all__ = ["chain_parameters", "is_chain", "log_probability", "states_of_chain"]
 
 
 def is_chain(rv: Variable) -> bool:
@@ -47,4 +48,19 @@ def chain_parameters(rv: Variable) -> tuple[Variable, Variable] | None:
         return None
     shape = resolve_shapes(tuple(initial.shape))
     first = [pm.logp(initial, pt.full(shape, k, dtype=initial.dtype))[..., 0] for k in range(states)]
-    return pt.stack(first, axis=-1), pt.log(transition)
+    return pt.stack(first, axis=-1), log_probability(transition)
+
+
+def log_probability(probability: Any) -> Any:
+    """log p, with gradient zero where p = 0.
+
+    There the derivative of log p is infinite, and times the zero that a chain's log evidence gives it is NaN: the whole
+    gradient of a model with an impossible transition would be lost. Right for a p that is zero whatever the parameters.
+
+    Parameters
+    ----------
+    probability : tensor
+    """
+    probability = pt.as_tensor_variable(probability)
+    possible = probability > 0
+    return pt.switch(possible, pt.log(pt.switch(possible, probability, 1.0)), -np.inf)

@@ -28,12 +28,15 @@ import pymc as pm
 import xarray as xr
 from scipy import optimize
 
+from bayeskit.collapse import collapse
 from bayeskit.compiling import lightly, silently
 from bayeskit.density import LogJoint
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.forward import deterministics
-from bayeskit.labels import Exchangeable, exchangeable
+from bayeskit.labels import exchangeable
+from bayeskit.permutations import Exchangeable
 from bayeskit.results import Posterior
+from bayeskit.support import support_of
 
 __all__ = ["relabel"]
 
@@ -60,9 +63,10 @@ def relabel(
     model : pymc.Model, optional
         The model they are draws of; a Posterior has it.
     labels : sequence of str, or mapping of str to str, optional
-        Variables whose values are labels (allocations, hidden states). With several groups of components, a mapping
-        from each to any variable with an entry for each of the components that it chooses from.
-    groups : sequence of bayeskit.labels.Exchangeable, optional
+        Variables whose values are labels (allocations, hidden states); by default the finite variables with as many
+        values as there are components. With several groups of components, a mapping from each to any variable with an
+        entry for each of the components that it chooses from.
+    groups : sequence of bayeskit.permutations.Exchangeable, optional
         The exchangeable components; looked for in the model by default.
 
     Returns
@@ -94,10 +98,12 @@ def relabel(
     if "posterior" not in tree.children:
         raise DataError("the draws have no group 'posterior'")
     posterior = tree["posterior"].to_dataset()
-    groups = exchangeable(model) if groups is None else tuple(groups)
+    if groups is None:
+        groups = exchangeable(_without_labels(model))
     if not groups:
         raise ModelError("the model has no exchangeable components: exchanging labels changes its density")
-    chosen = _labels_of_groups(labels, groups, posterior)
+    groups = tuple(groups)
+    chosen = _labels_of_groups(labels or _allocations(model, groups, posterior), groups, posterior)
     joint = LogJoint.from_model(model)
     pivot = _pivot(tree, joint, posterior)
     permutations = {}
@@ -117,6 +123,27 @@ def relabel(
     note = _recompute(posterior, joint, groups)
     posterior.attrs["relabelling"] = METHOD + note
     return _rebuilt(tree, posterior, permutations)
+
+
+def _without_labels(model: pm.Model) -> pm.Model:
+    """The model with finite variables, labels for example, summed out."""
+    if not model.discrete_value_vars:
+        return model
+    try:
+        return collapse(model)
+    except ModelError:
+        return model
+
+
+def _allocations(model: pm.Model, groups: Sequence[Exchangeable], posterior: xr.Dataset) -> dict[str, str]:
+    """The finite variables with as many values as a group has components, where it is the only one of its size."""
+    found = {}
+    for rv in model.free_RVs:
+        values = support_of(model, rv).values
+        sized = [g for g in groups if values is not None and np.array_equal(values, np.arange(g.size))]
+        if len(sized) == 1 and rv.name in posterior:
+            found[str(rv.name)] = next(iter(sized[0].axes))
+    return found
 
 
 def _labels_of_groups(

@@ -90,13 +90,17 @@ class StateRecovery:
             with silently():
                 values = self._function(*arguments)
             # What depends on no draw comes back once.
-            yield (
-                rows,
-                [
-                    np.asarray(v) if np.ndim(v) > g.type.ndim else np.broadcast_to(v, (count, *np.shape(v)))
-                    for v, g in zip(values, self.graphs, strict=True)
-                ],
+            table, *chain = (
+                np.asarray(v) if np.ndim(v) > g.type.ndim else np.broadcast_to(v, (count, *np.shape(v)))
+                for v, g in zip(values, self.graphs, strict=True)
             )
+            cores = (1, 3 if self.time_varying else 2)
+            yield rows, [table, *(self._by_sequence(c, core) for c, core in zip(chain, cores, strict=False))]
+
+    def _by_sequence(self, values: np.ndarray, core: int) -> np.ndarray:
+        """Parameters of a chain with an axis for each axis of the sequences, which may share them."""
+        missing = 1 + len(self.summed.shape[:-1]) + core - values.ndim
+        return values.reshape(len(values), *[1] * missing, *values.shape[1:])
 
     def draw(self, draws: Mapping[str, np.ndarray], number: int, rng: np.random.Generator) -> np.ndarray:
         """One value of the variable for each draw of what its sum depends on."""

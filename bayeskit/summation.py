@@ -31,7 +31,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.basic import ARange, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import Reshape, Shape
-from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from bayeskit.compiling import Graph, vectorised
 from bayeskit.connection import NotSeparable, connection, without_checks
@@ -193,6 +193,18 @@ def folded(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> dict[Any, 
     return memo
 
 
+def _stretches(node: Any, along: Sequence[Any], memo: Mapping[Any, Any]) -> bool:
+    """Whether an axis of the variable may have length one at a node, instead of its own.
+
+    PyTensor stretches an axis only where it is known to have length one; and nothing may pick entries from it.
+    """
+    lengths = memo.get(node, node).type.shape
+    if any(n is None or a.positions is not None for a, n in zip(along, lengths, strict=True) if a is not None):
+        return False
+    picked = node.owner is not None and isinstance(node.owner.op, AdvancedSubtensor)
+    return not picked or all(not isinstance(i, Constant) or np.size(i.data) <= 1 for i in node.owner.inputs[1:])
+
+
 class _Sums:
     """The terms of one sum; keeps the checks of the factors, which hold for every state."""
 
@@ -253,14 +265,7 @@ class _Sums:
             memo = folded(graphs, {self.variable: alone})
         except (IndexError, TypeError, ValueError):
             memo = {}  # a mask, or an operation that asks for the length
-        # PyTensor stretches an axis only where it is known to have length one; of one entry none can be selected.
-        known = (
-            n is not None and a.positions is None
-            for node, along in axes.items()
-            for a, n in zip(along, memo.get(node, node).type.shape, strict=True)
-            if a is not None
-        )
-        if memo and all(known):
+        if memo and all(_stretches(node, along, memo) for node, along in axes.items()):
             return self._at([memo.get(g, g) for g in graphs], alone, points)
         return self._at(graphs, self.variable, np.broadcast_to(points, (len(points), *self.shape)))
 

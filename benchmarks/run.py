@@ -10,6 +10,7 @@ import platform
 import sys
 
 import bench_catalogue
+import bench_chains
 import bench_coverage
 import bench_import
 import bench_process
@@ -28,6 +29,7 @@ def main() -> int:
         ),
         show("Exact inference against NUTS, 4,000 draws each", bench_catalogue.run()),
         bench_remainder.show_all(),
+        bench_chains.show_all(),
         show(f"Gaussian process of {bench_process.POINTS:,} points: log evidence and gradient", bench_process.run()),
         show("Coverage of 90 % predictive intervals, Gaussian process", bench_coverage.run()),
     ]

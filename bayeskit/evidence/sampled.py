@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -22,22 +21,16 @@ from pymc.distributions.transforms import (
     SimplexTransform,
     ZeroSumTransform,
 )
-from pytensor.graph.traversal import ancestors
 
 from bayeskit.compiling import lightly
+from bayeskit.conventions import orderings_of, stated
 from bayeskit.elimination import Analysis
 from bayeskit.evidence.bridge import bridge, refused
-from bayeskit.labels import (
-    Exchangeable,
-    convention,
-    exchangeable_in,
-    labellings,
-    number_of_labellings,
-    random_labelling,
-)
-from bayeskit.ordering import Ordering, ordering_of
+from bayeskit.labels import exchangeable_in
+from bayeskit.ordering import Ordering
+from bayeskit.permutations import Exchangeable, convention, labellings, number_of_labellings, random_labelling
 from bayeskit.results import LogEvidence
-from bayeskit.unconstrained import Unconstrained
+from bayeskit.unconstrained import Unconstrained, weight_of
 
 __all__ = ["evidence_of_draws"]
 
@@ -85,7 +78,7 @@ def evidence_of_draws(
     LogEvidence
         NaN with the reason where there is no evidence, or none that could be trusted.
     """
-    orderings = {n: o for n in analysis.joint.names if (o := ordering_of(analysis.joint, n)) is not None}
+    orderings = orderings_of(analysis.joint)
     reason = _without_evidence(analysis, orderings) or _unknown_transform(model, orderings)
     if reason:
         return refused(reason)
@@ -97,7 +90,7 @@ def evidence_of_draws(
         if share > DIVERGENT:
             return refused(f"{share:.1%} of the transitions diverged, so the draws may miss a part of the posterior")
     with lightly():
-        space = Unconstrained(model, weight or _weight(model))
+        space = Unconstrained(model, weight or weight_of(model))
         draws = np.concatenate([_flat(unconstrained[n]) for n in space.slices], axis=-1)
         try:
             ours = space.log_density(draws[:, :CHECKED].reshape(-1, space.size))
@@ -121,9 +114,7 @@ def evidence_of_draws(
             return evidence
         if _misses_mass(space, evidence, random_seed):
             return refused("draws from the prior find more mass than the chains did: there is another mode")
-        said = [*([convention(groups)] if groups else []), *(o.convention for o in orderings.values())]
-        value = evidence.value + sum(o.log_orderings for o in orderings.values())
-        return replace(evidence, value=value, convention="; ".join(said))
+        return stated(evidence, groups, orderings.values())
 
 
 def _to_sum_over(
@@ -196,10 +187,3 @@ def _unknown_transform(model: pm.Model, orderings: Mapping[str, Ordering]) -> st
 
 def _flat(values: np.ndarray) -> np.ndarray:
     return np.reshape(values, (*values.shape[:2], -1))
-
-
-def _weight(model: pm.Model) -> int:
-    """About how many numbers one evaluation of the density holds: those of its largest part, by static shapes."""
-    graph = model.logp(jacobian=True, sum=True)
-    shapes = [getattr(v.type, "shape", ()) for v in ancestors([graph])]
-    return 100 + 4 * max(math.prod(n or 1 for n in s) for s in shapes)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeskit.report.checks import check_pictures
+from bayeskit.report.classes import class_picture, class_plane
 from bayeskit.report.components import (
     allocation_picture,
     component_picture,
@@ -26,6 +27,7 @@ from bayeskit.report.latent_states import latent_states
 from bayeskit.report.pictures import Picture, styled
 from bayeskit.report.projection import latent_projection, projection_picture
 from bayeskit.report.records import Cell, Section, Table
+from bayeskit.report.states import state_picture, state_series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,7 +171,10 @@ def _posterior(post: Posterior, validation: Validation | None) -> Section:
     panels, intervals, hidden = split_variables(post)
     marginals = marginal_picture(post, panels, validation)
     projection = latent_projection(post)
+    plane, series = class_plane(post), state_series(post)
     pictures = (
+        *((class_picture(plane),) if plane is not None else ()),
+        *((state_picture(series),) if series is not None else ()),
         *_state_pictures(post),
         *((projection_picture(projection),) if projection is not None else ()),
         *((marginals,) if marginals else ()),
