@@ -330,7 +330,7 @@ def test_hidden_markov_model_with_its_states_summed_out(emissions: str, initial:
 
 
 @pytest.mark.parametrize(
-    ("emissions", "initial"), zip(EMISSIONS, ("dirichlet", "stationary", "dirichlet"), strict=True)
+    ("emissions", "initial"), list(zip(EMISSIONS, ("dirichlet", "stationary", "dirichlet"), strict=True))
 )
 def test_hidden_markov_model_against_all_paths(emissions: str, initial: str) -> None:
     y = series(emissions, 7)
