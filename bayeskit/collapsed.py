@@ -142,7 +142,11 @@ def collapsed_density(analysis: Analysis, centre: Point | None = None) -> Collap
         terms += [form.rest, log_integral(form)]
     others = [f for f in active if f not in absorbed and f not in priors]
     if others:
-        terms.append(_sum(joint, others, reference, analysis.shapes))
+        # A sum over finite variables has no statistics that the data could be reduced to.
+        sums = {s.factor for s in analysis.summed}
+        terms += [cheap_gradients(pt.sum(joint.factors[f])) for f in others if f in sums]
+        plain = [f for f in others if f not in sums]
+        terms += [_sum(joint, plain, reference, analysis.shapes)] if plain else []
     total: Any = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
     solved = []
     for scale in analysis.scales:
