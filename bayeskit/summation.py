@@ -290,15 +290,18 @@ class _Sums:
         table = pt.sum(table, axis=extra) if extra else table
         kept = [axis for axis in axes if axis is not None]
         for place, axis in enumerate(kept):
-            length = self.shape[axis.axis]
+            length = axis.length(self.shape)
             indices = axis.indices(length)
             if not np.array_equal(indices, np.arange(length)):
                 # Entries that the factor has not are without a term; one that it has twice has two.
                 front = pt.moveaxis(table, place + 1, 0)
                 empty = pt.zeros((length, *[front.shape[i] for i in range(1, front.type.ndim)]))
                 table = pt.moveaxis(pt.inc_subtensor(empty[indices], front), 0, place + 1)
-        order = sorted(range(len(kept)), key=lambda i: kept[i].axis)
+        present = [a for axis in kept for a in axis.all]
+        if len(present) > len(kept):
+            table = table.reshape((table.shape[0], *[self.shape[a] for a in present]))
+        order = sorted(range(len(present)), key=lambda i: present[i])
         table = table.transpose(0, *[i + 1 for i in order])
-        present = [kept[i].axis for i in order]
+        present = sorted(present)
         pattern = [0] + [present.index(a) + 1 if a in present else "x" for a in range(len(self.shape))]
         return table.dimshuffle(*pattern)

@@ -28,6 +28,9 @@ MODELS = (
     "gaussian_classifier",
     "naive_bayes",
     "supervised_markov",
+    "gaussian_mixture",
+    "binomial_mixture",
+    "hidden_markov",
 )
 
 

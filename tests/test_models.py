@@ -110,6 +110,18 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
                 "mu": ("state", "feature"),
             },
         ),
+        (
+            "gaussian_mixture",
+            {
+                "mean": ("component", "feature"),
+                "weights": ("component",),
+                "z": ("row",),
+                "diagonal_square": ("component", "feature"),
+                "below": (),
+            },
+        ),
+        ("binomial_mixture", {"theta": ("component",), "z": ("row",)}),
+        ("hidden_markov", {"transition": ("state", "next_state"), "z": ("row",), "rate": ("state",)}),
     ],
 )
 def test_example_builds_the_expected_graph(name: str, variables: dict[str, tuple[str, ...]]) -> None:
