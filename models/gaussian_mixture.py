@@ -58,7 +58,7 @@ __all__ = ["EXAMPLE", "VARIABLES", "build"]
 
 VARIABLES = {"y": Variable(("row", "feature"), doc="the measurements, one column a feature")}
 
-EXAMPLE = Example("iris", {"y": ("petal_length", "petal_width")}, {"components": 3, "covariance": "full"})
+EXAMPLE = Example("iris", {"y": ("petal_length", "petal_width")}, {"components": 3, "covariance": "tied"})
 
 
 @model_builder(VARIABLES)

@@ -116,7 +116,7 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
                 "mean": ("component", "feature"),
                 "weights": ("component",),
                 "z": ("row",),
-                "diagonal_square": ("component", "feature"),
+                "diagonal_square": ("feature",),
                 "below": (),
             },
         ),

@@ -97,7 +97,7 @@ def gaussian_components(post: Posterior, states: LatentStates) -> Components | N
 
 
 def _columns(post: Posterior, name: str, size: int) -> tuple[str, ...]:
-    observed = post.tree["observed_data"][name]
+    observed: Any = post.tree["observed_data"][name]
     if observed.ndim == 2 and observed.dims[1] in observed.coords:
         return tuple(str(c) for c in observed[observed.dims[1]].to_numpy())
     return (name,) if size == 1 else tuple(f"{name} {k + 1}" for k in range(size))
@@ -203,7 +203,7 @@ def same_component(post: Posterior) -> tuple[str, str, np.ndarray, np.ndarray] |
     ]
     if len(found) != 1:
         return None
-    draws = post.tree["posterior"][found[0]]
+    draws: Any = post.tree["posterior"][found[0]]
     dim = draws.dims[-1]
     rows = draws.sizes[dim]
     observed = [v for v in post.tree["observed_data"].data_vars.values() if v.dims[:1] == (dim,)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def decoded_series(post: Posterior, states: LatentStates) -> tuple[DecodedSeries
     values[states.entries] = states.y
     table = values.reshape(-1, shape[-1])
     probabilities = states.probabilities.reshape(-1, *states.probabilities.shape[-2:])
-    z = post.tree["posterior"][states.name]
+    z: Any = post.tree["posterior"][states.name]
     dims = [str(d) for d in z.dims[2:]]
     names = z[dims[0]].to_numpy() if len(dims) == 2 and dims[0] in z.coords else np.arange(len(table))
     steps = z[dims[-1]].to_numpy() if dims[-1] in z.coords else np.arange(shape[-1])
