@@ -68,8 +68,8 @@ def sample_nuts(
         # Jitter of one on the unconstrained scale is far more than a posterior sd where there are many data: loadings
         # with the wrong sign are a mode of their own. Where the author gave a start, it is kept.
         given = model.rvs_to_initial_values
-        # Left to itself, PyMC takes half of the CPUs for hyperthreads: on two cores the chains would run one by one. The
-        # threads of nutpie share one process, and need no lock of Python's.
+        # Left to itself, PyMC takes half of the CPUs for hyperthreads: on two cores the chains would run one by one.
+        # The threads of nutpie share one process, and need no lock of Python's.
         options["cores"] = min(CHAINS, _processors())
         options["compile_kwargs"] = {"jitter_rvs": {rv for rv in model.free_RVs if given.get(rv) is None}}
     with quiet(), on_one_thread(), warnings.catch_warnings():
