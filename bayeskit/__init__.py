@@ -15,6 +15,7 @@ from bayeskit.errors import BayeskitError
 if TYPE_CHECKING:
     from bayeskit.collapse import collapse, recover
     from bayeskit.comparison import Comparison, compare
+    from bayeskit.em import EMResult, em
     from bayeskit.infer import explain, infer
     from bayeskit.point_estimate import PointEstimate, map_estimate, maximize_evidence
     from bayeskit.report import report
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BayeskitError",
     "Comparison",
+    "EMResult",
     "LogEvidence",
     "Plan",
     "PointEstimate",
@@ -34,6 +36,7 @@ __all__ = [
     "Validation",
     "collapse",
     "compare",
+    "em",
     "explain",
     "infer",
     "map_estimate",
@@ -45,6 +48,7 @@ __all__ = [
 
 _HOMES = {
     "Comparison": "bayeskit.comparison",
+    "EMResult": "bayeskit.em",
     "LogEvidence": "bayeskit.results",
     "Plan": "bayeskit.results",
     "PointEstimate": "bayeskit.point_estimate",
@@ -53,6 +57,7 @@ _HOMES = {
     "Validation": "bayeskit.validation",
     "collapse": "bayeskit.collapse",
     "compare": "bayeskit.comparison",
+    "em": "bayeskit.em",
     "explain": "bayeskit.infer",
     "infer": "bayeskit.infer",
     "map_estimate": "bayeskit.point_estimate",
