@@ -25,7 +25,7 @@ from bayeskit.expected import Expected, Point, expected_log_density
 from bayeskit.forward import prior_points
 from bayeskit.m_step import Degenerate, MStep, m_step
 from bayeskit.natural import Natural
-from bayeskit.terminal import is_terminal
+from bayeskit.terminal import is_terminal, quiet
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -160,7 +160,7 @@ def em(
     needs their weighted moments only. The convergence is linear.
     """
     _require_options(objective, starts, max_iterations, tolerance)
-    with lightly():
+    with lightly(), quiet():
         problem = _Problem(model, objective)
         rng = np.random.default_rng(random_seed)
         first = None if start is None else problem.completed(start)

@@ -7,16 +7,18 @@ iteration, and its derivatives cost nothing that grows with the data. Other part
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import vectorize_graph
-from pytensor.graph.traversal import toposort
+from pytensor.graph.traversal import graph_inputs, toposort
+from pytensor.scalar.basic import Switch
+from pytensor.tensor.elemwise import Elemwise
 
 from bayeskit.compiling import Graph, compile_small, silently
 from bayeskit.complete_data import CompleteData, weighted
@@ -148,7 +150,9 @@ def expected_log_density(data: CompleteData, *, with_prior: bool, reduced: bool 
     graphs, inner = _cut([p.graph for p in parts], data)
     inputs = list(inner)
     weights = [w for s in data.sums for w in s.weights]
-    latent = depends_on(graphs, [*data.values.values(), *inputs, *weights])
+    variables = [*data.values.values(), *inputs, *weights]
+    graphs = _folded(graphs, depends_on(graphs, variables))
+    latent = depends_on(graphs, variables)
     terms, moments, moment_inputs, rows = [], [], [], 0
     for part, graph in zip(parts, graphs, strict=True):
         if not latent.get(graph):
@@ -216,6 +220,34 @@ def _cut(graphs: list[Graph], data: CompleteData) -> tuple[list[Graph], dict[Gra
     back = dict(zip(data.before.values(), data.values.values(), strict=True))
     sources = substitute(list(edge), back)
     return substitute(graphs, edge), dict(zip(edge.values(), sources, strict=True))
+
+
+def _folded(graphs: list[Graph], latent: Mapping[Any, Any]) -> list[Graph]:
+    """What depends on no variable computed, and the branch of every ``switch`` taken that is then known."""
+    edge: dict[Any, Any] = {}
+    for node in toposort(graphs):
+        if any(latent.get(o) for o in node.outputs):
+            edge.update((i, None) for i in node.inputs if i.owner is not None and not latent.get(i))
+    # The length of a variable depends on no value, and is not known without it.
+    edge = {v: None for v in edge if all(isinstance(i, Constant) for i in graph_inputs([v]))}
+    with silently():
+        values = compile_small([], list(edge))() if edge else []
+    memo: dict[Any, Any] = {
+        v: pt.constant(np.asarray(x, dtype=v.type.dtype)) for v, x in zip(edge, values, strict=True)
+    }
+    for node in toposort(graphs):
+        if not any(latent.get(o) for o in node.outputs):
+            continue
+        inputs = [memo.get(i, i) for i in node.inputs]
+        out = node.outputs[0]
+        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Switch) and isinstance(inputs[0], Constant):
+            taken = inputs[1] if np.all(inputs[0].data) else inputs[2]
+            if np.all(inputs[0].data == inputs[0].data.flat[0]) and taken.type.broadcastable == out.type.broadcastable:
+                memo[out] = taken
+                continue
+        if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True))
+    return [memo.get(g, g) for g in graphs]
 
 
 def _reduce(

@@ -67,7 +67,7 @@ class MStep:
                 found = block.mode(self.interior(point), statistics, point)
             except Unbounded as error:
                 where = ", ".join(map(str, error.entry))
-                raise Degenerate(f"{block.names[0]}[{where}]" if where else block.names[0]) from None
+                raise Degenerate(f"{error.name}[{where}]" if where else error.name) from None
             point.update(found)
         if self.numerical is not None:
             inside = self.interior(point)
@@ -77,7 +77,7 @@ class MStep:
     @property
     def described(self) -> tuple[str, ...]:
         """The blocks, in words."""
-        lines = [f"{', '.join(b.names)}: {b.form}" for b in self.blocks]
+        lines = [f"{name}: {label}" for b in self.blocks for name, label in zip(b.names, b.labels, strict=True)]
         return (*lines, f"{', '.join(self.numerical.names)}: L-BFGS-B") if self.numerical else tuple(lines)
 
     def require_spread(self, point: Point, reference: Point) -> None:
@@ -87,21 +87,20 @@ class MStep:
         ------
         Degenerate
         """
-        for block in self.blocks:
-            if block.shrinks is None:
+        for name, form in [pair for block in self.blocks for pair in block.forms.items()]:
+            if form.shrinks is None:
                 continue
-            (name,) = block.names
-            left = block.shrinks(point[name], reference[name])
+            left = form.shrinks(point[name], reference[name])
             if np.any(left < COLLAPSED):
                 entry = ", ".join(str(i) for i in np.argwhere(left < COLLAPSED)[0])
-                raise Degenerate(f"{name}[{entry}]" if entry else name)
+                raise Degenerate(f"{name}[{entry}]" if entry and np.ndim(left) == np.ndim(point[name]) else name)
 
     def interior(self, point: Point) -> Point:
         """φ inside its support, where log 0 stands in no sum."""
         inside = {}
         for name, value in point.items():
             low, high = self.natural.ends[name]
-            if self.natural.transform(name) is None or np.shape(low) != np.shape(value):
+            if not self.natural.elementwise(name):
                 inside[name] = value
             else:
                 room = np.where(np.isfinite(high), high - low, 1.0)

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from bayeskit import modes
-from bayeskit.expected import Expected, Point, Score
+from bayeskit import mode_forms, modes
+from bayeskit.expected import Expected, Point
+from bayeskit.mode_forms import Form
 from bayeskit.natural import Natural
 
 __all__ = ["Block", "blocks_for"]
 
-AGREE = 1e-8  # relative difference of a score from its form
 LARGEST = 512  # entries of a real block
-NEAR = 10.0  # a mode farther than this factor from the anchors is solved once more from nearer ones
+POINTS = 8  # at which a form is recognised
 PASSES = 8
-
-FORMS = {
-    exponents: {
-        (1,): "gamma, closed form",
-        (-1,): "inverse gamma, closed form",
-        (-2,): "standard deviation, closed form",
-        (2,): "inverse standard deviation, closed form",
-    }.get(exponents, f"root of a polynomial in powers {', '.join(map(str, exponents))}")
-    for exponents in modes.EXPONENTS
-}
 
 Mode = Callable[[Point, Sequence[np.ndarray], Point], Point]
 
@@ -39,40 +28,45 @@ class Block:
     Attributes
     ----------
     names : tuple of str
-    form : str
-        Of the score, in words.
+    labels : tuple of str
+        How each is maximised, in words.
     mode : callable
         (a point inside the support, statistics, the point itself) → the mode.
-    shrinks : callable or None
-        (value, earlier value) → the ratio of the variances that they stand for, entry by entry.
+    forms : dict of str to Form
     """
 
     names: tuple[str, ...]
-    form: str
+    labels: tuple[str, ...]
     mode: Mode
-    shrinks: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    forms: Mapping[str, Form] = field(default_factory=dict)
 
 
 def blocks_for(
     expected: Expected, natural: Natural, statistics: Sequence[np.ndarray], rng: np.random.Generator
 ) -> tuple[list[Block], list[str]]:
-    """The blocks with a closed form, real variables first, and the names of the rest."""
+    """The blocks with a closed form, real variables first, and the names of the rest.
+
+    Parameters
+    ----------
+    expected : Expected
+    natural : Natural
+        All variables.
+    statistics : sequence of array
+        At which the forms are looked for.
+    rng : numpy.random.Generator
+    """
     search = _Search(expected, natural, statistics, rng)
     real = [n for n in natural.names if natural.transform(n) is None and n not in search.matrices]
+    others = [n for n in natural.names if n not in real]
     blocks: list[Block] = []
-    rest: list[str] = []
-    joined = search.real(real) if real else None
-    if joined is not None:
-        blocks.append(joined)
-    for name in natural.names:
-        if name in real and joined is not None:
-            continue
-        own = search.real([name]) if name in real else search.constrained(name)
-        if own is None:
-            rest.append(name)
-        else:
-            blocks.append(own)
-    return blocks, rest
+    for groups in (search.real, search.constrained):
+        names = real if groups == search.real else others
+        whole = groups(names) if names else None
+        # Together, if each has its form whatever the others are; else one after the other.
+        parts = [whole] if whole is not None else [groups([n]) for n in names if len(names) > 1]
+        blocks += [b for b in parts if b is not None]
+    found = {n for b in blocks for n in b.names}
+    return blocks, [n for n in natural.names if n not in found]
 
 
 class _Search:
@@ -88,15 +82,10 @@ class _Search:
         """A point inside the support."""
         point = self.natural.backward(self.natural.start + self.rng.normal(scale=0.4, size=self.natural.size))
         for name in self.matrices:
-            point[name] = self.matrix(np.shape(point[name]))
+            shape = np.shape(point[name])
+            root = self.rng.normal(scale=0.3, size=shape)
+            point[name] = np.eye(shape[-1]) + root @ np.swapaxes(root, -1, -2)
         return point
-
-    def matrix(self, shape: tuple[int, ...]) -> np.ndarray:
-        root = self.rng.normal(scale=0.3, size=shape)
-        return np.eye(shape[-1]) + root @ np.swapaxes(root, -1, -2)
-
-    def several(self, name: str, count: int) -> np.ndarray:
-        return np.stack([self.random()[name] for _ in range(count)])
 
     # -- real variables ----------------------------------------------------------------------------------------------
     def real(self, names: list[str]) -> Block | None:
@@ -105,7 +94,7 @@ class _Search:
         size = sum(int(np.prod(s, dtype=int)) for s in shapes.values())
         if size > LARGEST:
             return None
-        score = self.expected.score(names, size + 3)
+        score = self.expected.score(names, min(size + 1, 8))
         flat = _flat(start, names)
         steps = np.concatenate([np.zeros((1, size)), np.eye(size), self.rng.normal(size=(2, size))])
         found = _rows(score(_split(flat + steps, shapes), start, self.statistics), names)
@@ -114,164 +103,77 @@ class _Search:
         hessian = (found[1 : size + 1] - found[0]).T
         expected = found[0] + steps[-2:] @ hessian.T
         level = np.max(np.abs(found[:1])) + np.abs(steps[-2:]) @ np.abs(hessian).T
-        if np.any(np.abs(found[-2:] - expected) > AGREE * (level + 1e-300)) or not np.any(hessian):
+        if np.any(np.abs(found[-2:] - expected) > mode_forms.AGREE * level) or not np.any(hessian):
             return None
         pattern = np.abs(hessian) > 1e-12 * np.max(np.abs(hessian))
-        return Block(tuple(names), "normal, closed form", _quadratic(self.expected, names, shapes, pattern | pattern.T))
+        mode = _quadratic(self.expected, names, shapes, pattern | pattern.T)
+        return Block(tuple(names), ("normal, closed form",) * len(names), mode)
 
     # -- constrained variables ---------------------------------------------------------------------------------------
-    def constrained(self, name: str) -> Block | None:
-        if name in self.matrices:
-            return self.precision(name)
-        if name in self.factors:
-            return self.cholesky(name)
-        kind = type(self.natural.transform(name)).__name__
-        if kind == "SimplexTransform":
-            return self.simplex(name)
-        if kind not in ("LogTransform", "LogOddsTransform", "Interval", "IntervalTransform"):
-            return None
-        low, high = self.natural.ends[name]
-        block = None
-        if np.all(low >= 0) and np.all(high <= 1):
-            block = self.unit(name)
-        if block is None and np.all(low >= 0):
-            block = self.positive(name)
-        return block
-
-    def scores(self, name: str, count: int) -> tuple[np.ndarray, np.ndarray, Score]:
-        points = self.several(name, count)
-        score = self.expected.score([name], count)
-        return points, score({name: points}, self.random(), self.statistics)[name], score
-
-    def simplex(self, name: str) -> Block | None:
-        points, found, _ = self.scores(name, 4)
-        c = points * found
-        if not _same(c, c[:1]):
-            return None
-        score = self.expected.score([name], 1)
+    def constrained(self, names: list[str]) -> Block | None:
+        drawn = [self.random() for _ in range(POINTS)]
+        points = {n: np.stack([d[n] for d in drawn]) for n in names}
+        count = 2
+        score = self.expected.score(names, count)
+        scores = score(points, self.random(), self.statistics)
+        forms: dict[str, Form] = {}
+        for name in names:
+            form = self.form(name, points[name], scores[name])
+            if form is None:
+                return None
+            forms[name] = form
+        most = max(f.number for f in forms.values())
+        if most > count:
+            score = self.expected.score(names, most)
+            count = most
 
         def mode(inside: Point, statistics: Sequence[np.ndarray], point: Point) -> Point:
-            middle = np.full(np.shape(point[name]), 1.0 / np.shape(point[name])[-1])
-            c = middle * score({name: middle[None]}, inside, statistics)[name][0]
-            return {name: modes.simplex_mode(c, point[name])}
-
-        return Block((name,), "Dirichlet, closed form", mode)
-
-    def unit(self, name: str) -> Block | None:
-        points, found, _ = self.scores(name, 6)
-        f = points * (1 - points) * found
-        slope = (f[1] - f[0]) / (points[1] - points[0])
-        if not _same(f, f[0] + slope * (points - points[0]), np.abs(f) + np.abs(slope)):
-            return None
-        score = self.expected.score([name], 2)
-        low, high = self.natural.ends[name]
-
-        def mode(inside: Point, statistics: Sequence[np.ndarray], point: Point) -> Point:
-            x = np.stack([np.full(np.shape(point[name]), v) for v in (0.25, 0.75)])
-            f = x * (1 - x) * score({name: x}, inside, statistics)[name]
-            slope = (f[1] - f[0]) / 0.5
-            found = modes.unit_mode(np.stack([f[0] - 0.25 * slope, slope]), point[name])
-            return {name: np.clip(found, low, high)}
-
-        return Block((name,), "beta, closed form", mode)
-
-    def positive(self, name: str) -> Block | None:
-        points, found, _ = self.scores(name, 8)
-        for exponents in modes.EXPONENTS:
-            c = modes.positive_coefficients(points, found, exponents)
-            terms = np.stack([c[0] + 0 * points, *[v * points**p for v, p in zip(c[1:], exponents, strict=True)]])
-            if _same(points * found, terms.sum(axis=0), np.abs(terms).sum(axis=0)):
-                rate = min(exponents) > 0  # or a precision: it is its inverse that shrinks
-                return Block((name,), FORMS[exponents], self._positive(name, exponents), _ratio(exponents[0], rate))
-        return None
-
-    def _positive(self, name: str, exponents: tuple[int, ...]) -> Mode:
-        count = len(exponents) + 1
-        score = self.expected.score([name], count)
-        low, high = self.natural.ends[name]
-        spread = np.geomspace(0.5, 2.0, count)
-
-        def mode(inside: Point, statistics: Sequence[np.ndarray], point: Point) -> Point:
-            guess = np.asarray(inside[name], dtype=float)
-            guess = np.where((guess > 1e-250) & (guess < 1e250), guess, 1.0)
-            found = guess
+            guess, found = {n: inside[n] for n in names}, {}
             for _ in range(PASSES):
-                anchors = spread.reshape(-1, *[1] * guess.ndim) * guess
-                scores = score({name: anchors}, inside, statistics)[name]
-                c = modes.positive_coefficients(anchors, scores, exponents)
-                found = modes.positive_mode(c, exponents, point[name])
-                near = np.clip(found, guess / 1e4, guess * 1e4)
-                if np.all((near <= NEAR * guess) & (near >= guess / NEAR)) or np.any((found == 0) | ~np.isfinite(found)):
+                own = {n: forms[n].points(guess[n]) for n in names}
+                anchors = {n: x[np.minimum(np.arange(count), len(x) - 1)] for n, x in own.items()}
+                scores = score(anchors, inside, statistics)
+                pending = False
+                for name, form in forms.items():
+                    x = own[name]
+                    try:
+                        found[name], again = form.solve(x, scores[name][: len(x)], point[name])
+                    except modes.Unbounded as error:
+                        raise modes.Unbounded(error.entry, name) from None
+                    if again is not None:
+                        guess[name], pending = again, True
+                if not pending:
                     break
-                guess = near
-            return {name: np.clip(found, low, high)}
+            return {n: self.within(n, v) for n, v in found.items()}
 
-        return mode
+        return Block(tuple(names), tuple(forms[n].label for n in names), mode, forms)
 
-    def precision(self, name: str) -> Block | None:
-        points, found, _ = self.scores(name, 4)
-        inverse = np.linalg.inv(points)
-        n = _multiple(inverse, _symmetric(found))
-        scatter = n[..., None, None] * inverse - 2 * _symmetric(found)
-        if not _same(scatter, scatter[:1], np.abs(scatter) + np.abs(n[..., None, None] * inverse)):
+    def form(self, name: str, points: np.ndarray, scores: np.ndarray) -> Form | None:
+        """The form of one variable."""
+        if not np.all(np.isfinite(scores)) or not np.any(scores):
             return None
-        score = self.expected.score([name], 2)
-
-        def mode(inside: Point, statistics: Sequence[np.ndarray], point: Point) -> Point:
-            now = inside[name]
-            anchors = np.stack([now, 2.0 * now])
-            found = _symmetric(score({name: anchors}, inside, statistics)[name])
-            inverse = np.linalg.inv(anchors)
-            n = _multiple(inverse, found)
-            return {name: modes.precision_mode(n, n[..., None, None] * inverse[0] - 2 * found[0])}
-
-        return Block((name,), "Wishart, closed form", mode, _precision_ratio)
-
-    def cholesky(self, name: str) -> Block | None:
-        points = self.several(name, 4)
-        size = int((np.sqrt(8 * points.shape[1] + 1) - 1) / 2)
-        score = self.expected.score([name], 4)
-        found = score({name: points}, self.random(), self.statistics)[name]
-        n, scatter, left = _of_factors(points, found, size)
-        if not _same(scatter, scatter[:1], np.abs(scatter) + left):
+        if name in self.matrices:
+            return mode_forms.precision_form(points, scores)
+        if name in self.factors:
+            return mode_forms.cholesky_form(points, scores)
+        if not self.natural.elementwise(name):
             return None
-        pair = self.expected.score([name], 2)
-        rows, columns = np.tril_indices(size)
+        if type(self.natural.transform(name)).__name__ == "SimplexTransform":
+            return mode_forms.simplex_form(points, scores)
+        low, high = self.natural.ends[name]
+        form = None
+        if np.all(low >= 0) and np.all(high <= 1):
+            form = mode_forms.unit_form(points, scores)
+        if form is None and np.all(low >= 0):
+            form = mode_forms.positive_form(points, scores)
+        return form
 
-        def mode(inside: Point, statistics: Sequence[np.ndarray], point: Point) -> Point:
-            anchors = np.stack([inside[name], 1.5 * inside[name]])
-            found = pair({name: anchors}, inside, statistics)[name]
-            n, scatter, _ = _of_factors(anchors, found, size)
-            return {name: modes.cholesky_mode(n, scatter[0])[rows, columns]}
-
-        return Block((name,), "Cholesky factor of a covariance, closed form", mode, _factor_ratio)
-
-
-def _ratio(power: int, rate: bool) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    def ratio(value: np.ndarray, earlier: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            found = np.abs(earlier / value if rate else value / earlier) ** abs(power)
-        return np.where(np.isnan(found), 1.0, found)
-
-    return ratio
-
-
-def _precision_ratio(value: np.ndarray, earlier: np.ndarray) -> np.ndarray:
-    factor = np.linalg.cholesky(earlier)
-    inner = np.linalg.solve(factor, np.swapaxes(np.linalg.solve(factor, value), -1, -2))
-    return 1.0 / np.linalg.eigvalsh(inner)[..., -1]
-
-
-def _factor_ratio(value: np.ndarray, earlier: np.ndarray) -> np.ndarray:
-    size = int((np.sqrt(8 * len(value) + 1) - 1) / 2)
-    one, two = np.zeros((2, size, size))
-    one[np.tril_indices(size)], two[np.tril_indices(size)] = value, earlier
-    return np.linalg.svd(np.linalg.solve(two, one), compute_uv=False)[-1:] ** 2
-
-
-def _same(found: np.ndarray, expected: np.ndarray, level: np.ndarray | None = None) -> bool:
-    level = np.abs(found) + np.abs(expected) if level is None else level
-    return bool(np.all(np.isfinite(found)) and np.all(np.abs(found - expected) <= AGREE * (level + np.max(level) * 1e-6)))
+    def within(self, name: str, value: np.ndarray) -> np.ndarray:
+        """The mode of a density with one peak, where its support is cut off."""
+        if not self.natural.elementwise(name):
+            return value
+        low, high = self.natural.ends[name]
+        return np.clip(value, low, high)
 
 
 def _flat(point: Point, names: Sequence[str]) -> np.ndarray:
@@ -302,12 +204,14 @@ def _quadratic(
         step = 1.0 + np.abs(now)
         moves = np.concatenate([np.zeros((1, len(now))), (colours == np.arange(count)[:, None]) * step])
         found = _rows(score(_split(now + moves, shapes), inside, statistics), names)
-        differences = found[1:] - found[0]
-        # The real step: now + step may have been rounded.
+        # The step that was taken: now + step has been rounded.
         width = (now + step) - now
-        hessian = np.where(pattern, differences[colours].T / width, 0.0)
-        hessian = 0.5 * (hessian + hessian.T)
-        return {n: v[0] for n, v in _split((now + _newton(hessian, found[0]))[None], shapes).items()}
+        hessian = np.where(pattern, (found[1:] - found[0])[colours].T / width, 0.0)
+        try:
+            moved = now + _newton(0.5 * (hessian + hessian.T), found[0])
+        except modes.Unbounded:
+            raise modes.Unbounded((), ", ".join(names)) from None
+        return {n: v[0] for n, v in _split(moved[None], shapes).items()}
 
     return mode
 
@@ -320,7 +224,7 @@ def _newton(hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     step = np.zeros(len(gradient))
     values, vectors = np.linalg.eigh(inner)
     if np.any(values < -1e-9):
-        raise modes.Unbounded()
+        raise modes.Unbounded
     kept = values > 1e-12
     projected = vectors[:, kept].T @ (gradient[used] / scale[used])
     step[used] = (vectors[:, kept] @ (projected / values[kept])) / scale[used]
@@ -335,30 +239,3 @@ def _colours(pattern: np.ndarray) -> np.ndarray:
         taken = set(colours[np.flatnonzero(clash[j])])
         colours[j] = next(c for c in range(len(pattern)) if c not in taken)
     return colours
-
-
-def _symmetric(matrices: np.ndarray) -> np.ndarray:
-    return 0.5 * (matrices + np.swapaxes(matrices, -1, -2))
-
-
-def _multiple(inverse: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """n of 2 (∂Q/∂W₁ − ∂Q/∂W₂) = n (W₁⁻¹ − W₂⁻¹)."""
-    one, two = 2 * (scores[0] - scores[1]), inverse[0] - inverse[1]
-    return np.sum(one * two, axis=(-2, -1)) / np.sum(two * two, axis=(-2, -1))
-
-
-def _of_factors(points: np.ndarray, scores: np.ndarray, size: int) -> tuple[Any, np.ndarray, np.ndarray]:
-    """n, S at each point, and the size of what n takes from it."""
-    rows, columns = np.tril_indices(size)
-    factors = np.zeros((len(points), size, size))
-    factors[:, rows, columns] = points
-    slopes = np.zeros_like(factors)
-    slopes[:, rows, columns] = scores
-    lower = np.tril(np.swapaxes(factors, -1, -2) @ slopes)
-    whole = lower + np.swapaxes(np.tril(lower, -1), -1, -2)
-    # S = L (T + n I) Lᵀ is the same at every point.
-    outer = factors @ np.swapaxes(factors, -1, -2)
-    inner = factors @ whole @ np.swapaxes(factors, -1, -2)
-    one, two = inner[0] - inner[1], outer[1] - outer[0]
-    n = np.sum(one * two) / np.sum(two * two)
-    return np.asarray(n), inner + n * outer, n * np.abs(outer)

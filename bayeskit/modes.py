@@ -39,11 +39,11 @@ ZERO = 1e-15  # of the largest term of a score, below which a coefficient is rou
 
 
 class Unbounded(Exception):
-    """The density grows without bound; ``entry`` says in which entry of the variable."""
+    """The density grows without bound, in an entry of a variable."""
 
-    def __init__(self, entry: tuple[int, ...] = ()) -> None:
+    def __init__(self, entry: tuple[int, ...] = (), name: str = "") -> None:
         super().__init__(entry)
-        self.entry = entry
+        self.entry, self.name = entry, name
 
 
 def positive_coefficients(points: np.ndarray, scores: np.ndarray, exponents: Sequence[int]) -> np.ndarray:

@@ -18,6 +18,8 @@ __all__ = ["Natural"]
 
 FAR = 40.0  # on the unconstrained scale: the end of a support
 
+ELEMENTWISE = ("LogTransform", "LogOddsTransform", "Interval", "IntervalTransform", "SimplexTransform")
+
 Point = dict[str, np.ndarray]
 
 
@@ -37,6 +39,10 @@ class Natural:
         self.variables: list[Any] = [model.rvs_to_values[rv] for rv in self.rvs]
         initial = model.initial_point(0)
         self.initial = [np.asarray(initial[v.name], dtype=float) for v in self.variables]
+
+    def elementwise(self, name: str) -> bool:
+        """Whether the support of each entry is an interval, its ends known in ``ends``."""
+        return type(self.transform(name)).__name__ in ELEMENTWISE
 
     def transform(self, name: str) -> Any:
         """PyMC's transform of a variable, or None."""
@@ -104,6 +110,9 @@ class Natural:
         low, high = (self.backward(np.where(self.bounded, sign * FAR, self.start)) for sign in (-1, 1))
         result = {}
         for name in self.names:
+            if type(self.transform(name)).__name__ == "SimplexTransform":
+                result[name] = (np.zeros_like(low[name]), np.ones_like(low[name]))
+                continue
             one, two = np.minimum(low[name], high[name]), np.maximum(low[name], high[name])
             one = np.where(np.abs(one) < np.exp(1 - FAR), 0.0, one)
             result[name] = (one, np.where(two > np.exp(FAR - 1), np.inf, two))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import graph_inputs
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import Alloc, Join
@@ -125,8 +126,9 @@ def _visit(graph: Any, axis: int, columns: Columns) -> Form:
         value = node.inputs[0]
         below = axis - (graph.type.ndim - value.type.ndim)
         if below < 0 or value.type.shape[below] == 1:
-            return Form((ONE,), pt.moveaxis(_first(graph, axis), axis, 0))
-        inner = form_of(value, below, columns)
+            inner = Form((ONE,), value[None] if below < 0 else pt.moveaxis(value, below, 0))
+        else:
+            inner = form_of(value, below, columns)
         return Form(inner.keys, _stretched(_padded(inner.b, graph.type.ndim), lengths(graph, axis)))
     if isinstance(op, Join):
         return _joined(node, axis, columns)
@@ -144,10 +146,6 @@ def _stretched(b: Graph, shape: Sequence[Any]) -> Graph:
     """b with the axes after the first broadcast to a shape."""
     shape = list(shape)
     return b if list(b.type.shape[1:]) == shape else pt.alloc(b, b.type.shape[0] or b.shape[0], *shape)
-
-
-def _first(graph: Graph, axis: int) -> Graph:
-    return graph[(slice(None),) * axis + (slice(0, 1),)]
 
 
 def _constant(graph: Any, axis: int, columns: Columns) -> Form:
@@ -173,6 +171,8 @@ def _constant(graph: Any, axis: int, columns: Columns) -> Form:
 
 
 def _value(graph: Any) -> np.ndarray:
+    if not all(isinstance(i, Constant) for i in graph_inputs([graph])):
+        raise NotReduced
     return graph.data if isinstance(graph, Constant) else compile_small([], graph)()
 
 
@@ -210,11 +210,17 @@ def _spread(b: Graph, own: Sequence[Key], keys: Sequence[Key]) -> Graph:
         matrix = np.zeros((len(keys), len(own)))
         matrix[places, np.arange(len(own))] = 1.0
         return pt.tensordot(pt.constant(matrix), b, axes=1)
-    if places == list(range(len(keys))):
-        return b
+    if places == list(range(len(own))):
+        return b if len(own) == len(keys) else pt.concatenate([b, _zeros(b, len(keys) - len(own))])
     source = np.full(len(keys), len(own))
     source[places] = np.arange(len(own))
-    return pt.concatenate([b, pt.zeros_like(b[:1])])[source]
+    return pt.concatenate([b, _zeros(b, 1)])[source]
+
+
+def _zeros(b: Graph, rows: int) -> Graph:
+    if None in b.type.shape[1:]:
+        return pt.zeros((rows, *[b.shape[i] for i in range(1, b.type.ndim)]))
+    return pt.constant(np.zeros((rows, *b.type.shape[1:])))
 
 
 def _times(one: Form, two: Form) -> Form:
