@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bayeskit.classification import classify
     from bayeskit.collapse import collapse, recover
     from bayeskit.comparison import Comparison, compare
+    from bayeskit.em import EMResult, em
     from bayeskit.infer import explain, infer
     from bayeskit.point_estimate import PointEstimate, map_estimate, maximize_evidence
     from bayeskit.relabelling import relabel
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BayeskitError",
     "Comparison",
+    "EMResult",
     "LogEvidence",
     "Plan",
     "PointEstimate",
@@ -38,6 +40,7 @@ __all__ = [
     "classify",
     "collapse",
     "compare",
+    "em",
     "explain",
     "infer",
     "map_estimate",
@@ -51,6 +54,7 @@ __all__ = [
 
 _HOMES = {
     "Comparison": "bayeskit.comparison",
+    "EMResult": "bayeskit.em",
     "LogEvidence": "bayeskit.results",
     "Plan": "bayeskit.results",
     "PointEstimate": "bayeskit.point_estimate",
@@ -60,6 +64,7 @@ _HOMES = {
     "classify": "bayeskit.classification",
     "collapse": "bayeskit.collapse",
     "compare": "bayeskit.comparison",
+    "em": "bayeskit.em",
     "explain": "bayeskit.infer",
     "infer": "bayeskit.infer",
     "map_estimate": "bayeskit.point_estimate",
