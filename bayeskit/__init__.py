@@ -15,7 +15,8 @@ from bayeskit.errors import BayeskitError
 if TYPE_CHECKING:
     from bayeskit.collapse import collapse, recover
     from bayeskit.comparison import Comparison, compare
-    from bayeskit.em import EMResult, em
+    from bayeskit.em import em
+    from bayeskit.em_result import EMResult
     from bayeskit.infer import explain, infer
     from bayeskit.point_estimate import PointEstimate, map_estimate, maximize_evidence
     from bayeskit.report import report
@@ -48,7 +49,7 @@ __all__ = [
 
 _HOMES = {
     "Comparison": "bayeskit.comparison",
-    "EMResult": "bayeskit.em",
+    "EMResult": "bayeskit.em_result",
     "LogEvidence": "bayeskit.results",
     "Plan": "bayeskit.results",
     "PointEstimate": "bayeskit.point_estimate",

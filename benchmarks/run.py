@@ -11,6 +11,7 @@ import sys
 
 import bench_catalogue
 import bench_coverage
+import bench_em
 import bench_import
 import bench_process
 import bench_regression
@@ -29,6 +30,11 @@ def main() -> int:
         show("Exact inference against NUTS, 4,000 draws each", bench_catalogue.run()),
         bench_remainder.show_all(),
         show(f"Gaussian process of {bench_process.POINTS:,} points: log evidence and gradient", bench_process.run()),
+        show(
+            f"EM of a Gaussian mixture, {bench_em.POINTS:,} points of {bench_em.FEATURES} features, "
+            f"{bench_em.COMPONENTS} full covariances",
+            bench_em.run(),
+        ),
         show("Coverage of 90 % predictive intervals, Gaussian process", bench_coverage.run()),
     ]
     print("\nevery bar holds" if all(held) else "\na bar is MISSED")
