@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 from bayeskit.errors import BayeskitError
 
 if TYPE_CHECKING:
+    from bayeskit.classification import classify
     from bayeskit.collapse import collapse, recover
     from bayeskit.comparison import Comparison, compare
     from bayeskit.em import em
     from bayeskit.em_result import EMResult
     from bayeskit.infer import explain, infer
     from bayeskit.point_estimate import PointEstimate, map_estimate, maximize_evidence
+    from bayeskit.relabelling import relabel
     from bayeskit.report import report
     from bayeskit.results import LogEvidence, Plan, Posterior, Refusal
+    from bayeskit.states import states
     from bayeskit.validation import Validation, validate
 
 __version__ = "0.1.0"
@@ -35,6 +38,7 @@ __all__ = [
     "Posterior",
     "Refusal",
     "Validation",
+    "classify",
     "collapse",
     "compare",
     "em",
@@ -43,7 +47,9 @@ __all__ = [
     "map_estimate",
     "maximize_evidence",
     "recover",
+    "relabel",
     "report",
+    "states",
     "validate",
 ]
 
@@ -56,6 +62,7 @@ _HOMES = {
     "Posterior": "bayeskit.results",
     "Refusal": "bayeskit.results",
     "Validation": "bayeskit.validation",
+    "classify": "bayeskit.classification",
     "collapse": "bayeskit.collapse",
     "compare": "bayeskit.comparison",
     "em": "bayeskit.em",
@@ -64,7 +71,9 @@ _HOMES = {
     "map_estimate": "bayeskit.point_estimate",
     "maximize_evidence": "bayeskit.point_estimate",
     "recover": "bayeskit.collapse",
+    "relabel": "bayeskit.relabelling",
     "report": "bayeskit.report",
+    "states": "bayeskit.states",
     "validate": "bayeskit.validation",
 }
 

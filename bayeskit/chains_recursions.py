@@ -18,9 +18,10 @@ one is not (two regimes that never mix, say), the pass stops, and the one in log
 Arrays: ``log_initial`` (K), ``log_likelihood`` (T, K), ``log_transition`` (1, K, K) or, one matrix a step, (T-1, K, K).
 
 The functions at the end run over many sequences. Each argument comes as a stack of its distinct values and, for each
-sequence, the index of its own: nothing is copied to give a thousand sequences the same transitions, or a thousand draws
-of the transitions the same data. What they return for a sequence that cannot be observed is meaningless, except its
-outcome: the step that is impossible.
+sequence, the index of its own, besides its length: nothing is copied to give a thousand sequences the same transitions,
+or a thousand draws of the transitions the same data. What they return for a sequence that cannot be observed is
+meaningless, except its outcome: the step that is impossible. After the end of a sequence that is shorter than others
+are zeros.
 
 All of it is one file, because numba's cache of a compiled function does not notice that a function it calls has changed
 in another.
@@ -38,8 +39,10 @@ __all__ = [
     "compensated_sum",
     "draw_paths",
     "evidence",
+    "evidence_and_filter",
     "filtering",
     "forward",
+    "gradient",
     "smoothing",
 ]
 
@@ -47,19 +50,25 @@ SMALLEST = 1e-100  # of a predicted probability: far above the least number ther
 # A forward pass returns one of these, or the step, from zero, whose observation is impossible.
 COMPLETE, OUT_OF_RANGE = -1, -2
 
-# log_initial (·, K), log_transition (·, S, K, K), log_likelihood (·, T, K), and three columns of indices.
+# log_initial (·, K), log_transition (·, S, K, K), log_likelihood (·, T, K); of each sequence three indices, its length.
 type Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 @numba.njit(cache=True)
+def _add(total: float, lost: float, value: float) -> tuple[float, float]:
+    """One more term of a sum, and what rounding has lost of the sum so far (Neumaier 1974)."""
+    new = total + value
+    if np.isfinite(new):
+        lost += (total - new) + value if abs(total) >= abs(value) else (value - new) + total
+    return new, lost
+
+
+@numba.njit(cache=True)
 def compensated_sum(values: np.ndarray) -> float:
-    """Σ values, to working precision however many there are (Neumaier 1974)."""
+    """Σ values, to working precision however many there are."""
     total, lost = 0.0, 0.0
     for value in values:
-        new = total + value
-        if np.isfinite(new):
-            lost += (total - new) + value if abs(total) >= abs(value) else (value - new) + total
-        total = new
+        total, lost = _add(total, lost, value)
     return total + lost
 
 
@@ -94,6 +103,15 @@ def _log_sum(values: np.ndarray) -> float:
 
 
 @numba.njit(cache=True)
+def _predict(filtered: np.ndarray, transition: np.ndarray, predicted: np.ndarray) -> None:
+    for j in range(len(filtered)):
+        total = 0.0
+        for i in range(len(filtered)):
+            total += filtered[i] * transition[i, j]
+        predicted[j] = total
+
+
+@numba.njit(cache=True)
 def _reachable(state: int, log_transition: np.ndarray, log_likelihood: np.ndarray, predicted: np.ndarray) -> bool:
     """Whether a state can follow the step whose predicted probabilities these are, with whatever probability."""
     for i in range(len(predicted)):
@@ -108,58 +126,63 @@ def _forward_scaled(
     log_transition: np.ndarray,
     log_likelihood: np.ndarray,
     filtered: np.ndarray,
-    predicted: np.ndarray,
     log_density: np.ndarray,
 ) -> int:
-    """Write filtered and predicted probabilities, and log p(y_t | y_1 … y_{t-1}); return the outcome.
+    """Write filtered probabilities and log p(y_t | y_1 … y_{t-1}); return the outcome.
 
-    ``filtered`` and ``predicted`` have T rows, or two, of which the last step's is the one of T's parity.
+    ``filtered`` has T rows, or one, which then is the last step's.
     """
     steps, states = log_likelihood.shape
     every = filtered.shape[0] == steps
     varying = log_transition.shape[0] > 1
     transition = np.empty((states, states))
-    now = 0
+    current, predicted, before = np.empty(states), np.empty(states), np.empty(states)
     for t in range(steps):
-        before = now
-        now = t if every else t % 2
+        at = t - 1 if varying else 0
         if t == 0:
             for j in range(states):
-                predicted[0, j] = np.exp(log_initial[j])
+                predicted[j] = np.exp(log_initial[j])
         else:
-            at = t - 1 if varying else 0
             if varying or t == 1:
                 _exponentiate(log_transition[at], transition)
             for j in range(states):
-                predicted[now, j] = 0.0
-            for i in range(states):
-                weight = filtered[before, i]
-                for j in range(states):
-                    predicted[now, j] += weight * transition[i, j]
+                before[j] = predicted[j]
+            _predict(current, transition, predicted)
         highest = -np.inf
         for j in range(states):
-            if SMALLEST <= predicted[now, j] <= 1 / SMALLEST:
+            if SMALLEST <= predicted[j] <= 1 / SMALLEST:
                 # Not a number must not be passed over.
                 if not log_likelihood[t, j] <= highest:
                     highest = log_likelihood[t, j]
             elif (t == 0 and log_initial[j] != -np.inf) or (
-                t > 0 and _reachable(j, log_transition[at], log_likelihood[t - 1], predicted[before])
+                t > 0 and _reachable(j, log_transition[at], log_likelihood[t - 1], before)
             ):
                 return OUT_OF_RANGE
             else:
-                predicted[now, j] = 0.0
+                predicted[j] = 0.0
         if highest == -np.inf:
             return t
         total = 0.0
         for j in range(states):
             # The likelihood of a state that cannot be reached may be above the largest of the others.
-            value = predicted[now, j] * np.exp(log_likelihood[t, j] - highest) if predicted[now, j] > 0 else 0.0
-            filtered[now, j] = value
+            value = predicted[j] * np.exp(log_likelihood[t, j] - highest) if predicted[j] > 0 else 0.0
+            current[j] = value
             total += value
+        row = t if every else 0
+        scale = 1.0 / total
         for j in range(states):
-            filtered[now, j] /= total
+            current[j] *= scale
+            filtered[row, j] = current[j]
         log_density[t] = highest + np.log(total)
     return COMPLETE
+
+
+@numba.njit(cache=True)
+def _predict_log(filtered: np.ndarray, log_transition: np.ndarray, predicted: np.ndarray, terms: np.ndarray) -> None:
+    for j in range(len(filtered)):
+        for i in range(len(filtered)):
+            terms[i] = filtered[i] + log_transition[i, j]
+        predicted[j] = _log_sum(terms)
 
 
 @numba.njit(cache=True)
@@ -168,79 +191,75 @@ def _forward_log(
     log_transition: np.ndarray,
     log_likelihood: np.ndarray,
     filtered: np.ndarray,
-    predicted: np.ndarray,
     log_density: np.ndarray,
 ) -> int:
-    """As :func:`_forward_scaled`, but ``filtered`` and ``predicted`` are the logarithms; never out of range."""
+    """As :func:`_forward_scaled`, but ``filtered`` are the logarithms; never out of range."""
     steps, states = log_likelihood.shape
     every = filtered.shape[0] == steps
     varying = log_transition.shape[0] > 1
-    terms = np.empty(states)
-    now = 0
+    terms, predicted, current = np.empty(states), np.empty(states), np.empty(states)
     for t in range(steps):
-        before = now
-        now = t if every else t % 2
+        if t == 0:
+            for j in range(states):
+                predicted[j] = log_initial[j]
+        else:
+            _predict_log(current, log_transition[t - 1 if varying else 0], predicted, terms)
         for j in range(states):
-            if t == 0:
-                predicted[0, j] = log_initial[j]
-            else:
-                for i in range(states):
-                    terms[i] = filtered[before, i] + log_transition[t - 1 if varying else 0, i, j]
-                predicted[now, j] = _log_sum(terms)
-        for j in range(states):
-            terms[j] = predicted[now, j] + log_likelihood[t, j]
-        log_density[t] = _log_sum(terms)
+            current[j] = predicted[j] + log_likelihood[t, j]
+        log_density[t] = _log_sum(current)
         if log_density[t] == -np.inf:
             return t
+        row = t if every else 0
         for j in range(states):
-            filtered[now, j] = terms[j] - log_density[t]
+            current[j] -= log_density[t]
+            filtered[row, j] = current[j]
     return COMPLETE
 
 
 @numba.njit(cache=True)
-def _backward_scaled(
-    log_transition: np.ndarray, filtered: np.ndarray, predicted: np.ndarray, smoothed: np.ndarray, pairs: np.ndarray
-) -> None:
+def _backward_scaled(log_transition: np.ndarray, filtered: np.ndarray, smoothed: np.ndarray, pairs: np.ndarray) -> None:
     """Write the smoothed probabilities, and those of pairs: (T-1, K, K) each step's, (1, K, K) their sum.
 
-    ``smoothed`` may be ``filtered`` itself, which is then overwritten.
+    ``smoothed`` may be ``filtered`` itself, which is then overwritten. The predicted probabilities are computed again:
+    to keep those of all steps costs more than that.
     """
     steps, states = filtered.shape
     varying = log_transition.shape[0] > 1
     apart = pairs.shape[0] > 1
     transition = np.empty((states, states))
-    transposed = np.empty((states, states))
-    ratio, value = np.empty(states), np.empty(states)
+    current, predicted, ratio, value = np.empty(states), np.empty(states), np.empty(states), np.empty(states)
     _fill_zero(pairs)
     for j in range(states):
-        smoothed[steps - 1, j] = filtered[steps - 1, j]
+        value[j] = filtered[steps - 1, j]
+        smoothed[steps - 1, j] = value[j]
     for t in range(steps - 2, -1, -1):
         if varying or t == steps - 2:
             _exponentiate(log_transition[t if varying else 0], transition)
-            for i in range(states):
-                for j in range(states):
-                    transposed[j, i] = transition[i, j]
-        for j in range(states):
-            ratio[j] = smoothed[t + 1, j] / predicted[t + 1, j] if predicted[t + 1, j] > 0 else 0.0
-            value[j] = 0.0
-        for j in range(states):
-            for i in range(states):
-                value[i] += transposed[j, i] * ratio[j]
-        at = t if apart else 0
         for i in range(states):
-            weight = filtered[t, i]
-            if varying or apart:
-                for j in range(states):
-                    pairs[at, i, j] += weight * transition[i, j] * ratio[j]
-            else:
-                for j in range(states):
-                    pairs[0, i, j] += weight * ratio[j]
+            current[i] = filtered[t, i]
+        _predict(current, transition, predicted)
+        for j in range(states):
+            # Below this only what cannot be reached is predicted: the forward pass has seen to that.
+            ratio[j] = value[j] / predicted[j] if predicted[j] >= SMALLEST else 0.0
+        at = t if apart else 0
         total = 0.0
         for i in range(states):
-            value[i] *= filtered[t, i]
+            following = 0.0
+            for j in range(states):
+                following += transition[i, j] * ratio[j]
+            value[i] = current[i] * following
             total += value[i]
         for i in range(states):
-            smoothed[t, i] = value[i] / total
+            if apart or varying:
+                for j in range(states):
+                    pairs[at, i, j] += current[i] * transition[i, j] * ratio[j]
+            else:
+                for j in range(states):
+                    pairs[0, i, j] += current[i] * ratio[j]
+        scale = 1.0 / total
+        for i in range(states):
+            value[i] *= scale
+            smoothed[t, i] = value[i]
     if steps > 1 and not (varying or apart):
         for i in range(states):
             for j in range(states):
@@ -248,30 +267,32 @@ def _backward_scaled(
 
 
 @numba.njit(cache=True)
-def _backward_log(
-    log_transition: np.ndarray, filtered: np.ndarray, predicted: np.ndarray, smoothed: np.ndarray, pairs: np.ndarray
-) -> None:
+def _backward_log(log_transition: np.ndarray, filtered: np.ndarray, smoothed: np.ndarray, pairs: np.ndarray) -> None:
     """As :func:`_backward_scaled`, from what :func:`_forward_log` wrote; the results are probabilities again."""
     steps, states = filtered.shape
     varying = log_transition.shape[0] > 1
     apart = pairs.shape[0] > 1
-    ratio, terms, value = np.empty(states), np.empty(states), np.empty(states)
+    current, predicted, terms, value = np.empty(states), np.empty(states), np.empty(states), np.empty(states)
     _fill_zero(pairs)
     for j in range(states):
         value[j] = filtered[steps - 1, j]
-    for t in range(steps - 1, -1, -1):
-        if t < steps - 1:
-            for j in range(states):
-                ratio[j] = value[j] - predicted[t + 1, j] if value[j] > -np.inf else -np.inf
-            for i in range(states):
-                for j in range(states):
-                    terms[j] = filtered[t, i] + log_transition[t if varying else 0, i, j] + ratio[j]
-                    pairs[t if apart else 0, i, j] += np.exp(terms[j])
-                value[i] = _log_sum(terms)
-            total = _log_sum(value)
-            for i in range(states):
-                value[i] -= total
+        smoothed[steps - 1, j] = np.exp(value[j])
+    for t in range(steps - 2, -1, -1):
+        matrix = log_transition[t if varying else 0]
         for i in range(states):
+            current[i] = filtered[t, i]
+        _predict_log(current, matrix, predicted, terms)
+        for j in range(states):
+            # −inf less −inf is not a number.
+            predicted[j] = value[j] - predicted[j] if value[j] > -np.inf else -np.inf
+        for i in range(states):
+            for j in range(states):
+                terms[j] = current[i] + matrix[i, j] + predicted[j]
+                pairs[t if apart else 0, i, j] += np.exp(terms[j])
+            value[i] = _log_sum(terms)
+        total = _log_sum(value)
+        for i in range(states):
+            value[i] -= total
             smoothed[t, i] = np.exp(value[i])
 
 
@@ -325,45 +346,50 @@ def _best_path(
 ) -> float:
     """Write the most probable path and return its log joint probability (Viterbi 1967).
 
-    ``best`` (T, K) is room for the largest log probability of a path that ends in each state, less that of the step's
-    best. Among equals the lowest last state is taken, then the lowest one before it, and so on.
+    ``best`` (T, K) is room for the largest log probability of a path that ends in each state, up to a number of each
+    step's. Among equals the lowest last state is taken, then the lowest one before it, and so on.
     """
     steps, states = log_likelihood.shape
     varying = log_transition.shape[0] > 1
-    for t in range(steps):
-        for j in range(states):
-            best[t, j] = log_initial[j] if t == 0 else -np.inf
-        if t > 0:
-            at = t - 1 if varying else 0
-            for i in range(states):
-                value = best[t - 1, i]
-                for j in range(states):
-                    best[t, j] = max(best[t, j], value + log_transition[at, i, j])
-        highest = -np.inf
-        for j in range(states):
-            best[t, j] += log_likelihood[t, j]
-            highest = max(highest, best[t, j])
-        if highest == -np.inf:
-            return -np.inf
-        # Else the digits that decide between states would be lost behind the sum of all steps.
-        for j in range(states):
-            best[t, j] -= highest
-    terms = np.empty(2 * steps)
-    state = 0
-    for t in range(steps - 1, -1, -1):
-        arriving = -np.inf
-        at = t if varying else 0
-        following = state
+    before = np.empty(states)
+    for j in range(states):
+        best[0, j] = log_initial[j] + log_likelihood[0, j]
+    for t in range(1, steps):
+        at = t - 1 if varying else 0
         for i in range(states):
-            value = best[t, i] if t == steps - 1 else best[t, i] + log_transition[at, i, following]
-            if value > arriving:
-                arriving = value
-                state = i
+            before[i] = best[t - 1, i]
+        for j in range(states):
+            arriving = -np.inf
+            for i in range(states):
+                value = before[i] + log_transition[at, i, j]
+                arriving = value if value > arriving else arriving
+            best[t, j] = arriving + log_likelihood[t, j]
+        # Else the digits that decide between states would be lost behind the sum of all steps.
+        if t % 16 == 0:
+            highest = -np.inf
+            for j in range(states):
+                highest = max(highest, best[t, j])
+            if highest == -np.inf:
+                return highest
+            for j in range(states):
+                best[t, j] -= highest
+    total, lost, state = 0.0, 0.0, 0
+    for t in range(steps - 1, -1, -1):
+        at = t if varying else 0
+        following, arriving = state, -np.inf
+        for i in range(states):
+            before[i] = best[t, i] if t == steps - 1 else best[t, i] + log_transition[at, i, following]
+            arriving = before[i] if before[i] > arriving else arriving
+        # The first of the best: to look for it afterwards is faster than to keep its number.
+        state = 0
+        while before[state] < arriving:
+            state += 1
         path[t] = state
-        terms[2 * t] = log_likelihood[t, state]
-        terms[2 * t + 1] = log_transition[at, state, following] if t < steps - 1 else log_initial[0]
-    terms[2 * steps - 1] = log_initial[path[0]]
-    return compensated_sum(terms)
+        total, lost = _add(total, lost, log_likelihood[t, state])
+        if t < steps - 1:
+            total, lost = _add(total, lost, log_transition[at, state, following])
+    total, lost = _add(total, lost, log_initial[state])
+    return total + lost
 
 
 @numba.njit(cache=True)
@@ -372,30 +398,52 @@ def forward(
     log_transition: np.ndarray,
     log_likelihood: np.ndarray,
     filtered: np.ndarray,
-    predicted: np.ndarray,
     log_density: np.ndarray,
 ) -> tuple[int, bool]:
     """The forward pass, scaled if that is safe; the outcome, and whether the results are logarithms."""
-    outcome = _forward_scaled(log_initial, log_transition, log_likelihood, filtered, predicted, log_density)
+    outcome = _forward_scaled(log_initial, log_transition, log_likelihood, filtered, log_density)
     if outcome != OUT_OF_RANGE:
         return outcome, False
-    return _forward_log(log_initial, log_transition, log_likelihood, filtered, predicted, log_density), True
+    return _forward_log(log_initial, log_transition, log_likelihood, filtered, log_density), True
 
 
 @numba.njit(cache=True)
 def backward(
     log_transition: np.ndarray,
     filtered: np.ndarray,
-    predicted: np.ndarray,
     logarithms: bool,
     smoothed: np.ndarray,
     pairs: np.ndarray,
 ) -> None:
     """The backward pass, from what :func:`forward` wrote and returned."""
     if logarithms:
-        _backward_log(log_transition, filtered, predicted, smoothed, pairs)
+        _backward_log(log_transition, filtered, smoothed, pairs)
     else:
-        _backward_scaled(log_transition, filtered, predicted, smoothed, pairs)
+        _backward_scaled(log_transition, filtered, smoothed, pairs)
+
+
+@numba.njit(cache=True)
+def evidence_and_filter(
+    log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray
+) -> tuple[float, np.ndarray, bool]:
+    """Log evidence, filtered probabilities, and whether these are logarithms; −inf and zeros where it is impossible."""
+    filtered = np.empty(log_likelihood.shape)
+    log_density = np.empty(len(log_likelihood))
+    outcome, logarithms = forward(log_initial, log_transition, log_likelihood, filtered, log_density)
+    if outcome < 0:
+        return compensated_sum(log_density), filtered, logarithms
+    filtered[:] = 0.0
+    return -np.inf, filtered, False
+
+
+@numba.njit(cache=True)
+def gradient(log_transition: np.ndarray, filtered: np.ndarray, logarithms: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Smoothed probabilities and those of pairs, from what :func:`evidence_and_filter` returned."""
+    smoothed, pairs = np.zeros(filtered.shape), np.zeros(log_transition.shape)
+    # Where the observations are impossible, the density is −inf all around, and its gradient is called zero.
+    if logarithms or np.sum(filtered[-1]) != 0:
+        backward(log_transition, filtered, logarithms, smoothed, pairs)
+    return smoothed, pairs
 
 
 @numba.njit(cache=True)
@@ -404,13 +452,13 @@ def evidence(
 ) -> np.ndarray:
     """Log evidence of each sequence; −inf where an observation is impossible."""
     steps, states = log_likelihood.shape[1:]
-    filtered, predicted = np.empty((2, states)), np.empty((2, states))
+    filtered = np.empty((1, states))
     log_density = np.empty(steps)
     result = np.empty(len(index))
     for n in range(len(index)):
-        i, j, k = index[n]
-        outcome, _ = forward(log_initial[i], log_transition[j], log_likelihood[k], filtered, predicted, log_density)
-        result[n] = compensated_sum(log_density) if outcome < 0 else -np.inf
+        i, j, k, length = index[n]
+        outcome, _ = forward(log_initial[i], log_transition[j], log_likelihood[k, :length], filtered, log_density)
+        result[n] = compensated_sum(log_density[:length]) if outcome < 0 else -np.inf
     return result
 
 
@@ -420,16 +468,16 @@ def filtering(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Filtered probabilities, log p(y_t | y_1 … y_{t-1}), and the outcome."""
     steps, states = log_likelihood.shape[1:]
-    filtered, log_density = np.empty((len(index), steps, states)), np.empty((len(index), steps))
+    filtered, log_density = np.empty((len(index), steps, states)), np.zeros((len(index), steps))
     outcomes = np.empty(len(index), dtype=np.int64)
-    predicted = np.empty((steps, states))
     for n in range(len(index)):
-        i, j, k = index[n]
+        i, j, k, length = index[n]
         outcomes[n], logarithms = forward(
-            log_initial[i], log_transition[j], log_likelihood[k], filtered[n], predicted, log_density[n]
+            log_initial[i], log_transition[j], log_likelihood[k, :length], filtered[n, :length], log_density[n]
         )
+        _fill_zero(filtered[n : n + 1, length:])
         if logarithms:
-            _exponentiate(filtered[n], filtered[n])
+            _exponentiate(filtered[n, :length], filtered[n, :length])
     return filtered, log_density, outcomes
 
 
@@ -445,16 +493,18 @@ def smoothing(
     steps, states = log_likelihood.shape[1:]
     smoothed, value = np.empty((len(index), steps, states)), np.empty(len(index))
     outcomes = np.empty(len(index), dtype=np.int64)
-    predicted, log_density = np.empty((steps, states)), np.empty(steps)
+    log_density = np.empty(steps)
     for n in range(len(index)):
-        i, j, k = index[n]
+        i, j, k, length = index[n]
         outcomes[n], logarithms = forward(
-            log_initial[i], log_transition[j], log_likelihood[k], smoothed[n], predicted, log_density
+            log_initial[i], log_transition[j], log_likelihood[k, :length], smoothed[n, :length], log_density
         )
         if outcomes[n] >= 0:
             continue
-        value[n] = compensated_sum(log_density)
-        backward(log_transition[j], smoothed[n], predicted, logarithms, smoothed[n], pairs[n])
+        value[n] = compensated_sum(log_density[:length])
+        _fill_zero(smoothed[n : n + 1, length:])
+        inside = smoothed[n, :length]
+        backward(log_transition[j], inside, logarithms, inside, pairs[n])
     return smoothed, value, outcomes
 
 
@@ -462,13 +512,13 @@ def smoothing(
 def best_paths(
     log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, index: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The most probable path of each sequence, and its log joint probability."""
+    """The most probable path of each sequence, −1 after its end, and its log joint probability."""
     steps, states = log_likelihood.shape[1:]
-    paths, value = np.empty((len(index), steps), dtype=np.int64), np.empty(len(index))
+    paths, value = np.full((len(index), steps), -1), np.empty(len(index))
     best = np.empty((steps, states))
     for n in range(len(index)):
-        i, j, k = index[n]
-        value[n] = _best_path(log_initial[i], log_transition[j], log_likelihood[k], best, paths[n])
+        i, j, k, length = index[n]
+        value[n] = _best_path(log_initial[i], log_transition[j], log_likelihood[k, :length], best, paths[n, :length])
     return paths, value
 
 
@@ -481,16 +531,18 @@ def draw_paths(
     rng: np.random.Generator,
     paths: np.ndarray,
 ) -> np.ndarray:
-    """Write draws of the path of each sequence into ``paths`` (draws, N, T); return the outcome."""
+    """Write draws of the path of each sequence into ``paths`` (draws, N, T), as far as it goes; return the outcome."""
     steps, states = log_likelihood.shape[1:]
     outcomes = np.empty(len(index), dtype=np.int64)
-    filtered, predicted, log_density = np.empty((steps, states)), np.empty((steps, states)), np.empty(steps)
+    filtered, log_density = np.empty((steps, states)), np.empty(steps)
     for n in range(len(index)):
-        i, j, k = index[n]
+        i, j, k, length = index[n]
         outcomes[n], logarithms = forward(
-            log_initial[i], log_transition[j], log_likelihood[k], filtered, predicted, log_density
+            log_initial[i], log_transition[j], log_likelihood[k, :length], filtered[:length], log_density
         )
         if outcomes[n] < 0:
             for draw in range(len(paths)):
-                _draw_path(log_transition[j], filtered, logarithms, rng.random((steps,)), paths[draw, n])
+                _draw_path(
+                    log_transition[j], filtered[:length], logarithms, rng.random((length,)), paths[draw, n, :length]
+                )
     return outcomes

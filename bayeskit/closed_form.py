@@ -7,6 +7,7 @@ multiple K, each vector is multivariate t with ν − D + 1 degrees of freedom.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -88,9 +89,11 @@ def _multivariate_t(part: Part) -> dict[str, Closed]:
         mean = gaussian.mean[s].reshape(shape)
         joint = None
         if rows.stop - rows.start == 1:
-            joint = stats.multivariate_t(
-                gaussian.mean[s], outer[rows, rows].item() * parameters.inverse_scale / df, df=df
-            )
+            # Columns in very different units are singular to SciPy, which would leave some of them out.
+            with suppress(np.linalg.LinAlgError):
+                joint = stats.multivariate_t(
+                    gaussian.mean[s], outer[rows, rows].item() * parameters.inverse_scale / df, df=df
+                )
         result[name] = stats.t(df, mean, scale), "student_t", joint, True
     return result
 

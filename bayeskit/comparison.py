@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from pymc.backends.arviz import find_observations
 from scipy import special
 
+from bayeskit.class_rows import whole_rows
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.infer import infer
 from bayeskit.results import Posterior
@@ -138,8 +139,8 @@ def compare(
     Notes
     -----
     The observed *values* must be the same, in variables of the same names (or, where the names differ, the same set of
-    arrays). A Normal model of log y and a LogNormal model of y are therefore refused: their evidences differ by a
-    Jacobian. Write both for the same y.
+    arrays; variables written class by class, ``x_<class>``, count as one). A Normal model of log y and a LogNormal
+    model of y are therefore refused: their evidences differ by a Jacobian. Write both for the same y.
     """
     if len(models) < 2:
         raise ModelError(f"{len(models)} model(s) to compare: give at least two")
@@ -210,7 +211,8 @@ def _observed(model: pm.Model) -> dict[str, tuple[bool, NDArray[np.float64]]]:
     """Observed values by variable, with whether the variable is discrete."""
     kinds = {rv.name: np.dtype(rv.type.dtype).kind in "biu" for rv in model.observed_RVs}
     return {
-        name: (kinds[name], np.asarray(value, dtype=np.float64)) for name, value in find_observations(model).items()
+        name: (kinds.get(name, value.dtype.kind in "biu"), value.astype(np.float64))
+        for name, value in whole_rows(model, find_observations(model)).items()
     }
 
 

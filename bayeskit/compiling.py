@@ -1,16 +1,17 @@
-"""Compiling small PyTensor graphs in milliseconds.
+"""Making functions of small PyTensor graphs in milliseconds.
 
 These graphs have tens of nodes and are evaluated a handful of times. PyTensor's default rewrites and its numba
-compilation take seconds a model; without them, NumPy does the heavy lifting all the same. A few rewrites are kept: two
-because without them PyTensor calls Python once a row, and those that spare copies of arrays as long as the data.
+compilation take seconds a model; without them, NumPy does the heavy lifting all the same. A graph is run as it stands
+(:mod:`bayeskit.evaluation`), but for systems of linear equations, which are gathered lest Python be called once a row.
+PyTensor's own Python linker, with a few rewrites, runs what has loops or draws random numbers.
 """
 
 from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -20,7 +21,7 @@ import pytensor.tensor as pt
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import clone_replace
+from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.rewriting.basic import (
     GraphRewriter,
     MergeOptimizer,
@@ -32,11 +33,14 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Clip, Second
 from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.linalg.solvers.core import SolveBase
 from pytensor.tensor.rewriting.basic import local_elemwise_alloc, local_useless_alloc
 from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_matrix_b_solve
 from pytensor.tensor.rewriting.math import local_useless_reduce
 from scipy.linalg import LinAlgWarning
 from threadpoolctl import ThreadpoolController
+
+from bayeskit.evaluation import NotEvaluable, evaluator
 
 __all__ = ["Graph", "compile_small", "lightly", "on_one_thread", "silently", "small_mode", "vectorised"]
 
@@ -127,26 +131,64 @@ def small_mode() -> Mode:
 
 
 def vectorised(graph: Variable) -> Variable:
-    """A copy of a graph with the same inputs, rewritten not to call Python once a row."""
-    copy: Variable = clone_replace(graph, {})
-    fgraph = FunctionGraph(outputs=[copy], clone=False)
+    """The same graph, or a copy with the same inputs, that does not call Python once a row."""
+    return _rewritten([graph])[0] if _solves_in_batches([graph]) else graph
+
+
+def _solves_in_batches(graphs: Sequence[Variable]) -> bool:
+    """Whether one system of linear equations is solved for many right-hand sides, one after the other."""
+    return any(
+        v.owner is not None
+        and getattr(core_op := getattr(v.owner.op, "core_op", None), "b_ndim", None) == 1
+        and isinstance(core_op, SolveBase)
+        and v.owner.inputs[1].type.ndim > 1
+        for v in ancestors(graphs)
+    )
+
+
+def _ops(graphs: Sequence[Variable]) -> set[str]:
+    """Names of the kinds of node in graphs, without the ``Blockwise`` around them."""
+    found = {v.owner.op for v in ancestors(graphs) if v.owner is not None}
+    return {type(getattr(op, "core_op", op)).__name__ for op in found}
+
+
+def _rewritten(graphs: list[Variable]) -> list[Variable]:
+    fgraph = FunctionGraph(outputs=clone_replace(graphs, {}), clone=False)
     _rewriter().rewrite(fgraph)
-    return fgraph.outputs[0]
+    return list(fgraph.outputs)
 
 
 def compile_small(inputs: Sequence[Variable], outputs: Any, **options: Any) -> Any:
-    """A function of ``inputs``, compiled in milliseconds.
+    """A function of ``inputs``, made in about a millisecond.
 
     Parameters
     ----------
     inputs : sequence of tensor
+        Nodes within the graphs may be among them: the graphs are cut there.
     outputs : tensor or sequence of tensor
     **options
-        Passed to :func:`pytensor.function`.
+        Passed to :func:`pytensor.function`, which is then called on; so it is where the graph has loops.
     """
-    graphs = [outputs] if isinstance(outputs, Variable) else list(outputs)
+    single = isinstance(outputs, Variable)
+    graphs = [outputs] if single else list(outputs)
+    solves = _solves_in_batches(graphs)
     # A factorisation that value and gradient share is made once; for smaller work, finding doubles costs more.
-    factorised = any(v.owner is not None and "Cholesky" in str(v.owner.op) for v in ancestors(graphs))
+    factorised = any("Cholesky" in n for n in _ops(graphs))
+    if not options and not solves:
+        with suppress(NotEvaluable):
+            return _of(evaluator(inputs, graphs, merge=factorised), single)
+    cut = {i: i.type() for i in inputs if i.owner is not None}
+    if cut:
+        inputs, graphs = [cut.get(i, i) for i in inputs], graph_replace(graphs, cut, strict=False)
+    if not options and solves:
+        with suppress(NotEvaluable):
+            return _of(evaluator(inputs, _rewritten(graphs), merge=factorised), single)
     optimizer = SequentialGraphRewriter(MergeOptimizer(), _rewriter(), MergeOptimizer()) if factorised else _rewriter()
     mode = Mode(linker="py", optimizer=optimizer)
-    return pytensor.function(list(inputs), outputs, mode=mode, on_unused_input="ignore", **options)
+    return pytensor.function(
+        list(inputs), graphs[0] if single else graphs, mode=mode, on_unused_input="ignore", **options
+    )
+
+
+def _of(function: Callable[..., list[Any]], single: bool) -> Callable[..., Any]:
+    return (lambda *arguments: function(*arguments)[0]) if single else function

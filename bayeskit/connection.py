@@ -10,6 +10,7 @@ neither the checks, diagonals and selections of log densities nor PyMC's own den
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,18 +36,28 @@ class NotSeparable(Exception):
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a factor that runs along an axis of the variable.
+    """An axis of a factor that runs along an axis of the variable, or through several at once.
 
     Attributes
     ----------
-    axis : int
-        Of the variable.
+    axis : int or tuple of int
+        Of the variable; several where entries are picked one by one, as in z[rows, columns].
     positions : bytes or None
-        Where the factor has a selection of the entries only: their indices, as bytes of int64.
+        Where the factor has a selection of the entries only: their indices, as bytes of int64; along several axes,
+        counted row by row.
     """
 
-    axis: int
+    axis: int | tuple[int, ...]
     positions: bytes | None = None
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """The axes of the variable."""
+        return self.axis if isinstance(self.axis, tuple) else (self.axis,)
+
+    def length(self, shape: Sequence[int]) -> int:
+        """How many entries the variable has along these axes."""
+        return int(np.prod([shape[a] for a in self.all], dtype=int))
 
     def indices(self, length: int) -> np.ndarray:
         """The entries along the axis, in order."""
@@ -107,7 +118,8 @@ def connection(graph: Variable, variable: Variable, shape: Sequence[int]) -> tup
             for output in node.outputs:
                 found[output] = _through(node, output, axes, shape)
     result = found.get(graph, (None,) * graph.type.ndim)
-    missing = [i for i, n in enumerate(shape) if n > 1 and i not in {a.axis for a in result if a is not None}]
+    present = {axis for a in result if a is not None for axis in a.all}
+    missing = [i for i, n in enumerate(shape) if n > 1 and i not in present]
     if missing and graph in dependent:
         raise NotSeparable("a sum over its entries")
     return result, found
@@ -165,7 +177,7 @@ def _together(axes: Sequence[Axes], node: Apply) -> Axes:
         if len(known) > 1:
             raise NotSeparable(_label(node))
         result.append(known.pop() if known else None)
-    named = [a.axis for a in result if a is not None]
+    named = [axis for a in result if a is not None for axis in a.all]
     if len(named) > len(set(named)):
         raise NotSeparable(_label(node))
     return tuple(result)
@@ -223,7 +235,7 @@ def _sliced(own: Axis | None, index: slice, shape: Sequence[int], node: Apply) -
     known = _constant_slice(index)
     if known is None:
         raise NotSeparable(_label(node))
-    return own.select(known, shape[own.axis])
+    return own.select(known, own.length(shape))
 
 
 def _basic(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
@@ -250,16 +262,37 @@ def _advanced(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
     arrays = [i for i, index in enumerate(indices) if not isinstance(index, slice)]
     ndim = max(indices[i].type.ndim for i in arrays)
     group: Axes = _together([(None,) * ndim, *(of_key[indices[i]] for i in arrays)], node)
+    picked = _picked([(axes[0][i], indices[i]) for i in arrays], shape)
     for i in arrays:
         own = axes[0][i]
+        if picked is not None:
+            group = _together([group, (picked,)], node)
+            break
         if own is not None:
             selected = _selected(own, indices[i], value.type.shape[i], ndim, len(arrays) == 1, shape, node)
             group = _together([group, selected], node)
     rest = [
         _sliced(a, index, shape, node) for a, index in zip(axes[0], indices, strict=True) if isinstance(index, slice)
     ]
-    first = 0 if any(b - a > 1 for a, b in zip(arrays, arrays[1:], strict=False)) else arrays[0]
+    first = 0 if any(b - a > 1 for a, b in itertools.pairwise(arrays)) else arrays[0]
     return (*rest[:first], *group, *rest[first:])
+
+
+def _picked(pairs: Sequence[tuple[Axis | None, Any]], shape: Sequence[int]) -> Axis | None:
+    """Entries picked one by one along several whole axes, by vectors of constants; None for any other indexing."""
+    axes, places = [], []
+    for own, index in pairs:
+        vector = isinstance(index, Constant) and index.type.ndim == 1 and index.type.dtype != "bool"
+        if own is None or own.positions is not None or isinstance(own.axis, tuple) or not vector:
+            return None
+        axes.append(own.axis)
+        places.append(index.data)
+    if len(axes) < 2 or len({len(p) for p in places}) > 1 or len(set(axes)) < len(axes):
+        return None
+    sizes = [shape[a] for a in axes]
+    places = [np.arange(n)[p] for p, n in zip(places, sizes, strict=True)]
+    flat = np.ravel_multi_index(places, sizes)
+    return Axis(tuple(axes), np.ascontiguousarray(flat, dtype=np.int64).tobytes())
 
 
 def _selected(
@@ -272,7 +305,7 @@ def _selected(
             place = ndim - index.type.ndim + wide[0]
             return tuple(own if i == place else None for i in range(ndim))
     if alone and isinstance(index, Constant) and index.type.ndim == 1:
-        return (own.select(index.data, shape[own.axis] if own.positions is None else len(own.positions) // 8),)
+        return (own.select(index.data, own.length(shape) if own.positions is None else len(own.positions) // 8),)
     raise NotSeparable(_label(node))
 
 

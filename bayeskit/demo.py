@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,7 +34,11 @@ __all__ = ["Outcome", "run", "run_model"]
 
 DRAWS = 4000
 MOST_RHAT = 1.01
-COMPARED_DEGREES = (1, 2, 3)
+# Variants of a model that its page compares by evidence, by the option that they differ in.
+COMPARED: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "linear_regression": ("degree", (1, 2, 3)),
+    "gaussian_classifier": ("covariance", ("separate", "tied", "diagonal", "tied_diagonal", "spherical")),
+}
 COLUMNS = ("model", "data", "method", "log evidence", "certificate", "NUTS")
 
 
@@ -126,7 +130,7 @@ def run_model(name: str, output: Path, *, random_seed: int) -> Outcome:
     data = example_data(module.EXAMPLE, module.VARIABLES)
     post = infer(module.build(data, **module.EXAMPLE.options), draws=DRAWS, random_seed=random_seed, progressbar=False)
     validation, sampled = _validate(post, random_seed) if post.method != "nuts" else (None, "")
-    comparison = _compare_degrees(module, random_seed) if name == "linear_regression" else None
+    comparison = _compare_variants(name, module, random_seed) if name in COMPARED else None
     about = describe_example(module.EXAMPLE.dataset)
     target = report(
         post,
@@ -202,12 +206,13 @@ def bartlett(model: pm.Model, name: str) -> pm.Model:
     return pm.do(other, {name: matrix})
 
 
-def _compare_degrees(module: ModuleType, random_seed: int) -> Comparison:
-    """Polynomials of rising degree on the same data."""
+def _compare_variants(name: str, module: ModuleType, random_seed: int) -> Comparison:
+    """A model and its variants on the same data: polynomials of rising degree, or several covariances."""
+    option, values = COMPARED[name]
     data = example_data(module.EXAMPLE, module.VARIABLES)
-    options = {**module.EXAMPLE.options, "basis": "polynomial"}
-    models = {f"degree {degree}": module.build(data, **options, degree=degree) for degree in COMPARED_DEGREES}
-    return compare(models, random_seed=random_seed)
+    models = {f"{option} {value}": module.build(data, **{**module.EXAMPLE.options, option: value}) for value in values}
+    # Some covariances give a row one density, others a product over its features: their LOO is not of the same parts.
+    return compare(models, loo=option != "covariance", random_seed=random_seed)
 
 
 def _worst_rhat(post: Posterior) -> float:

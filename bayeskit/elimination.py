@@ -40,8 +40,8 @@ __all__ = ["Analysis", "Scale", "analyse"]
 TABLE_LIMIT = 4096  # hypotheses in a table of finite variables
 QUADRATURE_LIMIT = 3  # real numbers
 COUPLED = (
-    "Let each entry of the data depend on one entry of it, as in mu[z], or on a pymc_extras.DiscreteMarkovChain; or make "
-    "it smaller."
+    "Let each entry of the data depend on one entry of it, as in mu[z]; make it a pymc_extras.DiscreteMarkovChain; or "
+    "make it smaller."
 )
 KAPPA = {"inverse_gamma": -1, "gamma": 1}  # the power of φ that a Gaussian precision may carry
 
@@ -115,8 +115,14 @@ class Analysis:
         return self.joint if self.whole is None else self.whole
 
 
-def analyse(model: pm.Model) -> Analysis:
+def analyse(model: pm.Model, *, sums: bool = False) -> Analysis:
     """Find the plan for a model; computes no posterior.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    sums : bool, default False
+        Sum finite variables out even where a table of their values has a closed form in each row.
 
     Raises
     ------
@@ -126,7 +132,7 @@ def analyse(model: pm.Model) -> Analysis:
     joint = LogJoint.from_model(model)
     plain = _search(joint)
     finite = [n for n in joint.names if n not in plain.ancestral and plain.supports[n].kind == "finite"]
-    if plain.plan.method != "exact":
+    if plain.plan.method != "exact" or sums:
         return _with_sums(joint, finite, plain) if finite else plain
     if all(plain.shapes[n] == () for n in finite):
         return plain

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pymc.logprob.utils import ParameterValueError
 from pytensor.graph.basic import Variable
@@ -22,6 +21,7 @@ from pytensor.scalar.basic import Log
 from pytensor.tensor.elemwise import Elemwise
 from scipy import stats
 
+from bayeskit import differentiation
 from bayeskit.compiling import compile_small, vectorised
 from bayeskit.density import depends_on
 from bayeskit.elimination import Analysis, Scale
@@ -87,12 +87,10 @@ class Evaluator:
         """Two functions: everything that does not depend on the scales, and from it and them the gradient."""
         scales = [self.analysis.joint.values[s.name] for s in self._differentiated]
         total = _without_log_of_zero(self.total, depends_on([self.total], self.inputs))
-        gradient: Any = pytensor.grad(total, scales, disconnected_inputs="ignore")
+        gradient = differentiation.gradient(total, scales)
         # The residuals y − Xθ̂ need not be computed again at every anchor.
         cut = _frontier(gradient, depends_on(gradient, self.inputs), set(scales))
-        stand_ins = {v: v.type() for v in cut}
-        rest = graph_replace(gradient, stand_ins, strict=False) if cut else gradient
-        return self.products.compile(self.inputs, cut), compile_small([*self.inputs, *stand_ins.values()], rest)
+        return self.products.compile(self.inputs, cut), compile_small([*self.inputs, *cut], gradient)
 
     def gradient_at(self, point: Mapping[str, Any]) -> Callable[[Point], Point]:
         """∂/∂φ log p(y, θ) as a function of the scales φ of score families, all else held at ``point``."""
@@ -295,6 +293,9 @@ def solve(analysis: Analysis, evaluator: Evaluator, fixed: Point | None = None) 
     for part in parts:
         centre |= part.centre()
     log_joint = evaluator.log_joint(centre)
+    if log_joint == -np.inf and fixed:
+        # A value of the finite variables that is impossible, by a transition of probability zero, say.
+        return Component(fixed, tuple(parts), np.longdouble(-np.inf), centre)
     if not np.isfinite(log_joint):
         raise InferenceError("the log density is not finite at the posterior mean: check the data against the model")
     evidence = log_joint - sum((p.log_density(centre) for p in parts), np.longdouble(0))

@@ -75,6 +75,8 @@ def _elementwise(op: ps.ScalarOp, inputs: list[np.ndarray]) -> np.ndarray | None
         for value in inputs[1:]:
             result = result + value if isinstance(op, ps.Add) else result * value
         return result
+    if isinstance(op, ps.Clip):
+        return np.minimum(np.maximum(inputs[0], inputs[1]), inputs[2])
     if isinstance(op, ps.Cast | ps.Identity) and inputs[0].dtype == Long:
         return inputs[0]
     if isinstance(op, ps.Second):
@@ -148,13 +150,28 @@ def compile_extended(inputs: Sequence[Variable], output: Variable) -> Callable[.
             if isinstance(var, Constant):
                 constants[var] = _widened(var.data)
 
+    moving = set(inputs)
+    once: list[Apply] = []
+    always: list[Apply] = []
+    for node in order:
+        moves = any(i in moving or (i.owner is None and not isinstance(i, Constant)) for i in node.inputs)
+        (always if moves else once).append(node)
+        if moves:
+            moving.update(node.outputs)
+
     def function(*arguments: np.ndarray) -> Any:
+        # What depends on constants only, such as the log Γ of counts, is computed at the first call.
+        run(once, constants)
+        once.clear()
         values: dict[Variable, Any] = dict(constants)
         values.update({v: _widened(a) for v, a in zip(inputs, arguments, strict=True)})
-        for node in order:
+        run(always, values)
+        return np.asarray(values[output])[()]
+
+    def run(nodes: list[Apply], values: dict[Variable, Any]) -> None:
+        for node in nodes:
             read = [values[i] if i in values else _widened(_shared(i)) for i in node.inputs]
             values.update(zip(node.outputs, _node(node, read), strict=True))
-        return np.asarray(values[output])[()]
 
     return function
 

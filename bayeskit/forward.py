@@ -5,7 +5,7 @@ PyTensor graphs are vectorised over the draws and evaluated once; its default co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from bayeskit.degrees import core_op
 from bayeskit.density import LogJoint
 from bayeskit.elimination import Analysis
 
-__all__ = ["deterministics", "draw_ancestral", "prior_points"]
+__all__ = ["deterministics", "draw_ancestral", "draw_given", "prior_points"]
 
 
 COMPILED_FROM = 500  # draws from which it pays to compile a graph with a matrix factorisation
@@ -62,8 +62,26 @@ def draw_ancestral(
     """Variables that nothing depends on, drawn from their own distribution given the others, one draw for each draw."""
     if not analysis.ancestral:
         return {}
-    model = analysis.joint.model
-    wanted = {rv.name: rv for rv in model.free_RVs if rv.name in analysis.ancestral}
+    return draw_given(analysis.joint.model, analysis.ancestral, draws, rng, number)
+
+
+def draw_given(
+    model: pm.Model, names: Sequence[str], draws: Mapping[str, np.ndarray], rng: np.random.Generator, number: int
+) -> dict[str, np.ndarray]:
+    """Random variables of a model drawn jointly from their own distribution, one draw for each draw of the others.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    names : sequence of str
+        Free or observed random variables.
+    draws : mapping of str to array
+        Of the free variables that they depend on; first axis the draws.
+    rng : numpy.random.Generator
+    number : int
+        How many draws there are.
+    """
+    wanted = {rv.name: rv for rv in model.basic_RVs if rv.name in names}
     known = {
         rv: pt.tensor(f"{rv.name}_given", dtype=rv.type.dtype, shape=rv.type.shape)
         for rv in model.free_RVs

@@ -18,17 +18,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import toposort
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Dot
 from scipy import sparse
 
+from bayeskit import differentiation
 from bayeskit.affine import Block, Jacobian, jacobians
 from bayeskit.compiling import compile_small
 from bayeskit.degrees import core_op, degrees, is_structural
@@ -155,7 +154,7 @@ class GaussianBlock:
     def _linear(self) -> Any:
         """Compiled: all latent values → gradient of the log density in θ."""
         wrt = [self.joint.values[n] for n in self.names]
-        gradient = pytensor.grad(self._total, wrt, disconnected_inputs="ignore")
+        gradient = differentiation.gradient(self._total, wrt)
         return compile_small(list(self.joint.values.values()), gradient)
 
     @cached_property
@@ -163,8 +162,8 @@ class GaussianBlock:
         """The products, the θ-free inputs their Jacobians need, and a function for weights, inputs and gradient."""
         products = self.products
         wrt = [*(p.node.outputs[0] for p in products), *(self.joint.values[n] for n in self.names)]
-        derivatives: Any = pytensor.grad(self._total, wrt, disconnected_inputs="ignore")
-        derivatives = self._at_zero(derivatives)
+        derivatives = differentiation.gradient(self._total, wrt)
+        zeros = self._zeros(derivatives)
         weights, gradient = derivatives[: len(products)], derivatives[len(products) :]
         sides = list(dict.fromkeys([s for p in products for s in (p.left, p.right)]))
         free: dict[Variable, None] = {}
@@ -174,21 +173,22 @@ class GaussianBlock:
         for product in products:
             free.update(dict.fromkeys(i for i in product.node.inputs if self._degree.get(i, 0) == 0))
         computed = [v for v in free if not isinstance(v, Constant | SharedVariable)]
-        function = compile_small(list(self.joint.values.values()), [*weights, *computed, *gradient])
-        return products, computed, function
+        function = compile_small([*self.joint.values.values(), *zeros], [*weights, *computed, *gradient])
+        nothing = [np.broadcast_to(0.0, v.type.shape) for v in zeros]
+        return products, computed, lambda *arguments: function(*arguments, *nothing)
 
-    def _at_zero(self, graphs: list[Variable]) -> list[Variable]:
-        """Graphs that are evaluated at θ = 0 only, without the products X·0 in them: each is a pass over the data."""
+    def _zeros(self, graphs: list[Variable]) -> list[Variable]:
+        """The products X·θ in graphs that are evaluated at θ = 0 only: each would be a pass over the data."""
         zero = {self.joint.values[n] for n in self.names}
-        products: dict[Variable, Variable] = {}
+        products: list[Variable] = []
         for node in toposort(graphs):
             moved = is_structural(node) and node.inputs[0] in zero
             multiplied = isinstance(core_op(node), Dot) and any(i in zero for i in node.inputs)
             if moved or multiplied:
                 zero.update(node.outputs)
-            if multiplied and None not in (shape := node.outputs[0].type.shape):
-                products[node.outputs[0]] = pt.zeros(shape)
-        return graph_replace(graphs, products, strict=False) if products else graphs
+            if multiplied and None not in node.outputs[0].type.shape:
+                products.append(node.outputs[0])
+        return products
 
     def _arguments(self, point: Mapping[str, Any]) -> list[np.ndarray]:
         return [

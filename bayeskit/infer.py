@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.evidence.sampled import evidence_of_draws
 from bayeskit.exact import Component, Evaluator, solve
 from bayeskit.finite import table
+from bayeskit.finite_density import FiniteDensity
 from bayeskit.forward import deterministics, draw_ancestral, prior_points
 from bayeskit.marginals import Marginal, labelled
 from bayeskit.quadrature import NotIntegrable
@@ -114,14 +115,17 @@ def infer(
     started = time.perf_counter()
     if random_seed is None:
         random_seed = int(np.random.SeedSequence().generate_state(1)[0])
-    with lightly():
+    with ExitStack() as building:
+        building.enter_context(lightly())
         analysis = analyse(model)
         require_positive_definite(analysis)
-    if method == "exact" and analysis.plan.method != "exact":
-        reasons = "; ".join(str(r) for r in analysis.plan.refusals)
-        raise ModelError(f"no exact answer: {reasons}")
-    large = analysis.plan.method == "exact" and analysis.joint.data_size >= MANY_THREADS
-    with nullcontext() if large else on_one_thread():
+        exact = analysis.plan.method == "exact"
+        if method == "exact" and not exact:
+            reasons = "; ".join(str(r) for r in analysis.plan.refusals)
+            raise ModelError(f"no exact answer: {reasons}")
+        if not exact or method == "nuts":
+            building.close()  # what follows is long, and its garbage is to be collected
+        building.enter_context(nullcontext() if exact and analysis.joint.data_size >= MANY_THREADS else on_one_thread())
         post = _first_that_applies(model, analysis, method, int(draws), random_seed, progressbar and is_terminal())
     return replace(post, seconds=time.perf_counter() - started)
 
@@ -134,8 +138,7 @@ def _first_that_applies(
         if method == "quadrature":
             raise ModelError("quadrature has nothing to do: every variable has a closed form; use method='exact'")
         if method != "nuts":
-            with lightly():
-                return _exact(model, analysis, draws, random_seed)
+            return _exact(model, analysis, draws, random_seed)
         return _as_written(model, analysis, draws, random_seed, progressbar)
     if method == "quadrature" and analysis.plan.method != "quadrature":
         raise ModelError(
@@ -242,6 +245,11 @@ def _marginals(
         for part in components[0].parts:
             found |= part_marginals(part)
     found |= finite_marginals(analysis, components, weights)
+    for name, recovery in state_recovery(analysis).items():
+        # With another finite variable among what it depends on, its marginal is a mixture.
+        if len(analysis.summed) == 1 and not analysis.joint.names and recovery.summed.kind != "joint":
+            ((_, probabilities),) = recovery.probabilities({}, 1)
+            found[name] = FiniteDensity(recovery.summed.values, probabilities[0]), "categorical", None, True
     result = {}
     for name, (dist, family, joint, elementwise) in found.items():
         result[name] = labelled(Marginal(name, dist, family, joint=joint, elementwise=elementwise), model)

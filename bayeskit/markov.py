@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.pytensorf import resolve_shapes
 from pytensor.graph.basic import Variable
 
-__all__ = ["chain_parameters", "is_chain", "states_of_chain"]
+__all__ = ["chain_parameters", "is_chain", "log_probability", "states_of_chain"]
 
 
 def is_chain(rv: Variable) -> bool:
@@ -21,7 +22,8 @@ def is_chain(rv: Variable) -> bool:
 def states_of_chain(rv: Variable) -> int | None:
     """How many states a chain has, where its transition matrix says so."""
     owner: Any = rv.owner
-    return owner.inputs[0].type.shape[-1]
+    states: int | None = owner.inputs[0].type.shape[-1]
+    return states
 
 
 def chain_parameters(rv: Variable) -> tuple[Variable, Variable] | None:
@@ -36,8 +38,8 @@ def chain_parameters(rv: Variable) -> tuple[Variable, Variable] | None:
     -------
     (tensor, tensor) or None
         :math:`\log p(z_1 = k)` of shape (*batch, K), and :math:`\log p(z_{t+1} = j \mid z_t = i)` of shape
-        (*batch, K, K), or (*batch, T - 1, K, K) where it varies with time. None for a chain of higher order, or one whose
-        number of states or first distribution is of another kind.
+        (*batch, K, K), or (*batch, T - 1, K, K) where it varies with time. None for a chain of higher order, or one
+        whose number of states or first distribution is of another kind.
     """
     owner: Any = rv.owner
     states = states_of_chain(rv)
@@ -46,4 +48,19 @@ def chain_parameters(rv: Variable) -> tuple[Variable, Variable] | None:
         return None
     shape = resolve_shapes(tuple(initial.shape))
     first = [pm.logp(initial, pt.full(shape, k, dtype=initial.dtype))[..., 0] for k in range(states)]
-    return pt.stack(first, axis=-1), pt.log(transition)
+    return pt.stack(first, axis=-1), log_probability(transition)
+
+
+def log_probability(probability: Any) -> Any:
+    """log p, with gradient zero where p = 0.
+
+    There the derivative of log p is infinite, and times the zero that a chain's log evidence gives it is NaN: the whole
+    gradient of a model with an impossible transition would be lost. Right for a p that is zero whatever the parameters.
+
+    Parameters
+    ----------
+    probability : tensor
+    """
+    probability = pt.as_tensor_variable(probability)
+    possible = probability > 0
+    return pt.switch(possible, pt.log(pt.switch(possible, probability, 1.0)), -np.inf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,9 @@ def sample_nuts(
         # Jitter of one on the unconstrained scale is far more than a posterior sd where there are many data: loadings
         # with the wrong sign are a mode of their own. Where the author gave a start, it is kept.
         given = model.rvs_to_initial_values
+        # Left to itself, PyMC takes half of the CPUs for hyperthreads: on two cores the chains would run one by one.
+        # The threads of nutpie share one process, and need no lock of Python's.
+        options["cores"] = min(CHAINS, _processors())
         options["compile_kwargs"] = {"jitter_rvs": {rv for rv in model.free_RVs if given.get(rv) is None}}
     with quiet(), on_one_thread(), warnings.catch_warnings():
         # ArviZ suspects swapped dimensions where there are fewer draws than chains.
@@ -88,6 +92,11 @@ def sample_nuts(
             raise InferenceError(
                 f"NUTS could not sample: {reason}; check the data and the support of the priors"
             ) from error
+
+
+def _processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def pop_unconstrained(tree: xr.DataTree) -> dict[str, np.ndarray]:

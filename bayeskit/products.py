@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.math import Dot
 
@@ -24,6 +23,7 @@ from bayeskit.degrees import core_op
 __all__ = ["Function", "Products"]
 
 LARGE = 1_000_000  # numbers in a matrix from which a product with it is kept
+BLOCK = 200_000  # numbers of a matrix that are multiplied by every vector before the next are read
 KEPT = 4  # products kept: each is as long as the data
 
 
@@ -71,18 +71,15 @@ class Products:
         inputs : sequence of tensor
         outputs : tensor or sequence of tensor
         """
-        single = isinstance(outputs, Variable)
         graphs = [outputs] if isinstance(outputs, Variable) else list(outputs)
         nodes = _large_products(graphs, inputs)
         if not nodes:
             return compile_small(inputs, outputs)
-        stand_ins = {n.outputs[0]: n.outputs[0].type() for n in nodes}
-        rest = graph_replace(graphs, stand_ins, strict=False)
         return Function(
             self,
             [n.inputs[0] for n in nodes],
             compile_small(inputs, [n.inputs[1] for n in nodes]),
-            compile_small([*inputs, *stand_ins.values()], rest[0] if single else rest),
+            compile_small([*inputs, *(n.outputs[0] for n in nodes)], outputs),
         )
 
     def of(self, matrix: np.ndarray, vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -91,18 +88,27 @@ class Products:
         keys = [(id(matrix), v.shape, v.tobytes()) for v in vectors]
         new = {k: v for k, v in zip(keys, vectors, strict=True) if k not in self.kept}
         made = {k: self.kept.pop(k) for k in dict.fromkeys(keys) if k in self.kept}
-        if len(new) == 1:
-            made |= {k: matrix @ v for k, v in new.items()}
-        elif new:
-            # Rows of VᵀAᵀ are contiguous, columns of AV are not.
-            stacked = np.stack([v.ravel() for v in new.values()]) @ matrix.T
-            made |= {
-                k: row.reshape(matrix.shape[:1] + v.shape[1:]) for (k, v), row in zip(new.items(), stacked, strict=True)
-            }
+        made |= dict(zip(new, _products(matrix, list(new.values())), strict=True))
         self.kept |= made
         while new and len(self.kept) > max(KEPT, len(made)):
             del self.kept[next(iter(self.kept))]
         return [made[k] for k in keys]
+
+
+def _products(matrix: np.ndarray, vectors: list[np.ndarray]) -> list[np.ndarray]:
+    """Av for each v, in one pass over A: a block of rows stays in the cache while every vector is multiplied by it.
+
+    BLAS multiplies a tall matrix by two or three columns no faster than one at a time.
+    """
+    if len(vectors) == 1:
+        return [matrix @ vectors[0]]
+    results = [np.empty(matrix.shape[:1] + v.shape[1:]) for v in vectors]
+    step = max(1, BLOCK // matrix.shape[1])
+    for start in range(0, len(matrix), step):
+        block = matrix[start : start + step]
+        for vector, result in zip(vectors, results, strict=True):
+            np.matmul(block, vector, out=result[start : start + step])
+    return results
 
 
 @dataclass(frozen=True, eq=False)

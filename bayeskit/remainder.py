@@ -24,6 +24,7 @@ from bayeskit.certificate import require
 from bayeskit.collapse import collapsed_model
 from bayeskit.collapsed import Collapsed, collapsed_density
 from bayeskit.compiling import compile_small, lightly, silently
+from bayeskit.conventions import orderings_of, stated
 from bayeskit.degrees import core_op
 from bayeskit.density import inline
 from bayeskit.elimination import Analysis
@@ -31,6 +32,7 @@ from bayeskit.evidence.sampled import evidence_of_draws
 from bayeskit.exact import Evaluator
 from bayeskit.forward import deterministics, prior_points
 from bayeskit.grid_density import GridDensity
+from bayeskit.labels import exchangeable_in
 from bayeskit.marginals import Marginal, labelled
 from bayeskit.mixture_density import MixtureDensity
 from bayeskit.quadrature import NotIntegrable, Quadrature, integrate
@@ -65,6 +67,9 @@ def by_quadrature(model: pm.Model, analysis: Analysis, draws: int, random_seed: 
         If the certificate failed.
     """
     with lightly():
+        orderings = orderings_of(analysis.joint)
+        if unknown := [o.reason for o in orderings.values() if o.reason]:
+            raise NotIntegrable(unknown[0])
         collapsed = collapsed_density(analysis)
         space = Unconstrained(collapsed_model(collapsed), weight(collapsed))
         budget = int(np.clip(WORK / space.weight, *EVALUATIONS))
@@ -84,10 +89,13 @@ def by_quadrature(model: pm.Model, analysis: Analysis, draws: int, random_seed: 
         certificate = max(certificate, certify_states(analysis, values, random_seed))
         values |= deterministics(analysis.original, values)
         marginals = _marginals(model, collapsed, recovery, space, result)
+        evidence = LogEvidence(result.log_integral, result.error + certificate, "quadrature")
+        groups = [g for g in exchangeable_in(space, points, random_seed=random_seed) if g.complete]
+        evidence = stated(evidence, groups, orderings.values())
     return Posterior(
         model=model,
         plan=replace(analysis.plan, method="quadrature"),
-        log_evidence=LogEvidence(result.log_integral, result.error + certificate, "quadrature"),
+        log_evidence=evidence,
         method="quadrature",
         certificate=certificate,
         tree=build_tree(model, values, draws),

@@ -45,12 +45,16 @@ class LogEvidence:
     label : {"exact", "quadrature", "estimated"}
     reason : str
         Why the value is NaN; empty where there is one.
+    convention : str
+        What the integral is taken over, where that is not plain: all labellings of exchangeable components, or a prior
+        restricted to an order.
     """
 
     value: float
     error: float
     label: str
     reason: str = ""
+    convention: str = ""
 
     def __post_init__(self) -> None:
         if self.label not in LABELS:
@@ -63,7 +67,8 @@ class LogEvidence:
         if math.isnan(self.value):
             return f"not available: {self.reason or 'this method does not estimate it'}"
         sign = {"exact": "rounding", "quadrature": "error bound", "estimated": "standard error"}[self.label]
-        return f"{self.value:.10g} ({self.label}; {sign} {self.error:.1e})"
+        convention = f"; {self.convention}" if self.convention else ""
+        return f"{self.value:.10g} ({self.label}; {sign} {self.error:.1e}{convention})"
 
 
 @dataclass(frozen=True)

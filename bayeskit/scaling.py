@@ -78,7 +78,8 @@ def wishart_multiple(block: GaussianBlock, name: str, point: Mapping[str, Any]) 
     )
     means, multiples = [], []
     for _ in range(2):
-        root = np.tril(generator.normal(size=(size, size)), -1) + np.diag(generator.uniform(0.8, 1.6, size))
+        # Off the diagonal 1/size: with entries of order one the condition grows as 2^size, and thirty features fail.
+        root = np.tril(generator.normal(size=(size, size)) / size, -1) + np.diag(generator.uniform(0.8, 1.6, size))
         matrix = root @ root.T
         here = {**point, name: matrix}
         precision, linear = block.quadratic(here)

@@ -544,6 +544,9 @@ def linear_score(
         if option.is_infinite:
             continue
         for view in [s for s in option.free_symbols if walker.is_view(s)]:
+            if (plain := _of_plain_terms(walker, option, view, weight, order)) is not None:
+                result.append((view, plain))
+                continue
             score = sympy.cancel(sympy.together(sympy.expand(weight(view) * sympy.diff(option, view))))
             try:
                 polynomial = sympy.Poly(score, view)
@@ -554,3 +557,30 @@ def linear_score(
             coefficients = polynomial.all_coeffs()[::-1]
             result.append((view, coefficients + [sympy.Integer(0)] * (order + 1 - len(coefficients))))
     return result
+
+
+def _of_plain_terms(
+    walker: Walker, option: sympy.Expr, view: sympy.Symbol, weight: Callable[[sympy.Symbol], sympy.Expr], order: int
+) -> list[sympy.Expr] | None:
+    """The coefficients of the score of a sum of multiples of log φ and integer powers of φ; None of anything else.
+
+    Most conjugate densities are such sums, and need no rational algebra.
+    """
+    slopes: dict[int, sympy.Expr] = {}  # of ∂/∂φ, by power of φ
+    for term in sympy.Add.make_args(sympy.expand(option)):
+        factor, part = term.as_independent(view, as_Add=False)
+        base, power = (view, sympy.Integer(0)) if part == sympy.log(view) else part.as_base_exp()
+        if part == 1:
+            continue
+        if base != view or not power.is_Integer or not walker.free_of_views(factor):
+            return None
+        slopes[int(power) - 1] = slopes.get(int(power) - 1, 0) + factor * (power if power != 0 else 1)
+    coefficients: dict[int, sympy.Expr] = {}
+    for monomial in sympy.Add.make_args(sympy.expand(weight(view))):
+        number, part = monomial.as_independent(view, as_Add=False)
+        shift = 0 if part == 1 else int(part.as_base_exp()[1])
+        for power, slope in slopes.items():
+            coefficients[power + shift] = sympy.expand(coefficients.get(power + shift, 0) + number * slope)
+    if any(c != 0 for k, c in coefficients.items() if not 0 <= k <= order):
+        return None
+    return [coefficients.get(k, sympy.Integer(0)) for k in range(order + 1)]

@@ -375,6 +375,10 @@ class Separator:
                 picked = term.factor if term.index is None else term.factor[term.index[first]]
                 plain = np.all(values[first] == 1)
                 inputs.append(picked if plain else picked * values[first])
+        # Factors are float64; an operation on truth values takes them as such.
+        inputs = [
+            pt.cast(i, o.type.dtype) if o.type.dtype == "bool" else i for i, o in zip(inputs, node.inputs, strict=True)
+        ]
         result: Any = core_op(node)(*inputs)
         if len(first) == 1:
             result, inverse = pt.reshape(result, (1,)), None

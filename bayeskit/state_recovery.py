@@ -1,7 +1,7 @@
 r"""What a sum over finite variables leaves behind: p(z | φ, y), its draws and its probabilities.
 
-The terms of the sum (:mod:`bayeskit.summation`) are log p(y, z, φ) up to a constant in z. Variables summed out last come
-back first, as they do not depend on those summed out before them:
+The terms of the sum (:mod:`bayeskit.summation`) are log p(y, z, φ) up to a constant in z. Variables summed out last
+come back first, as they do not depend on those summed out before them:
 
 .. math:: p(z_1, z_2 \mid \phi, y) = p(z_1 \mid \phi, y) \, p(z_2 \mid z_1, \phi, y)
 """
@@ -50,8 +50,8 @@ class StateRecovery:
     @property
     def time_varying(self) -> bool:
         """Whether a chain has a transition matrix for each step."""
-        transition = self.summed.log_transition
-        return transition is not None and transition.type.ndim - self.summed.log_initial.type.ndim == 2
+        initial, transition = self.summed.log_initial, self.summed.log_transition
+        return initial is not None and transition is not None and transition.type.ndim - initial.type.ndim == 2
 
     @cached_property
     def graphs(self) -> list[Graph]:
@@ -90,13 +90,17 @@ class StateRecovery:
             with silently():
                 values = self._function(*arguments)
             # What depends on no draw comes back once.
-            yield (
-                rows,
-                [
-                    np.asarray(v) if np.ndim(v) > g.type.ndim else np.broadcast_to(v, (count, *np.shape(v)))
-                    for v, g in zip(values, self.graphs, strict=True)
-                ],
+            table, *chain = (
+                np.asarray(v) if np.ndim(v) > g.type.ndim else np.broadcast_to(v, (count, *np.shape(v)))
+                for v, g in zip(values, self.graphs, strict=True)
             )
+            cores = (1, 3 if self.time_varying else 2)
+            yield rows, [table, *(self._by_sequence(c, core) for c, core in zip(chain, cores, strict=False))]
+
+    def _by_sequence(self, values: np.ndarray, core: int) -> np.ndarray:
+        """Parameters of a chain with an axis for each axis of the sequences, which may share them."""
+        missing = 1 + len(self.summed.shape[:-1]) + core - values.ndim
+        return values.reshape(len(values), *[1] * missing, *values.shape[1:])
 
     def draw(self, draws: Mapping[str, np.ndarray], number: int, rng: np.random.Generator) -> np.ndarray:
         """One value of the variable for each draw of what its sum depends on."""
@@ -105,7 +109,8 @@ class StateRecovery:
             if self.summed.kind == "chain":
                 from bayeskit import chains
 
-                states = chains.draw_states(*chain, table, rng=rng, time_varying=self.time_varying)
+                initial, transition = chain
+                states = chains.draw_states(initial, transition, table, rng=rng, time_varying=self.time_varying)
                 parts.append(self.summed.values[states])
                 continue
             cumulative = np.cumsum(special.softmax(table, axis=1), axis=1)
@@ -150,7 +155,9 @@ class StateRecovery:
             if self.summed.kind == "chain":
                 from bayeskit import chains
 
-                yield rows, chains.smooth_states(*chain, table, time_varying=self.time_varying).probabilities
+                initial, transition = chain
+                smoothed = chains.smooth_states(initial, transition, table, time_varying=self.time_varying)
+                yield rows, smoothed.probabilities
             else:
                 yield rows, np.moveaxis(special.softmax(table, axis=1), 1, -1)
 

@@ -10,9 +10,9 @@ Three shapes of the sum, the first that applies:
 * ``joint``: its entries are coupled; all values are enumerated, where they are few.
 
 The density that is left is again a :class:`bayeskit.density.LogJoint`, with one factor in the place of those summed, so
-that every other elimination goes on with it. pymc-extras' ``marginalize`` does the same for a ``pm.Model``: it refuses a
-model with initial values, or with a Deterministic of z, computes constants in single precision and gives no
-probabilities without draws; the tests hold both against each other.
+that every other elimination goes on with it. pymc-extras' ``marginalize`` does the same for a ``pm.Model``: it refuses
+one with initial values, or with a Deterministic of z, computes constants in single precision and gives no probabilities
+without draws; the tests hold both against each other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.basic import ARange, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import Reshape, Shape
-from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from bayeskit.compiling import Graph, vectorised
 from bayeskit.connection import NotSeparable, connection, without_checks
@@ -64,8 +64,8 @@ class Summed:
     shape : tuple of int
         Of the variable.
     table : tensor
-        log of all factors summed, up to which p(z | rest) is known: ``independent``, (K, *shape); ``chain``, without the
-        chain's own density, (*shape, K); ``joint``, (C,).
+        The sum's terms, log p(z, … | rest): ``independent``, (K, *shape); ``chain``, without the chain's own density,
+        (*shape, K); ``joint``, (C,).
     log_initial, log_transition : tensor or None
         Of a chain: (*batch, K) and (*batch, K, K), or (*batch, T - 1, K, K).
     factor : str
@@ -138,9 +138,9 @@ def sum_out(
     count = float(len(values)) ** size * rows
     if count > ROWS_LIMIT:
         raise TooLarge(
-            f"its entries are coupled through {reason}, so that {len(values)}^{size} = {float(len(values)) ** size:.3g} "
-            f"values would have to be enumerated{f', for each of {rows} of others' if rows > 1 else ''}; the limit is "
-            f"{ROWS_LIMIT}"
+            f"its entries are coupled through {reason}, so that {len(values)}^{size} = "
+            f"{float(len(values)) ** size:.3g} values would have to be enumerated"
+            f"{f', for each of {rows} of others' if rows > 1 else ''}; the limit is {ROWS_LIMIT}"
         )
     cells = np.array(list(itertools.product(sums.values, repeat=size)), dtype=sums.values.dtype)
     configurations = cells.reshape(-1, *shape)
@@ -174,11 +174,11 @@ def _without(joint: LogJoint, name: str, touched: Sequence[str], factor: str, to
     )
 
 
-def folded(graphs: Sequence[Variable], replacements: Mapping[Variable, Variable]) -> dict[Variable, Variable]:
+def folded(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> dict[Any, Any]:
     """What each node becomes where some are replaced, with whole numbers that are known, such as lengths, computed."""
-    memo: dict[Variable, Variable] = dict(replacements)
+    memo: dict[Any, Any] = dict(replacements)
     for node in toposort(list(graphs)):
-        inputs = [memo.get(i, i) for i in node.inputs]
+        inputs: list[Any] = [memo.get(i, i) for i in node.inputs]
         op: Any = node.op
         if isinstance(op, Shape) and None not in inputs[0].type.shape:
             memo[node.outputs[0]] = pt.constant(np.array(inputs[0].type.shape, dtype=np.int64))
@@ -191,6 +191,18 @@ def folded(graphs: Sequence[Variable], replacements: Mapping[Variable, Variable]
         elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
             memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True))
     return memo
+
+
+def _stretches(node: Any, along: Sequence[Any], memo: Mapping[Any, Any]) -> bool:
+    """Whether an axis of the variable may have length one at a node, instead of its own.
+
+    PyTensor stretches an axis only where it is known to have length one; and nothing may pick entries from it.
+    """
+    lengths = memo.get(node, node).type.shape
+    if any(n is None or a.positions is not None for a, n in zip(along, lengths, strict=True) if a is not None):
+        return False
+    picked = node.owner is not None and isinstance(node.owner.op, AdvancedSubtensor)
+    return not picked or all(not isinstance(i, Constant) or np.size(i.data) <= 1 for i in node.owner.inputs[1:])
 
 
 class _Sums:
@@ -253,14 +265,7 @@ class _Sums:
             memo = folded(graphs, {self.variable: alone})
         except (IndexError, TypeError, ValueError):
             memo = {}  # a mask, or an operation that asks for the length
-        # PyTensor stretches an axis only where it is known to have length one.
-        known = (
-            n is not None
-            for node, along in axes.items()
-            for a, n in zip(along, memo.get(node, node).type.shape, strict=True)
-            if a is not None
-        )
-        if memo and all(known):
+        if memo and all(_stretches(node, along, memo) for node, along in axes.items()):
             return self._at([memo.get(g, g) for g in graphs], alone, points)
         return self._at(graphs, self.variable, np.broadcast_to(points, (len(points), *self.shape)))
 
@@ -268,7 +273,7 @@ class _Sums:
         """The graphs at each point, along a new first axis."""
         if len(points) > UNROLLED:
             every = pt.constant(points)
-            found = vectorize_graph(graphs, {variable: every})
+            found: Any = vectorize_graph(graphs, {variable: every})
             return [
                 new if new.type.ndim > old.type.ndim else pt.broadcast_to(new, (len(points), *new.shape))
                 for new, old in zip(found, graphs, strict=True)
@@ -285,15 +290,18 @@ class _Sums:
         table = pt.sum(table, axis=extra) if extra else table
         kept = [axis for axis in axes if axis is not None]
         for place, axis in enumerate(kept):
-            length = self.shape[axis.axis]
+            length = axis.length(self.shape)
             indices = axis.indices(length)
             if not np.array_equal(indices, np.arange(length)):
                 # Entries that the factor has not are without a term; one that it has twice has two.
                 front = pt.moveaxis(table, place + 1, 0)
                 empty = pt.zeros((length, *[front.shape[i] for i in range(1, front.type.ndim)]))
                 table = pt.moveaxis(pt.inc_subtensor(empty[indices], front), 0, place + 1)
-        order = sorted(range(len(kept)), key=lambda i: kept[i].axis)
+        present = [a for axis in kept for a in axis.all]
+        if len(present) > len(kept):
+            table = table.reshape((table.shape[0], *[self.shape[a] for a in present]))
+        order = sorted(range(len(present)), key=lambda i: present[i])
         table = table.transpose(0, *[i + 1 for i in order])
-        present = [kept[i].axis for i in order]
+        present = sorted(present)
         pattern = [0] + [present.index(a) + 1 if a in present else "x" for a in range(len(self.shape))]
         return table.dimshuffle(*pattern)

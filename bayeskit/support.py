@@ -19,7 +19,7 @@ from pytensor.tensor.random.op import RandomVariable
 
 from bayeskit.markov import is_chain, states_of_chain
 
-__all__ = ["Support", "support_of"]
+__all__ = ["Support", "support_of", "support_without_transform"]
 
 # Distributions of PyMC 6 with a density normalised on the whole of the support named; by the class of their op.
 REAL = frozenset(
@@ -117,12 +117,9 @@ def _bounds(op: Any, rv: Variable) -> tuple[np.ndarray, np.ndarray] | None:
 def support_of(model: pm.Model, rv: Variable) -> Support:
     """The support of a free random variable of a model."""
     op: Any = rv.owner.op
-    kind = type(op).__name__
-    if kind in IMPROPER:
-        return Support("other", IMPROPER[kind], PROPER_ADVICE[kind], normalised=False)
     transform = model.rvs_to_transforms.get(rv)
     default = _default_transform(op, rv)
-    if transform is not None and type(transform) is not type(default):
+    if type(op).__name__ not in IMPROPER and transform is not None and type(transform) is not type(default):
         name = type(transform).__name__
         return Support(
             "other",
@@ -130,6 +127,15 @@ def support_of(model: pm.Model, rv: Variable) -> Support:
             "Leave the transform out; if the restriction is meant, it is part of the model and has no closed form.",
             normalised=False,
         )
+    return support_without_transform(rv)
+
+
+def support_without_transform(rv: Variable) -> Support:
+    """The support of a variable's distribution, whatever transform the model gives it."""
+    op: Any = rv.owner.op
+    kind = type(op).__name__
+    if kind in IMPROPER:
+        return Support("other", IMPROPER[kind], PROPER_ADVICE[kind], normalised=False)
     if kind in REAL:
         return Support("real")
     if kind in POSITIVE:

@@ -7,6 +7,7 @@ Evaluated for many x at once: the graph is vectorised over the points and runs i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +29,7 @@ from bayeskit.density import inline, widen
 from bayeskit.errors import ModelError
 from bayeskit.forward import prior_points
 
-__all__ = ["Unconstrained"]
+__all__ = ["Unconstrained", "weight_of"]
 
 BATCH = 20_000_000  # numbers held at once
 
@@ -203,3 +204,10 @@ def _without_checks(graphs: list[Graph]) -> list[Graph]:
     fgraph = FunctionGraph(outputs=copies, clone=False)
     dfs_rewriter(local_check_parameter_to_ninf_switch).rewrite(fgraph)
     return list(fgraph.outputs)
+
+
+def weight_of(model: pm.Model) -> int:
+    """About how many numbers one evaluation of the density holds: those of its largest part, by static shapes."""
+    graph = model.logp(jacobian=True, sum=True)
+    shapes = [getattr(v.type, "shape", ()) for v in ancestors([graph])]
+    return 100 + 4 * max(math.prod(n or 1 for n in s) for s in shapes)

@@ -10,6 +10,7 @@ import platform
 import sys
 
 import bench_catalogue
+import bench_chains
 import bench_coverage
 import bench_em
 import bench_import
@@ -29,6 +30,7 @@ def main() -> int:
         ),
         show("Exact inference against NUTS, 4,000 draws each", bench_catalogue.run()),
         bench_remainder.show_all(),
+        bench_chains.show_all(),
         show(f"Gaussian process of {bench_process.POINTS:,} points: log evidence and gradient", bench_process.run()),
         show(
             f"EM of a Gaussian mixture, {bench_em.POINTS:,} points of {bench_em.FEATURES} features, "

@@ -25,6 +25,12 @@ MODELS = (
     "varying_slopes",
     "gaussian_process",
     "probabilistic_pca",
+    "gaussian_classifier",
+    "naive_bayes",
+    "supervised_markov",
+    "gaussian_mixture",
+    "binomial_mixture",
+    "hidden_markov",
 )
 
 

@@ -14,8 +14,9 @@ from pymc_extras import DiscreteMarkovChain, marginalize
 from pytensor.graph.replace import vectorize_graph
 from scipy import special
 
-from bayeskit.chain_density import chain_log_evidence, log_probability
+from bayeskit.chain_density import chain_log_evidence
 from bayeskit.compiling import compile_small, small_mode
+from bayeskit.markov import log_probability
 
 
 def density(*, time_varying: bool) -> Any:

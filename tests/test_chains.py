@@ -265,7 +265,7 @@ def test_a_state_that_cannot_be_reached_may_have_the_largest_likelihood() -> Non
     np.testing.assert_array_equal(chains.smooth_states(initial, transition, likelihood).probabilities[:, 0], 1.0)
 
 
-def test_sequences_are_padded_with_missing_observations() -> None:
+def test_missing_observations_at_the_end_are_a_forecast() -> None:
     initial, transition, likelihood = problem(8, 6, 3, zeros=0.0)
     padded = np.concatenate([likelihood, np.zeros((4, 3))])
     short, long = (chains.smooth_states(initial, transition, values) for values in (likelihood, padded))
@@ -273,6 +273,49 @@ def test_sequences_are_padded_with_missing_observations() -> None:
     np.testing.assert_allclose(long.probabilities[:6], short.probabilities, atol=1e-12)
     ahead = chains.forecast_states(initial, transition, likelihood, steps=4)
     np.testing.assert_allclose(long.probabilities[6:], ahead, atol=1e-12)
+
+
+@pytest.mark.parametrize("time_varying", [False, True])
+def test_sequences_of_different_length_are_each_what_they_are_alone(time_varying: bool) -> None:
+    steps, lengths = 6, np.array([6, 1, 2, 4])
+    initial, transition, likelihood = problem(5, steps, 3, time_varying=time_varying, zeros=0.0, batch=(4,))
+    # Out of the range of scaled probabilities.
+    transition[3] = log(np.eye(3))
+    likelihood[3] = np.linspace(-3000, 3000, steps)[:, None] * np.array([1, 0, -1])
+    padded = np.where(np.arange(steps)[:, None] < lengths[:, None, None], likelihood, np.nan)
+    arguments = (initial, transition, padded)
+    options: Any = {"time_varying": time_varying, "lengths": lengths}
+    evidence = chains.log_evidence(*arguments, **options)
+    filtered = chains.filter_states(*arguments, **options)
+    smoothed = chains.smooth_states(*arguments, **options)
+    pairs = chains.pair_probabilities(*arguments, **options)
+    best = chains.most_likely_states(*arguments, **options)
+    draws = chains.draw_states(*arguments, rng=np.random.default_rng(1), size=3, **options)
+    future = {"log_future": transition[:, :1]} if time_varying else {}
+    ahead = chains.forecast_states(*arguments, steps=1, **future, **options)
+    for n, length in enumerate(lengths):
+        matrices = transition[n, : length - 1] if time_varying else transition[n]
+        alone: Any = (initial[n], matrices, likelihood[n, :length])
+        option: Any = {"time_varying": time_varying}
+        assert evidence[n] == pytest.approx(chains.log_evidence(*alone, **option), rel=1e-14)
+        one = chains.smooth_states(*alone, **option)
+        np.testing.assert_allclose(smoothed.probabilities[n, :length], one.probabilities, rtol=1e-12)
+        np.testing.assert_allclose(smoothed.transition_counts[n], one.transition_counts, rtol=1e-12)
+        np.testing.assert_allclose(smoothed.occupancy[n], one.occupancy, rtol=1e-12)
+        np.testing.assert_allclose(pairs[n, : length - 1], chains.pair_probabilities(*alone, **option), rtol=1e-12)
+        first = chains.filter_states(*alone, **option)
+        np.testing.assert_allclose(filtered.probabilities[n, :length], first.probabilities, rtol=1e-12)
+        assert filtered.log_evidence[n] == pytest.approx(first.log_evidence, rel=1e-14)
+        np.testing.assert_allclose(
+            best.states[n, :length], chains.most_likely_states(*alone, **option).states, rtol=1e-12
+        )
+        future = {"log_future": transition[n, :1]} if time_varying else {}
+        np.testing.assert_allclose(ahead[n], chains.forecast_states(*alone, steps=1, **future, **option), rtol=1e-12)
+        for states in (best.states[n], *draws[:, n]):
+            assert np.all(states[:length] >= 0)
+            assert np.all(states[length:] == -1)
+        for values in (smoothed.probabilities[n, length:], filtered.probabilities[n, length:], pairs[n, length - 1 :]):
+            assert not values.any()
 
 
 def test_run_lengths_of_a_chain_that_is_seen() -> None:
@@ -386,6 +429,9 @@ def test_what_cannot_be_computed_is_said_in_one_line() -> None:
             r"it must end in \(2, 3, 3\)",
             lambda: chains.forecast_states(initial, transition, likelihood, steps=2, log_future=transition),
         ),
+        (DataError, "from 1 to 5", lambda: chains.smooth_states(initial, transition, likelihood, lengths=6)),
+        (DataError, "from 1 to 5", lambda: chains.smooth_states(initial, transition, likelihood, lengths=[0, 2])),
+        (DataError, "must be integers", lambda: chains.smooth_states(initial, transition, likelihood, lengths=2.5)),
         (
             OptionError,
             "size is -2",

@@ -278,13 +278,18 @@ def test_an_assertion_of_the_author_is_not_a_boundary() -> None:
         bk.infer(model, method="quadrature", draws=10)
 
 
-def test_labels_whose_weights_are_integrated_out_have_no_collapsed_model() -> None:
+def test_labels_are_summed_out_rather_than_their_weights() -> None:
+    centres, y = np.array([-2.0, 0.0, 2.0]), np.linspace(-2, 2, 12)
     with pm.Model() as model:
         w = pm.Dirichlet("w", a=np.ones(3))
         z = pm.Categorical("z", p=w, shape=12)
-        pm.Normal("y", pt.as_tensor(np.array([-2.0, 0.0, 2.0]))[z], 1.0, observed=np.linspace(-2, 2, 12))
-    with pytest.raises(bk.BayeskitError, match="'z' is discrete"):
-        bk.collapse(model)
+        pm.Normal("y", pt.as_tensor(centres)[z], 1.0, observed=y)
+    small = bk.collapse(model)
+    assert [rv.name for rv in small.free_RVs] == ["w"]
+    weights = np.array([0.2, 0.5, 0.3])
+    expected = np.log(stats.norm.pdf(y[:, None], centres) @ weights).sum() + stats.dirichlet.logpdf(weights, np.ones(3))
+    value = {small.value_vars[0].name: np.log(weights[:-1]) - np.mean(np.log(weights))}
+    assert float(small.compile_logp(jacobian=False)(value)) == pytest.approx(expected, abs=1e-10)
 
 
 def test_nuts_on_the_collapsed_model() -> None:

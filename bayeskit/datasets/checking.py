@@ -69,7 +69,7 @@ def check_values(values: np.ndarray, kind: str, column: str, *, missing: bool = 
     Parameters
     ----------
     values : ndarray of shape (rows,)
-    kind : {"real", "positive", "count", "category"}
+    kind : {"real", "positive", "count", "binary", "category"}
         See :class:`~bayeskit.datasets.schema.Variable`.
     column : str
         Its name, for the message.
@@ -79,7 +79,7 @@ def check_values(values: np.ndarray, kind: str, column: str, *, missing: bool = 
     Returns
     -------
     ndarray
-        int64 for counts without missing entries, int64 or text for labels, else float64.
+        int64 for counts and zeros and ones without missing entries, int64 or text for labels, else float64.
 
     Raises
     ------
@@ -97,6 +97,10 @@ def check_values(values: np.ndarray, kind: str, column: str, *, missing: bool = 
     _refuse(np.isinf(numbers), values, column, "is infinite", "correct it or drop the row")
     if kind == "positive":
         _refuse(numbers <= 0, values, column, "is not above zero", "correct it or drop the row")
+    if kind == "binary":
+        other = ~absent & (numbers != 0) & (numbers != 1)
+        _refuse(other, values, column, "is not 0 or 1", "this model explains zeros and ones: recode the column")
+        return numbers if absent.any() else numbers.astype(np.int64)
     if kind != "count":
         return numbers
     _refuse(numbers < 0, values, column, "is negative", "a count is a whole number from 0")

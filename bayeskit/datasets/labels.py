@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from numbers import Integral
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bayeskit.errors import DataError
+from bayeskit.errors import DataError, OptionError
 
-__all__ = ["category_codes", "check_labels"]
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["LEVELS", "category_codes", "check_labels", "declared_codes"]
+
+LEVELS = "levels"  # attribute of a variable: all the labels that it may have, where its table declared them
 
 
 def check_labels(values: np.ndarray, column: str) -> np.ndarray:
@@ -66,6 +72,60 @@ def category_codes(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     categories, codes = np.unique(labels, return_inverse=True)
     return categories, codes.astype(np.int64)
+
+
+def declared_codes(
+    array: xr.DataArray, option: str, declared: str | None, *, at_least: int = 2
+) -> tuple[np.ndarray, np.ndarray]:
+    """The labels that a column may have, declared or found, and the position of each row's label among them.
+
+    Parameters
+    ----------
+    array : xarray.DataArray of shape (rows,)
+        Checked labels. The levels of a pandas ``Categorical`` are declared ones.
+    option : str
+        Name of the option that declares labels, for the messages.
+    declared : str or None
+        Its value: all labels, separated by commas, in the order in which they are to be numbered. A label without a
+        row is then known from the prior. Where it is not given, the labels found, sorted.
+    at_least : int
+        How many labels there must be.
+
+    Returns
+    -------
+    categories : ndarray of shape (categories,)
+    codes : ndarray of int64, shape (rows,)
+
+    Raises
+    ------
+    DataError
+        If a row's label is not among the declared ones, or there are too few.
+    OptionError
+        If a label is declared twice.
+    """
+    labels, column = array.to_numpy(), str(array.attrs.get("column", array.name))
+    if declared is not None:
+        names: list[object] = [name.strip() for name in declared.split(",")]
+    else:
+        names = list(array.attrs.get(LEVELS, np.unique(labels)))
+    text = [str(name) for name in names]
+    if len(set(text)) < len(text) or "" in text:
+        raise OptionError(f"option {option} is {declared!r}; write each label once, separated by commas")
+    if len(text) < at_least:
+        raise DataError(
+            f"column {column!r} has one label only, {text[0]!r}; the model needs at least {at_least}: "
+            f"declare those without rows too, {option}={text[0]},another"
+        )
+    place = {name: code for code, name in enumerate(text)}
+    for row, label in enumerate(labels, start=1):
+        if str(label) not in place:
+            raise DataError(
+                f"column {column!r}, row {row}: {str(label)!r} is none of the declared labels {', '.join(text)}; "
+                f"correct it, or declare it in {option}"
+            )
+    codes = np.array([place[str(label)] for label in labels], dtype=np.int64)
+    whole = labels.dtype.kind in "iu" and all(name.lstrip("-").isdigit() for name in text)
+    return np.array([int(name) for name in text] if whole else text), codes
 
 
 def _label(value: object) -> str | int | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayeskit.datasets.checking import check_data, numeric_column
+from bayeskit.datasets.labels import LEVELS
 from bayeskit.datasets.schema import Variable
 from bayeskit.errors import DataError
 
@@ -129,7 +130,8 @@ def _variable(
     if len(variable.dims) == 1:
         if several or not names:
             raise DataError(f"{name!r} is one column, not {len(names)} ({', '.join(names)}); name one")
-        return xr.DataArray(_entries(parts[0], names[0], variable), dims=variable.dims, attrs={"column": names[0]})
+        entries = _entries(parts[0], names[0], variable)
+        return xr.DataArray(entries, dims=variable.dims, attrs={"column": names[0]} | _levels(parts[0], variable))
     twice = sorted({column for column in names if names.count(column) > 1})
     if twice:
         raise DataError(f"{name!r} names column {twice[0]!r} twice; name it once")
@@ -165,6 +167,15 @@ def _entries(column: pd.Series | xr.DataArray, name: str, variable: Variable) ->
     if variable.kind == "category":
         return np.asarray(column)
     return _numbers(column, name)
+
+
+def _levels(column: pd.Series | xr.DataArray, variable: Variable) -> dict[str, list[str]]:
+    """The labels that a column of labels declares, with or without rows: those of a pandas Categorical."""
+    import pandas as pd
+
+    if variable.kind != "category" or not isinstance(column.dtype, pd.CategoricalDtype):
+        return {}
+    return {LEVELS: [str(level) for level in column.dtype.categories]}
 
 
 def _numbers(column: pd.Series | xr.DataArray, name: str) -> np.ndarray:

@@ -21,8 +21,9 @@ class Variable:
     ----------
     dims : tuple of str
         Its dims, the rows first: ``("row",)`` is one column of a table, ``("row", "feature")`` one or several.
-    kind : {"real", "positive", "count", "category"}
+    kind : {"real", "positive", "count", "binary", "category"}
         ``real``: any finite number; ``positive``: a finite number above zero; ``count``: a whole number from zero;
+        ``binary``: zero or one;
         ``category``: a label, which is text or a whole number (:func:`~bayeskit.datasets.labels.category_codes` numbers
         them).
     required : bool
@@ -39,7 +40,7 @@ class Variable:
     """
 
     dims: tuple[str, ...] = ("row",)
-    kind: Literal["real", "positive", "count", "category"] = "real"
+    kind: Literal["real", "positive", "count", "binary", "category"] = "real"
     required: bool = True
     doc: str = ""
     at_most: str | None = None

@@ -16,6 +16,9 @@ covariance of one half, f is replaced by ½|L| (f(μ + Lz) + f(μ − Lz)), whic
 spherical q(z) overlaps much more than a skewed f. q is a Student t with the degrees of freedom, up to the Normal, that
 are most likely for that half.
 
+**Exchangeable components.** Where f has a finite group of symmetries (the labels of a mixture), f is one labelling's
+share of it, and draws are relabelled: :mod:`bayeskit.evidence.one_labelling`.
+
 **Error.** The weights in (1) are bounded, so their averages have ordinary standard errors: independent proposals, and
 correlated draws through ArviZ's Monte Carlo standard error of the mean (Frühwirth-Schnatter 2004, who calls this the
 relative mean-squared error). A number is refused rather than given where these cannot be trusted; see :func:`bridge`.
@@ -28,7 +31,7 @@ Journal of Mathematical Psychology 81, 80-97.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,16 +40,16 @@ from numpy.typing import NDArray
 from scipy import linalg, optimize, special
 
 from bayeskit.compiling import on_one_thread, silently
+from bayeskit.evidence.one_labelling import Matrix, Share, labelling, moved
+from bayeskit.evidence.proposal import Array, Refused, fitted, log_spherical, require_more_draws_than
 from bayeskit.results import LogEvidence
 
 __all__ = ["bridge", "refused"]
 
-Array = NDArray[np.float64]
 LogDensity = Callable[[Array], Array]
 
 MOST = 2_000  # draws at which the density is evaluated; more are thinned
 FEWEST = 500  # proposals
-DEGREES = (math.inf, 30.0, 10.0, 5.0, 3.0, 2.0)  # of freedom of the proposal
 RHAT = 1.05
 EFFECTIVE = 100.0  # effective draws at least
 CONTRIBUTING = 50.0  # draws or proposals that at least share the weight
@@ -55,16 +58,13 @@ NEGLIGIBLE = 1e-6  # nats
 OTHER_BRIDGES = (0.1, 0.9)  # s₁ of the bridges that must agree with the optimal one
 STREAM = 0xB21D6E  # which of the streams of a seed
 WIDE, WIDELY, WIDE_DEGREES = 5.0, 1_000, 3.0  # scale, number and degrees of freedom of the proposals far away
+INVARIANT = 1e-6  # nats, and a thousandth of it relative to the density: rounding
 LARGEST_ERROR = 0.5  # nats; beyond, the error itself is a guess
 
 
 def refused(reason: str) -> LogEvidence:
     """No estimate, and why."""
     return LogEvidence(math.nan, math.inf, "estimated", reason)
-
-
-class _Refused(Exception):
-    """There is no estimate that could be trusted; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class _Side:
             return float(proposed.mean() - drawn.mean())
 
         if not excess(low) > 0 > excess(high):
-            raise _Refused("the proposal and the posterior do not overlap")
+            raise Refused("the proposal and the posterior do not overlap")
         log_z = float(optimize.brentq(excess, low, high, xtol=1e-12))
         drawn, proposed = weights(log_z)
         overlap = float(proposed.mean())
@@ -145,7 +145,9 @@ class _Solution:
         return min(w.size / float(np.mean(w**2)) for w in (self.drawn, self.proposed))
 
 
-def bridge(log_density: LogDensity, draws: Array, *, random_seed: int) -> LogEvidence:
+def bridge(
+    log_density: LogDensity, draws: Array, *, random_seed: int, symmetries: Sequence[Matrix] = ()
+) -> LogEvidence:
     r"""Estimate log Z = log ∫ exp f(x) dx from draws of the density proportional to exp f.
 
     Parameters
@@ -156,6 +158,8 @@ def bridge(log_density: LogDensity, draws: Array, *, random_seed: int) -> LogEvi
         Posterior draws on the unconstrained scale, in the order in which they were drawn.
     random_seed : int
         Of the proposals.
+    symmetries : sequence of sparse matrices of shape (D, D), optional
+        All T of a finite group of linear maps under which f is invariant, the identity first.
 
     Returns
     -------
@@ -168,7 +172,9 @@ def bridge(log_density: LogDensity, draws: Array, *, random_seed: int) -> LogEvi
 
     Notes
     -----
-    About four evaluations of f a draw and 1,000 more, 9,000 at most; memory of a few (n, D) arrays.
+    About four evaluations of f a draw and 1,000 more, 9,000 at most; memory of a few (n, D) arrays. With symmetries one
+    evaluation a draw more, and a product of a D × D matrix with all points for each symmetry; summing over 720 of them
+    takes about as long as evaluating a mixture of as many components on a few hundred observations.
 
     **Limit.** A mode that no chain has visited and that lies off the beaten track in many dimensions is not seen by any
     of these checks: the estimate is then that of the part of the posterior that was visited.
@@ -177,43 +183,51 @@ def bridge(log_density: LogDensity, draws: Array, *, random_seed: int) -> LogEvi
         # A stream of its own: proposals made from the same numbers as the draws would not be independent of them.
         rng = np.random.default_rng([random_seed, STREAM])
         with on_one_thread(), silently():
-            return _bridge(log_density, np.asarray(draws, dtype=float), rng)
-    except _Refused as reason:
+            return _bridge(log_density, np.asarray(draws, dtype=float), list(symmetries), rng)
+    except Refused as reason:
         return refused(str(reason))
 
 
-def _bridge(log_density: LogDensity, draws: Array, rng: np.random.Generator) -> LogEvidence:
+def _bridge(
+    log_density: LogDensity, draws: Array, symmetries: Sequence[Matrix], rng: np.random.Generator
+) -> LogEvidence:
     if not np.all(np.isfinite(draws)):
-        raise _Refused("a draw is not finite on the unconstrained scale")
-    _require_mixing(draws)
+        raise Refused("a draw is not finite on the unconstrained scale")
+    if draws.shape[1] < 8:
+        raise Refused("there are too few draws")
     size = draws.shape[-1]
     middle = draws.shape[1] // 2
     parts = (draws[:, :middle], draws[:, middle : 2 * middle])
     step = max(1, -(-draws.shape[0] * 2 * middle // MOST))
     kept = [p[:, ::step] for p in parts]
     heights = [np.asarray(log_density(k.reshape(-1, size)), dtype=float).reshape(k.shape[:2]) for k in kept]
+    judged, anywhere, samples = draws, draws, list(parts)
+    if len(symmetries) > 1:
+        # Each half gets its own labelling, for its own proposal; what is judged is labelled by the first.
+        one, other = (labelling(k, h, symmetries) for k, h in zip(kept, heights, strict=True))
+        judged, samples = one.applied(draws), [one.applied(parts[0]), other.applied(parts[1])]
+        anywhere = moved(draws, symmetries, rng.integers(len(symmetries), size=draws.shape[:2]))
+    _require_mixing(judged)
     if not np.all(np.isfinite(heights)):
-        raise _Refused("the density is not finite at every draw")
+        raise Refused("the density is not finite at every draw")
     _require_mixing(np.concatenate(heights, axis=1)[..., None])
-    sides = [_side(log_density, parts[1 - k], kept[k], heights[k], rng) for k in (0, 1)]
+    sides = [_side(log_density, samples[1 - k], kept[k], heights[k], symmetries, rng) for k in (0, 1)]
     first, second = (_optimal(side) for side in sides)
     result = _combined(first, second)
-    _require_nothing_far_away(log_density, draws.reshape(-1, size), result.value, rng)
+    _require_nothing_far_away(log_density, anywhere.reshape(-1, size), result.value, rng)
     return result
 
 
 def _require_mixing(series: Array) -> None:
     """Refuse chains that disagree, or that hold too few effective draws; the last axis is what is looked at."""
-    if series.shape[1] < 8:
-        raise _Refused("there are too few draws")
     columns = [series[..., k] for k in range(series.shape[-1])]
     # R-hat splits every chain, so that one chain is compared with itself.
     rhat = max(float(array_stats.rhat(s)) for s in columns)
     if not rhat <= RHAT:
-        raise _Refused(f"the chains disagree (R-hat {rhat:.3f}): several modes, or too few draws")
+        raise Refused(f"the chains disagree (R-hat {rhat:.3f}): several modes, or too few draws")
     effective = min(float(array_stats.ess(s, method="bulk")) for s in columns)
     if not effective >= EFFECTIVE:
-        raise _Refused(f"there are too few effective draws ({effective:.0f}); ask for more")
+        raise Refused(f"there are too few effective draws ({effective:.0f}); ask for more")
 
 
 def _require_nothing_far_away(log_density: LogDensity, draws: Array, log_z: float, rng: np.random.Generator) -> None:
@@ -225,79 +239,60 @@ def _require_nothing_far_away(log_density: LogDensity, draws: Array, log_z: floa
     root = WIDE * np.linalg.cholesky(np.atleast_2d(np.cov(draws, rowvar=False)))
     z = rng.standard_normal((WIDELY, size)) * np.sqrt(WIDE_DEGREES / rng.chisquare(WIDE_DEGREES, size=(WIDELY, 1)))
     values = np.asarray(log_density(draws.mean(axis=0) + z @ root.T), dtype=float)
-    log_weights = values + np.log(np.diag(root)).sum() - _log_spherical(z, WIDE_DEGREES) - log_z
+    log_weights = values + np.log(np.diag(root)).sum() - log_spherical(z, WIDE_DEGREES) - log_z
     weights = np.exp(np.where(np.isnan(log_weights), -np.inf, log_weights).clip(max=700))
     excess, error = float(weights.mean()) - 1, float(weights.std(ddof=1)) / math.sqrt(WIDELY)
     if excess > NEGLIGIBLE + DISAGREEMENT * error:
-        raise _Refused("there is a mode that no draw has found")
+        raise Refused("there is a mode that no draw has found")
 
 
-def _side(log_density: LogDensity, fit: Array, use: Array, heights: Array, rng: np.random.Generator) -> _Side:
+def _side(
+    log_density: LogDensity,
+    fit: Array,
+    use: Array,
+    heights: Array,
+    symmetries: Sequence[Matrix],
+    rng: np.random.Generator,
+) -> _Side:
     size = use.shape[-1]
     sample = fit.reshape(-1, size)
-    if len(sample) < 2 * size + 10:
-        raise _Refused(f"there are too few draws for {size} dimensions; ask for more draws")
-    centre, root, degrees = _fitted(sample)
+    require_more_draws_than(sample)
+    centre, root, degrees = fitted(sample)
     log_volume = float(np.log(np.diag(root)).sum())
-    points = use.reshape(-1, size)
+    share = Share(centre, root, degrees, symmetries)
 
     def symmetric(value: Array, mirrored: Array, z: Array) -> tuple[Array, NDArray[np.bool_]]:
         both = np.stack([value, mirrored])
         lost = np.isnan(both)
         if np.any(both == np.inf):
-            raise _Refused("the density is infinite somewhere")
+            raise Refused("the density is infinite somewhere")
         density = np.logaddexp(*np.where(lost, -np.inf, both)) - math.log(2.0) + log_volume
-        return density - _log_spherical(z, degrees), lost.any(axis=0)
+        return density - log_spherical(z, degrees), lost.any(axis=0)
 
+    def shared(points: Array) -> Array:
+        return np.asarray(log_density(points)) + share.log(points)
+
+    points, values = _relabelled(log_density, share, use.reshape(-1, size), heights.ravel(), rng)
     z = linalg.solve_triangular(root, (points - centre).T, lower=True).T
-    drawn, lost_draws = symmetric(heights.ravel(), log_density(2 * centre - points), z)
+    drawn, lost_draws = symmetric(values, shared(2 * centre - points), z)
     z = rng.standard_normal((max(len(points), FEWEST), size))
     if math.isfinite(degrees):
         z *= np.sqrt(degrees / rng.chisquare(degrees, size=(len(z), 1)))
-    proposed, lost_proposals = symmetric(log_density(centre + z @ root.T), log_density(centre - z @ root.T), z)
+    proposed, lost_proposals = symmetric(shared(centre + z @ root.T), shared(centre - z @ root.T), z)
     return _Side(drawn.reshape(heights.shape), proposed, lost_draws.reshape(heights.shape), lost_proposals)
 
 
-def _fitted(sample: Array) -> tuple[Array, Array, float]:
-    """Centre, Cholesky factor and degrees of freedom of the most likely proposal."""
-    best: tuple[float, Array, Array, float] | None = None
-    for degrees in DEGREES:
-        centre, scatter = _scatter(sample, degrees)
-        try:
-            root = np.linalg.cholesky(scatter)
-        except np.linalg.LinAlgError:
-            raise _Refused("the draws lie on a subspace: their covariance is singular") from None
-        z = linalg.solve_triangular(root, (sample - centre).T, lower=True).T
-        fit = float((_log_spherical(z, degrees) - np.log(np.diag(root)).sum()).mean())
-        if best is not None and fit < best[0]:
-            break
-        best = (fit, centre, root, degrees)
-    assert best is not None
-    return best[1:]
-
-
-def _scatter(sample: Array, degrees: float) -> tuple[Array, Array]:
-    """Location and scatter of a multivariate t, by its EM steps; of a Normal, the moments."""
-    size = sample.shape[1]
-    centre, scatter = sample.mean(axis=0), np.atleast_2d(np.cov(sample, rowvar=False))
-    if not math.isfinite(degrees):
-        return centre, scatter
-    for _ in range(10):
-        distance = np.einsum("ij,ij->i", sample - centre, np.linalg.solve(scatter, (sample - centre).T).T)
-        weight = (degrees + size) / (degrees + distance)
-        centre = weight @ sample / weight.sum()
-        scatter = (sample - centre).T @ (weight[:, None] * (sample - centre)) / len(sample)
-    return centre, scatter
-
-
-def _log_spherical(z: Array, degrees: float) -> Array:
-    """Log density of a standard spherical Normal or Student t."""
-    size, square = z.shape[-1], np.sum(z**2, axis=-1)
-    if not math.isfinite(degrees):
-        return np.asarray(-0.5 * square - 0.5 * size * math.log(2 * math.pi))
-    constant = special.gammaln((degrees + size) / 2) - special.gammaln(degrees / 2)
-    constant -= 0.5 * size * math.log(degrees * math.pi)
-    return np.asarray(constant - 0.5 * (degrees + size) * np.log1p(square / degrees))
+def _relabelled(
+    log_density: LogDensity, share: Share, points: Array, heights: Array, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Draws of one labelling's share of f from draws of f, and log f₁ there."""
+    if len(share.symmetries) < 2:
+        return points, heights
+    points = moved(points, share.symmetries, share.drawn(points, rng))
+    again = np.asarray(log_density(points), dtype=float)
+    if not np.all(np.abs(again - heights) <= INVARIANT * (1 + 1e-3 * np.abs(heights))):
+        raise Refused("the density changes with the labels of its components at some draw")
+    return points, again + share.log(points)
 
 
 def _optimal(side: _Side) -> _Solution:
@@ -307,13 +302,13 @@ def _optimal(side: _Side) -> _Solution:
     count = _effective(np.clip(side.draws, low, high))
     best = side.solve(count / (count + side.proposals.size))
     if best.contributing < CONTRIBUTING:
-        raise _Refused(f"only {best.contributing:.0f} draws or proposals lie where the other density does")
+        raise Refused(f"only {best.contributing:.0f} draws or proposals lie where the other density does")
     for s in OTHER_BRIDGES:
         other = side.solve(s)
         # Both use the same draws: the error of the difference is that of the difference of the weights.
         difference = _Solution(other.log_z - best.log_z, other.drawn - best.drawn, other.proposed - best.proposed)
         if abs(difference.log_z) > NEGLIGIBLE + DISAGREEMENT * difference.error:
-            raise _Refused(
+            raise Refused(
                 f"two bridges differ by {abs(difference.log_z):.2g} nats: the draws do not follow the density"
             )
     return best
@@ -322,7 +317,7 @@ def _optimal(side: _Side) -> _Solution:
 def _combined(first: _Solution, second: _Solution) -> LogEvidence:
     difference, scale = abs(first.log_z - second.log_z), math.hypot(first.error, second.error)
     if difference > NEGLIGIBLE + DISAGREEMENT * scale:
-        raise _Refused(
+        raise Refused(
             f"the two halves of the draws differ by {difference:.2g} nats, {difference / scale:.0f} standard errors"
         )
     # The draws' errors add up: near a Normal, that of either half is the product of both halves' deviations, so that
@@ -332,7 +327,7 @@ def _combined(first: _Solution, second: _Solution) -> LogEvidence:
     error = math.hypot(drawn, proposed) * max(1.0, difference / (2 * scale) if scale > 0 else 1.0)
     error += 0.5 * (first.unknown + second.unknown)
     if not error <= LARGEST_ERROR:
-        raise _Refused(f"its standard error would be {error:.2g} nats")
+        raise Refused(f"its standard error would be {error:.2g} nats")
     return LogEvidence(0.5 * (first.log_z + second.log_z), error, "estimated")
 
 

@@ -1,13 +1,18 @@
-"""The log evidence of a model from draws by NUTS, where bridge sampling can give it; else the reason why not."""
+"""The log evidence of a model from draws by NUTS, where bridge sampling can give it; else the reason why not.
+
+Exchangeable components are found from the density and summed over; the share of the prior that PyMC's ``ordered``
+transform keeps is accounted for. Either is said in the result's ``convention``.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pymc as pm
 import xarray as xr
+from arviz_stats.base import array_stats
 from pymc.distributions.transforms import (
     Interval,
     LogExpM1,
@@ -16,24 +21,30 @@ from pymc.distributions.transforms import (
     SimplexTransform,
     ZeroSumTransform,
 )
-from pytensor.graph.traversal import ancestors
 
 from bayeskit.compiling import lightly
+from bayeskit.conventions import orderings_of, stated
 from bayeskit.elimination import Analysis
 from bayeskit.evidence.bridge import bridge, refused
+from bayeskit.labels import exchangeable_in
+from bayeskit.ordering import Ordering
+from bayeskit.permutations import Exchangeable, convention, labellings, number_of_labellings, random_labelling
 from bayeskit.results import LogEvidence
-from bayeskit.unconstrained import Unconstrained
+from bayeskit.unconstrained import Unconstrained, weight_of
 
 __all__ = ["evidence_of_draws"]
 
 # Transforms under which priors were found to integrate to one. Not among them: those of LKJCorr and LKJCholeskyCov,
 # under which PyMC's densities integrate to another number (3.9 for LKJCorr of n = 3, eta = 2); the circular one, whose
-# density is periodic on the whole line; ``ordered``, which leaves out log K!.
+# density is periodic on the whole line; ``ordered``, whose prior is a matter of its own.
 NORMALISED = (Interval, LogExpM1, LogOddsTransform, LogTransform, SimplexTransform, ZeroSumTransform)
 DIVERGENT = 0.01  # share of divergent transitions beyond which the draws are not trusted
 PRIOR_DRAWS = 1_000
 NEGLIGIBLE, CLEARLY = 1e-6, 5.0  # nats; standard errors
 CHECKED = 20  # draws at which the density must be the sampler's
+LABELLINGS = 720  # that are summed over
+MIXED = 1.01  # R-hat between draws and their relabelled copies, below which the chains visited all labellings alike
+COPIES = 20  # labellings that it is judged by
 TOLERANCE = 1e-3  # nats; single-precision constants in the sampler's graph make a little difference
 
 
@@ -67,7 +78,8 @@ def evidence_of_draws(
     LogEvidence
         NaN with the reason where there is no evidence, or none that could be trusted.
     """
-    reason = _without_evidence(analysis) or _unknown_transform(model)
+    orderings = orderings_of(analysis.joint)
+    reason = _without_evidence(analysis, orderings) or _unknown_transform(model, orderings)
     if reason:
         return refused(reason)
     if model.discrete_value_vars:
@@ -78,7 +90,7 @@ def evidence_of_draws(
         if share > DIVERGENT:
             return refused(f"{share:.1%} of the transitions diverged, so the draws may miss a part of the posterior")
     with lightly():
-        space = Unconstrained(model, weight or _weight(model))
+        space = Unconstrained(model, weight or weight_of(model))
         draws = np.concatenate([_flat(unconstrained[n]) for n in space.slices], axis=-1)
         try:
             ours = space.log_density(draws[:, :CHECKED].reshape(-1, space.size))
@@ -89,10 +101,51 @@ def evidence_of_draws(
             theirs = sample_stats["logp"].transpose("chain", "draw").to_numpy()[:, :CHECKED].ravel()
             if not np.all(np.abs(ours - theirs) <= TOLERANCE + 1e-6 * np.abs(theirs)):
                 return refused("the density at the draws is not that of the sampler")
-        evidence = bridge(space.log_density, draws, random_seed=random_seed)
-        if math.isfinite(evidence.value) and _misses_mass(space, evidence, random_seed):
+        groups = _to_sum_over(space, exchangeable_in(space, draws, random_seed=random_seed), draws, random_seed)
+        if number_of_labellings(groups) > LABELLINGS:
+            return refused(
+                f"the integral is {convention(groups)}, too many to sum over (at most {LABELLINGS}), and the chains "
+                "did not visit them alike; give the components an order"
+            )
+        evidence = bridge(
+            space.log_density, draws, random_seed=random_seed, symmetries=labellings(space, groups) if groups else ()
+        )
+        if not math.isfinite(evidence.value):
+            return evidence
+        if _misses_mass(space, evidence, random_seed):
             return refused("draws from the prior find more mass than the chains did: there is another mode")
-        return evidence
+        return stated(evidence, groups, orderings.values())
+
+
+def _to_sum_over(
+    space: Unconstrained, groups: Sequence[Exchangeable], draws: np.ndarray, random_seed: int
+) -> tuple[Exchangeable, ...]:
+    """The groups whose labellings count: all, but those that the chains visited alike and that no model means.
+
+    Two schools with the same data are exchangeable, and so are many independent variables: their posterior has one
+    mode, the same under every labelling, and nothing need be done or said.
+    """
+    rng = np.random.default_rng([random_seed, COPIES])
+    kept = [g for g in groups if g.complete or not _visited_alike(space, (g,), draws, rng)]
+    while number_of_labellings(kept) > LABELLINGS:
+        alike = [g for g in kept if _visited_alike(space, (g,), draws, rng)]
+        if not alike:
+            break
+        kept.remove(max(alike, key=lambda g: len(g.labels)))
+    return tuple(kept)
+
+
+def _visited_alike(
+    space: Unconstrained, groups: Sequence[Exchangeable], draws: np.ndarray, rng: np.random.Generator
+) -> bool:
+    """Whether each chain is spread over all labellings as its relabelled copy is."""
+    copies = draws.copy()
+    which = rng.integers(COPIES, size=draws.shape[:2])
+    for k in range(COPIES):
+        copies[which == k] = (random_labelling(space, groups, rng) @ draws[which == k].T).T
+    both = np.concatenate([draws, copies])
+    moved = np.flatnonzero(np.any(copies != draws, axis=(0, 1)))
+    return all(float(array_stats.rhat(both[..., k])) <= MIXED for k in moved)
 
 
 def _misses_mass(space: Unconstrained, evidence: LogEvidence, random_seed: int) -> bool:
@@ -110,20 +163,23 @@ def _misses_mass(space: Unconstrained, evidence: LogEvidence, random_seed: int) 
     return float(weights.mean()) - 1 > NEGLIGIBLE + CLEARLY * error
 
 
-def _without_evidence(analysis: Analysis) -> str:
+def _without_evidence(analysis: Analysis, orderings: Mapping[str, Ordering]) -> str:
     """Why the model has no evidence that bridge sampling could estimate; empty where it has."""
     joint = analysis.joint
     if joint.potentials:
         return f"the Potential {', '.join(joint.potentials)} has no normaliser"
     for name in joint.names:
-        if not analysis.supports[name].normalised:
+        if name in orderings:
+            if orderings[name].reason:
+                return f"the prior of {name} is not known to be normalised ({orderings[name].reason})"
+        elif not analysis.supports[name].normalised:
             return f"the prior of {name} is not known to be normalised ({analysis.supports[name].why})"
     return ""
 
 
-def _unknown_transform(model: pm.Model) -> str:
+def _unknown_transform(model: pm.Model, orderings: Mapping[str, Ordering]) -> str:
     for rv, transform in model.rvs_to_transforms.items():
-        if transform is not None and not isinstance(transform, NORMALISED):
+        if transform is not None and rv.name not in orderings and not isinstance(transform, NORMALISED):
             name = type(transform).__name__
             return f"the density of {rv.name} under its transform {name} is not known to integrate to one"
     return ""
@@ -131,10 +187,3 @@ def _unknown_transform(model: pm.Model) -> str:
 
 def _flat(values: np.ndarray) -> np.ndarray:
     return np.reshape(values, (*values.shape[:2], -1))
-
-
-def _weight(model: pm.Model) -> int:
-    """About how many numbers one evaluation of the density holds: those of its largest part, by static shapes."""
-    graph = model.logp(jacobian=True, sum=True)
-    shapes = [getattr(v.type, "shape", ()) for v in ancestors([graph])]
-    return 100 + 4 * max(math.prod(n or 1 for n in s) for s in shapes)

@@ -26,6 +26,7 @@ MAX_INTERVALS = 40
 MAX_INTERVAL_PICTURES = 4
 PANEL_VARIABLE = 9  # a variable with more elements is shown as intervals
 BACKEND = "matplotlib"
+LABELS = ("categorical", "markov_chain")  # steps of the plan whose variables are labels
 
 
 def variable_order(post: Posterior) -> tuple[str, ...]:
@@ -42,6 +43,8 @@ def split_variables(post: Posterior) -> tuple[tuple[str, ...], tuple[str, ...], 
     intervals: list[str] = []
     hidden: list[str] = []
     room = MAX_PANELS
+    # A component or a state is a label: an interval between labels says nothing.
+    labels = {n for step in post.plan.eliminated if step.family in LABELS for n in step.variables}
     for name in variable_order(post):
         size = _size(draws[name])
         if not np.issubdtype(draws[name].dtype, np.number) or size == 0:
@@ -49,7 +52,7 @@ def split_variables(post: Posterior) -> tuple[tuple[str, ...], tuple[str, ...], 
         elif size <= min(PANEL_VARIABLE, room):
             panels.append(name)
             room -= size
-        elif len(intervals) < MAX_INTERVAL_PICTURES:
+        elif len(intervals) < MAX_INTERVAL_PICTURES and name not in labels:
             intervals.append(name)
         else:
             hidden.append(name)

@@ -11,13 +11,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeskit.report.checks import check_pictures
+from bayeskit.report.classes import class_picture, class_plane
+from bayeskit.report.components import (
+    allocation_picture,
+    component_picture,
+    gaussian_components,
+    same_component,
+)
 from bayeskit.report.curve import curve_picture, fitted_curve
+from bayeskit.report.decoding import decoded_series, decoding_pictures
 from bayeskit.report.figures import interval_pictures, marginal_picture, split_variables, variable_order
 from bayeskit.report.formulas import describe_variables
 from bayeskit.report.graph import draw_structure, read_structure
-from bayeskit.report.pictures import styled
+from bayeskit.report.latent_states import latent_states
+from bayeskit.report.pictures import Picture, styled
 from bayeskit.report.projection import latent_projection, projection_picture
 from bayeskit.report.records import Cell, Section, Table
+from bayeskit.report.states import state_picture, state_series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,7 +171,11 @@ def _posterior(post: Posterior, validation: Validation | None) -> Section:
     panels, intervals, hidden = split_variables(post)
     marginals = marginal_picture(post, panels, validation)
     projection = latent_projection(post)
+    plane, series = class_plane(post), state_series(post)
     pictures = (
+        *((class_picture(plane),) if plane is not None else ()),
+        *((state_picture(series),) if series is not None else ()),
+        *_state_pictures(post),
         *((projection_picture(projection),) if projection is not None else ()),
         *((marginals,) if marginals else ()),
         *interval_pictures(post, intervals),
@@ -173,6 +187,17 @@ def _posterior(post: Posterior, validation: Validation | None) -> Section:
     if hidden:
         paragraphs.append(f"Not drawn, because there are many: {_list(hidden[:8])}{' …' if len(hidden) > 8 else ''}.")
     return Section("posterior", "The posterior", tuple(paragraphs), tables=(table,), pictures=pictures)
+
+
+def _state_pictures(post: Posterior) -> tuple[Picture, ...]:
+    """Pictures of mixtures and hidden Markov models."""
+    states = latent_states(post)
+    if states is not None and (components := gaussian_components(post, states)) is not None:
+        return (component_picture(components),)
+    if states is not None and (series := decoded_series(post, states)):
+        return decoding_pictures(series)
+    pairs = same_component(post)
+    return (allocation_picture(*pairs),) if pairs is not None else ()
 
 
 def _predictive(post: Posterior) -> Section:

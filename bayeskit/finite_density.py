@@ -1,0 +1,100 @@
+"""Distributions over finitely many values, entry by entry, as objects that behave like frozen ``scipy.stats`` ones.
+
+SciPy's ``rv_discrete`` holds one distribution; here each entry of an array has its own probabilities.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["FiniteDensity"]
+
+
+@dataclass(frozen=True)
+class FiniteDensity:
+    """p(z_i = v_k) for every entry i of an array.
+
+    Attributes
+    ----------
+    values : numpy.ndarray of shape (K,)
+        v, in increasing order.
+    probabilities : numpy.ndarray of shape (*shape, K)
+    """
+
+    values: np.ndarray
+    probabilities: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the variable."""
+        return self.probabilities.shape[:-1]
+
+    def pmf(self, k: Any) -> np.ndarray:
+        """Probability of the value k, which broadcasts against the shape of the variable."""
+        k = np.asarray(k)
+        return np.asarray(np.sum(np.where(k[..., None] == self.values, self.probabilities, 0.0), axis=-1))
+
+    pdf = pmf
+
+    def logpmf(self, k: Any) -> np.ndarray:
+        """Logarithm of the probability of the value k."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.pmf(k))
+
+    logpdf = logpmf
+
+    def cdf(self, k: Any) -> np.ndarray:
+        """Probability of a value of at most k."""
+        k = np.asarray(k)
+        return np.asarray(np.sum(np.where(self.values <= k[..., None], self.probabilities, 0.0), axis=-1))
+
+    def sf(self, k: Any) -> np.ndarray:
+        """Probability of a value above k."""
+        k = np.asarray(k)
+        return np.asarray(np.sum(np.where(self.values > k[..., None], self.probabilities, 0.0), axis=-1))
+
+    def ppf(self, q: Any) -> np.ndarray:
+        """The smallest value whose cdf is at least q; nan outside [0, 1]."""
+        q = np.asarray(q, dtype=float)
+        cumulative = np.cumsum(self.probabilities, axis=-1)
+        # The last sum is one up to rounding.
+        index = np.minimum(np.sum(cumulative < q[..., None] - 1e-15, axis=-1), len(self.values) - 1)
+        return np.where((q >= 0) & (q <= 1), self.values[index].astype(float), np.nan)
+
+    def interval(self, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+        """Equal-tailed interval."""
+        return self.ppf((1 - confidence) / 2), self.ppf((1 + confidence) / 2)
+
+    def median(self) -> np.ndarray:
+        """The 0.5 quantile."""
+        return self.ppf(0.5)
+
+    def mean(self) -> np.ndarray:
+        """Σ_k v_k p(z = v_k)."""
+        return np.asarray(self.probabilities @ self.values.astype(float))
+
+    def var(self) -> np.ndarray:
+        """Variance."""
+        deviation = self.values.astype(float) - self.mean()[..., None]
+        return np.asarray(np.sum(self.probabilities * deviation**2, axis=-1))
+
+    def std(self) -> np.ndarray:
+        """Standard deviation."""
+        return np.sqrt(self.var())
+
+    def entropy(self) -> np.ndarray:
+        """−Σ_k p log p, in nats."""
+        p = self.probabilities
+        return np.asarray(-np.sum(np.where(p > 0, p * np.log(np.where(p > 0, p, 1.0)), 0.0), axis=-1))
+
+    def rvs(self, size: Any = None, random_state: Any = None) -> np.ndarray:
+        """Draws, each entry on its own: of a chain, draws from the posterior itself keep what ties its steps."""
+        rng = np.random.default_rng(random_state)
+        shape = self.shape if size is None else tuple(np.atleast_1d(size))
+        uniform = rng.random(shape)[..., None]
+        cumulative = np.cumsum(self.probabilities, axis=-1)
+        index = np.minimum(np.sum(cumulative <= uniform * cumulative[..., -1:], axis=-1), len(self.values) - 1)
+        return np.asarray(self.values[index])

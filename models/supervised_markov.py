@@ -1,0 +1,189 @@
+r"""A hidden Markov model whose states are observed: sequences of labelled states, and what each state emits.
+
+.. math::
+
+   s_1 \mid \pi \sim \mathrm{Categorical}(\pi), \qquad
+   s_t \mid s_{t-1} = j \sim \mathrm{Categorical}(A_j), \qquad
+   \pi \sim \mathrm{Dirichlet}(a_0, \ldots, a_0), \qquad A_j \sim \mathrm{Dirichlet}(a_{j1}, \ldots, a_{jK})
+
+with :math:`a_{jk} = a` and, on the diagonal, :math:`a_{jj} = a + b`; and, given :math:`s_t = k`, independently for each
+column :math:`d`,
+
+* Gaussian (``y``): :math:`y_{td} \sim \mathrm{Normal}(\mu_{kd}, u_d^2 / \lambda_{kd})`, with
+  :math:`\lambda_{kd} \sim \mathrm{Gamma}(\nu_0 / 2, \nu_0 s^2 / 2)` and
+  :math:`\mu_{kd} \mid \lambda_{kd} \sim \mathrm{Normal}(m_d, u_d^2 / (\kappa_0 \lambda_{kd}))`;
+* Poisson (``counts``): :math:`c_{td} \sim \mathrm{Poisson}(\rho_{kd})`, with
+  :math:`\rho_{kd} \sim \mathrm{Gamma}(\gamma, \gamma / r_d)`, of mean :math:`r_d`;
+* categorical (``symbols``): :math:`z_t \sim \mathrm{Categorical}(\phi_k)`, with
+  :math:`\phi_k \sim \mathrm{Dirichlet}(e, \ldots, e)`.
+
+This is the supervised hidden Markov model: what would be hidden was labelled, by hand or by an institution, so that
+everything is conjugate. There may be several sequences, of different lengths, in one table with a column that names
+them; the rows of a sequence are in its order. With :math:`n_{jk}` transitions from :math:`j` to :math:`k`, the evidence
+is the product of
+
+.. math::
+
+   \frac{\Gamma(\sum_k a_{jk})}{\Gamma(\sum_k a_{jk} + n_{jk})} \prod_k \frac{\Gamma(a_{jk} + n_{jk})}{\Gamma(a_{jk})}
+
+over :math:`j`, of the same for the first states of the sequences, and of the evidence of what each state emitted: that
+of the ``normal``, ``gamma_poisson`` and ``dirichlet_multinomial`` models. A state or a symbol that was declared and has
+no row is answered by its prior.
+
+The graph has the first state of each sequence, ``state_first``, the states that follow, ``state_next``, each given the
+one before it, and the emissions given the states, which are a data container too: ``predict({"state": labels})`` draws
+what a sequence of states would emit.
+
+The example is the growth of the economy of the United States, with the recessions as dated by the National Bureau of
+Economic Research.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+import pymc as pm
+
+from bayeskit.datasets.builder import column_coords, model_builder, row_coords
+from bayeskit.datasets.class_conditional import (
+    class_prior,
+    feature_units,
+    normal_features,
+    poisson_features,
+    rate_prior,
+)
+from bayeskit.datasets.labels import category_codes, declared_codes
+from bayeskit.datasets.schema import Example, Positive, Range, Variable
+from bayeskit.errors import DataError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["EXAMPLE", "VARIABLES", "build"]
+
+VARIABLES = {
+    "state": Variable(kind="category", doc="the state of each row"),
+    "sequence": Variable(kind="category", required=False, doc="the sequence of each row; one where not given"),
+    "y": Variable(("row", "feature"), required=False, doc="Gaussian emissions, one column each"),
+    "counts": Variable(("row", "item"), kind="count", required=False, doc="Poisson emissions, one column each"),
+    "symbols": Variable(kind="category", required=False, doc="the symbol that each row emits"),
+}
+
+EXAMPLE = Example("recessions", {"state": "phase", "y": ("growth",), "row": "quarter"})
+
+
+@model_builder(VARIABLES)
+def build(
+    data: xr.Dataset,
+    *,
+    states: str | None = None,
+    symbols: str | None = None,
+    concentration: Positive = 1.0,
+    persistence: Annotated[float, Range(low=0)] = 0.0,
+    prior: Literal["data", "given"] = "data",
+    mean: float = 0.0,
+    mean_weight: Positive = 0.1,
+    degrees_of_freedom: Positive = 3.0,
+    sd: Positive = 0.5,
+    rate_shape: Positive = 1.0,
+    rate_mean: Positive = 1.0,
+    symbol_concentration: Positive = 1.0,
+) -> pm.Model:
+    """Build the supervised hidden Markov model.
+
+    Parameters
+    ----------
+    data : xarray.Dataset
+        ``state`` and, where given, ``sequence`` with dims ``("row",)``, and at least one of ``y`` with dims
+        ``("row", "feature")``, ``counts`` with dims ``("row", "item")`` and ``symbols`` with dims ``("row",)``.
+    states : str or None
+        All states, separated by commas, where some have no rows or the order matters; those found where not given.
+    symbols : str or None
+        All symbols, likewise.
+    concentration : float
+        As many first states, and transitions from each state, to each state as the prior is worth.
+    persistence : float
+        As many more transitions from each state to itself.
+    prior : {"data", "given"}
+        Units of the priors of Gaussian and Poisson emissions: each column's mean and sd (of counts: mean) over all rows
+        of all states, or the columns' own units.
+    mean : float
+        Prior mean of each state's mean: so many sds from the overall mean, or in units of y.
+    mean_weight : float
+        As many rows kappa0 as that prior mean is worth.
+    degrees_of_freedom : float
+        Degrees of freedom nu0 of the prior of the precisions, twice the shape of their Gamma.
+    sd : float
+        Prior guess of the sd within a state, in the units of the prior.
+    rate_shape : float
+        Shape of the Gamma prior of the rates: as many events as it is worth.
+    rate_mean : float
+        Its mean, in the units of the prior.
+    symbol_concentration : float
+        As many emissions of each symbol in each state as the prior is worth.
+
+    Returns
+    -------
+    pymc.Model
+        With the free variables ``initial_probability`` of dims ``("state",)``, ``transition_probability`` of dims
+        ``("state", "next_state")`` and, as the data have them, ``mu`` and ``precision`` of dims
+        ``("state", "feature")``, ``rate`` of dims ``("state", "item")`` and ``symbol_probability`` of dims
+        ``("state", "symbol")``.
+
+    Raises
+    ------
+    DataError
+        If nothing is emitted, or a row has a state or a symbol that was not declared.
+    """
+    kinds = [name for name in ("y", "counts", "symbols") if name in data]
+    if not kinds:
+        raise DataError("the model needs emissions: name the columns of at least one of y (real), counts and symbols")
+    labels, codes = declared_codes(data["state"], "states", states)
+    sequences, sequence = np.array([0]), np.zeros(codes.size, dtype=np.int64)
+    if "sequence" in data:
+        sequences, sequence = category_codes(data["sequence"].to_numpy())
+    first, follows, previous = _transitions(sequence)
+    rows = np.arange(codes.size)
+    coords = {"row": rows, "state": labels, "next_state": labels, "sequence": sequences, **row_coords(data)}
+    coords["step"] = np.asarray(coords["row"])[follows]
+    for name in kinds:
+        coords |= column_coords(data, name) if data[name].ndim == 2 else {}
+    with pm.Model(coords=coords) as model:
+        state = pm.Data("state_code", codes, dims="row")
+        class_prior("initial_probability", "state_first", codes[first], concentration, ("state", "sequence"))
+        count = np.full((labels.size, labels.size), concentration) + persistence * np.eye(labels.size)
+        transition = pm.Dirichlet("transition_probability", a=count, dims=("state", "next_state"))
+        if follows.size:
+            pm.Categorical("state_next", p=transition[codes[previous]], observed=codes[follows], dims="step")
+        if "y" in kinds:
+            y = data["y"].to_numpy()
+            location, unit = feature_units(y, prior)
+            normal_features(
+                "y", y, state, location=location + mean * unit, unit=unit, mean_weight=mean_weight,
+                degrees_of_freedom=degrees_of_freedom, sd=sd, dims=("state", "row", "feature"),
+            )  # fmt: skip
+        if "counts" in kinds:
+            number = data["counts"].to_numpy()
+            rate = rate_prior(number, prior, rate_shape, rate_mean)
+            poisson_features("counts", number, state, shape=rate_shape, rate=rate, dims=("state", "row", "item"))
+        if "symbols" in kinds:
+            names, emitted = declared_codes(data["symbols"], "symbols", symbols)
+            model.add_coord("symbol", names)
+            concentrations = np.full((labels.size, names.size), symbol_concentration)
+            probability = pm.Dirichlet("symbol_probability", a=concentrations, dims=("state", "symbol"))
+            pm.Categorical("symbols", p=probability[state], observed=emitted, dims="row")
+    return model
+
+
+def _transitions(sequence: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows that begin a sequence, in the order of the sequences; those that do not; and the row before each.
+
+    The rows of a sequence need not stand together.
+    """
+    order = np.argsort(sequence, kind="stable")
+    begins = np.ones(sequence.size, dtype=bool)
+    begins[1:] = sequence[order[1:]] != sequence[order[:-1]]
+    follows, previous = order[1:][~begins[1:]], order[:-1][~begins[1:]]
+    place = np.argsort(follows)
+    return order[begins], follows[place], previous[place]
