@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from bayeskit.classification import classify
     from bayeskit.collapse import collapse, recover
     from bayeskit.comparison import Comparison, compare
-    from bayeskit.em import EMResult, em
+    from bayeskit.em import em
+    from bayeskit.em_result import EMResult
     from bayeskit.infer import explain, infer
     from bayeskit.point_estimate import PointEstimate, map_estimate, maximize_evidence
     from bayeskit.relabelling import relabel
@@ -54,7 +55,7 @@ __all__ = [
 
 _HOMES = {
     "Comparison": "bayeskit.comparison",
-    "EMResult": "bayeskit.em",
+    "EMResult": "bayeskit.em_result",
     "LogEvidence": "bayeskit.results",
     "Plan": "bayeskit.results",
     "PointEstimate": "bayeskit.point_estimate",

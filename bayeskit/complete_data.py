@@ -1,6 +1,7 @@
 r"""The two halves of expectation–maximisation, read from the graph of a model.
 
-With the finite variables z summed out by their tables t_z(φ) = log p(y, z, φ) (:mod:`bayeskit.summation`), the E step is
+With the finite variables z summed out by their tables t_z(φ) = log p(y, z, φ) (:mod:`bayeskit.summation`), the E step
+is
 
 .. math:: r_z = p(z \mid y, \phi_0) = \frac{e^{t_z(\phi_0)}}{\sum_{z'} e^{t_{z'}(\phi_0)}}
 

@@ -250,9 +250,7 @@ def _folded(graphs: list[Graph], latent: Mapping[Any, Any]) -> list[Graph]:
     return [memo.get(g, g) for g in graphs]
 
 
-def _reduce(
-    part: Part, graph: Any, latent: Any, inner: Sequence[Any]
-) -> tuple[Graph, Moments, list[Graph]] | None:
+def _reduce(part: Part, graph: Any, latent: Any, inner: Sequence[Any]) -> tuple[Graph, Moments, list[Graph]] | None:
     """A part as Σ b · moments; None if it has no such form."""
     if graph.type.ndim != 1 or graph.type.shape[0] is None or (part.weight is not None and part.source is None):
         return None

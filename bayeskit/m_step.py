@@ -29,7 +29,7 @@ __all__ = ["Degenerate", "MStep", "m_step"]
 END = 30.0  # on the unconstrained scale: e⁻³⁰ is the end of the road
 SLOPE = 1e-2  # nats a unit of x with which Q still grows at the end: without bound
 COLLAPSED = 1e-12  # of a variance, relative to that after the first iteration
-STEPS = 60  # of L-BFGS-B in one M step: the next begins where this one ends
+STEPS = 15  # of L-BFGS-B in one M step: the next begins where this one ends
 
 
 class Degenerate(Exception):
@@ -166,7 +166,9 @@ class Numerical:
             growing = at_end & (-slope * np.sign(x) > SLOPE)
             if np.any(growing):
                 index = int(np.flatnonzero(growing)[0])
-                name = next(n for n, s in zip(self.names, self.natural.slices, strict=True) if s.start <= index < s.stop)
+                name = next(
+                    n for n, s in zip(self.names, self.natural.slices, strict=True) if s.start <= index < s.stop
+                )
                 raise Degenerate(name)
         return self.natural.backward(x)
 

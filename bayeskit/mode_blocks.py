@@ -1,4 +1,4 @@
-"""Which blocks of variables have a closed-form mode in Q, found from its score at random points, and how it is taken."""
+"""Which blocks of variables have a closed-form mode in Q, found from its score at random points, and its solution."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bayeskit import mode_forms, modes
-from bayeskit.expected import Expected, Point
+from bayeskit.expected import Expected, Point, Score
 from bayeskit.mode_forms import Form
 from bayeskit.natural import Natural
 
@@ -106,7 +106,7 @@ class _Search:
         if np.any(np.abs(found[-2:] - expected) > mode_forms.AGREE * level) or not np.any(hessian):
             return None
         pattern = np.abs(hessian) > 1e-12 * np.max(np.abs(hessian))
-        mode = _quadratic(self.expected, names, shapes, pattern | pattern.T)
+        mode = _quadratic(score, names, shapes, pattern | pattern.T)
         return Block(tuple(names), ("normal, closed form",) * len(names), mode)
 
     # -- constrained variables ---------------------------------------------------------------------------------------
@@ -191,13 +191,10 @@ def _rows(found: Point, names: Sequence[str]) -> np.ndarray:
     return np.concatenate([found[n].reshape(len(found[n]), -1) for n in names], axis=1)
 
 
-def _quadratic(
-    expected: Expected, names: Sequence[str], shapes: dict[str, tuple[int, ...]], pattern: np.ndarray
-) -> Mode:
+def _quadratic(score: Score, names: Sequence[str], shapes: dict[str, tuple[int, ...]], pattern: np.ndarray) -> Mode:
     """Newton's step, which is exact; entries with no row in common are moved together (Curtis, Powell and Reid)."""
     colours = _colours(pattern)
     count = int(colours.max()) + 1
-    score = expected.score(names, count + 1)
 
     def mode(inside: Point, statistics: Sequence[np.ndarray], point: Point) -> Point:
         now = _flat(inside, names)

@@ -78,7 +78,7 @@ def unit_form(points: np.ndarray, scores: np.ndarray) -> Form | None:
     return Form("beta, closed form", 2, anchors, solve)
 
 
-NAMED = {
+NAMED: dict[tuple[int, ...], str] = {
     (1,): "gamma, closed form",
     (-1,): "inverse gamma, closed form",
     (-2,): "standard deviation, closed form",
@@ -132,7 +132,7 @@ def _symmetric(matrices: np.ndarray) -> np.ndarray:
 
 def precision_form(points: np.ndarray, scores: np.ndarray) -> Form | None:
     """∂Q/∂W = ½ (n W⁻¹ − S), or None."""
-    n, scatter, taken = _of_precisions(points, scores)
+    _, scatter, taken = _of_precisions(points, scores)
     if not _same(scatter, scatter[:1], np.abs(scatter) + taken):
         return None
 
@@ -159,7 +159,7 @@ def _precision_ratio(value: np.ndarray, earlier: np.ndarray) -> np.ndarray:
 
 def cholesky_form(points: np.ndarray, scores: np.ndarray) -> Form | None:
     """The score of a packed Cholesky factor of the covariance of normal data, or None."""
-    n, scatter, taken = _of_factors(points, scores)
+    _, scatter, taken = _of_factors(points, scores)
     if not _same(scatter, scatter[:1], np.abs(scatter) + np.abs(taken)):
         return None
 

@@ -47,7 +47,7 @@ class Unbounded(Exception):
 
 
 def positive_coefficients(points: np.ndarray, scores: np.ndarray, exponents: Sequence[int]) -> np.ndarray:
-    """c of φ Q′ = c₀ + Σ c_p φ^p, first axis c₀ and the exponents, from Q′ at as many points or more, entry by entry."""
+    """c of φ Q′ = c₀ + Σ c_p φ^p, first axis c₀ and the exponents, from Q′ at as many points, or more."""
     shape = points.shape[1:]
     x = points.reshape(len(points), -1)
     f = (points * scores).reshape(len(points), -1)

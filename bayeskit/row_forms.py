@@ -245,7 +245,7 @@ def _product(one: Key, two: Key) -> Key:
 
 
 def _elementwise(node: Apply, axis: int, columns: Columns) -> Form:
-    op: Any = node.op.scalar_op  # type: ignore[attr-defined]
+    op: Any = node.op.scalar_op
     if isinstance(op, ps.Switch):
         return _switch(node, axis, columns)
     forms = [form_of(i, axis, columns) for i in node.inputs]
@@ -279,8 +279,9 @@ def _switch(node: Apply, axis: int, columns: Columns) -> Form:
             return form_of(branches[0 if np.all(held) else 1], axis, columns)
         mask = _constant(pt.constant(np.asarray(held, dtype=float)), axis, columns)
         opposite = _constant(pt.constant(1.0 - np.asarray(held, dtype=float)), axis, columns)
-        return _add([_times(mask, _finite(branches[0], axis, columns)),
-                     _times(opposite, _finite(branches[1], axis, columns))])
+        return _add(
+            [_times(mask, _finite(branches[0], axis, columns)), _times(opposite, _finite(branches[1], axis, columns))]
+        )
     if _is_zero_test(condition):
         # As in PyMC's 0·log 0: the modes are sought inside the support, where no parameter is zero.
         return form_of(branches[1], axis, columns)
@@ -314,7 +315,7 @@ def _finite(branch: Any, axis: int, columns: Columns) -> Form:
 
 
 def _shuffled(node: Apply, axis: int, columns: Columns) -> Form:
-    order: Any = node.op.new_order  # type: ignore[attr-defined]
+    order: Any = node.op.new_order
     if order[axis] == "x":
         raise NotReduced
     inner = form_of(node.inputs[0], order[axis], columns)
@@ -371,7 +372,9 @@ def _linear_algebra(node: Apply, axis: int, columns: Columns) -> Form:
         matrix, right = node.inputs
         ndim = out.type.ndim
         if axis == ndim - 1 and columns.latent.get(matrix) is not None:
-            inner = form_of(right, right.type.ndim - 1, columns)  # (keys, …, m): a column of the right side for each key
+            inner = form_of(
+                right, right.type.ndim - 1, columns
+            )  # (keys, …, m): a column of the right side for each key
             if matrix.type.ndim == 2 and inner.b.type.ndim == 2:
                 return Form(inner.keys, node.op(matrix, inner.b.T).T)
     raise NotReduced

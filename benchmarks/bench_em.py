@@ -35,9 +35,7 @@ def mixture(y: np.ndarray) -> Any:
         weights = pm.Dirichlet("weights", np.ones(COMPONENTS))
         mu = pm.Normal("mu", 0.0, 10.0, shape=(COMPONENTS, FEATURES))
         packed = [
-            pm.LKJCholeskyCov(
-                f"factor_{k}", n=FEATURES, eta=1.0, sd_dist=pm.HalfNormal.dist(1.0), compute_corr=False
-            )
+            pm.LKJCholeskyCov(f"factor_{k}", n=FEATURES, eta=1.0, sd_dist=pm.HalfNormal.dist(1.0), compute_corr=False)
             for k in range(COMPONENTS)
         ]
         factors = pt.stack([pm.math.expand_packed_triangular(FEATURES, p) for p in packed])
@@ -100,8 +98,11 @@ def run(points: int = POINTS) -> list[Row]:
     return [
         Row(
             "bayeskit",
-            {"ms an iteration": f"{1e3 * seconds['ours']:.1f}", "ratio": f"{ratio:.2f}",
-             "reading and compiling, s": f"{float(np.median(fixed)):.2f}"},
+            {
+                "ms an iteration": f"{1e3 * seconds['ours']:.1f}",
+                "ratio": f"{ratio:.2f}",
+                "reading and compiling, s": f"{float(np.median(fixed)):.2f}",
+            },
             f"<= {MOST_RATIO:g} times",
             ratio <= MOST_RATIO,
         ),

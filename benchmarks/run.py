@@ -12,6 +12,7 @@ import sys
 import bench_catalogue
 import bench_chains
 import bench_coverage
+import bench_em
 import bench_import
 import bench_process
 import bench_regression
@@ -31,6 +32,11 @@ def main() -> int:
         bench_remainder.show_all(),
         bench_chains.show_all(),
         show(f"Gaussian process of {bench_process.POINTS:,} points: log evidence and gradient", bench_process.run()),
+        show(
+            f"EM of a Gaussian mixture, {bench_em.POINTS:,} points of {bench_em.FEATURES} features, "
+            f"{bench_em.COMPONENTS} full covariances",
+            bench_em.run(),
+        ),
         show("Coverage of 90 % predictive intervals, Gaussian process", bench_coverage.run()),
     ]
     print("\nevery bar holds" if all(held) else "\na bar is MISSED")
