@@ -161,6 +161,8 @@ def compare(
         if note:
             notes.append(f"{name}: {note}")
         evidence = posterior.log_evidence
+        if evidence.convention:
+            notes.append(f"{name}: the evidence is {evidence.convention}")
         rows.append((evidence.value, evidence.error, evidence.label, *elpd))
     if any(posterior.log_evidence.label != "exact" for posterior in posteriors.values()):
         notes.append("not every log evidence is exact: mind the error columns")
@@ -314,6 +316,10 @@ def _loo(posterior: Posterior) -> tuple[tuple[float, float, float], str]:
     import xarray as xr
 
     missing = (math.nan, math.nan, math.nan)
+    labels = [str(rv.name) for rv in posterior.model.free_RVs if rv.dtype.startswith(("int", "bool")) and rv.type.ndim]
+    if labels:
+        # Each observation has a label of its own, drawn given that observation: its weight would be infinite.
+        return missing, f"LOO was not computed: the draws of {', '.join(labels)} have seen each observation"
     observations = sum(value.size for _, value in _observed(posterior.model).values())
     draws: xr.Dataset = posterior.tree["posterior"].to_dataset()
     kept = min(draws.sizes["chain"] * draws.sizes["draw"], LOO_ELEMENTS // max(observations, 1))

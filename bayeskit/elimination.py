@@ -13,6 +13,7 @@ it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -32,7 +33,7 @@ from bayeskit.gaussian import GaussianBlock
 from bayeskit.results import Plan, Refusal, Step
 from bayeskit.scaling import groups, wishart_multiple
 from bayeskit.score import Element, NotProved, Walker, linear_score
-from bayeskit.summation import Summed, TooLarge, sum_out
+from bayeskit.summation import Summed, TooLarge, figures, sum_out
 from bayeskit.support import Support, support_of
 
 __all__ = ["Analysis", "Scale", "analyse"]
@@ -535,10 +536,10 @@ class _Search:
         if not names:
             return ()
         unknown = [n for n in names if self.supports[n].values is None]
-        rows = 1.0
-        for name in names:
-            values = self.supports[name].values
-            rows *= float(0 if values is None else len(values)) ** int(np.prod(self.shapes[name], dtype=int))
+        rows = math.prod(
+            0 if (values := self.supports[n].values) is None else len(values) ** int(np.prod(self.shapes[n], dtype=int))
+            for n in names
+        )
         others = [n for n in self.left if n not in names]
         for name in names:
             if unknown:
@@ -546,7 +547,7 @@ class _Search:
             elif rows > TABLE_LIMIT:
                 self.refuse(
                     name,
-                    f"a table of its values has {rows:.3g} rows, more than {TABLE_LIMIT}.",
+                    f"a table of its values has {figures(rows)} rows, more than {TABLE_LIMIT}.",
                     "Marginalise it with pymc_extras.marginalize, or make it smaller.",
                 )
             elif others:
@@ -559,7 +560,7 @@ class _Search:
             return ()
         for name in names:
             del self.left[name]
-        self.steps.append(Step(names, "categorical", (), f"a table of {int(rows)} hypotheses"))
+        self.steps.append(Step(names, "categorical", (), f"a table of {rows} hypotheses"))
         return names
 
 

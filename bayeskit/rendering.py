@@ -85,7 +85,12 @@ def posterior_record(posterior: Posterior) -> dict[str, Any]:
     evidence = posterior.log_evidence
     return {
         "method": posterior.method,
-        "log_evidence": {"value": evidence.value, "error": evidence.error, "label": evidence.label},
+        "log_evidence": {
+            "value": evidence.value,
+            "error": evidence.error,
+            "label": evidence.label,
+            "convention": evidence.convention,
+        },
         "certificate": posterior.certificate,
         "plan": plan_record(posterior.plan),
         "summary": frame_records(posterior.summary(), index="variable"),

@@ -18,6 +18,7 @@ without draws; the tests hold both against each other.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,7 +38,7 @@ from bayeskit.compiling import Graph, vectorised
 from bayeskit.connection import NotSeparable, connection, without_checks
 from bayeskit.density import LogJoint, substitute
 
-__all__ = ["ROWS_LIMIT", "Summed", "TooLarge", "sum_out"]
+__all__ = ["ROWS_LIMIT", "Summed", "TooLarge", "figures", "sum_out"]
 
 ROWS_LIMIT = 4096  # joint values of coupled entries
 NUMBERS_LIMIT = 100_000_000  # entries times states
@@ -135,11 +136,10 @@ def sum_out(
             total = log_sum_exp(table)
             step = Summed(name, "independent", sums.values, shape, table, factor)
         return _without(joint, name, touched, factor, sums.checked(total)), step
-    count = float(len(values)) ** size * rows
-    if count > ROWS_LIMIT:
+    if len(values) ** size * rows > ROWS_LIMIT:
         raise TooLarge(
             f"its entries are coupled through {reason}, so that {len(values)}^{size} = "
-            f"{float(len(values)) ** size:.3g} values would have to be enumerated"
+            f"{figures(len(values) ** size)} values would have to be enumerated"
             f"{f', for each of {rows} of others' if rows > 1 else ''}; the limit is {ROWS_LIMIT}"
         )
     cells = np.array(list(itertools.product(sums.values, repeat=size)), dtype=sums.values.dtype)
@@ -147,6 +147,12 @@ def sum_out(
     table = sums.enumerated(touched, configurations)
     step = Summed(name, "joint", configurations, shape, table, factor)
     return _without(joint, name, touched, factor, sums.checked(log_sum_exp(table))), step
+
+
+def figures(number: int) -> str:
+    """A whole number of any size, in a few figures."""
+    digits = math.log10(number) if number else 0.0
+    return f"{number:.3g}" if digits < 300 else f"1e+{int(digits)}"
 
 
 def log_sum_exp(table: Graph) -> Graph:
@@ -193,16 +199,21 @@ def folded(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> dict[Any, 
     return memo
 
 
-def _stretches(node: Any, along: Sequence[Any], memo: Mapping[Any, Any]) -> bool:
+def _stretches(node: Any, axes: Mapping[Any, Sequence[Any]], memo: Mapping[Any, Any]) -> bool:
     """Whether an axis of the variable may have length one at a node, instead of its own.
 
     PyTensor stretches an axis only where it is known to have length one; and nothing may pick entries from it.
     """
     lengths = memo.get(node, node).type.shape
-    if any(n is None or a.positions is not None for a, n in zip(along, lengths, strict=True) if a is not None):
+    if any(n is None or a.positions is not None for a, n in zip(axes[node], lengths, strict=True) if a is not None):
         return False
-    picked = node.owner is not None and isinstance(node.owner.op, AdvancedSubtensor)
-    return not picked or all(not isinstance(i, Constant) or np.size(i.data) <= 1 for i in node.owner.inputs[1:])
+    if node.owner is None or not isinstance(node.owner.op, AdvancedSubtensor):
+        return True
+    value, *indices = node.owner.inputs
+    # An arange that was computed when the length was another, as in the density of a nested indicator.
+    return not any(a is not None for a in axes.get(value, ())) or all(
+        memo.get(i, i).type.shape == (1,) * i.type.ndim for i in indices
+    )
 
 
 class _Sums:
@@ -265,7 +276,7 @@ class _Sums:
             memo = folded(graphs, {self.variable: alone})
         except (IndexError, TypeError, ValueError):
             memo = {}  # a mask, or an operation that asks for the length
-        if memo and all(_stretches(node, along, memo) for node, along in axes.items()):
+        if memo and all(_stretches(node, axes, memo) for node in axes):
             return self._at([memo.get(g, g) for g in graphs], alone, points)
         return self._at(graphs, self.variable, np.broadcast_to(points, (len(points), *self.shape)))
 

@@ -354,6 +354,24 @@ def test_too_many_values_are_refused_with_their_number(build: Callable[[], None]
     assert plan.method == "nuts"
 
 
+def test_nested_indicators_of_many_entries() -> None:
+    rng = np.random.default_rng(3)
+    y = rng.normal(size=60)
+    with pm.Model() as model:
+        first = pm.Categorical("first", [0.4, 0.6], shape=60)
+        rows = pm.Dirichlet("rows", np.ones(3), size=2)
+        second = pm.Categorical("second", rows[first], shape=60)
+        mu = pm.Normal("mu", 0, 1, shape=3)
+        pm.Normal("y", mu[second], 1.0, observed=y)
+    analysis = analyse(model)
+    assert [s.kind for s in analysis.summed] == ["independent", "independent"]
+    for point in points(model, 2):
+        weights = np.array([0.4, 0.6]) @ point["rows"]
+        expected = np.log(stats.norm.pdf(y[:, None], point["mu"]) @ weights).sum()
+        expected += stats.norm.logpdf(point["mu"]).sum() + stats.dirichlet.logpdf(point["rows"].T, np.ones(3)).sum()
+        assert analysis.joint.logp(point) == pytest.approx(expected, abs=1e-10)
+
+
 def test_a_selection_of_entries_is_no_coupling() -> None:
     with pm.Model() as model:
         z = pm.Bernoulli("z", 0.4, shape=5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -226,6 +227,8 @@ def _evidence(post: Posterior) -> Section:
     paragraphs = [
         f"The log evidence is the log probability of the data under the model, parameters integrated out. {kind}"
     ]
+    if evidence.convention:
+        paragraphs.append(f"It is {evidence.convention}.")
     if not math.isnan(post.certificate):
         paragraphs.append(
             "The certificate: by Bayes' rule log p(y, θ) − log p(θ | y) is the same number, the log evidence, at every "
@@ -287,10 +290,12 @@ def _version(package: str) -> str:
 
 
 def _ordered(summary: pd.DataFrame, post: Posterior) -> pd.DataFrame:
-    """Rows in the order of the model: free variables first."""
+    """Rows in the order of the model: free variables first, but those that would fill the table after all others."""
     order = {name: i for i, name in enumerate(variable_order(post))}
-    position = [order.get(str(label).split("[")[0], len(order)) for label in summary.index]
-    return summary.iloc[np.argsort(position, kind="stable")]
+    names = [str(label).split("[")[0] for label in summary.index]
+    rows = Counter(names)
+    position = [(rows[n] >= MAX_ROWS, order.get(n, len(order))) for n in names]
+    return summary.iloc[sorted(range(len(names)), key=position.__getitem__)]
 
 
 def _frame(frame: pd.DataFrame, head: str, caption: str) -> Table:
