@@ -122,7 +122,10 @@ class Problem:
     def started(self, number: int, rng: np.random.Generator) -> Point:
         """The point of a start: the M step of clusters of the data, or a draw from the prior."""
         weights = start_weights(self.data, number, rng)
-        if weights is None:
+        inner = self.e_step(self.initial)[3]
+        # Clusters say nothing of a variable inside the sum over another one, and at the model's initial point its
+        # components may all be alike: a saddle, which no iteration leaves.
+        if weights is None or inner:
             try:
                 drawn = next(iter(prior_points(self.model, 1, int(rng.integers(2**31)))))
                 return {n: np.asarray(drawn[n], dtype=float) for n in self.values}
@@ -130,7 +133,6 @@ class Problem:
                 natural = self.m_step.natural
                 return natural.backward(natural.start + rng.normal(scale=0.5, size=natural.size))
         point = self.initial
-        inner = self.e_step(point)[3]
         statistics = self.expected.statistics(weights, inner)
         for _ in range(SETTLE):
             point = self.m_step.update(point, statistics)

@@ -407,3 +407,22 @@ def test_starts_are_listed_and_the_same_seed_gives_the_same_answer() -> None:
     assert one.starts.shape == (3,)
     assert one.log_likelihood == np.max(one.starts)
     np.testing.assert_array_equal(one.point["theta"], two.point["theta"])
+
+
+def test_nested_indicators_leave_the_saddle_where_all_components_are_alike() -> None:
+    rng = np.random.default_rng(4)
+    y = np.concatenate([rng.normal(-2.0, 0.5, 40), rng.normal(2.0, 0.5, 20)])
+    with pm.Model() as model:
+        first = pm.Categorical("first", [0.5, 0.5], shape=60)
+        rows = pm.Dirichlet("rows", np.full(2, 2.0), size=2)
+        second = pm.Categorical("second", rows[first], shape=60)
+        mu = pm.Normal("mu", 0.0, 3.0, shape=2)
+        pm.Normal("y", mu[second], 0.5, observed=y)
+    result = bk.em(model, objective="posterior", starts=4, random_seed=1, progressbar=False)
+    share = result.point["rows"].mean(axis=0)
+    density = stats.norm.pdf(y[:, None], result.point["mu"], 0.5)
+    assert result.log_likelihood == pytest.approx(np.log(density @ share).sum(), abs=1e-9)
+    responsibility = density * share / (density @ share)[:, None]
+    mode = (responsibility * y[:, None]).sum(axis=0) / (responsibility.sum(axis=0) + 0.25 / 9.0)
+    np.testing.assert_allclose(result.point["mu"], mode, atol=1e-4)
+    assert np.ptp(result.point["mu"]) > 3
