@@ -77,6 +77,7 @@ LAYERS = (
     "mixture_density",
     "finite_density",
     "point_estimate",
+    "native",
     "mcmc",
     "evidence",
     "remainder",
