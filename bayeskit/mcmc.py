@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
+import nutpie
 import pymc as pm
+from pymc.backends.arviz import patch_nutpie_idata
+from pymc.progress_bar import NutpieProgressBarManager
 
-from bayeskit.compiling import on_one_thread
+from bayeskit.compiling import lightly, on_one_thread
 from bayeskit.errors import InferenceError
+from bayeskit.native import compile_for_nutpie
 from bayeskit.terminal import quiet
 
 if TYPE_CHECKING:
-    import numpy as np
     import xarray as xr
 
 __all__ = ["CHAINS", "pop_unconstrained", "sample_nuts"]
@@ -60,43 +65,58 @@ def sample_nuts(
     nutpie cannot sample discrete variables; a model that has some goes to PyMC's own compound step. Chains start at
     PyMC's initial points, jittered where the model has no ``initval``.
     """
-    sampler = "pymc" if model.discrete_value_vars else "nutpie"
-    options: dict[str, Any] = {"target_accept": target_accept} if model.continuous_value_vars else {}
-    if unconstrained and sampler == "nutpie":
-        options["idata_kwargs"] = {"include_transformed": True}
-    if sampler == "nutpie":
-        # Jitter of one on the unconstrained scale is far more than a posterior sd where there are many data: loadings
-        # with the wrong sign are a mode of their own. Where the author gave a start, it is kept.
-        given = model.rvs_to_initial_values
-        # Left to itself, PyMC takes half of the CPUs for hyperthreads: on two cores the chains would run one by one.
-        # The threads of nutpie share one process, and need no lock of Python's.
-        options["cores"] = min(CHAINS, _processors())
-        options["compile_kwargs"] = {"jitter_rvs": {rv for rv in model.free_RVs if given.get(rv) is None}}
     with quiet(), on_one_thread(), warnings.catch_warnings():
         # ArviZ suspects swapped dimensions where there are fewer draws than chains.
         warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
-        try:
-            return pm.sample(
-                draws=-(-draws // CHAINS),
-                tune=tune,
-                chains=CHAINS,
-                random_seed=random_seed,
-                progressbar=progressbar,
-                nuts_sampler=sampler,
-                model=model,
+        options = {"draws": -(-draws // CHAINS), "tune": tune, "chains": CHAINS}
+        if model.discrete_value_vars:
+            accept = {"target_accept": target_accept} if model.continuous_value_vars else {}
+            return pm.sample(**options, **accept, random_seed=random_seed, progressbar=progressbar, model=model)
+        return _by_nutpie(model, options, random_seed, progressbar, target_accept, unconstrained)
+
+
+def _by_nutpie(
+    model: pm.Model,
+    options: dict[str, int],
+    random_seed: int | None,
+    progressbar: bool,
+    target_accept: float,
+    unconstrained: bool,
+) -> xr.DataTree:
+    # Jitter of one on the unconstrained scale is far more than a posterior sd where there are many data: loadings
+    # with the wrong sign are a mode of their own. Where the author gave a start, it is kept.
+    given = model.rvs_to_initial_values
+    with lightly():
+        compiled = compile_for_nutpie(model, {rv for rv in model.free_RVs if given.get(rv) is None})
+    start = time.perf_counter()
+    try:
+        with NutpieProgressBarManager(CHAINS, options["draws"], progressbar) as bar:
+            tree = nutpie.sample(
+                compiled,
                 **options,
+                # The threads share one process and need no lock of Python's.
+                cores=min(CHAINS, available_cpus()),
+                seed=int(np.random.default_rng(random_seed).integers(2**30)),
+                target_accept=target_accept,
+                save_warmup=False,
+                store_unconstrained=unconstrained,
+                progress_bar=False,
+                progress_callback=bar.update,
             )
-        except RuntimeError as error:
-            # nutpie's own words: the density is zero or not a number wherever chains could start.
-            reason = str(error).splitlines()[0]
-            raise InferenceError(
-                f"NUTS could not sample: {reason}; check the data and the support of the priors"
-            ) from error
+    except RuntimeError as error:
+        # nutpie's own words: the density is zero or not a number wherever chains could start.
+        reason = str(error).splitlines()[0]
+        raise InferenceError(
+            f"NUTS could not sample: {reason}; check the data and the support of the priors"
+        ) from error
+    patch_nutpie_idata(tree, model, sampling_time=time.perf_counter() - start)
+    return tree
 
 
-def _processors() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def available_cpus() -> int:
+    """CPUs that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def pop_unconstrained(tree: xr.DataTree) -> dict[str, np.ndarray]:

@@ -93,6 +93,7 @@ LAYERS = (
     "em_result",
     "em_problem",
     "em",
+    "native",
     "mcmc",
     "evidence",
     "remainder",
