@@ -117,12 +117,20 @@ def connection(graph: Variable, variable: Variable, shape: Sequence[int]) -> tup
                 raise NotSeparable(_label(node))
             for output in node.outputs:
                 found[output] = _through(node, output, axes, shape)
+                _not_stretched(node, output, found[output])
     result = found.get(graph, (None,) * graph.type.ndim)
     present = {axis for a in result if a is not None for axis in a.all}
     missing = [i for i, n in enumerate(shape) if n > 1 and i not in present]
     if missing and graph in dependent:
         raise NotSeparable("a sum over its entries")
     return result, found
+
+
+def _not_stretched(node: Apply, output: Variable, axes: Axes) -> None:
+    """A selection of one entry may be spread over many: its axis is then not one of the variable's any more."""
+    for own, length in zip(axes, output.type.shape, strict=True):
+        if own is not None and own.positions is not None and len(own.indices(0)) == 1 and length not in (1, None):
+            raise NotSeparable(_label(node))
 
 
 def _label(node: Apply) -> str:

@@ -173,7 +173,7 @@ class LogJoint:
         wide = dict(zip(widened, fresh.values(), strict=True))
         try:
             logps = conditional_logp(wide, warn_rvs=False)
-        except (NotImplementedError, RuntimeError, ValueError) as error:
+        except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             raise ModelError(f"PyMC has no log density for this model: {str(error).splitlines()[0]}") from error
         data = {fresh[rv]: model.rvs_to_values[rv] for rv in model.observed_RVs}
         set_aside = {stand_in: constant for constant, stand_in in large.items()} | data
@@ -269,7 +269,10 @@ class LogJoint:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each free random variable."""
         if self._symbolic_shapes:
-            found = compile_small([], [pt.shape(self.model[n]) for n in self.values])()
+            try:
+                found = compile_small([], [pt.shape(self.model[n]) for n in self.values])()
+            except ValueError as error:
+                raise ModelError(f"a variable's shape cannot be computed: {str(error).splitlines()[0]}") from error
             return {n: tuple(int(k) for k in s) for n, s in zip(self.values, found, strict=True)}
         return {n: tuple(v.type.shape) for n, v in self.values.items()}
 

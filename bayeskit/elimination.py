@@ -516,9 +516,10 @@ class _Search:
         while found:
             found = False
             for name in reversed(list(self.left)):
-                latent_parents = self.joint.scopes[name] - {name}
+                # A variable whose own density is under a sum has no factor of its own.
                 if self.factors_of(name) != [name] or not self.supports[name].normalised:
                     continue
+                latent_parents = self.joint.scopes[name] - {name}
                 if (with_parents and not latent_parents) or (self.supports[name].kind == "real" and not real):
                     continue
                 del self.left[name], self.active[name]

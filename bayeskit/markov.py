@@ -10,13 +10,18 @@ import pytensor.tensor as pt
 from pymc.pytensorf import resolve_shapes
 from pytensor.graph.basic import Variable
 
-__all__ = ["chain_parameters", "is_chain", "log_probability", "states_of_chain"]
+__all__ = ["chain_parameters", "is_chain", "log_probability", "states_of_chain", "varies_with_time"]
 
 
 def is_chain(rv: Variable) -> bool:
     """Whether a random variable is a Markov chain of finitely many states; by the class of its operation."""
     # By name: pymc-extras takes a second to import, and most models have no chain.
     return rv.owner is not None and type(rv.owner.op).__name__ == "DiscreteMarkovChainRV"
+
+
+def varies_with_time(rv: Variable) -> bool:
+    """Whether a chain has a transition matrix for each step; its dimensions do not tell, as sequences may share it."""
+    return bool(getattr(rv.owner.op, "time_varying_P", False)) if rv.owner is not None else False
 
 
 def states_of_chain(rv: Variable) -> int | None:

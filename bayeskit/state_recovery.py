@@ -50,8 +50,7 @@ class StateRecovery:
     @property
     def time_varying(self) -> bool:
         """Whether a chain has a transition matrix for each step."""
-        initial, transition = self.summed.log_initial, self.summed.log_transition
-        return initial is not None and transition is not None and transition.type.ndim - initial.type.ndim == 2
+        return self.summed.time_varying
 
     @cached_property
     def graphs(self) -> list[Graph]:

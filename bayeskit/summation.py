@@ -37,6 +37,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from bayeskit.compiling import Graph, vectorised
 from bayeskit.connection import NotSeparable, connection, without_checks
 from bayeskit.density import LogJoint, substitute
+from bayeskit.markov import varies_with_time
 
 __all__ = ["ROWS_LIMIT", "Summed", "TooLarge", "figures", "sum_out"]
 
@@ -68,9 +69,11 @@ class Summed:
         The sum's terms, log p(z, … | rest): ``independent``, (K, *shape); ``chain``, without the chain's own density,
         (*shape, K); ``joint``, (C,).
     log_initial, log_transition : tensor or None
-        Of a chain: (*batch, K) and (*batch, K, K), or (*batch, T - 1, K, K).
+        Of a chain: (*batch, K) and (*batch, K, K), or (*batch, T - 1, K, K) where it varies with time.
     factor : str
         The name of the factor that stands for the sum.
+    time_varying : bool
+        Whether a chain has a transition matrix for each step.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Summed:
     factor: str
     log_initial: Graph | None = None
     log_transition: Graph | None = None
+    time_varying: bool = False
 
 
 def sum_out(
@@ -130,8 +134,9 @@ def sum_out(
 
             sums.hold(joint.factors[name])
             emission = pt.moveaxis(table, 0, -1)
-            total = chain_log_evidence(*chain, emission)
-            step = Summed(name, "chain", sums.values, shape, emission, factor, *chain)
+            varying = varies_with_time(joint.model[name])
+            total = chain_log_evidence(*chain, emission, time_varying=varying)
+            step = Summed(name, "chain", sums.values, shape, emission, factor, *chain, varying)
         else:
             total = log_sum_exp(table)
             step = Summed(name, "independent", sums.values, shape, table, factor)

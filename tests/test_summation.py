@@ -169,6 +169,52 @@ def chain_with_mixture_emissions() -> None:
     pm.Normal("y", mu[z, which], sigma, observed=Y[:4])
 
 
+def chain_with_transitions_that_vary() -> None:
+    transition = pm.Dirichlet("transition", np.ones(2), size=(3, 2))
+    mu = pm.Normal("mu", 0, 2, shape=2)
+    sigma = pm.HalfNormal("sigma", 1)
+    first = pm.Categorical.dist([0.2, 0.8])
+    z = pmx.DiscreteMarkovChain("z", P=transition, init_dist=first, time_varying_P=True, shape=4)
+    pm.Normal("y", mu[z], sigma, observed=Y[:4])
+
+
+def sequences_share_transitions_that_vary() -> None:
+    transition = pm.Dirichlet("transition", np.ones(2), size=(2, 2))
+    mu = pm.Normal("mu", 0, 2, shape=2)
+    sigma = pm.HalfNormal("sigma", 1)
+    first = pm.Categorical.dist([0.2, 0.8])
+    z = pmx.DiscreteMarkovChain("z", P=transition, init_dist=first, time_varying_P=True, shape=(2, 3))
+    pm.Normal("y", mu[z], sigma, observed=np.array([[0.1, -1.0, 2.0], [1.1, 0.4, -0.2]]))
+
+
+def chain_drives_a_chain() -> None:
+    rows = pm.Dirichlet("rows", np.ones(2), size=(2, 2))
+    mu = pm.Normal("mu", 0, 2, shape=2)
+    sigma = pm.HalfNormal("sigma", 1)
+    first = np.array([0.2, 0.8])
+    matrix = np.array([[0.9, 0.1], [0.4, 0.6]])
+    regime = pmx.DiscreteMarkovChain("regime", P=matrix, init_dist=pm.Categorical.dist(first), shape=4)
+    z = pmx.DiscreteMarkovChain(
+        "z", P=rows[regime[:-1]], init_dist=pm.Categorical.dist(first), time_varying_P=True, shape=4
+    )
+    pm.Normal("y", mu[z], sigma, observed=Y[:4])
+
+
+def spike_and_slab() -> None:
+    z = pm.Bernoulli("z", 0.4, shape=3)
+    beta = pm.Normal("beta", 0, pt.switch(z, 2.0, 0.1))
+    sigma = pm.HalfNormal("sigma", 1)
+    pm.Normal("y", pt.dot(np.vander(np.linspace(-1, 1, 5), 3), beta), sigma, observed=Y)
+
+
+def one_entry_for_many_rows() -> None:
+    mu = pm.Normal("mu", 0, 3, shape=2)
+    sigma = pm.HalfNormal("sigma", 1)
+    z = pm.Categorical("z", [0.3, 0.7], shape=3)
+    pm.Normal("x", mu[z[:1]], sigma, observed=Y[:4])
+    pm.Normal("y", mu[z[1:]], sigma, observed=Y[:2])
+
+
 CASES = (
     Case("mixture", mixture, {"z": "independent"}),
     Case("dims, Deterministics, initval, pm.Data", mixture_with_dims_and_deterministics, {"z": "independent"}),
@@ -184,6 +230,11 @@ CASES = (
     Case("chain with gaps", chain_with_gaps, {"z": "chain"}),
     Case("several chains", several_chains, {"z": "chain"}),
     Case("chain with mixture emissions", chain_with_mixture_emissions, {"which": "independent", "z": "chain"}),
+    Case("chain with transitions that vary", chain_with_transitions_that_vary, {"z": "chain"}),
+    Case("sequences share transitions that vary", sequences_share_transitions_that_vary, {"z": "chain"}),
+    Case("chain drives a chain", chain_drives_a_chain, {"z": "chain", "regime": "joint"}),
+    Case("spike and slab", spike_and_slab, {"z": "independent"}),
+    Case("one entry for many rows", one_entry_for_many_rows, {"z": "joint"}),
 )
 
 
