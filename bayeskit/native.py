@@ -29,7 +29,7 @@ from nutpie.compile_pymc import CompiledPyMCModel, _prepare_dims_and_coords
 from pymc.initial_point import make_initial_point_fn
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
@@ -189,10 +189,14 @@ def _function(model: pm.Model, variables: list[Graph], layout: _Layout, outputs:
 def _by_address(function: Any) -> Any:
     """A function of PyTensor for the use of other compiled code, which calls it where it is."""
     dispatcher = function.vm.jit_fn
+    constants = [v.data for v in function.maker.fgraph.variables if isinstance(v, Constant)]
+    if any(getattr(c, "nbytes", 0) > numba_basic.NUMBA_CONSTANT_SIZE_LIMIT for c in constants):
+        # numba keeps no code with constants of this size on disk, and what wraps it to be kept only doubles the work.
+        dispatcher = dispatcher.py_func.__globals__.get("jitable_func", dispatcher)
     kind = types.Array(types.float64, 1, "C")
     dispatcher.get_call_template((kind,), {})
     (compiled,) = dispatcher.overloads.values()
-    returned, taken = compiled.signature.return_type, compiled.signature.args  # taken as a tuple: ``*args``
+    returned, taken = compiled.signature.return_type, compiled.signature.args
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
 
     @intrinsic
@@ -201,8 +205,9 @@ def _by_address(function: Any) -> Any:
             convention = context.call_conv
             function_type = convention.get_function_type(returned, taken)
             pointer = builder.inttoptr(context.get_constant(types.uintp, address), function_type.as_pointer())
-            tuples = [context.make_tuple(builder, taken[0], arguments)]
-            status, result = convention.call_function(builder, pointer, returned, taken, tuples)
+            if isinstance(taken[0], types.BaseTuple):  # the function has ``*args``
+                arguments = [context.make_tuple(builder, taken[0], arguments)]
+            status, result = convention.call_function(builder, pointer, returned, taken, arguments)
             with cgutils.if_unlikely(builder, status.is_error):
                 convention.return_status_propagate(builder, status)
             return result
