@@ -21,6 +21,7 @@ import bayeskit as bk
 from bayeskit.collapse import collapsed_model
 from bayeskit.collapsed import collapsed_density
 from bayeskit.elimination import analyse
+from bayeskit.errors import ModelError
 from bayeskit.state_recovery import state_recovery
 from bayeskit.unconstrained import Unconstrained
 
