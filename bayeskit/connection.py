@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import DisconnectedGrad
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar.basic import Cast
 from pytensor.tensor.basic import Alloc, ARange, ExtractDiag, Join
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -312,9 +314,20 @@ def _selected(
         if len(wide) == 1:
             place = ndim - index.type.ndim + wide[0]
             return tuple(own if i == place else None for i in range(ndim))
-    if alone and isinstance(index, Constant) and index.type.ndim == 1:
-        return (own.select(index.data, own.length(shape) if own.positions is None else len(own.positions) // 8),)
+    if alone and index.type.ndim == 1 and (entries := _held(index)) is not None:
+        return (own.select(entries, own.length(shape) if own.positions is None else len(own.positions) // 8),)
     raise NotSeparable(_label(node))
+
+
+def _held(index: Any) -> Any:
+    """The numbers of an index that is a constant or in a container of data; None otherwise."""
+    while (
+        index.owner is not None and isinstance(index.owner.op, Elemwise) and isinstance(index.owner.op.scalar_op, Cast)
+    ):
+        index = index.owner.inputs[0]
+    if isinstance(index, SharedVariable):
+        return index.get_value(borrow=True)
+    return index.data if isinstance(index, Constant) else None
 
 
 def _is_arange(index: Any, length: int | None) -> bool:

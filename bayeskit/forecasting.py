@@ -17,6 +17,7 @@ from bayeskit.connection import NotSeparable, connection, without_checks
 from bayeskit.density import LogJoint
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.forward import draw_given
+from bayeskit.markov import is_chain
 from bayeskit.state_recovery import StateRecovery
 
 __all__ = ["observe_next"]
@@ -105,6 +106,11 @@ def _path(
 ) -> np.ndarray:
     """States of the next steps: (number, steps, *batch)."""
     summed = recovery.summed
+    if summed.kind != "chain" and is_chain(model[summed.name]):
+        raise ModelError(
+            f"{summed.name!r} was enumerated as a whole, because other variables couple its steps or it looks back "
+            "more than one: what follows its last step is not known in closed form"
+        )
     if summed.kind != "chain":
         drawn = [draw_given(model, [summed.name], parameters, rng, number)[summed.name] for _ in range(steps)]
         return np.stack([d[..., -1] if summed.shape else d for d in drawn], axis=1)

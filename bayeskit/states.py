@@ -25,6 +25,7 @@ from bayeskit.compiling import lightly
 from bayeskit.elimination import Analysis, analyse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.forecasting import observe_next
+from bayeskit.markov import is_chain
 from bayeskit.relabelling import relabel
 from bayeskit.results import Posterior
 from bayeskit.state_recovery import StateRecovery, state_recovery
@@ -278,6 +279,11 @@ class States:
     # -- how ---------------------------------------------------------------------------------------------------------
     def _require_chain(self, what: str) -> None:
         if self.kind != "chain":
+            if is_chain(self._model[self.variable]):
+                raise ModelError(
+                    f"the chain {self.variable!r} was enumerated as a whole, because other variables couple its steps "
+                    f"or it looks back more than one, and {what} is for chains that are not; ask for responsibilities"
+                )
             raise ModelError(
                 f"{self.variable!r} is not a Markov chain, and {what} is for those; ask for responsibilities"
             )

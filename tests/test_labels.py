@@ -30,6 +30,7 @@ from bayeskit.evidence.sampled import evidence_of_draws
 from bayeskit.labels import exchangeable
 from bayeskit.ordering import ordering_of
 from bayeskit.permutations import Exchangeable, convention, labellings, number_of_labellings
+from bayeskit.reflections import reflections
 from bayeskit.results import LogEvidence
 from bayeskit.unconstrained import Unconstrained
 
@@ -355,6 +356,44 @@ def test_two_equal_observations_are_no_components() -> None:
     estimate = evidence_of_draws(analyse(model), model, {"theta": draws}, xr.Dataset(), 1)
     assert abs(estimate.value - stats.norm(0, math.sqrt(2)).logpdf(data).sum()) < 4 * estimate.error + 1e-9
     assert estimate.convention == ""
+
+
+def mixture_without_an_axis(spelling: str) -> pm.Model:
+    # As many as are too many for a table of all allocations, in which every row has a closed form.
+    y = np.array([-2.3, -1.9, -2.6, -1.1, -1.7, -2.2, -2.0, 1.8, 2.4, 2.9, 1.2, 2.1, 1.6])
+    with pm.Model() as model:
+        if spelling == "weights":
+            z: Any = pm.Categorical("z", pm.Dirichlet("w", np.ones(2)), shape=y.size)
+        else:
+            z = pm.Bernoulli("z", pm.Beta("w", 1, 2 if spelling == "asymmetric" else 1), shape=y.size)
+        if spelling == "two names":
+            mean: Any = pt.switch(z, pm.Normal("low", 0, 3), pm.Normal("high", 0, 3))
+        else:
+            mean = pm.Normal("mu", 0, 3, shape=2)[z]
+        pm.Normal("y", mean, 1, observed=y)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("spelling", "expected"), {"one name": ["w, mu"], "two names": ["w, low, high"], "asymmetric": []}.items()
+)
+def test_mirror_images(spelling: str, expected: list[str]) -> None:
+    space = Unconstrained(bk.collapse(mixture_without_an_axis(spelling)))
+    draws = np.random.default_rng(5).normal(size=(2, 50, space.size))
+    found = reflections(space, draws)
+    assert [names for _, names in found] == expected
+    for image, _ in found:
+        np.testing.assert_allclose((image @ image).toarray(), np.eye(space.size))
+        moved = (image @ draws[0].T).T
+        np.testing.assert_allclose(space.log_density(moved), space.log_density(draws[0]), rtol=1e-10)
+
+
+def test_evidence_counts_mirror_images() -> None:
+    expected = bk.infer(mixture_without_an_axis("weights"), draws=4, random_seed=1).log_evidence
+    assert expected.label == "quadrature"
+    found = bk.infer(mixture_without_an_axis("two names"), method="nuts", draws=2000, random_seed=1).log_evidence
+    assert "mirror images" in found.convention
+    assert abs(found.value - expected.value) < 5 * found.error < 0.1
 
 
 def test_quadrature_says_what_it_integrates_over() -> None:

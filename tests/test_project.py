@@ -67,6 +67,7 @@ LAYERS = (
     "ordering",
     "unconstrained",
     "permutations",
+    "reflections",
     "conventions",
     "labels",
     "relabelling",

@@ -21,6 +21,7 @@ import bayeskit as bk
 from bayeskit.collapse import collapsed_model
 from bayeskit.collapsed import collapsed_density
 from bayeskit.elimination import analyse
+from bayeskit.errors import ModelError
 from bayeskit.state_recovery import state_recovery
 from bayeskit.unconstrained import Unconstrained
 
@@ -248,3 +249,16 @@ def test_recovered_states_are_calibrated(build: Callable[[Any], None]) -> None:
     for column in ranks.T:
         counts = np.histogram(column, bins=10, range=(-0.5, draws + 0.5))[0]
         assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_a_chain_that_was_enumerated_has_no_next_step() -> None:
+    transition, first = np.array([[0.9, 0.1], [0.3, 0.7]]), np.array([0.5, 0.5])
+    with pm.Model() as model:
+        sigma = pm.HalfNormal("sigma", 1)
+        second_order = np.stack([transition, transition[::-1]])
+        z = pmx.DiscreteMarkovChain("z", P=second_order, init_dist=pm.Categorical.dist(first), n_lags=2, shape=4)
+        pm.Normal("y", z, sigma, observed=[0.1, 0.9, 1.2, -0.3])
+    known = bk.states(model, at={"sigma": 0.5})
+    for question in (known.next_observation, known.smooth, known.predict):
+        with pytest.raises(ModelError, match="enumerated as a whole"):
+            question()

@@ -207,6 +207,14 @@ def spike_and_slab() -> None:
     pm.Normal("y", pt.dot(np.vander(np.linspace(-1, 1, 5), 3), beta), sigma, observed=Y)
 
 
+def label_of_a_group() -> None:
+    mu = pm.Normal("mu", 0, 3, shape=2)
+    sigma = pm.HalfNormal("sigma", 1)
+    group = pm.Data("group", np.array([0, 0, 2, 1, 0]))
+    z = pm.Categorical("z", [0.3, 0.7], shape=4)
+    pm.Normal("y", mu[z[group]], sigma, observed=Y)
+
+
 def one_entry_for_many_rows() -> None:
     mu = pm.Normal("mu", 0, 3, shape=2)
     sigma = pm.HalfNormal("sigma", 1)
@@ -234,6 +242,7 @@ CASES = (
     Case("sequences share transitions that vary", sequences_share_transitions_that_vary, {"z": "chain"}),
     Case("chain drives a chain", chain_drives_a_chain, {"z": "chain", "regime": "joint"}),
     Case("spike and slab", spike_and_slab, {"z": "independent"}),
+    Case("label of a group", label_of_a_group, {"z": "independent"}),
     Case("one entry for many rows", one_entry_for_many_rows, {"z": "joint"}),
 )
 

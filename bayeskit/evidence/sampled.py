@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -26,9 +27,11 @@ from bayeskit.compiling import lightly
 from bayeskit.conventions import orderings_of, stated
 from bayeskit.elimination import Analysis
 from bayeskit.evidence.bridge import bridge, refused
+from bayeskit.evidence.one_labelling import Matrix
 from bayeskit.labels import exchangeable_in
 from bayeskit.ordering import Ordering
 from bayeskit.permutations import Exchangeable, convention, labellings, number_of_labellings, random_labelling
+from bayeskit.reflections import reflections
 from bayeskit.results import LogEvidence
 from bayeskit.unconstrained import Unconstrained, weight_of
 
@@ -107,14 +110,46 @@ def evidence_of_draws(
                 f"the integral is {convention(groups)}, too many to sum over (at most {LABELLINGS}), and the chains "
                 "did not visit them alike; give the components an order"
             )
+        images = [
+            (image, names)
+            for image, names in reflections(space, draws, random_seed=random_seed)
+            if not _alike(draws, (image @ draws.reshape(-1, space.size).T).T.reshape(draws.shape))
+        ]
+        symmetries = _closed(labellings(space, groups), [image for image, _ in images])
+        if len(symmetries) > LABELLINGS:
+            return refused(
+                f"the density has more than {LABELLINGS} mirror images, too many to sum over: exchanges or changes of "
+                f"sign of {'; '.join(names for _, names in images)}"
+            )
         evidence = bridge(
-            space.log_density, draws, random_seed=random_seed, symmetries=labellings(space, groups) if groups else ()
+            space.log_density, draws, random_seed=random_seed, symmetries=symmetries if len(symmetries) > 1 else ()
         )
         if not math.isfinite(evidence.value):
             return evidence
         if _misses_mass(space, evidence, random_seed):
             return refused("draws from the prior find more mass than the chains did: there is another mode")
-        return stated(evidence, groups, orderings.values())
+        found = stated(evidence, groups, orderings.values())
+        if len(symmetries) == number_of_labellings(groups) or not math.isfinite(found.value):
+            return found
+        said = f"over the mirror images of {'; '.join(names for _, names in images)}"
+        return replace(found, convention="; ".join([said, *([found.convention] if found.convention else [])]))
+
+
+def _closed(group: Sequence[Matrix], more: Sequence[Matrix]) -> list[Matrix]:
+    """The group of maps that some generate, the identity first; cut off once it is too large to sum over."""
+    if not more:
+        return list(group)
+    found = {(np.round(one.toarray(), 6) + 0.0).tobytes(): one for one in group}
+    frontier = list(found.values())
+    while frontier and len(found) <= LABELLINGS:
+        one = frontier.pop(0)
+        for step in more:
+            product = step @ one
+            key = (np.round(product.toarray(), 6) + 0.0).tobytes()
+            if key not in found:
+                found[key] = product
+                frontier.append(product)
+    return list(found.values())
 
 
 def _to_sum_over(
@@ -143,6 +178,11 @@ def _visited_alike(
     which = rng.integers(COPIES, size=draws.shape[:2])
     for k in range(COPIES):
         copies[which == k] = (random_labelling(space, groups, rng) @ draws[which == k].T).T
+    return _alike(draws, copies)
+
+
+def _alike(draws: np.ndarray, copies: np.ndarray) -> bool:
+    """Whether each chain is spread over the same places as its copy."""
     both = np.concatenate([draws, copies])
     moved = np.flatnonzero(np.any(copies != draws, axis=(0, 1)))
     return all(float(array_stats.rhat(both[..., k])) <= MIXED for k in moved)
