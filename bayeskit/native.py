@@ -27,13 +27,13 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from nutpie.compile_pymc import CompiledPyMCModel, _prepare_dims_and_coords
 from pymc.initial_point import make_initial_point_fn
-from pytensor.compile.mode import Mode, get_mode
+from pytensor.compile.mode import get_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.rewriting.basic import SequentialGraphRewriter, dfs_rewriter, node_rewriter
+from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.link.numba.dispatch import basic as numba_basic
@@ -44,6 +44,8 @@ from bayeskit.compiling import Graph, compile_small
 from bayeskit.density import inline
 
 __all__ = ["Product", "compile_for_nutpie"]
+
+LAST = 1000.0  # after every rewrite of PyTensor's own
 
 
 class Product(Op):
@@ -181,8 +183,8 @@ def _function(model: pm.Model, variables: list[Graph], layout: _Layout, outputs:
     graphs = inline(clone_replace(_frozen(outputs), parts, rebuild_strict=False))
     flat = pt.concatenate([pt.cast(pt.as_tensor(g).ravel(), "float64") for g in graphs])
     checks = "local_check_parameter_to_ninf_switch" if model.check_bounds else "local_remove_check_parameter"
-    rewriter = get_mode("NUMBA").including(checks).optimizer
-    mode = Mode(linker="numba", optimizer=SequentialGraphRewriter(rewriter, dfs_rewriter(_dot_to_product)))
+    # A query that PyTensor can take rewrites out of, as it does for graphs within a graph.
+    mode = get_mode("NUMBA").including(checks).register((dfs_rewriter(_dot_to_product), LAST))
     return pytensor.function([point], [flat], mode=mode)
 
 
