@@ -36,20 +36,12 @@ class _Conditional:
     matrix: np.ndarray  # U
     residual: np.ndarray  # c
     upper: np.ndarray  # Lᵀ
-
-    def solve(self, right: np.ndarray) -> np.ndarray:
-        """A⁻¹b, with a step of refinement, for b of shape (n, N)."""
-        solution = self._solve_once(right)
-        back = np.einsum("knd,kd->kn", self.matrix, np.einsum("knd,kn->kd", self.matrix, solution))
-        return solution + self._solve_once(right - solution - back)
-
-    def _solve_once(self, right: np.ndarray) -> np.ndarray:
-        half = linalg.solve_triangular(np.swapaxes(self.upper, 1, 2), right[..., None], lower=True)
-        return linalg.solve_triangular(self.upper, half)[..., 0]
+    share: np.ndarray  # UᵀL⁻ᵀ
 
     def towards(self, residual: np.ndarray) -> np.ndarray:
         """−UᵀA⁻¹ times a residual."""
-        return -np.einsum("knd,kn->kd", self.matrix, self.solve(residual))
+        half = linalg.solve_triangular(np.swapaxes(self.upper, 1, 2), residual[..., None], lower=True)
+        return -(self.share @ half)[..., 0]
 
     def back(self, z: np.ndarray) -> np.ndarray:
         """θ − θ₀ from z."""
@@ -74,8 +66,9 @@ def conditional(side: DataSide, arrays: Sequence[np.ndarray]) -> _Conditional:
         residual += factors[:, k] * (centre @ design.T)
     matrix *= spread[:, None, :]
     eye = np.broadcast_to(np.eye(side.rows), (len(spread), side.rows, side.rows))
-    upper = np.linalg.qr(np.concatenate([np.swapaxes(matrix, 1, 2), eye], axis=1), mode="r")
-    return _Conditional(side, spread, centre, matrix, residual, upper)
+    # The orthogonal factor, and not U and the triangular one: where a prior is vague, UᵀL⁻ᵀ loses as many digits again.
+    orthogonal, upper = np.linalg.qr(np.concatenate([np.swapaxes(matrix, 1, 2), eye], axis=1))
+    return _Conditional(side, spread, centre, matrix, residual, upper, orthogonal[:, : side.size])
 
 
 def _stacks(side: DataSide, arrays: Sequence[np.ndarray]) -> list[slice]:
@@ -103,8 +96,7 @@ def side_moments(side: DataSide, arrays: Sequence[np.ndarray]) -> tuple[np.ndarr
         given = conditional(side, [a[rows] for a in arrays])
         mean[rows] = given.back(given.towards(given.residual))
         before = np.asarray((squares @ (given.spread**2).T).T)
-        half = linalg.solve_triangular(np.swapaxes(given.upper, 1, 2), given.matrix, lower=True)
-        half *= given.spread[:, None, :]
+        half = np.swapaxes(given.share, 1, 2) * given.spread[:, None, :]
         if side.inverse.nnz > side.size:
             half = np.stack([(side.inverse @ h.T).T for h in half])
         else:
