@@ -17,14 +17,14 @@ with the rows of the data in terms of the same kind, B = Σ_f diag(g_f) M_f,
 
 And where ρ is the same for more columns than there are rows, only the triangular factor of these columns counts,
 (M T⁻¹)_k = L_k Q_k with orthonormal rows Q_k: an evaluation then costs the same for a hundred and for 10⁵ coefficients.
-With one ρ for all columns and one g for all rows, as in a regression, the singular values of M T⁻¹ are all that counts,
-and an evaluation takes O(N).
+With one g for all rows, as in a regression, the singular values of one class of columns are all of it that counts: an
+evaluation takes O(N) for one class, and O(N k²) with k columns of other classes, such as that of an intercept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ __all__ = ["DataSide", "data_side", "side_integral"]
 
 ENTRIES = 20_000_000  # constants kept
 LEVELS = 8  # levels of a hierarchy up to which the root of its prior is inverted
+FEW = 8  # columns made orthogonal one by one
 CANCELLED = 1e10  # ratio of a column to its pivot beyond which the pivot counts as unknown
 
 Weighted = tuple[Form, Form]  # a node u that is affine in θ, and the weight of u² in the log density, of the same shape
@@ -87,11 +88,6 @@ class DataSide:
     origin: np.ndarray
 
     @property
-    def diagonal(self) -> bool:
-        """Whether ρ and g are one number each, so that the singular values of the design say all."""
-        return self.even and not np.any(self.classes)
-
-    @property
     def rows(self) -> int:
         """N."""
         return int(self.designs[0].shape[0])
@@ -102,10 +98,20 @@ class DataSide:
         return len(self.origin)
 
     @property
+    def border(self) -> np.ndarray:
+        """The columns outside the largest class."""
+        return np.flatnonzero(self.classes != np.argmax(np.bincount(self.classes)))
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether the singular values of the largest class are worth it."""
+        return self.even and len(self.border) <= FEW
+
+    @property
     def weight(self) -> int:
         """About how many numbers the evaluation of the integral holds."""
         if self.diagonal:
-            return 3 * self.rows
+            return 3 * self.rows * (1 + len(self.border))
         count = len(self.designs) * self.rows
         columns = sum(min(int(n), count) for n in np.bincount(self.classes))
         return self.rows * (self.rows + columns)
@@ -214,20 +220,18 @@ def _prior(prior: Sequence[Weighted], slices: Mapping[str, slice], size: int) ->
         return None
     matrices, offsets, scales, shifts, labels = [], [], [], [], []
     fixed = True  # whether the prior mean is the same for all φ
-    number = 0
+    known: dict[Any, int] = {}  # a number for each class
     for form, weight in prior:
         moving = [t for t in form.terms if not t.pure]
         if len(moving) != 1:
             return None
         (term,) = moving
-        columns = [t.index for t in (term, *_single(weight)) if t.index is not None]
-        if not _single(weight):
-            columns = [np.arange(form.size)]
-        first, label = joint_classes(columns or [np.zeros(form.size, dtype=int)])
-        labels.append(label + number)
-        number += len(first)
-        constant, scale = _constant_part(weight, first)
-        scales.append(scale * _factor(term.rows(first, first.shape)))
+        first, label, keys = _classes(term, weight)
+        fresh = first[[k not in known for k in keys]]
+        known.update({k: len(known) + i for i, k in enumerate(k for k in keys if k not in known)})
+        labels.append(np.array([known[k] for k in keys])[label])
+        constant, scale = _constant_part(weight, fresh)
+        scales.append(scale * _factor(term.rows(fresh, fresh.shape)))
         factor = _factor(term)
         matrices.append(sparse.diags_array(constant) @ stacked_matrix(term.jacobian, slices, size)[:, :size])
         offsets.append(constant * term.offset)
@@ -257,6 +261,17 @@ def _prior(prior: Sequence[Weighted], slices: Mapping[str, slice], size: int) ->
 def _single(weight: Form) -> tuple[Term, ...]:
     """The term of a form that has only one."""
     return weight.terms if len(weight.terms) == 1 else ()
+
+
+def _classes(term: Term, weight: Form) -> tuple[np.ndarray, np.ndarray, list[Any]]:
+    """Rows of one ρ, up to a constant: the first row of each class, the class of each row, and what names a class."""
+    parts = [term, *_single(weight)]
+    columns = [np.zeros(weight.size, dtype=int) if t.index is None else t.index for t in parts]
+    if not _single(weight):
+        columns.append(np.arange(weight.size))
+        parts.append(replace(term, factor=materialised(weight)))
+    first, label = joint_classes(columns)
+    return first, label, [tuple((t.factor, int(c[row])) for t, c in zip(parts, columns, strict=True)) for row in first]
 
 
 def _constant_part(weight: Form, first: np.ndarray) -> tuple[np.ndarray, Graph]:
@@ -328,12 +343,24 @@ def side_integral(side: DataSide) -> Graph:
 
 
 def _diagonal(side: DataSide, residual: Graph) -> Graph:
-    """−½ log |I + UUᵀ| − ½ cᵀ(I + UUᵀ)⁻¹c for U = gM/ρ with numbers g and ρ, by the singular values of M."""
-    vectors, values, _ = np.linalg.svd(side.designs[0], full_matrices=False)
-    ratio: Any = side.factors[0, 0] * side.spread[0]
-    variance = 1.0 + (ratio * values) ** 2
-    square = pt.sum(pt.dot(pt.constant(vectors.T), residual) ** 2 / variance)
-    return -0.5 * pt.sum(pt.log(variance)) - 0.5 * square
+    """−½ log |I + UUᵀ| − ½ cᵀ(I + UUᵀ)⁻¹c with one g for all rows, by the singular values of the largest class."""
+    (design,), border = side.designs, side.border
+    inside = np.setdiff1d(np.arange(side.size), border)
+    part = design[:, inside]
+    if len(inside) > side.rows:
+        part = np.linalg.qr(part.T, mode="r").T
+    vectors, found, _ = np.linalg.svd(part)
+    values = np.zeros(side.rows)
+    values[: len(found)] = found
+    factor: Any = side.factors[0, 0]
+    spread: Any = side.spread
+    variance = 1.0 + (factor * spread[side.classes[inside[0]]] * values) ** 2
+    shrunk = pt.specify_shape(pt.dot(pt.constant(vectors.T), residual) / pt.sqrt(variance), (side.rows,))
+    value = -0.5 * pt.sum(pt.log(variance))
+    if not len(border):
+        return value - 0.5 * pt.sum(shrunk**2)
+    others = (factor / pt.sqrt(variance))[:, None] * (vectors.T @ design[:, border]) * spread[side.classes[border]]
+    return value + _bordered(pt.specify_shape(others, (side.rows, len(border))), shrunk)
 
 
 def _short_matrix(side: DataSide) -> Graph:
@@ -356,6 +383,26 @@ def _shortened(side: DataSide) -> tuple[np.ndarray, np.ndarray]:
         columns.append(np.full(part.shape[1], number))
     short = np.concatenate(parts, axis=1).reshape(len(side.designs), side.rows, -1)
     return short, np.concatenate(columns)
+
+
+def _bordered(matrix: Any, residual: Graph) -> Graph:
+    """−½ log |I + UUᵀ| − ½ cᵀ(I + UUᵀ)⁻¹c for a U of few columns, by least squares: the square is min |z|² + |Uz + c|².
+
+    The rows (U, I) are made orthogonal column by column (Björck 1967: for least squares as good as reflections), which
+    for one column is a handful of products, all draws at once.
+    """
+    count = matrix.type.shape[1]
+    columns: list[Any] = [pt.concatenate([matrix[:, k], np.eye(count)[k]]) for k in range(count)]
+    left: Any = pt.concatenate([residual, np.zeros(count)])
+    value: Any = 0.0
+    for k, column in enumerate(columns):
+        pivot = pt.sqrt(pt.sum(column**2))
+        lost = pt.sqrt(1.0 + pt.sum(matrix[:, k] ** 2)) > CANCELLED * pivot
+        value = value - pt.switch(lost, np.nan, pt.log(pivot))
+        direction = column / pivot
+        columns[k + 1 :] = [other - pt.sum(direction * other) * direction for other in columns[k + 1 :]]
+        left = left - pt.sum(direction * left) * direction
+    return value - 0.5 * pt.sum(left**2)
 
 
 def _normal(matrix: Graph, residual: Graph) -> Graph:

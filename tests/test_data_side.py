@@ -131,7 +131,7 @@ def covariance(point: Point, prior: Any, design: np.ndarray = X) -> np.ndarray:
 ZERO, ONE = np.zeros(N), np.ones((N, N))
 CASES = [
     Case("ridge", ridge, lambda p: (ZERO, covariance(p, p["t"] ** 2)), True),
-    Case("intercept", intercept, lambda p: (3.0 + X.sum(axis=1) / 2, covariance(p, p["t"] ** 2) + 2500 * ONE)),
+    Case("intercept", intercept, lambda p: (3.0 + X.sum(axis=1) / 2, covariance(p, p["t"] ** 2) + 2500 * ONE), True),
     Case("relevance", relevance, lambda p: (ZERO, covariance(p, p["t"] ** 2))),
     Case("grouped", grouped, lambda p: (ZERO, covariance(p, 1 / p["t"][GROUP]))),
     Case(
@@ -149,6 +149,7 @@ CASES = [
         "hierarchy",
         hierarchy,
         lambda p: (X.sum(axis=1), covariance(p, p["t"] ** 2) + 4 * np.outer(X.sum(axis=1), X.sum(axis=1))),
+        True,
     ),
     Case("moving mean", moving_mean, lambda p: (p["m"] * X.sum(axis=1), covariance(p, p["t"] ** 2)), True),
     Case("two factors", two_factors, lambda p: (ZERO, covariance(p, 1.0, X + p["t"] * np.abs(X)))),
