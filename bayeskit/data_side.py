@@ -392,17 +392,28 @@ def _bordered(matrix: Any, residual: Graph) -> Graph:
     for one column is a handful of products, all draws at once.
     """
     count = matrix.type.shape[1]
-    columns: list[Any] = [pt.concatenate([matrix[:, k], np.eye(count)[k]]) for k in range(count)]
-    left: Any = pt.concatenate([residual, np.zeros(count)])
+    # Upper and lower part apart: to join them is a call a draw.
+    columns: list[Any] = [(matrix[:, k], np.eye(count)[k]) for k in range(count)]
+    left: Any = residual, np.zeros(count)
     value: Any = 0.0
     for k, column in enumerate(columns):
-        pivot = pt.sqrt(pt.sum(column**2))
+        pivot = pt.sqrt(_product(column, column))
         lost = pt.sqrt(1.0 + pt.sum(matrix[:, k] ** 2)) > CANCELLED * pivot
         value = value - pt.switch(lost, np.nan, pt.log(pivot))
-        direction = column / pivot
-        columns[k + 1 :] = [other - pt.sum(direction * other) * direction for other in columns[k + 1 :]]
-        left = left - pt.sum(direction * left) * direction
-    return value - 0.5 * pt.sum(left**2)
+        direction = tuple(part / pivot for part in column)
+        columns[k + 1 :] = [_without(other, direction) for other in columns[k + 1 :]]
+        left = _without(left, direction)
+    return value - 0.5 * _product(left, left)
+
+
+def _product(one: tuple[Any, ...], two: tuple[Any, ...]) -> Any:
+    return pt.add(*[pt.sum(a * b) for a, b in zip(one, two, strict=True)])
+
+
+def _without(vector: tuple[Any, ...], direction: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What of a vector is orthogonal to a direction of length one."""
+    reach = _product(vector, direction)
+    return tuple(part - reach * along for part, along in zip(vector, direction, strict=True))
 
 
 def _normal(matrix: Graph, residual: Graph) -> Graph:
