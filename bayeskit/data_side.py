@@ -305,12 +305,9 @@ def _inverse(root: sparse.csr_array) -> sparse.csr_array:
     """T⁻¹ of T = D (I − K) with Kᵏ = 0 for some small k."""
     size = root.shape[0]
     pivots = root.diagonal()
-    eye = sparse.eye_array(size, format="csr")
-    power = sparse.csr_array(eye - sparse.diags_array(1.0 / pivots) @ root)
-    power.data[np.abs(power.data) < 1e-300] = 0.0
-    power.setdiag(0.0)
+    power = sparse.csr_array(sparse.diags_array(-1.0 / pivots) @ (root - sparse.diags_array(pivots)))
     power.eliminate_zeros()
-    solved, step = sparse.csr_array(eye + power), power
+    solved, step = sparse.csr_array(sparse.eye_array(size) + power), power
     while step.nnz:
         step = sparse.csr_array(step @ power)
         solved = sparse.csr_array(solved + step)

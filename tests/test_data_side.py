@@ -362,8 +362,8 @@ def test_many_coefficients_cost_no_more_than_the_rows() -> None:
     assert max(np.size(v.data) for v in graph_inputs(graph) if isinstance(v, Constant)) <= 2 * N**2
 
 
-def test_relevance_determination_by_nuts() -> None:
-    """Compiled by numba; twenty-five coefficients with a scale each, ten rows."""
+def test_relevance_determination_compiled_by_numba() -> None:
+    """As NUTS runs it: twenty-five coefficients with a scale each, ten rows."""
     with pm.Model() as model:
         s, t = pm.HalfNormal("s", 0.5), pm.HalfNormal("t", 1.0, shape=25)
         pm.Normal("y", X[:10, :25] @ pm.Normal("w", 0.0, t, shape=25), s, observed=Y[:10])
@@ -375,6 +375,46 @@ def test_relevance_determination_by_nuts() -> None:
         compiled, slope = function(space.start)
     assert compiled == pytest.approx(value, rel=1e-12)
     assert slope == pytest.approx(gradient, rel=1e-9)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_variance_integrated_out_afterwards(shared: bool) -> None:
+    """Given t the data are multivariate t: the score of v is a derivative of the block's integral."""
+    classes = np.zeros(D, dtype=int) if shared else GROUP
+    with pm.Model() as model:
+        v, t = pm.InverseGamma("v", 3.0, 2.0), pm.HalfNormal("t", 1.0, shape=int(classes.max()) + 1)
+        w = pm.Normal("w", 0.0, t[classes] * pt.sqrt(v), shape=D)
+        pm.Normal("y", X @ w, pt.sqrt(v), observed=Y)
+    space = Unconstrained(bk.collapse(model))
+    for point in (np.zeros(space.size), np.linspace(-1.0, 0.5, space.size)):
+
+        def expected(x: np.ndarray) -> float:
+            t = np.exp(x)
+            scale = 2 / 3 * (np.eye(N) + (X * t[classes] ** 2) @ X.T)
+            likelihood = stats.multivariate_t(np.zeros(N), scale, df=6).logpdf(Y)
+            return float(likelihood + stats.halfnorm.logpdf(t).sum() + x.sum())
+
+        value, gradient = space.value_and_gradient(point)
+        assert value == pytest.approx(expected(point), rel=1e-11)
+        differences = [(expected(point + 1e-5 * d) - expected(point - 1e-5 * d)) / 2e-5 for d in np.eye(space.size)]
+        assert gradient == pytest.approx(differences, rel=1e-6)
+
+
+def test_replicated_rows() -> None:
+    """A design of half rank: as the noise vanishes, what replicates differ by has nothing else to explain it."""
+    design = np.repeat(X[:10], 2, axis=0)
+    with pm.Model() as model:
+        s, t = pm.HalfNormal("s", 1.0), pm.HalfNormal("t", 1.0, shape=3)
+        pm.Normal("y", design @ pm.Normal("w", 0.0, t[GROUP], shape=D), s, observed=Y)
+    space = Unconstrained(bk.collapse(model))
+    for log_s in (1.0, -3.0, -10.0, -18.0):
+        s = np.exp(log_s)
+        x = np.array([log_s, 0.0, 0.0, 0.0])
+        sums = stats.multivariate_normal(np.zeros(10), s**2 * np.eye(10) + 2 * X[:10] @ X[:10].T)
+        differ, agree = (Y[1::2] - Y[::2]) / np.sqrt(2), (Y[1::2] + Y[::2]) / np.sqrt(2)
+        expected = stats.norm(0.0, s).logpdf(differ).sum() + sums.logpdf(agree)
+        expected += stats.halfnorm.logpdf(np.exp(x)).sum() + log_s
+        assert space.log_density(x)[0] == pytest.approx(expected, rel=1e-9)
 
 
 def _as_many_rows() -> pm.Model:
