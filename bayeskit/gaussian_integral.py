@@ -2,6 +2,7 @@
 
     log ∫ exp(c + ηᵀδ − ½ δᵀΛδ) dδ = c + ½ ηᵀΛ⁻¹η − ½ log |Λ| + ½ D log 2π
 
+* on the side of the data, where they have fewer rows than θ has entries (:mod:`bayeskit.data_side`);
 * whitened (few variables, whose prior is exp(−½|Rδ + r|²)): in z = Rδ + r the precision is I + R⁻ᵀPR⁻¹ with P that of
   the data, well conditioned as a prior sd goes to zero or to infinity; a few O(D³);
 * dense: one Cholesky factorisation, O(D³); the gradient is −½ (Λ⁻¹ + δ̂δ̂ᵀ) in Λ and δ̂ in η, δ̂ = Λ⁻¹η;
@@ -11,83 +12,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
-from scipy import sparse
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from bayeskit.banded import banded_solve
 from bayeskit.compiling import Graph
+from bayeskit.data_side import side_integral
+from bayeskit.layout import layout
 from bayeskit.quadratic_form import QuadraticForm
 
-__all__ = ["Layout", "Lookup", "layout", "log_integral"]
+__all__ = ["Lookup", "log_integral"]
 
-BANDED_FROM = 64  # size of θ from which a band is worth its bookkeeping
 CANCELLED = 1e10  # ratio of the terms of a sum to the sum beyond which it counts as unknown
 LEFT_OVER = 1e-4  # nats that the last correction may still be worth
 DEEPEST = 8  # levels of a hierarchy up to which the root of its prior is inverted by products
-SHARED = 40  # variables that may be set aside as shared by all
-
-
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """How Λ is solved: which entries of θ are in the band, in which order, and which are set aside.
-
-    Attributes
-    ----------
-    inner : numpy.ndarray
-        Entries of θ in the band, in its order; empty where Λ is dense.
-    width : int
-        Diagonals of the band.
-    shared : numpy.ndarray
-        Entries of θ outside the band; all of them where Λ is dense.
-    """
-
-    inner: np.ndarray
-    width: int
-    shared: np.ndarray
-
-
-def layout(form: QuadraticForm) -> Layout:
-    """Choose between dense, banded and bordered, by the cost of a factorisation."""
-    size = form.size
-    dense = Layout(np.zeros(0, dtype=int), 0, np.arange(size))
-    if size < BANDED_FROM:
-        return dense
-    inside = (form.rows < size) & (form.columns < size)
-    rows, columns = form.rows[inside], form.columns[inside]
-    matrix = sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size))
-    pattern = sparse.csr_array(matrix + matrix.T)
-    degree = np.diff(pattern.indptr)
-    best, least = dense, float(size) ** 3 / 3
-    by_degree = np.argsort(-degree, kind="stable")
-    for count in sorted({0, *range(1, 9), 12, 16, 24, 32, SHARED}):
-        if count >= size or (count and degree[by_degree[count - 1]] < 8):
-            break
-        shared = np.sort(by_degree[:count])
-        kept = np.setdiff1d(np.arange(size), shared)
-        part = sparse.csr_array(pattern[kept][:, kept])
-        order = np.asarray(reverse_cuthill_mckee(sparse.csr_matrix(part), symmetric_mode=True))
-        rank = np.empty(len(kept), dtype=int)
-        rank[order] = np.arange(len(kept))
-        entries = sparse.coo_array(part)
-        reach = int(np.max(np.abs(rank[entries.coords[0]] - rank[entries.coords[1]]), initial=0))
-        # A band costs more an operation than a dense factorisation, which runs in BLAS.
-        cost = 8.0 * len(kept) * (reach + 1 + count) ** 2 + count**3
-        if cost < least:
-            best, least = Layout(kept[order], reach + 1, shared), cost
-    return best
 
 
 def log_integral(form: QuadraticForm) -> Graph:
     """The log integral over θ of a block's density, without ``form.rest``."""
+    if form.side is not None:
+        return side_integral(form.side)
     if form.root is not None:
         return whitened_integral(form)
-    plan = layout(form)
+    plan = layout(form.size, form.rows, form.columns)
     values: Any = pt.concatenate([form.values, pt.zeros(1)])
     lookup = Lookup(form)
     eta = values[lookup(np.arange(form.size), np.full(form.size, form.size))]

@@ -16,7 +16,7 @@ for y near 10⁶ with σ = 1 leaves no digits.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,14 +30,16 @@ from pytensor.tensor import basic as ptb
 from pytensor.tensor.math import All, Dot
 from scipy import sparse
 
-from bayeskit.affine import Block, Jacobian
+from bayeskit.affine import Jacobian
 from bayeskit.compiling import Graph, compile_small
+from bayeskit.data_side import DataSide, data_side
 from bayeskit.degrees import core_op
 from bayeskit.density import LogJoint, depends_on, substitute
 from bayeskit.errors import InferenceError
 from bayeskit.gaussian import GaussianBlock, Product, weighted_product
 from bayeskit.precision import NotPositiveDefinite
 from bayeskit.separable import OFFSET, Form, NotSeparable, Separator, Term, broadcast_term
+from bayeskit.separated import materialised, recentred, stacked_matrix
 
 __all__ = ["Point", "QuadraticForm", "quadratic_form", "reduced"]
 
@@ -73,6 +75,9 @@ class QuadraticForm:
     data : tensor or None
         B and b of shape (rows, D + 1), where the rest of the density is rest − ½|Bδ + b|² and has few rows: then the
         residual is known, not only its square, which must not be got as a difference where the noise is small.
+    side : DataSide or None
+        The block on the side of the data, where they have fewer rows than θ has entries; the entries of T are then not
+        needed, and there are none.
     """
 
     names: tuple[str, ...]
@@ -84,10 +89,16 @@ class QuadraticForm:
     root: Graph | None = None
     depth: int = 0
     data: Graph | None = None
+    side: DataSide | None = None
 
     @property
     def size(self) -> int:
         return len(self.origin)
+
+    @property
+    def weight(self) -> int:
+        """About how many numbers a solution holds."""
+        return self.size**2 if self.side is None else self.side.weight
 
 
 class _Entries:
@@ -195,6 +206,13 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
     slices = gaussian.slices
     entries = _Entries(size)
     setting = _Setting(block, separator, dict(zip(products, weights, strict=True)), theta, points, origin, slices)
+    rest_of_density = _guarded(materialised(separator.form(rest))[0], separator)
+    if all(g is None for g in linear):
+        side = _data_side(setting, prior, [p for p in products if p not in prior])
+        if side is not None:
+            nothing = np.zeros(0, dtype=int)
+            empty: Graph = pt.zeros(0)
+            return QuadraticForm(block.names, side.origin, nothing, nothing, empty, rest_of_density, side=side)
     root, depth = _prior_root(setting, prior)
     data = None
     if root is not None and all(g is None for g in linear):
@@ -217,14 +235,13 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
             _add_linear(entries, separator.form(gradient), slices[name])
     pattern = entries.pattern()
     rows, columns = np.divmod(pattern, size + 1)
-    rest_form = separator.form(rest)
     return QuadraticForm(
         names=block.names,
         origin=np.concatenate([np.ravel(origin[n]) for n in block.names]),
         rows=rows,
         columns=columns,
         values=entries.values(pattern),
-        rest=_guarded(materialised(rest_form)[0], separator),
+        rest=rest_of_density,
         root=root,
         depth=depth,
         data=None if data is None else data[0],
@@ -321,14 +338,33 @@ def _triangular(pattern: np.ndarray) -> tuple[np.ndarray, int]:
     return row_of, depth
 
 
+def _data_side(setting: _Setting, prior: list[Product], data: list[Product]) -> DataSide | None:
+    """The block on the side of the data; None where its products are no squares, or it is better solved in θ."""
+    if not _simple([*prior, *data]):
+        return None
+    forms = []
+    for product in (*prior, *data):
+        try:
+            form = setting.separator.form(product.left)
+        except NotSeparable:
+            return None
+        forms.append((form, setting.separator.form(setting.weights[product]).to_shape(form.shape)))
+    found = data_side(forms[: len(prior)], forms[len(prior) :], setting.slices)
+    return None if found is None or _convex(setting, [*prior, *data]) else found
+
+
+def _simple(products: list[Product]) -> bool:
+    """Whether products are all squares of nodes, entry by entry."""
+    return all(p.left is p.right and not isinstance(core_op(p.node), Dot) and _is_power(p) for p in products)
+
+
 def _square_root(setting: _Setting, products: list[Product], most: int) -> tuple[Graph, np.ndarray] | None:
     """Rows A and a with Σ w u² = −½ |Aδ + a|² for products that are squares, and which entries can differ from zero.
 
     None where some product is no square, or there are more than ``most`` rows.
     """
     size = setting.size
-    simple = all(p.left is p.right and not isinstance(core_op(p.node), Dot) and _is_power(p) for p in products)
-    if size > DENSE or not simple or not products or _convex(setting, products):
+    if size > DENSE or not _simple(products) or not products or _convex(setting, products):
         return None
     shapes = [_side_shape(setting.block, p.left, setting.points) for p in products]
     if sum(int(np.prod(s, dtype=int)) for s in shapes) > most:
@@ -339,7 +375,7 @@ def _square_root(setting: _Setting, products: list[Product], most: int) -> tuple
         separator, side = setting.separator, product.left
         scale = pt.sqrt(-2.0 * materialised(separator.form(setting.weights[product]).to_shape(shape)))
         try:
-            form = _recentred(separator.form(side), setting.origin)
+            form = recentred(separator.form(side), setting.origin)
         except NotSeparable:
             colours = np.arange(size)
             answer = _by_colour([side], setting.theta, colours, setting.origin, setting.slices, setting.block)[side]
@@ -349,7 +385,7 @@ def _square_root(setting: _Setting, products: list[Product], most: int) -> tuple
             patterns.append(pattern.toarray() != 0)
             continue
         total: Any = 0.0
-        matrices = [_matrix(term.jacobian, setting.slices, size).toarray() for term in form.terms]
+        matrices = [stacked_matrix(term.jacobian, setting.slices, size).toarray() for term in form.terms]
         uniform = _uniform(separator.form(setting.weights[product])) and all(t.index is None for t in form.terms)
         if uniform and len(matrices[0]) > sum(m.shape[1] for m in matrices):
             # |Σ f_k M_k δ̃| with numbers f_k is that of the triangular factor of (M_1 … M_K): as good, and shorter.
@@ -396,19 +432,6 @@ def reduced(total: Graph, joint: LogJoint, point: Point, shapes: Mapping[str, tu
         return total
     separator = Separator({}, dependence, *_evaluators([total], dependence, latent, point, shapes, joint))
     return _guarded(materialised(separator.form(total))[0], separator)
-
-
-def materialised(form: Form) -> Graph:
-    """A form without θ as a flat vector."""
-    total: Any = pt.zeros(form.size)
-    for term in form.terms:
-        offset = term.offset
-        if term.factor is None:
-            total = total + pt.constant(offset)
-        else:
-            factor = term.factor if term.index is None else term.factor[term.index]
-            total = total + (factor if np.all(offset == 1) else factor * offset)
-    return total
 
 
 def _guarded(value: Graph, separator: Separator) -> Graph:
@@ -520,8 +543,8 @@ def _add_product(
 ) -> None:
     """Add Σ w u v for two separable nodes."""
     same = product.left is product.right
-    left = _recentred(left, origin)
-    right = left if same else _recentred(right, origin)
+    left = recentred(left, origin)
+    right = left if same else recentred(right, origin)
     if isinstance(core_op(product.node), Dot):
         rows, columns, repeat = _dot_rows(left.shape, right.shape)
         shape = rows.shape
@@ -549,20 +572,6 @@ def _dot_rows(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[np.ndarray
     return rows, columns, np.broadcast_to(repeat[..., None], rows.shape)
 
 
-def _recentred(form: Form, origin: Point) -> Form:
-    """The same node as a function of δ = θ − θ₀."""
-    terms = []
-    for term in form.terms:
-        shift = term.offset
-        for name, block in term.jacobian.blocks.items():
-            if name != OFFSET:
-                shift = shift + block.times_vector(np.ravel(origin[name]))
-        blocks = {n: b for n, b in term.jacobian.blocks.items() if n != OFFSET}
-        blocks[OFFSET] = Block(shift[:, None])
-        terms.append(replace(term, jacobian=Jacobian(term.jacobian.shape, blocks)))
-    return Form(form.shape, tuple(terms))
-
-
 def _add_pair(entries: _Entries, separator: Separator, a: Term, b: Term, w: Term, slices: Mapping[str, slice]) -> None:
     factor, index = separator.multiply(a.factor, a.index, b.factor, b.index)
     factor, index = separator.multiply(factor, index, w.factor, w.index)
@@ -581,7 +590,7 @@ def _add_pair(entries: _Entries, separator: Separator, a: Term, b: Term, w: Term
             two = one if b is a else b.rows(rows, (len(rows),)).jacobian
             _add_gram(entries, one, two, weight[rows], start + int(entry), slices)
         return
-    left, right = _matrix(a.jacobian, slices, entries.size), _matrix(b.jacobian, slices, entries.size)
+    left, right = stacked_matrix(a.jacobian, slices, entries.size), stacked_matrix(b.jacobian, slices, entries.size)
     pairs = int(np.sum(np.diff(left.indptr).astype(float) * np.diff(right.indptr)))
     if pairs <= ENTRIES and (entries.size > DENSE or pairs <= 20 * len(weight)):
         row, p, q, value = _row_products(left, right)
@@ -614,18 +623,6 @@ def _add_gram(
             p, q = gram.coords
             value = gram.data * (2.0 if a is b and one != two else 1.0)
             entries.add(p + place[one], q + place[two], entry, value)
-
-
-def _matrix(jacobian: Jacobian, slices: Mapping[str, slice], size: int) -> sparse.csr_array:
-    """A Jacobian in (δ, 1) as one sparse matrix."""
-    rows, columns, data = [], [], []
-    for name, block in jacobian.blocks.items():
-        part = sparse.coo_array(block.plain())
-        rows.append(part.coords[0])
-        columns.append(part.coords[1] + (size if name == OFFSET else slices[name].start))
-        data.append(part.data)
-    coords = (np.concatenate(rows), np.concatenate(columns))
-    return sparse.csr_array(sparse.coo_array((np.concatenate(data), coords), shape=(jacobian.size, size + 1)))
 
 
 def _row_products(
@@ -774,7 +771,7 @@ def _patterns(
     found: dict[Graph, Any] = {}
     for point in points:
         for side, jacobian in block.jacobians_at(sides, theta, point).items():
-            matrix = abs(_matrix(jacobian, slices, size))[:, :size]
+            matrix = abs(stacked_matrix(jacobian, slices, size))[:, :size]
             found[side] = matrix if side not in found else found[side] + matrix
     return {s: sparse.csr_array(m) for s, m in found.items()}
 

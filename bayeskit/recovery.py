@@ -4,7 +4,8 @@ Last eliminated first: score families' variables from their own distribution, th
 
     δ | φ, y ~ Normal(Λ⁻¹η, Λ⁻¹),   θ = θ₀ + δ,
 
-solved in the layout of :mod:`bayeskit.gaussian_integral`, then variables drawn forward.
+solved in the layout of :mod:`bayeskit.gaussian_integral` or, with more variables than data, on the side of the data
+(:mod:`bayeskit.data_recovery`), then variables drawn forward.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from scipy import linalg, stats
 
 from bayeskit.collapsed import Collapsed
 from bayeskit.compiling import Graph, compile_small, silently
+from bayeskit.data_recovery import side_draws, side_graphs, side_log_density, side_moments
 from bayeskit.density import inline
 from bayeskit.forward import draw_ancestral
 from bayeskit.gaussian import GaussianBlock
-from bayeskit.gaussian_integral import Layout, Lookup, layout
+from bayeskit.gaussian_integral import Lookup
+from bayeskit.layout import Layout, layout
 from bayeskit.quadratic_form import QuadraticForm
 from bayeskit.state_recovery import state_recovery
 
@@ -61,6 +64,9 @@ class Recovery:
             parameters = self._parameters(position, values)
             values[solved.scale.name] = solved.scale.family.draw(parameters, rng, 1)[0]
         for position, (block, form) in enumerate(self.collapsed.blocks):
+            if form.side is not None:
+                values |= _split(block, side_draws(form.side, self._results(position, values), rng))
+                continue
             table, root = self._values(position, values)
             noise = rng.standard_normal((number, form.size))
             values |= _split(block, _draws(form, table, root, noise, self.layouts[position]))
@@ -79,9 +85,12 @@ class Recovery:
             parameters = {k: v[0] for k, v in self._parameters(position, one).items()}
             total += float(np.sum(solved.scale.family.log_density(parameters, np.asarray(point[solved.scale.name]))))
         for position, (block, form) in enumerate(self.collapsed.blocks):
+            theta = np.concatenate([np.ravel(point[n]) for n in block.names])
+            if form.side is not None:
+                total += side_log_density(form.side, self._results(position, one), theta)
+                continue
             table, root = self._values(position, one)
-            deviation = np.concatenate([np.ravel(point[n]) for n in block.names]) - form.origin
-            total += _log_density(form, table, root, deviation, self.layouts[position])
+            total += _log_density(form, table, root, theta - form.origin, self.layouts[position])
         return total
 
     def marginals(self, remaining: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -98,16 +107,20 @@ class Recovery:
             found[solved.scale.name] = solved.scale.family.frozen(self._parameters(position, values))
         for position, (block, form) in enumerate(self.collapsed.blocks):
             outside = set().union(*[self.collapsed.analysis.joint.scopes[f] for f in block.factors])
-            if outside & scaled or number * form.size**2 > MARGINALS_LIMIT:
+            entries = form.size * (form.size if form.side is None else form.side.rows)
+            if outside & scaled or number * entries > MARGINALS_LIMIT:
                 continue
-            mean, sd = _dense_moments(form, *self._values(position, values))
+            if form.side is not None:
+                mean, sd = side_moments(form.side, self._results(position, values))
+            else:
+                mean, sd = _dense_moments(form, *self._values(position, values))
             means, sds = _split(block, mean), _split(block, sd)
             found |= {n: stats.norm(means[n], sds[n]) for n in block.names}
         return found
 
     @cached_property
     def layouts(self) -> list[Layout]:
-        return [layout(form) for _, form in self.collapsed.blocks]
+        return [layout(form.size, form.rows, form.columns) for _, form in self.collapsed.blocks]
 
     @cached_property
     def _functions(self) -> tuple[list[Any], list[Any]]:
@@ -146,9 +159,13 @@ class Recovery:
 
     def _values(self, position: int, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray | None]:
         """The entries of T and, where there is one, the root of the prior, for each draw."""
-        graphs = _graphs(self.collapsed.blocks[position][1])
-        table, *root = self._call(self._functions[1][position], graphs, values)
+        table, *root = self._results(position, values)
         return table, root[0] if root else None
+
+    def _results(self, position: int, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """What of a block depends on φ, for each draw."""
+        graphs = _graphs(self.collapsed.blocks[position][1])
+        return self._call(self._functions[1][position], graphs, values)
 
 
 def _split(block: GaussianBlock, stacked: np.ndarray) -> Draws:
@@ -161,6 +178,8 @@ def _split(block: GaussianBlock, stacked: np.ndarray) -> Draws:
 
 
 def _graphs(form: QuadraticForm) -> list[Graph]:
+    if form.side is not None:
+        return side_graphs(form.side)
     return [form.values] if form.root is None else [form.values, form.root]
 
 

@@ -157,7 +157,11 @@ def weight(collapsed: Collapsed) -> int:
     ]
     rows = max((int(np.size(o.data)) for o in joint.model.rvs_to_values.values() if hasattr(o, "data")), default=0)
     dense = rows**2 if any(v.type.shape[-1] is None or v.type.shape[-1] > 64 for v in covariances) else 0
-    return 100 + dense + joint.data_size + sum(form.size**2 for _, form in collapsed.blocks)
+    # On the side of the data, they are in the blocks already.
+    condensed = {f for block, form in collapsed.blocks if form.side is not None for f in block.factors}
+    condensed.update(collapsed.priors, collapsed.analysis.ancestral)
+    data = 0 if condensed >= set(joint.factors) else joint.data_size
+    return 100 + dense + data + sum(form.weight for _, form in collapsed.blocks)
 
 
 def certify_collapsed(
