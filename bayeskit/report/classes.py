@@ -18,7 +18,7 @@ from scipy import linalg
 from bayeskit.class_rows import Classes, find_classes, whole_rows
 from bayeskit.classification import classify
 from bayeskit.errors import BayeskitError
-from bayeskit.report.pictures import INK, MUTED, Picture, to_picture
+from bayeskit.report.pictures import COLOURS, INK, MUTED, Picture, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,6 @@ __all__ = ["ClassPlane", "class_picture", "class_plane"]
 GRID = 121
 MOST_CLASSES = 10
 MOST_ROWS = 2000
-COLOURS = ("#2a6f97", "#c8553d", "#5a8f69", "#8d6a9f", "#b58900", "#3f7f7f", "#a65e8b", "#6b7a3a", "#4f5d95", "#8a6d5a")
 MARKERS = "os^Dv<>Ph*"
 RIDGE = 1e-6  # of the within-class variances, for columns that do not vary
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeskit.report.latent_states import COLOURS, LatentStates, blend
-from bayeskit.report.pictures import BLUE, INK, MUTED, Picture, to_picture
+from bayeskit.report.latent_states import LatentStates, blend
+from bayeskit.report.pictures import BLUE, COLOURS, INK, MUTED, Picture, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

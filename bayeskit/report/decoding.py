@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeskit.report.latent_states import COLOURS, LatentStates
-from bayeskit.report.pictures import MUTED, Picture, to_picture
+from bayeskit.report.latent_states import LatentStates
+from bayeskit.report.pictures import COLOURS, MUTED, Picture, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,6 +18,7 @@ from pytensor.graph.traversal import ancestors
 from bayeskit.compiling import compile_small, silently
 from bayeskit.connection import NotSeparable, connection, without_checks
 from bayeskit.elimination import analyse
+from bayeskit.report.pictures import COLOURS
 from bayeskit.state_recovery import state_recovery
 
 if TYPE_CHECKING:
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
 
     from bayeskit.results import Posterior
 
-__all__ = ["COLOURS", "LatentStates", "blend", "latent_states"]
+__all__ = ["LatentStates", "blend", "latent_states"]
 
-COLOURS = ("#2a6f97", "#c8553d", "#5a8f69", "#8d6a9f", "#b58900", "#3f7f7f", "#a65e8b", "#6b7a3a", "#4f5d95", "#8a6d5a")
 MAX_DRAWS = 200
 MAX_NUMBERS = 20_000_000  # of all draws' probabilities
 SUMS = ("categorical", "markov_chain")

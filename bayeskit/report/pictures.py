@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["BLUE", "INK", "MUTED", "ORANGE", "Picture", "figure_of", "styled", "to_picture"]
+__all__ = ["BLUE", "COLOURS", "INK", "MUTED", "ORANGE", "Picture", "figure_of", "styled", "to_picture"]
 
 INK, MUTED, BLUE, ORANGE = "#1f2933", "#7b8794", "#2a6f97", "#c8553d"
+# Of states, components and classes, in their order.
+COLOURS = (BLUE, ORANGE, "#5a8f69", "#8d6a9f", "#b58900", "#3f7f7f", "#a65e8b", "#6b7a3a", "#4f5d95", "#8a6d5a")
 
 MAX_SVG = 150_000  # bytes; a larger drawing is stored as PNG
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeskit.report.pictures import INK, MUTED, Picture, to_picture
+from bayeskit.report.pictures import COLOURS, INK, MUTED, Picture, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,6 @@ MOST_PANELS = 3
 MOST_ROWS = 5000
 MOST_STATES = 10
 TICKS = 8
-COLOURS = ("#2a6f97", "#c8553d", "#5a8f69", "#8d6a9f", "#b58900", "#3f7f7f", "#a65e8b", "#6b7a3a", "#4f5d95", "#8a6d5a")
 
 
 @dataclass(frozen=True)
