@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
@@ -42,7 +42,7 @@ from threadpoolctl import ThreadpoolController
 
 from bayeskit.evaluation import NotEvaluable, evaluator
 
-__all__ = ["Graph", "compile_small", "lightly", "on_one_thread", "silently", "small_mode", "vectorised"]
+__all__ = ["Graph", "compile_small", "lightly", "on_one_thread", "silently", "small_mode", "stacked", "vectorised"]
 
 Graph = Any  # a PyTensor variable: type checkers do not know its arithmetic
 
@@ -88,6 +88,11 @@ def silently() -> Iterator[None]:
         warnings.simplefilter("ignore", LinAlgWarning)
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
+
+
+def stacked(variables: Iterable[Graph]) -> dict[Graph, Any]:
+    """For each variable, an input of its type with an axis in front: of draws, points or rows."""
+    return {v: pt.tensor(f"{v.name}_stacked", dtype=v.type.dtype, shape=(None, *v.type.shape)) for v in variables}
 
 
 @node_rewriter([Elemwise])

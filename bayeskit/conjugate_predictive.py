@@ -27,7 +27,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.shape import Shape, Shape_i
 from scipy import linalg, special
 
-from bayeskit.compiling import compile_small
+from bayeskit.compiling import compile_small, stacked
 from bayeskit.degrees import is_structural
 from bayeskit.density import depends_on
 from bayeskit.elimination import Scale
@@ -163,7 +163,7 @@ class ConjugateUpdate:
         self.gathers = [
             g for s, p in scales.items() for g in _gathers(log_density, s, _shape(p), values[s.name], rows, common)
         ]
-        batched = {v: pt.tensor(dtype=v.type.dtype, shape=(None, *v.type.shape)) for v in rows}
+        batched = stacked(rows)
         phi = {g.node: pt.tensor(dtype="float64", shape=(None, *g.node.type.shape)) for g in self.gathers}
         vector: Any = vectorize_graph(log_density, phi | batched)
         if vector.type.ndim == 0:

@@ -5,7 +5,7 @@ PyTensor graphs are vectorised over the draws and evaluated once; its default co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,54 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
-from bayeskit.compiling import compile_small
+from bayeskit.compiling import Graph, compile_small, silently, stacked
 from bayeskit.degrees import core_op
 from bayeskit.density import LogJoint
 from bayeskit.elimination import Analysis
 
-__all__ = ["deterministics", "draw_ancestral", "draw_given", "prior_points"]
-
+__all__ = ["deterministics", "draw_ancestral", "draw_given", "over_draws", "prior_points"]
 
 COMPILED_FROM = 500  # draws from which it pays to compile a graph with a matrix factorisation
 TOGETHER = 50  # draws of the variables drawn forward at a time: each may hold a covariance matrix
+
+
+def over_draws(
+    graphs: Sequence[Graph], inputs: Mapping[str, Graph], *, unknown: Mapping[str, tuple[int, ...]] | None = None
+) -> Callable[[Mapping[str, np.ndarray], int], list[np.ndarray]]:
+    """Graphs as a function of draws.
+
+    Parameters
+    ----------
+    graphs : sequence of tensors
+    inputs : dict of str to tensor
+        The values of the latent variables, by name.
+    unknown : dict of str to tuple of int, optional
+        Shapes of variables that the graphs mention without depending on their values: where no draws of one are given,
+        it is zero.
+
+    Returns
+    -------
+    callable
+        Takes draws by name, first axis the draws, and their number; gives one array a graph, first axis the draws.
+    """
+    graphs = [pt.as_tensor_variable(g) for g in graphs]
+    rows = stacked(inputs.values())
+    function = compile_small(list(rows.values()), vectorize_graph(graphs, rows))
+
+    def evaluate(draws: Mapping[str, np.ndarray], number: int) -> list[np.ndarray]:
+        arguments = [
+            np.asarray(draws[n] if n in draws or unknown is None else np.zeros((number, *unknown[n])), v.type.dtype)
+            for n, v in inputs.items()
+        ]
+        with silently():
+            results = function(*arguments)
+        # What depends on no draw comes back once.
+        return [
+            np.asarray(r) if np.ndim(r) > g.type.ndim else np.broadcast_to(r, (number, *np.shape(r)))
+            for r, g in zip(results, graphs, strict=True)
+        ]
+
+    return evaluate
 
 
 def deterministics(joint: LogJoint, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -40,20 +78,9 @@ def deterministics(joint: LogJoint, draws: Mapping[str, np.ndarray]) -> dict[str
     """
     if not joint.deterministics:
         return {}
-    batched = {
-        v: pt.tensor(f"{n}_draws", dtype=v.type.dtype, shape=(None, *v.type.shape)) for n, v in joint.values.items()
-    }
-    outputs = list(joint.deterministics.values())
-    vectorised = vectorize_graph(outputs, replace=batched)
-    count = len(next(iter(draws.values()))) if draws else 1
-    values = compile_small(list(batched.values()), vectorised)(
-        *[np.asarray(draws[n], dtype=v.type.dtype) for n, v in joint.values.items()]
-    )
-    result = {}
-    for name, value, output in zip(joint.deterministics, values, outputs, strict=True):
-        value = np.asarray(value)
-        result[name] = value if value.ndim > output.type.ndim else np.broadcast_to(value, (count, *value.shape))
-    return result
+    evaluate = over_draws(list(joint.deterministics.values()), joint.values)
+    values = evaluate(draws, len(next(iter(draws.values()))) if draws else 1)
+    return dict(zip(joint.deterministics, values, strict=True))
 
 
 def draw_ancestral(
@@ -107,8 +134,8 @@ def _vectorised_draws(
     """All draws at once, some at a time."""
     if not all(any(v in arguments for v in ancestors([o])) for o in outputs):
         raise NotImplementedError("what depends on no draw would be drawn once for all")
-    batched = {v: pt.tensor(dtype=v.type.dtype, shape=(None, *v.type.shape)) for v in arguments}
-    function = _random_function(list(batched.values()), vectorize_graph(outputs, batched), rng)
+    rows = stacked(arguments)
+    function = _random_function(list(rows.values()), vectorize_graph(outputs, rows), rng)
     parts = [
         function(*[a[start : start + TOGETHER] for a in arguments.values()]) for start in range(0, number, TOGETHER)
     ]

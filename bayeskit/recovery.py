@@ -16,15 +16,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
-from pytensor.graph.replace import vectorize_graph
 from scipy import linalg, stats
 
 from bayeskit.collapsed import Collapsed
-from bayeskit.compiling import Graph, compile_small, silently
+from bayeskit.compiling import Graph
 from bayeskit.data_recovery import side_draws, side_graphs, side_log_density, side_moments
 from bayeskit.density import inline
-from bayeskit.forward import draw_ancestral
+from bayeskit.forward import draw_ancestral, over_draws
 from bayeskit.gaussian import GaussianBlock
 from bayeskit.gaussian_integral import Lookup
 from bayeskit.layout import Layout, layout
@@ -124,38 +122,17 @@ class Recovery:
 
     @cached_property
     def _functions(self) -> tuple[list[Any], list[Any]]:
-        scales = [self._batched(list(s.parameters.values())) for s in self.collapsed.scales]
-        blocks = [self._batched(_graphs(form)) for _, form in self.collapsed.blocks]
-        return scales, blocks
-
-    def _batched(self, graphs: list[Graph]) -> Any:
-        """A function of draws of every latent variable, first axis the draws."""
-        values = self.collapsed.analysis.joint.values
-        batched = {
-            v: pt.tensor(f"{n}_draws", dtype=v.type.dtype, shape=(None, *v.type.shape)) for n, v in values.items()
-        }
-        graphs = [pt.as_tensor_variable(g) for g in inline(graphs)]
-        return compile_small(list(batched.values()), vectorize_graph(graphs, batched))
-
-    def _call(self, function: Any, graphs: list[Graph], values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        analysis = self.collapsed.analysis
-        number = len(next(iter(values.values())))
-        arguments = [
-            np.asarray(values[n] if n in values else np.zeros((number, *analysis.shapes[n])), dtype=v.type.dtype)
-            for n, v in analysis.joint.values.items()
+        inputs, shapes = self.collapsed.analysis.joint.values, self.collapsed.analysis.shapes
+        scales = [list(s.parameters.values()) for s in self.collapsed.scales]
+        blocks = [_graphs(form) for _, form in self.collapsed.blocks]
+        together = [
+            [over_draws(inline(graphs), inputs, unknown=shapes) for graphs in part] for part in (scales, blocks)
         ]
-        with silently():
-            results = function(*arguments)
-        # What depends on no draw comes back once.
-        return [
-            np.asarray(r) if np.ndim(r) > g.type.ndim else np.broadcast_to(r, (number, *np.shape(r)))
-            for r, g in zip(results, graphs, strict=True)
-        ]
+        return together[0], together[1]
 
     def _parameters(self, position: int, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        names = self.collapsed.scales[position].parameters
-        results = self._call(self._functions[0][position], list(names.values()), values)
-        return dict(zip(names, results, strict=True))
+        results = self._functions[0][position](values, len(next(iter(values.values()))))
+        return dict(zip(self.collapsed.scales[position].parameters, results, strict=True))
 
     def _values(self, position: int, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray | None]:
         """The entries of T and, where there is one, the root of the prior, for each draw."""
@@ -164,8 +141,8 @@ class Recovery:
 
     def _results(self, position: int, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """What of a block depends on φ, for each draw."""
-        graphs = _graphs(self.collapsed.blocks[position][1])
-        return self._call(self._functions[1][position], graphs, values)
+        results: list[np.ndarray] = self._functions[1][position](values, len(next(iter(values.values()))))
+        return results
 
 
 def _split(block: GaussianBlock, stacked: np.ndarray) -> Draws:

@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.replace import vectorize_graph
 from scipy import special
 
 from bayeskit.certificate import require
 from bayeskit.compiling import Graph, compile_small, silently
 from bayeskit.density import inline
 from bayeskit.elimination import Analysis
-from bayeskit.forward import prior_points
+from bayeskit.forward import over_draws, prior_points
 from bayeskit.summation import Summed
 
 __all__ = ["StateRecovery", "certify_states", "state_recovery"]
@@ -42,10 +41,13 @@ class StateRecovery:
     summed : Summed
     inputs : dict of str to tensor
         The values of all latent variables.
+    shapes : dict of str to tuple of int
+        Of them.
     """
 
     summed: Summed
     inputs: Mapping[str, Any]
+    shapes: Mapping[str, tuple[int, ...]]
 
     @property
     def time_varying(self) -> bool:
@@ -60,10 +62,7 @@ class StateRecovery:
 
     @cached_property
     def _function(self) -> Any:
-        batched = {
-            v: pt.tensor(f"{n}_draws", dtype=v.type.dtype, shape=(None, *v.type.shape)) for n, v in self.inputs.items()
-        }
-        return compile_small(list(batched.values()), vectorize_graph(self.graphs, batched))
+        return over_draws(self.graphs, self.inputs, unknown=self.shapes)
 
     def terms(self, draws: Mapping[str, np.ndarray], number: int) -> Iterator[tuple[slice, list[np.ndarray]]]:
         """The terms at each draw, some draws at a time; first axis the draws.
@@ -79,20 +78,7 @@ class StateRecovery:
         step = max(1, BATCH // size)
         for start in range(0, number, step):
             rows = slice(start, min(start + step, number))
-            count = rows.stop - rows.start
-            arguments = [
-                np.asarray(draws[n][rows], dtype=v.type.dtype)
-                if n in draws
-                else np.zeros((count, *[1 if k is None else k for k in v.type.shape]), dtype=v.type.dtype)
-                for n, v in self.inputs.items()
-            ]
-            with silently():
-                values = self._function(*arguments)
-            # What depends on no draw comes back once.
-            table, *chain = (
-                np.asarray(v) if np.ndim(v) > g.type.ndim else np.broadcast_to(v, (count, *np.shape(v)))
-                for v, g in zip(values, self.graphs, strict=True)
-            )
+            table, *chain = self._function({n: v[rows] for n, v in draws.items()}, rows.stop - rows.start)
             cores = (1, 3 if self.time_varying else 2)
             yield rows, [table, *(self._by_sequence(c, core) for c, core in zip(chain, cores, strict=False))]
 
@@ -163,8 +149,8 @@ class StateRecovery:
 
 def state_recovery(analysis: Analysis) -> dict[str, StateRecovery]:
     """For each variable summed out, the way back; in the order in which they come back."""
-    inputs = analysis.original.values
-    return {s.name: StateRecovery(s, inputs) for s in reversed(analysis.summed)}
+    inputs, shapes = analysis.original.values, analysis.shapes
+    return {s.name: StateRecovery(s, inputs, shapes) for s in reversed(analysis.summed)}
 
 
 def certify_states(analysis: Analysis, draws: Mapping[str, np.ndarray], random_seed: int) -> float:
