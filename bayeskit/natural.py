@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
-from pytensor.graph.replace import clone_replace
 
 from bayeskit.compiling import Graph, compile_small, silently
 from bayeskit.density import inline, widen
+from bayeskit.unconstrained import forward_graphs
 
 __all__ = ["Natural"]
 
@@ -76,13 +75,8 @@ class Natural:
 
     @cached_property
     def _forward(self) -> Any:
-        known = {rv: rv.type() for rv in self.rvs}
-        graphs = []
-        for rv in self.rvs:
-            transform = self.model.rvs_to_transforms.get(rv)
-            parents = [] if transform is None else clone_replace([*rv.owner.inputs], known, rebuild_strict=False)
-            graphs.append(pt.as_tensor(known[rv] if transform is None else transform.forward(known[rv], *parents)))
-        return compile_small(list(known.values()), graphs)
+        inputs, graphs = forward_graphs(self.model, self.rvs)
+        return compile_small(inputs, graphs)
 
     def backward(self, x: np.ndarray) -> Point:
         """φ at x."""

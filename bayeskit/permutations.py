@@ -16,13 +16,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
-from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.replace import vectorize_graph
 from scipy import sparse
 
-from bayeskit.compiling import compile_small, silently
+from bayeskit.compiling import compile_small, silently, stacked
 from bayeskit.errors import ModelError
-from bayeskit.unconstrained import Unconstrained
+from bayeskit.unconstrained import Unconstrained, forward_graphs
 
 __all__ = ["Coordinates", "Exchangeable", "convention", "labellings", "number_of_labellings", "random_labelling"]
 
@@ -238,11 +237,7 @@ class Coordinates:
     def forward(self, name: str) -> Any:
         """The transform of one variable for many values of all variables at once."""
         model = self.space.model
-        known = {rv: pt.tensor(f"{rv.name}_known", dtype=rv.type.dtype, shape=rv.type.shape) for rv in model.free_RVs}
-        rv = next(v for v in known if v.name == name)
-        parents = clone_replace([*rv.owner.inputs], known, rebuild_strict=False)
-        graph = model.rvs_to_transforms[rv].forward(known[rv], *parents)
-        batched: Any = {
-            v: pt.tensor(f"{v.name}s", dtype=v.type.dtype, shape=(None, *v.type.shape)) for v in known.values()
-        }
-        return compile_small(list(batched.values()), vectorize_graph(graph, batched))
+        inputs, graphs = forward_graphs(model, model.free_RVs)
+        graph = graphs[[rv.name for rv in model.free_RVs].index(name)]
+        rows = stacked(inputs)
+        return compile_small(list(rows.values()), vectorize_graph(graph, rows))

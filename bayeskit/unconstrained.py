@@ -8,7 +8,7 @@ Evaluated for many x at once: the graph is vectorised over the points and runs i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,12 +24,12 @@ from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors
 from pytensor.raise_op import CheckAndRaise
 
-from bayeskit.compiling import Graph, compile_small, silently
+from bayeskit.compiling import Graph, compile_small, silently, stacked
 from bayeskit.density import inline, widen
 from bayeskit.errors import ModelError
 from bayeskit.forward import prior_points
 
-__all__ = ["Unconstrained", "weight_of"]
+__all__ = ["Unconstrained", "forward_graphs", "weight_of"]
 
 BATCH = 20_000_000  # numbers held at once
 
@@ -95,9 +95,7 @@ class Unconstrained:
 
     @property
     def _batched(self) -> dict[Graph, Any]:
-        return {
-            v: pt.tensor(f"{v.name}_points", dtype=v.type.dtype, shape=(None, *v.type.shape)) for v in self.variables
-        }
+        return stacked(self.variables)
 
     def _arguments(self, points: np.ndarray) -> list[np.ndarray]:
         return [points[..., s].reshape((*points.shape[:-1], *self.initial[n].shape)) for n, s in self.slices.items()]
@@ -170,32 +168,37 @@ class Unconstrained:
             drawn = list(prior_points(self.model, number, random_seed))
         except (NotImplementedError, np.linalg.LinAlgError):
             return np.empty((0, self.size))
-        known = {
-            rv: pt.tensor(f"{rv.name}_drawn", dtype=rv.type.dtype, shape=rv.type.shape) for rv in self.model.free_RVs
-        }
-        graphs = []
-        for rv in self.model.free_RVs:
-            transform = self.model.rvs_to_transforms.get(rv)
-            parents = [] if transform is None else clone_replace([*rv.owner.inputs], known, rebuild_strict=False)
-            graphs.append(known[rv] if transform is None else transform.forward(known[rv], *parents))
-        function = compile_small(list(known.values()), graphs)
         with silently():
-            rows = [function(*(np.asarray(d[str(rv.name)], dtype=rv.type.dtype) for rv in known)) for d in drawn]
-        points = np.array([np.concatenate([np.ravel(v) for v in row]) for row in rows])
+            points = np.array([self.forward(d) for d in drawn])
         return points[np.all(np.isfinite(points), axis=1)]
+
+    @cached_property
+    def _forward(self) -> Any:
+        inputs, graphs = forward_graphs(self.model, self.model.free_RVs)
+        return compile_small(inputs, graphs)
 
     def forward(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
         """x at one value of each variable."""
-        parts = []
-        for rv in self.model.free_RVs:
-            transform = self.model.rvs_to_transforms.get(rv)
-            value: Any = pt.constant(np.asarray(values[str(rv.name)], dtype=float))
-            if transform is not None:
-                value = transform.forward(value, *rv.owner.inputs)
-                known = {r: pt.constant(np.asarray(values[str(r.name)])) for r in self.model.free_RVs}
-                value = clone_replace(value, known)
-            parts.append(np.ravel(compile_small([], value)()))
-        return np.concatenate(parts)
+        found = self._forward(*(np.asarray(values[str(rv.name)], dtype=rv.type.dtype) for rv in self.model.free_RVs))
+        return np.concatenate([np.ravel(f) for f in found])
+
+
+def forward_graphs(model: pm.Model, rvs: Sequence[Any]) -> tuple[list[Graph], list[Graph]]:
+    """PyMC's transforms of some free variables: inputs for their values, and graphs of their value variables.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    rvs : sequence of random variables
+        Free variables, and those that the parameters of their transforms depend on.
+    """
+    known = {rv: pt.tensor(f"{rv.name}_known", dtype=rv.type.dtype, shape=rv.type.shape) for rv in rvs}
+    graphs = []
+    for rv, value in known.items():
+        transform = model.rvs_to_transforms.get(rv)
+        parents = [] if transform is None else clone_replace([*rv.owner.inputs], known, rebuild_strict=False)
+        graphs.append(pt.as_tensor(value if transform is None else transform.forward(value, *parents)))
+    return list(known.values()), graphs
 
 
 def _without_checks(graphs: list[Graph]) -> list[Graph]:
