@@ -15,7 +15,7 @@ import numpy as np
 from bayeskit.errors import InferenceError
 from bayeskit.exact import Component, Evaluator
 
-__all__ = ["certify", "require"]
+__all__ = ["certify", "certify_terms", "require"]
 
 NEAR = 1e4  # nats
 ABSOLUTE = 1e-6  # a spread over this is an error, whatever the size of the terms
@@ -46,6 +46,29 @@ def certify(evaluator: Evaluator, component: Component, points: Iterable[Mapping
         log_joint = evaluator.log_joint(point)
         log_posterior = component.log_density(point)
         spread = max(spread, require(log_joint, log_posterior, component.log_evidence, level))
+    return spread
+
+
+def certify_terms(terms: Iterable[tuple[float, float, float]]) -> float:
+    """The largest |log p(y, θ) − log p(θ | y) − log p(y)| over points, in nats, where the last is a density itself.
+
+    Parameters
+    ----------
+    terms : iterable of tuple of float
+        For each point log p(y, θ, φ), log p(θ | φ, y) and log p(y, φ); one outside the support, where both sides are
+        −∞, is passed over. The first within it is taken for a typical one.
+
+    Raises
+    ------
+    InferenceError
+        If the difference is more than rounding at any of them.
+    """
+    spread, level = 0.0, None
+    for joint, conditional, marginal in terms:
+        if not np.isfinite(joint) and (not np.isfinite(marginal) or conditional == joint == -np.inf):
+            continue
+        level = joint if level is None else level
+        spread = max(spread, require(joint, conditional, marginal, level))
     return spread
 
 

@@ -21,6 +21,7 @@ from bayeskit.forward import prior_points
 from bayeskit.m_step import Degenerate, MStep, m_step
 from bayeskit.natural import Natural
 from bayeskit.terminal import is_terminal
+from bayeskit.tree import dims_of
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -244,8 +245,7 @@ class Problem:
                 each = table
             else:
                 each = np.stack([np.tensordot(table, step.values == k, axes=1) for k in states], axis=-1)
-            named = model.named_vars_to_dims.get(step.name) or [None] * len(step.shape)
-            dims = [str(d) if d is not None else f"{step.name}_dim_{i}" for i, d in enumerate(named)]
+            dims = list(dims_of(model, step.name, len(step.shape)))
             coords = {d: list(model.coords[d]) for d in dims if model.coords.get(d) is not None}
             dims.append(f"{step.name}_state")
             arrays[step.name] = xr.DataArray(each, dims=dims, coords={**coords, dims[-1]: states})

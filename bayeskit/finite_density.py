@@ -10,7 +10,26 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FiniteDensity"]
+__all__ = ["FiniteDensity", "draw_indices"]
+
+
+def draw_indices(
+    probabilities: np.ndarray, rng: np.random.Generator, *, size: tuple[int, ...] | None = None
+) -> np.ndarray:
+    """One index for each row of probabilities, by inversion of their sums.
+
+    Parameters
+    ----------
+    probabilities : numpy.ndarray of shape (*shape, K)
+        Not negative; rows need not sum to one exactly.
+    rng : numpy.random.Generator
+    size : tuple of int, optional
+        Shape of the draws, which ``shape`` broadcasts to; ``shape`` itself by default.
+    """
+    cumulative = np.cumsum(probabilities, axis=-1)
+    uniform = rng.random(probabilities.shape[:-1] if size is None else size)[..., None] * cumulative[..., -1:]
+    # A state of probability zero is not drawn at u = 0, nor one beyond the last by rounding.
+    return np.minimum(np.sum(cumulative <= uniform, axis=-1), probabilities.shape[-1] - 1)
 
 
 @dataclass(frozen=True)
@@ -94,7 +113,4 @@ class FiniteDensity:
         """Draws, each entry on its own: of a chain, draws from the posterior itself keep what ties its steps."""
         rng = np.random.default_rng(random_state)
         shape = self.shape if size is None else tuple(np.atleast_1d(size))
-        uniform = rng.random(shape)[..., None]
-        cumulative = np.cumsum(self.probabilities, axis=-1)
-        index = np.minimum(np.sum(cumulative <= uniform * cumulative[..., -1:], axis=-1), len(self.values) - 1)
-        return np.asarray(self.values[index])
+        return np.asarray(self.values[draw_indices(self.probabilities, rng, size=shape)])

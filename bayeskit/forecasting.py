@@ -16,6 +16,7 @@ import xarray as xr
 from bayeskit.connection import NotSeparable, connection, without_checks
 from bayeskit.density import LogJoint
 from bayeskit.errors import ModelError, OptionError
+from bayeskit.finite_density import draw_indices
 from bayeskit.forward import draw_given
 from bayeskit.markov import is_chain
 from bayeskit.state_recovery import StateRecovery
@@ -123,8 +124,6 @@ def _path(
         rows = np.take_along_axis(
             np.broadcast_to(transition, (*now.shape, *transition.shape[-2:])), now[..., None, None], axis=-2
         )[..., 0, :]
-        cumulative = np.cumsum(rows, axis=-1)
-        uniform = rng.random((*now.shape, 1)) * cumulative[..., -1:]
-        now = np.minimum(np.sum(cumulative <= uniform, axis=-1), rows.shape[-1] - 1)
+        now = draw_indices(rows, rng)
         path.append(now)
     return np.stack(path, axis=1)

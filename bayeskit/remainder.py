@@ -20,7 +20,7 @@ from pymc.distributions.transforms import Interval, LogExpM1, LogOddsTransform, 
 from pytensor.graph.traversal import ancestors
 
 from bayeskit import mcmc
-from bayeskit.certificate import require
+from bayeskit.certificate import certify_terms
 from bayeskit.collapse import collapsed_model
 from bayeskit.collapsed import Collapsed, collapsed_density
 from bayeskit.compiling import compile_small, lightly, silently
@@ -185,21 +185,15 @@ def certify_collapsed(
     with silently():
         far = recovery.draw(away, np.random.default_rng([random_seed, 2]), leaves=False)
     points += [{n: v[k] for n, v in far.items()} for k in range(number)]
-    spread, level = 0.0, None
-    for point in points:
+
+    def terms(point: dict[str, np.ndarray]) -> tuple[float, float, float]:
+        arguments = [
+            np.asarray(point[n], dtype=v.type.dtype) for n, v in zip(collapsed.remaining, collapsed.inputs, strict=True)
+        ]
         with silently():
-            arguments = [
-                np.asarray(point[n], dtype=v.type.dtype)
-                for n, v in zip(collapsed.remaining, collapsed.inputs, strict=True)
-            ]
-            density = float(marginal(*arguments))
-            conditional = recovery.log_density(point)
-            joint = evaluator.log_joint(point)
-        if not np.isfinite(density) and not np.isfinite(joint):
-            continue
-        level = joint if level is None else level
-        spread = max(spread, require(joint, conditional, density, level))
-    return spread
+            return evaluator.log_joint(point), recovery.log_density(point), float(marginal(*arguments))
+
+    return certify_terms(map(terms, points))
 
 
 def _marginals(

@@ -17,10 +17,11 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy import special
 
-from bayeskit.certificate import require
+from bayeskit.certificate import certify_terms
 from bayeskit.compiling import Graph, compile_small, silently
 from bayeskit.density import inline
 from bayeskit.elimination import Analysis
+from bayeskit.finite_density import draw_indices
 from bayeskit.forward import over_draws, prior_points
 from bayeskit.summation import Summed
 
@@ -90,7 +91,7 @@ class StateRecovery:
     def draw(self, draws: Mapping[str, np.ndarray], number: int, rng: np.random.Generator) -> np.ndarray:
         """One value of the variable for each draw of what its sum depends on."""
         parts = []
-        for rows, (table, *chain) in self.terms(draws, number):
+        for _, (table, *chain) in self.terms(draws, number):
             if self.summed.kind == "chain":
                 from bayeskit import chains
 
@@ -98,10 +99,7 @@ class StateRecovery:
                 states = chains.draw_states(initial, transition, table, rng=rng, time_varying=self.time_varying)
                 parts.append(self.summed.values[states])
                 continue
-            cumulative = np.cumsum(special.softmax(table, axis=1), axis=1)
-            uniform = rng.random((rows.stop - rows.start, 1, *table.shape[2:])) * cumulative[:, -1:]
-            index = np.minimum(np.sum(cumulative <= uniform, axis=1), len(self.summed.values) - 1)
-            parts.append(self.summed.values[index])
+            parts.append(self.summed.values[draw_indices(np.moveaxis(special.softmax(table, axis=1), 1, -1), rng)])
         return np.concatenate(parts)
 
     def log_probability(self, point: Mapping[str, np.ndarray]) -> float:
@@ -182,16 +180,13 @@ def certify_states(analysis: Analysis, draws: Mapping[str, np.ndarray], random_s
     number = min(POINTS, len(next(iter(draws.values()))))
     points = [{n: v[k] for n, v in draws.items()} for k in range(number)]
     points += list(prior_points(analysis.original.model, POINTS, random_seed))
-    spread, level = 0.0, None
-    for point in points:
+
+    def terms(point: Mapping[str, np.ndarray]) -> tuple[float, float, float]:
         arguments = [np.asarray(point[n], dtype=v.type.dtype) for n, v in inputs.items()]
         with silently():
-            joint_density, summed = (float(t(*arguments)) for t in totals)
-            if not np.isfinite(joint_density) and not np.isfinite(summed):
-                continue
-            conditional = sum(r.log_probability(point) for r in recoveries.values())
-        if conditional == -np.inf and joint_density == -np.inf:
-            continue
-        level = joint_density if level is None else level
-        spread = max(spread, require(joint_density, conditional, summed, level))
-    return spread
+            joint, summed = (float(t(*arguments)) for t in totals)
+            # Outside the support there is no conditional distribution.
+            inside = np.isfinite(joint) or np.isfinite(summed)
+            return joint, sum(r.log_probability(point) for r in recoveries.values()) if inside else np.nan, summed
+
+    return certify_terms(map(terms, points))

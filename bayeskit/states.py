@@ -29,6 +29,7 @@ from bayeskit.markov import is_chain
 from bayeskit.relabelling import relabel
 from bayeskit.results import Posterior
 from bayeskit.state_recovery import StateRecovery, state_recovery
+from bayeskit.tree import dims_of, thinned
 
 __all__ = ["States", "states"]
 
@@ -86,11 +87,9 @@ def states(
     tree = source.tree
     if others and any(analysis.supports[n].kind != "finite" for n in others):
         tree = _relabelled(source, tree)
-    posterior = tree["posterior"].to_dataset().stack(sample=("chain", "draw"), create_index=False)
-    total = posterior.sizes["sample"]
-    kept = np.unique(np.linspace(0, total - 1, min(draws, total)).round().astype(int)) if others else np.array([0])
-    values = {n: posterior[n].transpose("sample", ...).to_numpy()[kept] for n in others}
-    return States(name, recovery, values, len(kept), model, _dims(model, analysis, name), exact=not others)
+    values = thinned(tree, others, draws)
+    number = len(next(iter(values.values()))) if values else 1
+    return States(name, recovery, values, number, model, _dims(model, analysis, name), exact=not others)
 
 
 def _variable(analysis: Analysis, name: str | None) -> str:
@@ -139,10 +138,7 @@ def _relabelled(source: Posterior, tree: xr.DataTree) -> xr.DataTree:
 
 def _dims(model: pm.Model, analysis: Analysis, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
     shape = analysis.shapes[name]
-    named = model.named_vars_to_dims.get(name) or ()
-    dims = tuple(str(d) if d else f"{name}_dim_{i}" for i, d in enumerate(named)) or tuple(
-        f"{name}_dim_{i}" for i in range(len(shape))
-    )
+    dims = dims_of(model, name, len(shape))
     coords = {
         d: np.arange(n) if (labels := model.coords.get(d)) is None else list(labels)
         for d, n in zip(dims, shape, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import arviz as az
 import numpy as np
@@ -12,7 +12,7 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constant
 
 from bayeskit import __version__
 
-__all__ = ["build_tree", "chains_of"]
+__all__ = ["build_tree", "chains_of", "dims_of", "thinned"]
 
 FOUR_CHAINS_FROM = 100  # with fewer draws R-hat says nothing, and ArviZ warns of more chains than draws
 
@@ -20,6 +20,20 @@ FOUR_CHAINS_FROM = 100  # with fewer draws R-hat says nothing, and ArviZ warns o
 def chains_of(draws: int) -> tuple[int, int]:
     """(chains, draws of each): four chains where the number allows it, because R-hat needs several."""
     return (4, draws // 4) if draws % 4 == 0 and draws >= FOUR_CHAINS_FROM else (1, draws)
+
+
+def dims_of(model: pm.Model, name: str, ndim: int) -> tuple[str, ...]:
+    """The dims of a variable, named as ArviZ does where the model gives an axis no name."""
+    named = model.named_vars_to_dims.get(name) or [None] * ndim
+    return tuple(f"{name}_dim_{i}" if dim is None else str(dim) for i, dim in enumerate(named))
+
+
+def thinned(tree: xr.DataTree, names: Iterable[str], number: int) -> dict[str, np.ndarray]:
+    """At most so many posterior draws, evenly spaced over all chains: one array a variable, first axis the draws."""
+    draws = tree["posterior"].to_dataset().stack(sample=("chain", "draw"), create_index=False)
+    total = draws.sizes["sample"]
+    kept = np.unique(np.linspace(0, total - 1, min(number, total)).round().astype(int))
+    return {n: draws[n].transpose("sample", ...).to_numpy()[kept] for n in names}
 
 
 def build_tree(
