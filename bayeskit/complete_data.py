@@ -19,12 +19,10 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import graph_inputs
 
 from bayeskit.compiling import Graph
-from bayeskit.density import LogJoint, substitute
+from bayeskit.density import LogJoint, substitute, with_constant_data
 from bayeskit.errors import ModelError
 from bayeskit.summation import Summed, TooLarge, sum_out
 from bayeskit.support import support_of
@@ -172,15 +170,8 @@ def _without_leaves(joint: LogJoint) -> LogJoint:
 
 
 def _with_constants(joint: LogJoint) -> LogJoint:
-    """Data as constants, whose lengths are known."""
     names = list(joint.factors)
-    graphs = [*joint.factors.values(), *[g for pair in joint.chains.values() for g in pair]]
-    held: dict[Variable, Any] = {
-        v: pt.constant(v.get_value()) for v in graph_inputs(graphs) if isinstance(v, SharedVariable)
-    }
-    if not held:
-        return joint
-    graphs = substitute(graphs, held)
+    graphs = with_constant_data([*joint.factors.values(), *[g for pair in joint.chains.values() for g in pair]])
     factors, chains = graphs[: len(names)], graphs[len(names) :]
     return replace(
         joint,

@@ -30,12 +30,13 @@ from pytensor.scalar.basic import Cast, upcast
 from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.type import TensorType
 
 from bayeskit.compiling import compile_small
 from bayeskit.errors import ModelError
 from bayeskit.markov import chain_parameters, is_chain
 
-__all__ = ["LogJoint", "depends_on", "inline", "substitute", "widen"]
+__all__ = ["LogJoint", "depends_on", "inline", "substitute", "widen", "with_constant_data"]
 
 LARGE = 100_000  # numbers in a constant
 NARROW = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float16", "float32"})
@@ -279,6 +280,15 @@ class LogJoint:
     @property
     def _symbolic_shapes(self) -> bool:
         return any(None in v.type.shape for v in self.values.values())
+
+
+def with_constant_data(graphs: list[Variable]) -> list[Variable]:
+    """The same graphs with shared data as constants, whose lengths are known and which rewrites can compute with."""
+    shared: list[Any] = [
+        v for v in graph_inputs(graphs) if isinstance(v, SharedVariable) and isinstance(v.type, TensorType)
+    ]
+    constants: dict[Variable, Any] = {v: pt.constant(v.get_value(), name=v.name) for v in shared}
+    return substitute(graphs, constants)
 
 
 def substitute(graphs: list[Variable], replacements: Mapping[Variable, Variable]) -> list[Variable]:

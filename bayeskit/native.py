@@ -28,20 +28,18 @@ from numba.extending import intrinsic
 from nutpie.compile_pymc import CompiledPyMCModel, _prepare_dims_and_coords
 from pymc.initial_point import make_initial_point_fn
 from pytensor.compile.mode import get_mode
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.graph.traversal import ancestors
 from pytensor.link.numba.dispatch import basic as numba_basic
 from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
 from pytensor.tensor.math import Dot
 
 from bayeskit.compiling import Graph, compile_small
-from bayeskit.density import inline
+from bayeskit.density import inline, with_constant_data
 
 __all__ = ["Product", "compile_for_nutpie"]
 
@@ -119,7 +117,7 @@ def compile_for_nutpie(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
     variables: list[Any] = [model.rvs_to_values[rv] for rv in model.free_RVs]
     layout = _Layout([v.name for v in variables], [np.shape(start[v.name]) for v in variables])
     others: list[Any] = [v for v in model.unobserved_value_vars if v.name not in layout.names]
-    values = compile_small(variables, inline(_frozen(others)))(*(start[n] for n in layout.names))
+    values = compile_small(variables, inline(with_constant_data(others)))(*(start[n] for n in layout.names))
     drawn = _Layout([*layout.names, *(v.name for v in others)], [*layout.shapes, *(np.shape(v) for v in values)])
     shape_info = (drawn.names, drawn.slices, drawn.shapes)
     moved = [str(model.rvs_to_values[rv].name) for rv in model.free_RVs if model.rvs_to_transforms.get(rv) is not None]
@@ -158,17 +156,10 @@ def _flat(first: Callable[[Any], dict[str, np.ndarray]], layout: _Layout) -> Cal
     return start
 
 
-def _frozen(graphs: list[Graph]) -> list[Graph]:
-    """Data as constants, which rewrites can compute with."""
-    shared: list[Any] = [v for v in ancestors(graphs) if isinstance(v, SharedVariable) and hasattr(v.type, "dtype")]
-    constants: dict[Any, Any] = {v: pt.constant(v.get_value(), name=v.name) for v in shared}
-    return clone_replace(graphs, constants, rebuild_strict=False)
-
-
 def _value_and_gradient(model: pm.Model, variables: list[Graph]) -> list[Graph]:
     # Bounds are kept or removed as the model says, and the density simplified before it is differentiated.
     removed = () if model.check_bounds else ("local_remove_check_parameter",)
-    value: Any = rewrite_graph(_frozen([model.logp()])[0], include=("canonicalize", "stabilize", *removed))
+    value: Any = rewrite_graph(with_constant_data([model.logp()])[0], include=("canonicalize", "stabilize", *removed))
     gradient: Any = pytensor.grad(value, variables)
     return [value, *gradient]
 
@@ -180,7 +171,7 @@ def _function(model: pm.Model, variables: list[Graph], layout: _Layout, outputs:
         variable: pt.reshape(point[where], shape, ndim=len(shape)).astype(variable.type.dtype)
         for variable, where, shape in zip(variables, layout.slices, layout.shapes, strict=True)
     }
-    graphs = inline(clone_replace(_frozen(outputs), parts, rebuild_strict=False))
+    graphs = inline(clone_replace(with_constant_data(outputs), parts, rebuild_strict=False))
     flat = pt.concatenate([pt.cast(pt.as_tensor(g).ravel(), "float64") for g in graphs])
     checks = "local_check_parameter_to_ninf_switch" if model.check_bounds else "local_remove_check_parameter"
     # A query that PyTensor can take rewrites out of, as it does for graphs within a graph.
