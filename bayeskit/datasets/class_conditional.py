@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from bayeskit.datasets.starts import location_and_scale
+
 if TYPE_CHECKING:
     import pymc as pm
 
@@ -33,8 +35,7 @@ def feature_units(values: np.ndarray, prior: Literal["data", "given"]) -> tuple[
     columns = values.shape[1]
     if prior == "given":
         return np.zeros(columns), np.ones(columns)
-    sd = values.std(axis=0)
-    return values.mean(axis=0), np.where(sd > 1e-12 * np.abs(values).max(axis=0, initial=0.0), sd, 1.0)
+    return location_and_scale(values)
 
 
 def rate_prior(counts: np.ndarray, prior: Literal["data", "given"], shape: float, mean: float) -> np.ndarray:

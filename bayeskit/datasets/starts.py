@@ -21,7 +21,7 @@ SHARE = 0.1  # of the steps that a window spans, over which categories are count
 def location_and_scale(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and sd of each column's entries that are there; a column that is constant up to rounding has sd 1."""
     sd = np.nanstd(table, axis=0)
-    return np.nanmean(table, axis=0), np.where(sd > 1e-12 * np.nanmax(np.abs(table), axis=0), sd, 1.0)
+    return np.nanmean(table, axis=0), np.where(sd > 1e-12 * np.nanmax(np.abs(table), axis=0, initial=0.0), sd, 1.0)
 
 
 def group_rows(table: np.ndarray, groups: int) -> np.ndarray:
