@@ -316,7 +316,12 @@ def _loo(posterior: Posterior) -> tuple[tuple[float, float, float], str]:
     import xarray as xr
 
     missing = (math.nan, math.nan, math.nan)
-    labels = [str(rv.name) for rv in posterior.model.free_RVs if rv.dtype.startswith(("int", "bool")) and rv.type.ndim]
+    discrete = posterior.model.discrete_value_vars
+    labels = [
+        str(rv.name)
+        for rv in posterior.model.free_RVs
+        if rv.type.ndim and posterior.model.rvs_to_values[rv] in discrete
+    ]
     if labels:
         # Each observation has a label of its own, drawn given that observation: its weight would be infinite.
         return missing, f"LOO was not computed: the draws of {', '.join(labels)} have seen each observation"

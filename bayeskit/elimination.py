@@ -3,7 +3,9 @@
 The order is the one that keeps closed forms alive: real variables in which the log density is jointly quadratic first,
 as one Gaussian block for each connected part; then scales and precisions, probabilities and rates, each by a proof that
 its score is linear in a conjugate family's basis (:mod:`bayeskit.score`), children before parents; then variables that
-nothing else depends on, whose density integrates to one; then a table of finite discrete variables.
+nothing else depends on, whose density integrates to one; then a table of finite discrete variables. Where that is too
+long or its rows have no closed form, finite variables are summed out first, one by one (:mod:`bayeskit.summation`), and
+the search starts anew on what is left.
 
 A scale survives the elimination of a Gaussian block only if the block's whole precision is proportional to a power of
 it: with θ | φ ~ N(m, Λ₀⁻¹ φ^(−κ)) everywhere, integrating θ out multiplies the density by φ^(−κD/2), which stays in
@@ -33,7 +35,7 @@ from bayeskit.gaussian import GaussianBlock
 from bayeskit.results import Plan, Refusal, Step
 from bayeskit.scaling import groups, wishart_multiple
 from bayeskit.score import Element, NotProved, Walker, linear_score
-from bayeskit.summation import Summed, TooLarge, figures, sum_out
+from bayeskit.summation import Summed, TooLarge, sum_out
 from bayeskit.support import Support, support_of
 
 __all__ = ["Analysis", "Scale", "analyse"]
@@ -164,7 +166,6 @@ def _with_sums(joint: LogJoint, finite: list[str], plain: Analysis) -> Analysis:
             continue
         values = plain.supports[name].values
         if values is None:
-            refusals[name] = Refusal(name, "its values are not known beforehand.", "Give it a constant size.")
             continue
         try:
             left, step = sum_out(left, name, values, plain.shapes[name], rows)
@@ -536,28 +537,17 @@ class _Search:
         names = tuple(n for n in self.left if self.supports[n].kind == "finite")
         if not names:
             return ()
-        unknown = [n for n in names if self.supports[n].values is None]
-        rows = math.prod(
-            0 if (values := self.supports[n].values) is None else len(values) ** int(np.prod(self.shapes[n], dtype=int))
-            for n in names
-        )
-        others = [n for n in self.left if n not in names]
+        rows = 1
         for name in names:
-            if unknown:
+            values = self.supports[name].values
+            if values is None:
+                rows = 0
                 self.refuse(name, "its values are not known beforehand.", "Give its distribution a constant size.")
-            elif rows > TABLE_LIMIT:
-                self.refuse(
-                    name,
-                    f"a table of its values has {figures(rows)} rows, more than {TABLE_LIMIT}.",
-                    "Marginalise it with pymc_extras.marginalize, or make it smaller.",
-                )
-            elif others:
-                self.refuse(
-                    name,
-                    f"given its value, {', '.join(others)} still has no closed form.",
-                    "Marginalise it with pymc_extras.marginalize and sample the rest.",
-                )
-        if unknown or rows > TABLE_LIMIT or others:
+                continue
+            rows *= len(values) ** int(np.prod(self.shapes[name], dtype=int))
+            self.refuse(name, "a table of its values is too long, or has no closed form in each row.", COUPLED)
+        # Where this is refused, finite variables are summed out one by one instead.
+        if not 0 < rows <= TABLE_LIMIT or len(names) < len(self.left):
             return ()
         for name in names:
             del self.left[name]

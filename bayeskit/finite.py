@@ -2,7 +2,7 @@
 
 pymc-extras' ``marginalize`` sums such a variable out of a density but carries no closed form of the continuous
 variables inside each hypothesis, and gives no table of posterior probabilities without draws; it is the oracle of the
-tests. Mixtures and chains, whose tables grow as K^N, are refused by :mod:`bayeskit.elimination`.
+tests. Mixtures and chains, whose tables grow as K^N, are summed out by :mod:`bayeskit.summation`.
 """
 
 from __future__ import annotations
