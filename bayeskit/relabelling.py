@@ -9,7 +9,8 @@ are chosen in turn to increase
 
 s being what belongs to one component (its mean, the logarithms of its weight and scale, its probability of staying);
 the permutation step is an assignment problem, solved exactly for any K. The start is pivotal: each draw is permuted to
-be nearest to the draw of highest posterior density (Marin, Mengersen and Robert 2005).
+be nearest to the draw of highest posterior density (Marin, Mengersen and Robert 2005); or, if that ends higher, each
+chain keeps the labelling it has, and the chains are matched to the first.
 
 Relabelled draws are for summaries. They are no longer draws of the posterior but of one labelling's part of it, which
 for components that overlap depends on the method.
@@ -203,11 +204,23 @@ def _features(posterior: xr.Dataset, axes_of: Mapping[str, tuple[int, ...]], lab
 def _agreed(features: np.ndarray, pivot: tuple[int, int]) -> np.ndarray:
     """For each draw, the old label that becomes each new one: shape (chain, draw, labels)."""
     chains, length, size, number = features.shape
-    start = features[pivot]
     flat = features.reshape(-1, size, number)
     some = flat[:: -(-len(flat) // FITTED)]
     overall = np.maximum(flat.var(axis=(0, 1)), np.finfo(float).tiny)
-    centre, spread = start, np.broadcast_to(overall, start.shape)
+    starts = [(features[pivot], np.broadcast_to(overall, (size, number))), _chains_agreed(features, overall)]
+    # A pivot lets features that differ by noise alone decide as much as any other, and twelve draws that agreed came
+    # out with two components exchanged in a third of them; chains by themselves seldom exchange labels.
+    centre, spread = max((_iterated(some, *start, overall) for start in starts), key=lambda fit: _height(some, *fit))
+    # Numbered by the feature whose components lie farthest apart in their own standard deviations.
+    apart = centre.var(axis=0) / spread.mean(axis=0)
+    order = np.argsort(centre[:, int(np.argmax(apart))])
+    return _assigned(flat, centre[order], spread[order]).reshape(chains, length, size)
+
+
+def _iterated(
+    some: np.ndarray, centre: np.ndarray, spread: np.ndarray, overall: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Normals of the labels, and permutations of the draws, each chosen given the other until they stay."""
     before = None
     for _ in range(ROUNDS):
         orders = _assigned(some, centre, spread)
@@ -215,19 +228,35 @@ def _agreed(features: np.ndarray, pivot: tuple[int, int]) -> np.ndarray:
             break
         agreed = np.take_along_axis(some, orders[..., None], axis=1)
         centre, spread, before = agreed.mean(axis=0), np.maximum(agreed.var(axis=0), NARROW * overall), orders
-    # Numbered by the feature whose components lie farthest apart in their own standard deviations.
-    apart = centre.var(axis=0) / spread.mean(axis=0)
-    order = np.argsort(centre[:, int(np.argmax(apart))])
-    return _assigned(flat, centre[order], spread[order]).reshape(chains, length, size)
+    return centre, spread
+
+
+def _chains_agreed(features: np.ndarray, overall: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Normals of the labels if each chain keeps its own labelling: those of chains matched to the first."""
+    within = np.maximum(features.var(axis=1), NARROW * overall)
+    centres = features.mean(axis=1)
+    orders = _assigned(centres, centres[0], np.broadcast_to(within.mean(axis=(0, 1)), centres[0].shape))
+    agreed = np.take_along_axis(features, orders[:, None, :, None], axis=2).reshape(-1, *centres[0].shape)
+    return agreed.mean(axis=0), np.maximum(agreed.var(axis=0), NARROW * overall)
+
+
+def _height(some: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> float:
+    """Σ_t Σ_k log N, without its constant, under the best permutations."""
+    costs = _costs(some, centre, spread)
+    taken = np.take_along_axis(costs, _assigned(some, centre, spread)[:, None, :], axis=1)  # old label of each new one
+    return -0.5 * float(np.sum(taken))
 
 
 def _assigned(features: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """The most likely permutation of each draw: shape (n, labels)."""
+    return np.array([optimize.linear_sum_assignment(c.T)[1] for c in _costs(features, centre, spread)], dtype=int)
+
+
+def _costs(features: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """−2 log N, without its constant, of each old label (rows) under the Normal of each new one (columns)."""
     precision = 1 / spread
-    # −2 log N, without its constant, of the old label j (rows) under the Normal of the new label k (columns).
-    costs = features**2 @ precision.T - 2 * features @ (centre * precision).T
-    costs = costs + np.sum(centre**2 * precision + np.log(spread), axis=1)
-    return np.array([optimize.linear_sum_assignment(c.T)[1] for c in costs], dtype=int)
+    square = features**2 @ precision.T - 2 * features @ (centre * precision).T
+    return square + np.sum(centre**2 * precision + np.log(spread), axis=1)
 
 
 def _permuted(values: xr.DataArray, axes: Sequence[int], orders: np.ndarray) -> xr.DataArray:

@@ -559,6 +559,20 @@ def test_relabelled_draws_are_those_before_they_were_scrambled() -> None:
     assert not np.array_equal(tree["posterior"]["mu"], truth["mu"])
 
 
+@pytest.mark.parametrize("chains", [1, 3])
+def test_chains_that_keep_their_labelling_keep_it(chains: int) -> None:
+    """Few draws of components that differ in two of four quantities, which the others vary as much as."""
+    for seed in range(10):
+        noise = 0.03 * np.random.default_rng(seed).normal(size=(chains, 12, 3, 4))
+        truth = np.array([[0.25, 1.5, 1.0, 1.0], [1.35, 4.3, 1.0, 1.0], [2.0, 5.6, 1.0, 1.0]]) * np.exp(noise)
+        orders = np.stack([np.arange(3), [2, 0, 1], [1, 0, 2]])[:chains, None]
+        mixed = np.take_along_axis(truth, orders[..., None], axis=2)
+        given = xr.Dataset({"mu": (("chain", "draw", "component", "axis"), mixed)})
+        group = Exchangeable(3, {"mu": (0,)}, (0, 1, 2))
+        posterior = bk.relabel(given, allocated(), groups=[group])["posterior"]
+        assert np.array_equal(posterior["mu"], truth)
+
+
 def test_deterministics_that_cannot_be_computed_anew_are_left_out() -> None:
     _, _, tree = scrambled()
     given = tree["posterior"].to_dataset().drop_vars("z")
