@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
+import xarray as xr
 from scipy import special, stats
 
 import bayeskit as bk
@@ -100,6 +102,22 @@ def test_components_of_a_gaussian_mixture(covariance: str, size: int) -> None:
     words = {1: "beneath, the probability", 2: "petal_length and petal_width", 4: "two leading principal axes"}
     assert words[size] in picture.caption
     assert len(picture.data) > 5000
+
+
+def test_draws_that_exchange_labels_are_relabelled_before_they_are_averaged() -> None:
+    post = mixture(IRIS["y"][2:3], covariance="spherical")
+    states = latent_states(post)
+    assert states is not None and not states.relabelled
+    exchanged = post.tree.copy(deep=True)
+    draws = exchanged["posterior"].to_dataset()
+    for name in ("weights", "mean", "variance"):
+        draws[name].to_numpy()[:, 1::2] = draws[name].to_numpy()[:, 1::2, ::-1]
+    exchanged["posterior"] = xr.DataTree(draws)
+    again = latent_states(dataclasses.replace(post, tree=exchanged))
+    assert again is not None and again.relabelled
+    order = np.argsort(again.parameters[0].mean(axis=0).ravel())
+    wanted = np.argsort(states.parameters[0].mean(axis=0).ravel())
+    np.testing.assert_allclose(again.probabilities[..., order], states.probabilities[..., wanted], atol=1e-12)
 
 
 def test_colours_are_mixed_as_the_components_are_responsible() -> None:

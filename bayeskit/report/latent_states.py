@@ -1,6 +1,7 @@
 """What pictures of mixtures and hidden Markov models show: probabilities of the states, and what each state emits.
 
-Averages are over posterior draws, some hundred of them: probabilities given each draw are exact.
+Averages are over posterior draws, some hundred of them: probabilities given each draw are exact. Draws that
+exchange the labels of components are relabelled first; otherwise all components would look like their average.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ from pytensor.graph.traversal import ancestors
 from bayeskit.compiling import compile_small, silently
 from bayeskit.connection import NotSeparable, connection, without_checks
 from bayeskit.elimination import analyse
+from bayeskit.errors import ModelError
+from bayeskit.relabelling import relabel
 from bayeskit.report.pictures import COLOURS
 from bayeskit.state_recovery import state_recovery
+from bayeskit.tree import thinned
 
 if TYPE_CHECKING:
     import pymc as pm
+    import xarray as xr
 
     from bayeskit.results import Posterior
 
@@ -54,6 +59,8 @@ class LatentStates:
         The prior probabilities of the states, where they are independent and the same for all entries.
     y : numpy.ndarray
         The observed values, the rows first.
+    relabelled : bool
+        Whether the draws had to be brought under one labelling.
     """
 
     name: str
@@ -65,6 +72,7 @@ class LatentStates:
     parameters: list[np.ndarray]
     weights: np.ndarray | None
     y: np.ndarray
+    relabelled: bool
 
     @property
     def states(self) -> int:
@@ -98,7 +106,9 @@ def latent_states(post: Posterior) -> LatentStates | None:
         return None
     if not axes or axes[0] is None or {a for x in axes if x is not None for a in x.all} != set(axes[0].all):
         return None
-    draws = _thinned(post, int(np.prod(summed.shape)) * len(summed.values))
+    tree, relabelled = _under_one_labelling(post)
+    wanted = min(MAX_DRAWS, max(1, MAX_NUMBERS // (int(np.prod(summed.shape)) * len(summed.values))))
+    draws = thinned(tree, [rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars], wanted)
     parts = state_recovery(analysis)[summed.name].probabilities(draws, _number(draws))
     total = sum(np.sum(found, axis=0) for _, found in parts)
     states = len(summed.values)
@@ -121,6 +131,7 @@ def latent_states(post: Posterior) -> LatentStates | None:
         parameters=parameters,
         weights=weights if weights is not None and weights.shape[1] == states else None,
         y=np.asarray(post.tree["observed_data"][observed.name]),
+        relabelled=relabelled,
     )
 
 
@@ -128,12 +139,16 @@ def _number(draws: Mapping[str, np.ndarray]) -> int:
     return len(next(iter(draws.values())))
 
 
-def _thinned(post: Posterior, size: int) -> dict[str, np.ndarray]:
-    """Some draws of every free variable, first axis the draws."""
-    draws = post.tree["posterior"].to_dataset().stack(sample=("chain", "draw")).transpose("sample", ...)
-    wanted = min(MAX_DRAWS, max(1, MAX_NUMBERS // size))
-    step = max(1, draws.sizes["sample"] // wanted)
-    return {str(rv.name): np.asarray(draws[rv.name])[::step] for rv in post.model.free_RVs if rv.name in draws}
+def _under_one_labelling(post: Posterior) -> tuple[xr.DataTree, bool]:
+    """The draws, relabelled if they exchange the labels of components, and whether they do."""
+    try:
+        tree = relabel(post)
+    except ModelError:  # no exchangeable components
+        return post.tree, False
+    orders = [v.to_numpy() for n, v in tree["sample_stats"].data_vars.items() if str(n).startswith("labelling")]
+    # One labelling throughout is as good as another, and the one that the tables of the page have.
+    moved = any(np.any(order != order[0, 0]) for order in orders)
+    return (tree, True) if moved else (post.tree, False)
 
 
 def _by_state(

@@ -6,6 +6,7 @@ import math
 import platform
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_ROWS", "build_sections"]
 
 MAX_ROWS = 30
+RELABELLED = " The draws exchange labels and were relabelled first, unlike those of the table."
 PACKAGES = ("bayeskit", "pymc", "pytensor", "arviz", "numpy", "scipy", "xarray")
 
 
@@ -193,10 +195,13 @@ def _posterior(post: Posterior, validation: Validation | None) -> Section:
 def _state_pictures(post: Posterior) -> tuple[Picture, ...]:
     """Pictures of mixtures and hidden Markov models."""
     states = latent_states(post)
+    found: tuple[Picture, ...] = ()
     if states is not None and (components := gaussian_components(post, states)) is not None:
-        return (component_picture(components),)
-    if states is not None and (series := decoded_series(post, states)):
-        return decoding_pictures(series)
+        found = (component_picture(components),)
+    elif states is not None and (series := decoded_series(post, states)):
+        found = decoding_pictures(series)
+    if states is not None and found:
+        return tuple(replace(p, caption=p.caption + RELABELLED) for p in found) if states.relabelled else found
     pairs = same_component(post)
     return (allocation_picture(*pairs),) if pairs is not None else ()
 
