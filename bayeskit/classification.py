@@ -21,11 +21,12 @@ from arviz_stats.base import array_stats
 from pytensor.graph.replace import graph_replace
 from scipy import special
 
+from bayeskit.analysis import Analysis, Scale
 from bayeskit.class_rows import NEW, Classes, Feature, add_rows, find_classes
 from bayeskit.compiling import compile_small, lightly, on_one_thread
 from bayeskit.conjugate_predictive import ConjugateUpdate, NoClosedForm, log_leaf_density
 from bayeskit.density import LogJoint, depends_on
-from bayeskit.elimination import Analysis, Scale, analyse
+from bayeskit.elimination import analyse
 from bayeskit.errors import DataError, InferenceError, ModelError, OptionError
 from bayeskit.exact import Component, Evaluator, solve
 from bayeskit.tree import thinned

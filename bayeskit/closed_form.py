@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from bayeskit.elimination import Analysis
+from bayeskit.analysis import Analysis
 from bayeskit.exact import Component, Part
 
 __all__ = ["Closed", "finite_marginals", "part_marginals"]

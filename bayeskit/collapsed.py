@@ -22,10 +22,10 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
 
+from bayeskit.analysis import Analysis, Scale
 from bayeskit.compiling import Graph
 from bayeskit.covariance import cheap_gradients
 from bayeskit.density import LogJoint
-from bayeskit.elimination import Analysis, Scale
 from bayeskit.exact import Evaluator, solve
 from bayeskit.families.base import solve_coefficients
 from bayeskit.forward import prior_points

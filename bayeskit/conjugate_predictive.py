@@ -27,10 +27,10 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.shape import Shape, Shape_i
 from scipy import linalg, special
 
+from bayeskit.analysis import Scale
 from bayeskit.compiling import compile_small, stacked
 from bayeskit.degrees import is_structural
 from bayeskit.density import depends_on
-from bayeskit.elimination import Scale
 from bayeskit.exact import Part
 from bayeskit.families.base import Parameters, solve_coefficients
 

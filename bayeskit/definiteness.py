@@ -16,11 +16,11 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import MvNormalRV
 from scipy import linalg
 
+from bayeskit.analysis import Analysis
 from bayeskit.collapsed import typical_points
 from bayeskit.compiling import compile_small, silently
 from bayeskit.degrees import core_op
 from bayeskit.density import depends_on, inline
-from bayeskit.elimination import Analysis
 from bayeskit.errors import ModelError
 from bayeskit.forward import prior_points
 

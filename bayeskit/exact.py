@@ -22,9 +22,9 @@ from pytensor.tensor.elemwise import Elemwise
 from scipy import stats
 
 from bayeskit import differentiation
+from bayeskit.analysis import Analysis, Scale
 from bayeskit.compiling import compile_small, vectorised
 from bayeskit.density import depends_on
-from bayeskit.elimination import Analysis, Scale
 from bayeskit.errors import InferenceError
 from bayeskit.extended import compile_extended
 from bayeskit.families import wishart

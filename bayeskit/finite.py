@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bayeskit.elimination import Analysis
+from bayeskit.analysis import Analysis
 
 __all__ = ["table"]
 

@@ -17,10 +17,10 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
+from bayeskit.analysis import Analysis
 from bayeskit.compiling import Graph, compile_small, silently, stacked
 from bayeskit.degrees import core_op
 from bayeskit.density import LogJoint
-from bayeskit.elimination import Analysis
 
 __all__ = ["deterministics", "draw_ancestral", "draw_given", "over_draws", "prior_points"]
 

@@ -24,10 +24,11 @@ import pymc as pm
 from scipy import special
 
 from bayeskit import mcmc
+from bayeskit.analysis import Analysis
 from bayeskit.certificate import certify
 from bayeskit.compiling import lightly, on_one_thread
 from bayeskit.definiteness import require_positive_definite
-from bayeskit.elimination import Analysis, analyse
+from bayeskit.elimination import analyse
 from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.evidence.sampled import evidence_of_draws
 from bayeskit.exact import Component, Evaluator, solve

@@ -20,6 +20,7 @@ from pymc.distributions.transforms import Interval, LogExpM1, LogOddsTransform, 
 from pytensor.graph.traversal import ancestors
 
 from bayeskit import mcmc
+from bayeskit.analysis import Analysis
 from bayeskit.certificate import certify_terms
 from bayeskit.collapse import collapsed_model
 from bayeskit.collapsed import Collapsed, collapsed_density
@@ -27,7 +28,6 @@ from bayeskit.compiling import compile_small, lightly, silently
 from bayeskit.conventions import orderings_of, stated
 from bayeskit.degrees import core_op
 from bayeskit.density import inline
-from bayeskit.elimination import Analysis
 from bayeskit.evidence.sampled import evidence_of_draws
 from bayeskit.exact import Evaluator
 from bayeskit.forward import deterministics, prior_points

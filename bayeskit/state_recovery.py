@@ -17,10 +17,10 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy import special
 
+from bayeskit.analysis import Analysis
 from bayeskit.certificate import certify_terms
 from bayeskit.compiling import Graph, compile_small, silently
 from bayeskit.density import inline
-from bayeskit.elimination import Analysis
 from bayeskit.finite_density import draw_indices
 from bayeskit.forward import over_draws, prior_points
 from bayeskit.summation import Summed

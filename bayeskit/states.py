@@ -21,8 +21,9 @@ import xarray as xr
 from scipy import special
 
 from bayeskit import chains
+from bayeskit.analysis import Analysis
 from bayeskit.compiling import lightly
-from bayeskit.elimination import Analysis, analyse
+from bayeskit.elimination import analyse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.forecasting import observe_next
 from bayeskit.markov import is_chain

@@ -17,11 +17,12 @@ import xarray as xr
 from scipy import special, stats
 
 import bayeskit as bk
+from bayeskit.analysis import Analysis
 from bayeskit.compiling import compile_small
 from bayeskit.datasets import example_data, load_example, prepare
 from bayeskit.datasets.starts import group_rows, group_steps
 from bayeskit.density import LogJoint
-from bayeskit.elimination import Analysis, analyse
+from bayeskit.elimination import analyse
 from bayeskit.errors import BayeskitError
 from bayeskit.models import load_model
 from bayeskit.state_recovery import state_recovery

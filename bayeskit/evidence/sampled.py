@@ -23,9 +23,9 @@ from pymc.distributions.transforms import (
     ZeroSumTransform,
 )
 
+from bayeskit.analysis import Analysis
 from bayeskit.compiling import lightly
 from bayeskit.conventions import orderings_of, stated
-from bayeskit.elimination import Analysis
 from bayeskit.evidence.bridge import bridge, refused
 from bayeskit.evidence.one_labelling import Matrix
 from bayeskit.labels import exchangeable_in
