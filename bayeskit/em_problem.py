@@ -20,7 +20,7 @@ from bayeskit.expected import Expected, Point, expected_log_density
 from bayeskit.forward import prior_points
 from bayeskit.m_step import Degenerate, MStep, m_step
 from bayeskit.natural import Natural
-from bayeskit.terminal import is_terminal
+from bayeskit.terminal import draws_rich_bars
 from bayeskit.tree import dims_of
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ def _settled(trace: list[float], tolerance: float) -> bool:
 
 
 def _watched(starts: int, bar: bool) -> Iterable[int]:
-    if not bar or starts < 2 or not is_terminal():
+    if not bar or starts < 2 or not draws_rich_bars():
         return range(starts)
     from rich.progress import track
 

@@ -7,13 +7,19 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
-__all__ = ["is_terminal", "quiet"]
+__all__ = ["draws_rich_bars", "is_terminal", "quiet"]
 
 
 def is_terminal() -> bool:
     """Whether standard error is a terminal (or a notebook, which draws its own bars)."""
     return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+def draws_rich_bars() -> bool:
+    """Whether a bar of rich is seen: in a notebook without ipywidgets it would be a warning for each step instead."""
+    return sys.stderr.isatty() or ("ipykernel" in sys.modules and find_spec("ipywidgets") is not None)
 
 
 @contextmanager
