@@ -73,12 +73,25 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, passed: bool) -> None:
     monkeypatch.setattr(demo, "run_model", run_model)
 
 
+def test_processes_give_the_same_numbers(tmp_path: Path) -> None:
+    """Two models at the same time, each in a process of its own, against one of them in this process."""
+    outcomes = {o.model: o for o in demo._outcomes(("gamma_poisson", "normal"), tmp_path, 20260101, workers=2)}
+    assert set(outcomes) == {"gamma_poisson", "normal"}
+    assert all(outcome.passed and (tmp_path / outcome.page).is_file() for outcome in outcomes.values())
+    assert outcomes["normal"] == demo.run_model("normal", tmp_path / "here", random_seed=20260101)
+
+
+def test_an_error_in_a_process_is_raised_here(tmp_path: Path) -> None:
+    with pytest.raises(BayeskitError, match="no model 'nothing'"):
+        list(demo._outcomes(("nothing", "nothing"), tmp_path, 20260101, workers=2))
+
+
 @pytest.mark.parametrize(("passed", "code"), [(True, 0), (False, 1)])
 def test_table_index_and_exit_code(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], passed: bool, code: int
 ) -> None:
     stand_in(monkeypatch, passed)
-    assert demo.run(tmp_path / "reports", random_seed=1, progressbar=False) == code
+    assert demo.run(tmp_path / "reports", random_seed=1, progressbar=False, workers=1) == code
     printed = capsys.readouterr().out
     assert all(f"{name} " in printed for name in (*MODELS, "model", "exact"))
     links = Links()
