@@ -201,7 +201,7 @@ def _validate(post: Posterior, random_seed: int) -> tuple[Validation, str]:
     """
     wishart = [rv for rv in post.model.free_RVs if type(rv.owner.op).__name__ == "WishartRV"]
     if not wishart:
-        return validate(post.model, draws=DRAWS, random_seed=random_seed, progressbar=False), ""
+        return validate(post.model, draws=DRAWS, random_seed=random_seed, progressbar=False, exact=post), ""
     draws = sample_nuts(bartlett(post.model, str(wishart[0].name)), draws=DRAWS, random_seed=random_seed)
     method = "NUTS on the Bartlett decomposition of the Wishart prior"
     return judge(post, draws, random_seed=random_seed, method=method), ", Bartlett decomposition"
