@@ -1,8 +1,9 @@
-"""Settings for the whole suite: figures without a screen, property tests that give the same cases every time, and small
-matrices on one thread."""
+"""Settings for the whole suite: figures without a screen, property tests that give the same cases every time, small
+matrices on one thread, and as many processes as there are cores."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import matplotlib
@@ -18,6 +19,15 @@ settings.register_profile(
     "bayeskit", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("bayeskit")
+
+MOST_WORKERS = 8  # each needs a gigabyte of memory
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """What ``-n auto`` means: the CPUs that this process may use, two threads of one core being two."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return min(len(affinity(0)) if affinity else os.cpu_count() or 1, MOST_WORKERS)
 
 
 @pytest.fixture(scope="session", autouse=True)

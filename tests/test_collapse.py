@@ -152,9 +152,11 @@ def test_collapsed_model_is_a_plain_model() -> None:
     assert small.named_vars_to_dims["tau"] == ("school",)
     assert list(small.coords["school"]) == coords["school"]
     assert [p.name for p in small.potentials] == ["log_marginal"]
-    point = small.initial_point()
-    assert np.isfinite(small.compile_logp()(point))
-    assert np.all(np.isfinite(small.compile_dlogp()(point)))
+    # As PyMC's own samplers ask for it: value and gradient in one function, with the linker that PyMC takes by itself.
+    value, gradient = small.logp_dlogp_function(ravel_inputs=True)(np.log(np.full(8, 5.0)))
+    assert np.isfinite(value)
+    assert gradient.shape == (8,)
+    assert np.all(np.isfinite(gradient))
 
 
 def test_prior_of_a_remaining_variable_whose_parent_is_eliminated() -> None:

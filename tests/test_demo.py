@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 from bayeskit import demo
+from bayeskit.compiling import small_mode
 from bayeskit.errors import BayeskitError
 from bayeskit.models import MODELS
 from bayeskit.results import LogEvidence
@@ -39,8 +40,16 @@ class Links(HTMLParser):
         self.targets += [str(value) for key, value in attrs if tag == "a" and key == "href"]
 
 
-def test_one_model_end_to_end(tmp_path: Path) -> None:
-    outcome = demo.run_model("normal", tmp_path / "new", random_seed=20260101)
+@pytest.fixture(scope="module")
+def normal(tmp_path_factory: pytest.TempPathFactory) -> tuple[demo.Outcome, str]:
+    """One model's outcome in this process, and its page."""
+    folder = tmp_path_factory.mktemp("demo") / "new"
+    outcome = demo.run_model("normal", folder, random_seed=20260101)
+    return outcome, (folder / outcome.page).read_text(encoding="utf-8")
+
+
+def test_one_model_end_to_end(normal: tuple[demo.Outcome, str]) -> None:
+    outcome, page = normal
     assert (outcome.model, outcome.data, outcome.method) == ("normal", "cavendish", "exact")
     assert outcome.passed
     assert outcome.agreement.startswith("pass (largest |z| ")
@@ -50,7 +59,6 @@ def test_one_model_end_to_end(tmp_path: Path) -> None:
     shape = (0.1 / 2.0) * (np.eye(y.size) + 1 / 0.1)
     exact = stats.multivariate_t(np.full(y.size, 5.0), shape, df=4.0).logpdf(y)
     assert outcome.log_evidence.value == pytest.approx(exact, rel=1e-9)
-    page = (tmp_path / "new" / outcome.page).read_text(encoding="utf-8")
     assert "A sampler against the closed form" in page
     assert "Cavendish" in page
 
@@ -73,12 +81,28 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, passed: bool) -> None:
     monkeypatch.setattr(demo, "run_model", run_model)
 
 
+def test_processes_give_the_same(normal: tuple[demo.Outcome, str], tmp_path: Path) -> None:
+    """Two models at the same time, each in a process of its own, against one of them in this process."""
+    outcomes = {o.model: o for o in demo._outcomes(("gamma_poisson", "normal"), tmp_path, 20260101, workers=2)}
+    assert set(outcomes) == {"gamma_poisson", "normal"}
+    assert outcomes["gamma_poisson"].passed
+    assert outcomes["normal"] == normal[0]
+    pages = {o.model: (tmp_path / o.page).read_text(encoding="utf-8") for o in outcomes.values()}
+    assert "A sampler against the closed form" in pages["gamma_poisson"]
+    assert pages["normal"] == normal[1]
+
+
+def test_an_error_in_a_process_is_raised_here(tmp_path: Path) -> None:
+    with pytest.raises(BayeskitError, match="no model 'nothing'"):
+        list(demo._outcomes(("nothing", "nothing"), tmp_path, 20260101, workers=2))
+
+
 @pytest.mark.parametrize(("passed", "code"), [(True, 0), (False, 1)])
 def test_table_index_and_exit_code(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], passed: bool, code: int
 ) -> None:
     stand_in(monkeypatch, passed)
-    assert demo.run(tmp_path / "reports", random_seed=1, progressbar=False) == code
+    assert demo.run(tmp_path / "reports", random_seed=1, progressbar=False, workers=1) == code
     printed = capsys.readouterr().out
     assert all(f"{name} " in printed for name in (*MODELS, "model", "exact"))
     links = Links()
@@ -101,7 +125,7 @@ def test_bartlett_is_the_wishart_prior() -> None:
     other = demo.bartlett(model, "precision")
     assert [v.name for v in other.deterministics] == ["precision"]
     assert "precision" not in [v.name for v in other.free_RVs]
-    draws = pm.draw(other["precision"], draws=4000, random_seed=1)
+    draws = pm.draw(other["precision"], draws=4000, random_seed=1, mode=small_mode())
     wishart = stats.wishart(5, scale)
     np.testing.assert_array_less(np.abs(draws.mean(axis=0) - wishart.mean()), 4 * np.sqrt(wishart.var() / 4000))
     np.testing.assert_allclose(draws.var(axis=0), wishart.var(), rtol=0.2)
@@ -117,6 +141,6 @@ def test_bartlett_leaves_the_likelihood_alone() -> None:
     lower = np.diag(np.sqrt(squares)) + np.tril([[0.0, 0.0], [0.3, 0.0]])
     matrix = lower @ lower.T
     point = {"precision_below": below, "precision_squares_log__": np.log(squares), "mu": mean}
-    likelihood = other.compile_logp([other["y"]])(point)
+    likelihood = other.compile_logp([other["y"]], mode=small_mode())(point)
     expected = stats.multivariate_normal(mean, np.linalg.inv(matrix)).logpdf(np.ones((3, 2))).sum()
     assert likelihood == pytest.approx(expected, rel=1e-10)
