@@ -26,6 +26,7 @@ LAYERS = (
     "evaluation",
     "differentiation",
     "compiling",
+    "rows",
     "extended",
     "marginals",
     "predictive",
