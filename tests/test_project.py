@@ -44,6 +44,7 @@ LAYERS = (
     "gaussian",
     "separable",
     "separated",
+    "spectrum",
     "layout",
     "data_side",
     "quadratic_form",
