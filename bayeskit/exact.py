@@ -88,6 +88,10 @@ class Evaluator:
         scales = [self.analysis.joint.values[s.name] for s in self._differentiated]
         total = _without_log_of_zero(self.total, depends_on([self.total], self.inputs))
         gradient = differentiation.gradient(total, scales)
+        whole = self.products.compile(self.inputs, gradient)
+        if isinstance(whole, Function) and whole.by_rows:
+            # Residuals are computed again at every anchor, in the cache, rather than written to memory and held.
+            return (lambda *arguments: []), whole
         # The residuals y − Xθ̂ need not be computed again at every anchor.
         cut = _frontier(gradient, depends_on(gradient, self.inputs), set(scales))
         return self.products.compile(self.inputs, cut), compile_small([*self.inputs, *cut], gradient)

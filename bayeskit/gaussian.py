@@ -33,6 +33,7 @@ from bayeskit.compiling import compile_small
 from bayeskit.degrees import core_op, degrees, is_structural
 from bayeskit.density import LogJoint
 from bayeskit.precision import NotPositiveDefinite, Precision, factorise, factorise_root
+from bayeskit.rows import compile_rows
 
 __all__ = ["Gaussian", "GaussianBlock", "Product", "weighted_product"]
 
@@ -173,7 +174,8 @@ class GaussianBlock:
         for product in products:
             free.update(dict.fromkeys(i for i in product.node.inputs if self._degree.get(i, 0) == 0))
         computed = [v for v in free if not isinstance(v, Constant | SharedVariable)]
-        function = compile_small([*self.joint.values.values(), *zeros], [*weights, *computed, *gradient])
+        inputs, outputs = [*self.joint.values.values(), *zeros], [*weights, *computed, *gradient]
+        function = compile_rows(inputs, outputs) or compile_small(inputs, outputs)
         nothing = [np.broadcast_to(0.0, v.type.shape) for v in zeros]
         return products, computed, lambda *arguments: function(*arguments, *nothing)
 

@@ -2,6 +2,7 @@
 
     log ∫ exp(c + ηᵀδ − ½ δᵀΛδ) dδ = c + ½ ηᵀΛ⁻¹η − ½ log |Λ| + ½ D log 2π
 
+* made diagonal once for all φ, where one number scales the prior and one the data (:mod:`bayeskit.spectrum`): O(D);
 * on the side of the data, where they have fewer rows than θ has entries (:mod:`bayeskit.data_side`);
 * whitened (few variables, whose prior is exp(−½|Rδ + r|²)): in z = Rδ + r the precision is I + R⁻ᵀPR⁻¹ with P that of
   the data, well conditioned as a prior sd goes to zero or to infinity; a few O(D³);
@@ -23,6 +24,7 @@ from bayeskit.compiling import Graph
 from bayeskit.data_side import side_integral
 from bayeskit.layout import layout
 from bayeskit.quadratic_form import QuadraticForm
+from bayeskit.spectrum import spectral_integral
 
 __all__ = ["Lookup", "log_integral"]
 
@@ -35,6 +37,8 @@ def log_integral(form: QuadraticForm) -> Graph:
     """The log integral over θ of a block's density, without ``form.rest``."""
     if form.side is not None:
         return side_integral(form.side)
+    if form.spectrum is not None:
+        return _sum_or_nothing(*spectral_integral(form.spectrum))
     if form.root is not None:
         return whitened_integral(form)
     plan = layout(form.size, form.rows, form.columns)

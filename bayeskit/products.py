@@ -19,6 +19,7 @@ from pytensor.tensor.math import Dot
 
 from bayeskit.compiling import compile_small
 from bayeskit.degrees import core_op
+from bayeskit.rows import RowFunction, compile_rows
 
 __all__ = ["Function", "Products"]
 
@@ -75,11 +76,14 @@ class Products:
         nodes = _large_products(graphs, inputs)
         if not nodes:
             return compile_small(inputs, outputs)
+        cut = [*inputs, *(n.outputs[0] for n in nodes)]
+        rows = compile_rows(cut, graphs)
         return Function(
             self,
             [n.inputs[0] for n in nodes],
             compile_small(inputs, [n.inputs[1] for n in nodes]),
-            compile_small([*inputs, *(n.outputs[0] for n in nodes)], outputs),
+            compile_small(cut, graphs) if rows is None else rows,
+            single=isinstance(outputs, Variable),
         )
 
     def of(self, matrix: np.ndarray, vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -118,20 +122,48 @@ class Function:
     products: Products
     matrices: list[Variable]
     vectors: Callable[..., list[np.ndarray]]
-    rest: Callable[..., Any]
+    rest: Callable[..., list[Any]]
+    single: bool
+    prepared: dict[tuple[bytes, ...], list[Any]] = field(default_factory=dict)
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether what follows the products runs block by block, so that nothing of the data's length is held."""
+        return isinstance(self.rest, RowFunction)
 
     def __call__(self, *arguments: np.ndarray) -> Any:
-        return self.rest(*arguments, *(p[0] for p in self._products([arguments])))
+        found = self.prepared.get(_key(arguments))
+        if found is None:
+            found = self.rest(*arguments, *self._products([arguments])[0])
+        return found[0] if self.single else found
 
     def prepare(self, points: Sequence[Sequence[np.ndarray]]) -> None:
-        """Make the products of several points in one pass over each matrix."""
-        self._products(points)
+        """Make the products of several points in one pass over each matrix; by rows, all of the function."""
+        if not isinstance(self.rest, RowFunction):
+            self._products(points)
+            return
+        self.prepared.clear()
+        vectors = [self.vectors(*arguments) for arguments in points]
+        states = [self.rest.begin([*arguments, *(None for _ in self.matrices)]) for arguments in points]
+        matrices = [_value_of(var) for var in self.matrices]
+        for block in self.rest.blocks():
+            made = [_products(m[block], [v[k] for v in vectors]) for k, m in enumerate(matrices)]
+            for k, state in enumerate(states):
+                self.rest.add(state, block, [products[k] for products in made])
+        self.prepared.update({_key(p): self.rest.end(s) for p, s in zip(points, states, strict=True)})
 
     def _products(self, points: Sequence[Sequence[np.ndarray]]) -> list[list[np.ndarray]]:
+        """For each point the product of each matrix."""
         vectors = [self.vectors(*arguments) for arguments in points]
-        result = []
-        for k, var in enumerate(self.matrices):
-            matrix = _matrix(var)
-            assert matrix is not None
-            result.append(self.products.of(matrix, [v[k] for v in vectors]))
-        return result
+        found = [self.products.of(_value_of(var), [v[k] for v in vectors]) for k, var in enumerate(self.matrices)]
+        return [[products[k] for products in found] for k in range(len(points))]
+
+
+def _value_of(var: Variable) -> np.ndarray:
+    value = _matrix(var)
+    assert value is not None
+    return value
+
+
+def _key(arguments: Sequence[np.ndarray]) -> tuple[bytes, ...]:
+    return tuple(np.asarray(a).tobytes() for a in arguments)

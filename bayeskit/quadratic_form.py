@@ -40,6 +40,7 @@ from bayeskit.gaussian import GaussianBlock, Product, weighted_product
 from bayeskit.precision import NotPositiveDefinite
 from bayeskit.separable import OFFSET, Form, NotSeparable, Separator, Term, broadcast_term
 from bayeskit.separated import materialised, recentred, stacked_matrix
+from bayeskit.spectrum import Spectrum, spectrum
 
 __all__ = ["Point", "QuadraticForm", "quadratic_form", "reduced"]
 
@@ -78,6 +79,8 @@ class QuadraticForm:
     side : DataSide or None
         The block on the side of the data, where they have fewer rows than θ has entries; the entries of T are then not
         needed, and there are none.
+    spectrum : Spectrum or None
+        The block in coordinates in which it is diagonal at every φ, where there are some.
     """
 
     names: tuple[str, ...]
@@ -90,6 +93,7 @@ class QuadraticForm:
     depth: int = 0
     data: Graph | None = None
     side: DataSide | None = None
+    spectrum: Spectrum | None = None
 
     @property
     def size(self) -> int:
@@ -98,6 +102,8 @@ class QuadraticForm:
     @property
     def weight(self) -> int:
         """About how many numbers a solution holds."""
+        if self.spectrum is not None:
+            return self.size
         return self.size**2 if self.side is None else self.side.weight
 
 
@@ -217,22 +223,16 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
     data = None
     if root is not None and all(g is None for g in linear):
         data = _square_root(setting, [p for p in products if p not in prior], DATA_ROWS)
-    failed: list[tuple[Product, Graph]] = []
-    for product, weight in zip(products, weights, strict=True):
-        if root is not None and product in prior:
-            continue
-        try:
-            left, right = separator.form(product.left), separator.form(product.right)
-        except NotSeparable:
-            failed.append((product, weight))
-            continue
-        scale = _whole_weight(product, separator, weight)
-        _add_product(entries, separator, product, left, right, scale, origin, slices)
+    others = [p for p in products if p not in prior]
+    failed = [] if root is not None else _add_products(entries, setting, prior)
+    of_prior = len(entries.found)
+    failed += _add_products(entries, setting, others)
     if failed:
         _add_graphs(entries, block, failed, theta, points, origin, slices)
     for name, gradient in zip(block.names, linear, strict=True):
         if gradient is not None:
             _add_linear(entries, separator.form(gradient), slices[name])
+    whole = failed or entries.whole or entries.scattered
     pattern = entries.pattern()
     rows, columns = np.divmod(pattern, size + 1)
     return QuadraticForm(
@@ -245,7 +245,37 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
         root=root,
         depth=depth,
         data=None if data is None else data[0],
+        spectrum=None if data is not None or whole else _spectrum(setting, prior, entries, of_prior),
     )
+
+
+def _add_products(entries: _Entries, setting: _Setting, products: list[Product]) -> list[tuple[Product, Graph]]:
+    """Add what is separable; the rest, each with its weight."""
+    failed = []
+    for product in products:
+        weight, separator = setting.weights[product], setting.separator
+        try:
+            left, right = separator.form(product.left), separator.form(product.right)
+        except NotSeparable:
+            failed.append((product, weight))
+            continue
+        scale = _whole_weight(product, separator, weight)
+        _add_product(entries, separator, product, left, right, scale, setting.origin, setting.slices)
+    return failed
+
+
+def _spectrum(setting: _Setting, prior: list[Product], entries: _Entries, of_prior: int) -> Spectrum | None:
+    """The block made diagonal, where its prior has one scale and its data another."""
+    if not prior or not _simple(prior) or _convex(setting, prior):
+        return None
+    forms = []
+    for product in prior:
+        try:
+            form = recentred(setting.separator.form(product.left), setting.origin)
+        except NotSeparable:
+            return None
+        forms.append((form, setting.separator.form(setting.weights[product]).to_shape(form.shape)))
+    return spectrum(forms, entries.found[of_prior:], entries.factors, setting.slices)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import arviz as az
 import numpy as np
+import pandas as pd
 import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
@@ -59,6 +60,13 @@ def build_tree(
     constant = find_constants(model)
     if observed:
         groups["observed_data"] = observed
+        # Row numbers that are not stored: as an array they are as long as the data, and are copied several times.
+        numbered = {
+            f"{name}_dim_0": pd.RangeIndex(np.shape(value)[0])
+            for name, value in observed.items()
+            if np.ndim(value) and not any(dims.get(name, ()))
+        }
+        coords = numbered | coords
     if constant:
         groups["constant_data"] = constant
     tree: xr.DataTree = az.from_dict(groups, coords=coords, dims=dims)
