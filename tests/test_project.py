@@ -45,6 +45,7 @@ LAYERS = (
     "separated",
     "layout",
     "data_side",
+    "plates",
     "quadratic_form",
     "banded",
     "chains_recursions",
