@@ -8,7 +8,8 @@
   the data, well conditioned as a prior sd goes to zero or to infinity; a few O(D³);
 * dense: one Cholesky factorisation, O(D³); the gradient is −½ (Λ⁻¹ + δ̂δ̂ᵀ) in Λ and δ̂ in η, δ̂ = Λ⁻¹η;
 * banded (chains, plates; after reordering by reverse Cuthill–McKee): O(D · width²);
-* bordered (plates and a few variables shared by all): the band first, then the Schur complement of the shared ones.
+* bordered (plates and a few variables shared by all): the band first, then the Schur complement of the shared ones;
+* plates whose members share one precision: what is left of them once they are rotated (:mod:`bayeskit.plates`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from bayeskit.banded import banded_solve
 from bayeskit.compiling import Graph
 from bayeskit.data_side import side_integral
 from bayeskit.layout import layout
-from bayeskit.quadratic_form import QuadraticForm
+from bayeskit.plates import Plates
+from bayeskit.quadratic_form import QuadraticForm, multiplied
 from bayeskit.spectrum import spectral_integral
 
 __all__ = ["Lookup", "log_integral"]
@@ -41,16 +43,32 @@ def log_integral(form: QuadraticForm) -> Graph:
         return _sum_or_nothing(*spectral_integral(form.spectrum))
     if form.root is not None:
         return whitened_integral(form)
-    plan = layout(form.size, form.rows, form.columns)
-    values: Any = pt.concatenate([form.values, pt.zeros(1)])
+    if form.plates is not None and form.beta is not None:
+        return _sum_or_nothing(*_of_plates(form.plates, form.beta))
+    return _sum_or_nothing(*_integral(form, form.values))
+
+
+def _of_plates(plates: Plates, beta: Graph) -> tuple[Graph, Graph]:
+    corner, total = _integral(plates, multiplied(plates.table, beta))
+    for count, size, table in plates.spared:
+        precision: Any = -multiplied(table, beta).reshape((size, size))
+        total = total + count * (dense_integral(precision, pt.zeros(size)) + 0.5 * size * np.log(2 * np.pi))
+    return corner, total
+
+
+def _integral(form: QuadraticForm | Plates, entries: Any) -> tuple[Graph, Any]:
+    """c, and the log integral without it, from the entries of T."""
+    size = form.size
+    plan = layout(size, form.rows, form.columns)
+    values: Any = pt.concatenate([entries, pt.zeros(1)])
     lookup = Lookup(form)
-    eta = values[lookup(np.arange(form.size), np.full(form.size, form.size))]
-    corner = 0.5 * values[lookup(np.array([form.size]), np.array([form.size]))][0]
-    constant = 0.5 * form.size * np.log(2 * np.pi)
+    eta = values[lookup(np.arange(size), np.full(size, size))]
+    corner = 0.5 * values[lookup(np.array([size]), np.array([size]))][0]
+    constant = 0.5 * size * np.log(2 * np.pi)
     if not len(plan.inner):
-        i, j = np.indices((form.size, form.size))
-        precision = -values[lookup(i.ravel(), j.ravel())].reshape((form.size, form.size))
-        return constant + _sum_or_nothing(corner, dense_integral(precision, eta))
+        i, j = np.indices((size, size))
+        precision = -values[lookup(i.ravel(), j.ravel())].reshape((size, size))
+        return corner, constant + dense_integral(precision, eta)
     inner, shared = plan.inner, plan.shared
     ahead = np.arange(plan.width)[:, None] + np.arange(len(inner))
     valid = ahead < len(inner)
@@ -69,13 +87,13 @@ def log_integral(form: QuadraticForm) -> Graph:
         i, j = np.meshgrid(shared, shared, indexing="ij")
         own = -values[lookup(i.ravel(), j.ravel())].reshape((len(shared), len(shared)))
         result = result + dense_integral(own - gram[1:, 1:], eta[shared] - gram[1:, 0])
-    return constant + _sum_or_nothing(corner, result)
+    return corner, constant + result
 
 
 class Lookup:
     """Where an entry of T stands among the values; entries that are always zero stand after the last."""
 
-    def __init__(self, form: QuadraticForm) -> None:
+    def __init__(self, form: QuadraticForm | Plates) -> None:
         self.size = form.size + 1
         self.keys = form.rows * self.size + form.columns
         self.nothing = len(self.keys)

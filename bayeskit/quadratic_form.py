@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,12 +38,13 @@ from bayeskit.degrees import core_op
 from bayeskit.density import LogJoint, depends_on, substitute
 from bayeskit.errors import InferenceError
 from bayeskit.gaussian import GaussianBlock, Product, weighted_product
+from bayeskit.plates import Plates, rotated
 from bayeskit.precision import NotPositiveDefinite
-from bayeskit.separable import OFFSET, Form, NotSeparable, Separator, Term, broadcast_term
+from bayeskit.separable import OFFSET, Form, NotSeparable, Separator, Term, broadcast_term, dot_rows
 from bayeskit.separated import materialised, recentred, stacked_matrix
 from bayeskit.spectrum import Spectrum, spectrum
 
-__all__ = ["Point", "QuadraticForm", "quadratic_form", "reduced"]
+__all__ = ["Point", "QuadraticForm", "multiplied", "quadratic_form", "reduced"]
 
 Point = Mapping[str, np.ndarray]
 STACKED = 64  # values of a factor up to which each gets its own constant matrix
@@ -81,6 +83,10 @@ class QuadraticForm:
         needed, and there are none.
     spectrum : Spectrum or None
         The block in coordinates in which it is diagonal at every φ, where there are some.
+    plates : Plates or None
+        A shorter form with the same integral, where members of a plate share one precision.
+    beta : tensor or None
+        β of ``plates``.
     """
 
     names: tuple[str, ...]
@@ -94,6 +100,8 @@ class QuadraticForm:
     data: Graph | None = None
     side: DataSide | None = None
     spectrum: Spectrum | None = None
+    plates: Plates | None = None
+    beta: Graph | None = None
 
     @property
     def size(self) -> int:
@@ -104,6 +112,8 @@ class QuadraticForm:
         """About how many numbers a solution holds."""
         if self.spectrum is not None:
             return self.size
+        if self.plates is not None:
+            return self.plates.size**2
         return self.size**2 if self.side is None else self.side.weight
 
 
@@ -147,13 +157,20 @@ class _Entries:
         keys = [k for k, _, _ in self.found] + [k for k, _, _ in self.scattered]
         return np.unique(np.concatenate(keys)) if keys else np.zeros(0, dtype=int)
 
+    @cached_property
+    def beta(self) -> Graph:
+        return pt.concatenate(self.factors) if len(self.factors) > 1 else self.factors[0]
+
+    def table(self, pattern: np.ndarray) -> sparse.csr_array:
+        """G of the entries of T that are Gβ; of all of them, where nothing is ``scattered`` or ``whole``."""
+        key, entry, value = (np.concatenate(column) for column in zip(*self.found, strict=True))
+        place = np.searchsorted(pattern, key)
+        return sparse.csr_array(sparse.coo_array((value, (place, entry)), shape=(len(pattern), self.length)))
+
     def values(self, pattern: np.ndarray) -> Graph:
         total: Any = pt.zeros(len(pattern))
         if self.found:
-            beta = pt.concatenate(self.factors) if len(self.factors) > 1 else self.factors[0]
-            key, entry, value = (np.concatenate(column) for column in zip(*self.found, strict=True))
-            table = sparse.coo_array((value, (np.searchsorted(pattern, key), entry)), shape=(len(pattern), self.length))
-            total = total + _times(sparse.csr_array(table), beta)
+            total = total + multiplied(self.table(pattern), self.beta)
         for key, multiple, vector in self.scattered:
             total = pt.inc_subtensor(total[np.searchsorted(pattern, key)], vector * multiple)
         if self.whole:
@@ -163,7 +180,7 @@ class _Entries:
         return total
 
 
-def _times(table: sparse.csr_array, beta: Graph) -> Graph:
+def multiplied(table: sparse.csr_array, beta: Graph) -> Graph:
     """A constant sparse matrix times a short vector."""
     if table.shape[1] <= 8 or table.shape[0] * table.shape[1] <= 4_000_000:
         return pt.dot(table.toarray(), beta)
@@ -232,9 +249,13 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
     for name, gradient in zip(block.names, linear, strict=True):
         if gradient is not None:
             _add_linear(entries, separator.form(gradient), slices[name])
-    whole = failed or entries.whole or entries.scattered
+    constant = bool(entries.found) and not entries.whole and not entries.scattered
     pattern = entries.pattern()
     rows, columns = np.divmod(pattern, size + 1)
+    diagonal = _spectrum(setting, prior, entries, of_prior) if data is None and not failed and constant else None
+    plates = None
+    if root is None and diagonal is None and constant:
+        plates = rotated(size, rows, columns, entries.table(pattern))
     return QuadraticForm(
         names=block.names,
         origin=np.concatenate([np.ravel(origin[n]) for n in block.names]),
@@ -245,7 +266,9 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
         root=root,
         depth=depth,
         data=None if data is None else data[0],
-        spectrum=None if data is not None or whole else _spectrum(setting, prior, entries, of_prior),
+        spectrum=diagonal,
+        plates=plates,
+        beta=None if plates is None else entries.beta,
     )
 
 
@@ -576,7 +599,7 @@ def _add_product(
     left = recentred(left, origin)
     right = left if same else recentred(right, origin)
     if isinstance(core_op(product.node), Dot):
-        rows, columns, repeat = _dot_rows(left.shape, right.shape)
+        rows, columns, repeat = dot_rows(left.shape, right.shape)
         shape = rows.shape
         left, right = left.rows(rows, shape), right.rows(columns, shape)
         weight = weight.rows(repeat, shape)
@@ -589,17 +612,6 @@ def _add_product(
         for a in ones:
             for b in twos:
                 _add_pair(entries, separator, a, b, w, slices)
-
-
-def _dot_rows(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A matrix product as scalar products: entries of the left, of the right, and of the result."""
-    a = np.arange(int(np.prod(left, dtype=int))).reshape(left)
-    b = np.arange(int(np.prod(right, dtype=int))).reshape(right)
-    a = a[None, :] if a.ndim == 1 else a
-    b = b[:, None] if b.ndim == 1 else b
-    rows, columns = np.broadcast_arrays(a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :])
-    repeat = np.arange(int(np.prod(rows.shape[:-1], dtype=int))).reshape(rows.shape[:-1])
-    return rows, columns, np.broadcast_to(repeat[..., None], rows.shape)
 
 
 def _add_pair(entries: _Entries, separator: Separator, a: Term, b: Term, w: Term, slices: Mapping[str, slice]) -> None:
@@ -710,7 +722,7 @@ def _add_graphs(
         op = core_op(product.node)
         shapes = [_side_shape(block, product.left, points), _side_shape(block, product.right, points)]
         if isinstance(op, Dot):
-            rows, cols, repeat = _dot_rows(*shapes)
+            rows, cols, repeat = dot_rows(*shapes)
             left, one, right, two = (
                 left[:, rows.ravel()],
                 one[:, rows.ravel()],

@@ -25,7 +25,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.traversal import toposort
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.math import Sum
+from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from scipy import sparse
@@ -34,11 +34,12 @@ from bayeskit.affine import Block, Jacobian, broadcast_jacobian, linear_jacobian
 from bayeskit.compiling import Graph
 from bayeskit.degrees import CHECKS, JOINS, core_op, is_structural
 
-__all__ = ["OFFSET", "Form", "NotSeparable", "Separator", "Term"]
+__all__ = ["OFFSET", "Form", "NotSeparable", "Separator", "Term", "dot_rows"]
 
 OFFSET = ""  # the name of the column a of a Jacobian in homogeneous coordinates (θ, 1)
 CLASSES = 32  # entries of a vector factor up to which a sum or product over rows is split into one term each
 TERMS = 16  # terms up to which a product of sums is multiplied out
+SPARED = 16  # times that each entry of a matrix of φ is used, from which a product with it is multiplied out
 
 Classes = np.ndarray | None
 
@@ -240,6 +241,8 @@ class Separator:
             return [self._assemble(node, [_as_form(p) for p in parts[:2]], parts[2:])]
         if isinstance(op, Sum):
             return [self._sum(node, parts[0])]
+        if isinstance(op, Dot) and all(isinstance(p, Form) for p in parts):
+            return [self._matrix_product(node, *parts)]
         return [self._linear(node, parts)]
 
     def _tidy(self, form: Form) -> Form:
@@ -447,6 +450,21 @@ class Separator:
         shape = terms[0].jacobian.shape
         return self._tidy(Form(shape, tuple(terms)))
 
+    def _matrix_product(self, node: Apply, left: Form, right: Form) -> Form:
+        """Coordinates in θ times loadings in φ, one term for each column of the coordinates."""
+        rows, columns, _ = dot_rows(left.shape, right.shape)
+        length = rows.shape[-1]
+        pure = left if left.pure else right
+        if left.pure == right.pure or length * len(left.terms) * len(right.terms) > TERMS:
+            raise NotSeparable
+        if SPARED * pure.size > rows.size:
+            raise NotSeparable
+        shape = self.shape_of(node.outputs[0])
+        terms: list[Term] = []
+        for k in range(length):
+            terms += self._multiply_forms(left.rows(rows[..., k], shape), right.rows(columns[..., k], shape)).terms
+        return self._tidy(Form(shape, tuple(terms)))
+
     def _linear(self, node: Apply, parts: list[Any]) -> Form:
         """An op that is linear in its one argument that is not constant, applied to each term's constants."""
         moving = [k for k, p in enumerate(parts) if isinstance(p, Form)]
@@ -462,6 +480,17 @@ class Separator:
             except NotImplementedError as error:
                 raise NotSeparable from error
         return self._tidy(Form(terms[0].jacobian.shape, tuple(terms)))
+
+
+def dot_rows(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A matrix product as scalar products: entries of the left, of the right, and of the result."""
+    a = np.arange(int(np.prod(left, dtype=int))).reshape(left)
+    b = np.arange(int(np.prod(right, dtype=int))).reshape(right)
+    a = a[None, :] if a.ndim == 1 else a
+    b = b[:, None] if b.ndim == 1 else b
+    rows, columns = np.broadcast_arrays(a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :])
+    repeat = np.arange(int(np.prod(rows.shape[:-1], dtype=int))).reshape(rows.shape[:-1])
+    return rows, columns, np.broadcast_to(repeat[..., None], rows.shape)
 
 
 def _as_form(part: Any) -> Form:

@@ -145,11 +145,11 @@ def test_the_prior_of_the_loadings_is_that_of_independent_normal_entries() -> No
 
 
 @pytest.mark.parametrize("options", [{}, {"noise": "each"}, {"standardise": False}, {"relevance": True}])
-@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize(("rows", "missing"), [(9, 0.0), (9, 0.3), (60, 0.0), (60, 0.1)])
 def test_collapsed_density_against_the_covariance_of_the_observed_entries(
-    options: dict[str, Any], missing: float
+    options: dict[str, Any], rows: int, missing: float
 ) -> None:
-    rows, columns, components = 9, 4, 2
+    columns, components = 4, 2
     y = 10 * simulated(rows, columns, missing=missing)
     if missing:
         y[4] = np.nan

@@ -47,6 +47,7 @@ LAYERS = (
     "spectrum",
     "layout",
     "data_side",
+    "plates",
     "quadratic_form",
     "banded",
     "chains_recursions",
