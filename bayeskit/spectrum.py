@@ -87,8 +87,10 @@ def spectrum(
         Where each variable lies in θ.
     """
     size = sum(s.stop - s.start for s in slices.values())
+    if not found or not 0 < size <= LARGEST:
+        return None
     root = _root(prior, slices, size)
-    if root is None or not found or not 0 < size <= LARGEST:
+    if root is None:
         return None
     key, entry, value = (np.concatenate(column) for column in zip(*found, strict=True))
     p, q = np.divmod(key, size + 1)
