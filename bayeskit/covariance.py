@@ -82,7 +82,10 @@ def _quadratic(matrix: Graph, rows: Graph) -> Graph:
         inner = pt.linalg.solve_triangular(factor, inputs[1].T, lower=True)
         alpha = pt.linalg.solve_triangular(factor, inner, lower=True, trans="T")
         weighted: Any = alpha * cotangents[0]
-        return [-pt.dot(weighted, alpha.T), 2 * weighted.T]
+        # A matrix product of one column takes several times as long as the product of its entries.
+        single = inputs[1].type.shape[0] == 1
+        outer = -weighted * alpha.T if single else pt.dot(-weighted, alpha.T)
+        return [outer, 2 * weighted.T]
 
     return _inlined([a, b], pt.sum(half**2, axis=0), pullback)(matrix, rows)
 

@@ -55,6 +55,7 @@ LAYERS = (
     "chain_density",
     "gaussian_integral",
     "covariance",
+    "homogeneous",
     "scaling",
     "connection",
     "summation",
