@@ -31,6 +31,7 @@ from bayeskit.families.base import solve_coefficients
 from bayeskit.forward import prior_points
 from bayeskit.gaussian import GaussianBlock
 from bayeskit.gaussian_integral import log_integral
+from bayeskit.homogeneous import constants_in_front
 from bayeskit.quadratic_form import Point, QuadraticForm, quadratic_form, reduced
 
 __all__ = ["Collapsed", "SolvedScale", "collapsed_density", "typical_points"]
@@ -167,7 +168,8 @@ def _reference(analysis: Analysis, point: Point) -> dict[str, np.ndarray]:
 
 def _sum(joint: LogJoint, factors: list[str], point: Point, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
     # First the covariances: reduced to statistics, a multivariate Normal would no longer be recognised.
-    total = cheap_gradients(pt.add(*[pt.sum(joint.factors[f]) for f in factors], pt.constant(0.0)))
+    total: Graph = pt.add(*[pt.sum(joint.factors[f]) for f in factors], pt.constant(0.0))
+    total = cheap_gradients(constants_in_front(total))
     if joint.data_size < LARGE:
         return total
     return reduced(total, joint, point, shapes)

@@ -82,7 +82,10 @@ def _quadratic(matrix: Graph, rows: Graph) -> Graph:
         inner = pt.linalg.solve_triangular(factor, inputs[1].T, lower=True)
         alpha = pt.linalg.solve_triangular(factor, inner, lower=True, trans="T")
         weighted: Any = alpha * cotangents[0]
-        return [-pt.dot(weighted, alpha.T), 2 * weighted.T]
+        # A matrix product of one column takes several times as long as the product of its entries.
+        single = inputs[1].type.shape[0] == 1
+        outer = -weighted * alpha.T if single else pt.dot(-weighted, alpha.T)
+        return [outer, 2 * weighted.T]
 
     return _inlined([a, b], pt.sum(half**2, axis=0), pullback)(matrix, rows)
 
@@ -148,14 +151,18 @@ def _replacement(node: Apply, view: Graph, matrix: Graph, clients: dict[Graph, l
     if isinstance(op, ExtractDiag):
         logs = [n for n in clients.get(out, []) if _is_scalar_op(n, ps.Log)]
         sums = [s for n in logs for s in clients.get(n.outputs[0], []) if isinstance(s.op, Sum)]
-        found = {s.outputs[0]: _log_determinant(matrix) for s in sums if s.outputs[0].type.ndim == 0}
-        # The check that the diagonal is positive has no gradient, but PyTensor would carry its zeros back to A.
-        checks = [n for n in clients.get(out, []) if _is_scalar_op(n, ps.GT)]
-        held = disconnected_grad(out)
-        return found | {
-            n.outputs[0]: n.clone_with_new_inputs([held if i is out else i for i in n.inputs]).outputs[0]
-            for n in checks
-        }
+        sums = [s for s in sums if s.outputs[0].type.ndim == 0]
+        log_determinant = _log_determinant(matrix) if sums else None
+        found: dict[Graph, Graph] = {s.outputs[0]: log_determinant for s in sums}
+        # The check that the diagonal is positive has no gradient, but PyTensor would carry its zeros back to A, through
+        # two systems of N equations for N right-hand sides. A pivot that is not positive has no logarithm.
+        for check in [n for n in clients.get(out, []) if _is_scalar_op(n, ps.GT) and n.inputs[0] is out]:
+            if log_determinant is not None and _is_zero(check.inputs[1]):
+                found[check.outputs[0]] = pt.fill(disconnected_grad(out), pt.gt(log_determinant, -np.inf))
+            else:
+                held = check.clone_with_new_inputs([disconnected_grad(out), *check.inputs[1:]])
+                found[check.outputs[0]] = held.outputs[0]
+        return found
     if type(op).__name__ != "SolveTriangular" or node.inputs[0] is not view or not op.lower or op.unit_diagonal:
         return {}
     right: Graph = node.inputs[1]
@@ -176,6 +183,12 @@ def _replacement(node: Apply, view: Graph, matrix: Graph, clients: dict[Graph, l
 
 def _is_scalar_op(node: Apply, kind: type) -> bool:
     return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, kind)
+
+
+def _is_zero(var: Any) -> bool:
+    while var.owner is not None and isinstance(var.owner.op, DimShuffle):
+        var = var.owner.inputs[0]
+    return hasattr(var, "data") and np.size(var.data) == 1 and float(np.ravel(var.data)[0]) == 0
 
 
 def _is_square(node: Apply) -> bool:

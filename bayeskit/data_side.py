@@ -34,7 +34,7 @@ from scipy import sparse
 
 from bayeskit.compiling import Graph
 from bayeskit.layout import BANDED_FROM, layout
-from bayeskit.separable import Form, Term, joint_classes
+from bayeskit.separable import Form, Term, constant, joint_classes
 from bayeskit.separated import materialised, recentred, stacked_matrix
 
 __all__ = ["DataSide", "data_side", "side_integral"]
@@ -100,7 +100,7 @@ class DataSide:
     @property
     def border(self) -> np.ndarray:
         """The columns outside the largest class."""
-        return np.flatnonzero(self.classes != np.argmax(np.bincount(self.classes)))
+        return _border(self.classes)
 
     @property
     def diagonal(self) -> bool:
@@ -115,6 +115,10 @@ class DataSide:
         count = len(self.designs) * self.rows
         columns = sum(min(int(n), count) for n in np.bincount(self.classes))
         return self.rows * (self.rows + columns)
+
+
+def _border(classes: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(classes != np.argmax(np.bincount(classes)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +153,7 @@ def data_side(prior: Sequence[Weighted], data: Sequence[Weighted], slices: Mappi
     """
     size = sum(s.stop - s.start for s in slices.values())
     rows = sum(form.size for form, _ in data)
+    data = [_absorbed(form, weight) for form, weight in data]
     moving = [[t for t in form.terms if not t.pure] for form, _ in data]
     count = max((len(terms) for terms in moving), default=0)
     if not 0 < rows < size or count * rows * size > ENTRIES:
@@ -170,7 +175,8 @@ def data_side(prior: Sequence[Weighted], data: Sequence[Weighted], slices: Mappi
             vectors.append(pt.ones(form.size) if empty else _scale(weight) * _factor(terms[slot]))
         matrices.append(sparse.csr_array(sparse.vstack(parts)))
         factors.append(_joined(vectors))
-    if not _worthwhile(sum(abs(m) for m in matrices), root.root):
+    even = count == 1 and len(data) == 1 and _is_even(data[0][1]) and moving[0][0].index is None
+    if not _worthwhile(sum(abs(m) for m in matrices), root.root, even and len(_border(root.classes)) <= FEW):
         return None
     origin = {n: root.origin[s] for n, s in slices.items()}
     offsets = []
@@ -189,9 +195,21 @@ def data_side(prior: Sequence[Weighted], data: Sequence[Weighted], slices: Mappi
         inverse=root.inverse,
         log_root=root.log_root,
         classes=root.classes,
-        even=count == 1 and len(data) == 1 and _is_even(data[0][1]) and moving[0][0].index is None,
+        even=even,
         origin=root.origin,
     )
+
+
+def _absorbed(form: Form, weight: Form) -> Weighted:
+    """The same square with the constant part of its weight in the node: known standard errors leave no weights."""
+    if len(weight.terms) != 1 or weight.terms[0].index is not None:
+        return form, weight
+    (term,) = weight.terms
+    offset = term.offset
+    if np.ptp(offset) == 0 or not (np.all(offset < 0) or np.all(offset > 0)):
+        return form, weight
+    even = replace(term, jacobian=constant(0.5 * np.sign(offset)).terms[0].jacobian)
+    return form.times(np.sqrt(2.0 * np.abs(offset))), Form(weight.shape, (even,)).reshaped(weight.shape)
 
 
 def _is_even(weight: Form) -> bool:
@@ -314,11 +332,11 @@ def _inverse(root: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array(solved @ sparse.diags_array(1.0 / pivots))
 
 
-def _worthwhile(design: Any, root: sparse.csr_array) -> bool:
-    """Whether Λ is dense: else a band or a few levels of a hierarchy solve it as it stands."""
+def _worthwhile(design: Any, root: sparse.csr_array, diagonal: bool) -> bool:
+    """Whether Λ is dense, or small and made diagonal here: else a band or a hierarchy solve it as it stands."""
     rows, size = design.shape
     if size < BANDED_FROM:
-        return bool(2 * design.nnz >= rows * size)
+        return bool(diagonal or 2 * design.nnz >= rows * size)
     if np.sum(np.diff(design.indptr).astype(float) ** 2) > ENTRIES:
         return True
     precision = sparse.coo_array(design.T @ design + abs(root).T @ abs(root))

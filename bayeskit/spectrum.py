@@ -87,7 +87,9 @@ def spectrum(
         Where each variable lies in θ.
     """
     size = sum(s.stop - s.start for s in slices.values())
-    root = _root(prior, slices, size) if found and 0 < size <= LARGEST else None
+    if not found or not 0 < size <= LARGEST:
+        return None
+    root = _root(prior, slices, size)
     if root is None:
         return None
     key, entry, value = (np.concatenate(column) for column in zip(*found, strict=True))

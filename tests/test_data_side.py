@@ -33,6 +33,7 @@ X = RNG.normal(size=(N, D))
 Y = X[:, :4] @ np.array([2.0, -1.0, 1.0, 0.5]) + 0.5 * RNG.normal(size=N)
 GROUP = np.arange(D) % 3
 HALF = np.arange(N) // (N // 2)
+ERRORS = np.exp(RNG.normal(size=N))
 Point = dict[str, Any]
 Moments = tuple[np.ndarray, np.ndarray]
 
@@ -123,6 +124,15 @@ def two_factors() -> pm.Model:
     return model
 
 
+def known_errors() -> pm.Model:
+    """Standard errors that are known up to a common factor, as in a meta-analysis."""
+    with pm.Model() as model:
+        s, t = pm.HalfNormal("s", 1.0), pm.HalfNormal("t", 1.0)
+        w = pm.Normal("w", pm.Normal("mu", 1.0, 2.0), t, shape=D)
+        pm.Normal("y", X @ w, s * ERRORS, observed=Y)
+    return model
+
+
 def covariance(point: Point, prior: Any, design: np.ndarray = X) -> np.ndarray:
     noise = np.broadcast_to(point["s"], N) if np.ndim(point["s"]) == 0 else point["s"][HALF]
     return np.asarray(np.diag(noise**2) + (design * prior) @ design.T)
@@ -152,6 +162,15 @@ CASES = [
         True,
     ),
     Case("moving mean", moving_mean, lambda p: (p["m"] * X.sum(axis=1), covariance(p, p["t"] ** 2)), True),
+    Case(
+        "known errors",
+        known_errors,
+        lambda p: (
+            X.sum(axis=1),
+            np.diag((p["s"] * ERRORS) ** 2) + p["t"] ** 2 * X @ X.T + 4 * np.outer(X.sum(axis=1), X.sum(axis=1)),
+        ),
+        True,
+    ),
     Case("two factors", two_factors, lambda p: (ZERO, covariance(p, 1.0, X + p["t"] * np.abs(X)))),
 ]
 SCALES = (1e-8, 1e-3, 0.3, 1e3)

@@ -56,6 +56,7 @@ LAYERS = (
     "chain_density",
     "gaussian_integral",
     "covariance",
+    "homogeneous",
     "scaling",
     "connection",
     "summation",
