@@ -12,7 +12,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.replace import clone_replace
 
-from bayeskit.compiling import Graph, compile_small, silently
+from bayeskit.compiling import Graph, compile_small, lightly, silently
 from bayeskit.density import inline, widen
 
 __all__ = ["Natural"]
@@ -38,7 +38,8 @@ class Natural:
         self.model, self.names = model, tuple(names)
         self.rvs: list[Any] = [model[n] for n in names]
         self.variables: list[Any] = [model.rvs_to_values[rv] for rv in self.rvs]
-        initial = model.initial_point(0)
+        with lightly():
+            initial = model.initial_point(0)
         self.initial = [np.asarray(initial[v.name], dtype=float) for v in self.variables]
 
     def elementwise(self, name: str) -> bool:

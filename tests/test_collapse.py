@@ -155,7 +155,9 @@ def test_collapsed_model_is_a_plain_model() -> None:
     # As PyMC's own samplers ask for it: value and gradient in one function. Here with the Python linker: numba takes
     # two minutes, and test_data_side.py compares what it makes of such a density.
     at = np.log(np.linspace(1.0, 5.0, 8))
-    value, gradient = small.logp_dlogp_function(ravel_inputs=True, mode=small_mode())(at)
+    with lightly():
+        function = small.logp_dlogp_function(ravel_inputs=True, mode=small_mode())
+    value, gradient = function(at)
 
     def expected(at: np.ndarray) -> float:
         """The effects and mu integrated out by hand: the data are one multivariate Normal."""
