@@ -49,16 +49,17 @@ Graph = Any  # a PyTensor variable: type checkers do not know its arithmetic
 
 @contextmanager
 def lightly() -> Iterator[None]:
-    """Build graphs without Python's cyclic garbage collector and PyTensor's record of where each variable was made.
+    """Build graphs without Python's cyclic garbage collector, PyTensor's record of where each variable was made, and C.
 
     Building graphs makes thousands of short-lived objects, each thousand of which sets off a walk through the million
-    that ``import pymc`` leaves behind: half of the time of a small model.
+    that ``import pymc`` leaves behind: half of the time of a small model. And where PyMC asks for an initial point,
+    PyTensor compiles C, a second or two for each operation that it has not met before, to run it once.
     """
     enabled = gc.isenabled()
     gc.disable()
     try:
         # PyTensor also reads the source line of every frame for each variable it makes, for its error messages.
-        with pytensor.config.change_flags(traceback__limit=0):
+        with pytensor.config.change_flags(traceback__limit=0, cxx=""):
             yield
     finally:
         if enabled:

@@ -167,7 +167,7 @@ def _whiten(inputs: list[Any], depth: int, rooted: bool) -> tuple[Any, Any, Any,
         return -pt.dot(matrix.T, pt.dot(matrix, at) + vector) if rooted else vector - pt.dot(precision, at)
 
     if depth == 1:
-        inverse: Any = pt.diag(1.0 / first)
+        inverse: Any = _diagonal(1.0 / first)
         centre = -shift / first
         log_determinant = pt.sum(pt.log(pt.abs(first)))
     elif 0 < depth <= DEEPEST:
@@ -191,7 +191,7 @@ def _whiten(inputs: list[Any], depth: int, rooted: bool) -> tuple[Any, Any, Any,
     inner = pt.eye(size) + pt.dot(inverse.T, pt.dot(precision, inverse))
     scale = 1.0 / pt.sqrt(pt.diagonal(inner))
     factor = pt.linalg.cholesky(inner * scale[:, None] * scale[None, :], lower=True, on_error="nan")
-    half = pt.linalg.solve_triangular(factor, pt.diag(scale), lower=True)
+    half = pt.linalg.solve_triangular(factor, _diagonal(scale), lower=True)
     z = pt.dot(half.T, pt.dot(half, pt.dot(inverse.T, slope(centre))))
     # One step of refinement: with next to no noise the residual at the mode is a difference of nearly equal numbers.
     z = z + pt.dot(half.T, pt.dot(half, pt.dot(inverse.T, slope(centre + pt.dot(inverse, z))) - z))
@@ -214,6 +214,11 @@ def _whiten(inputs: list[Any], depth: int, rooted: bool) -> tuple[Any, Any, Any,
     lost = pt.sum(z**2) + pt.abs(height) > CANCELLED * (1.0 + pt.abs(value))
     lost = lost | (pt.sum(gradient**2) > LEFT_OVER * (1.0 + LEFT_OVER * pt.abs(value)))
     return pt.switch(lost, np.nan, value), z, mean, half, pt.dot(half, inverse.T)
+
+
+def _diagonal(entries: Any) -> Any:
+    """As ``pt.diag``, which Python would run point by point where there are many."""
+    return pt.switch(np.eye(entries.type.shape[0], dtype=bool), entries, 0.0)
 
 
 def dense_integral(precision: Graph, linear: Graph) -> Graph:

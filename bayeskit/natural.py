@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from bayeskit.compiling import Graph, compile_small, silently
+from bayeskit.compiling import Graph, compile_small, lightly, silently
 from bayeskit.density import inline, widen
 from bayeskit.unconstrained import forward_graphs
 
@@ -37,7 +37,8 @@ class Natural:
         self.model, self.names = model, tuple(names)
         self.rvs: list[Any] = [model[n] for n in names]
         self.variables: list[Any] = [model.rvs_to_values[rv] for rv in self.rvs]
-        initial = model.initial_point(0)
+        with lightly():
+            initial = model.initial_point(0)
         self.initial = [np.asarray(initial[v.name], dtype=float) for v in self.variables]
 
     def elementwise(self, name: str) -> bool:

@@ -24,7 +24,7 @@ from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors
 from pytensor.raise_op import CheckAndRaise
 
-from bayeskit.compiling import Graph, compile_small, silently, stacked
+from bayeskit.compiling import Graph, compile_small, lightly, silently, stacked
 from bayeskit.density import inline, widen
 from bayeskit.errors import ModelError
 from bayeskit.forward import prior_points
@@ -57,7 +57,8 @@ class Unconstrained:
     @cached_property
     def initial(self) -> dict[str, np.ndarray]:
         """PyMC's starting point, by value variable."""
-        return {k: np.asarray(v, dtype=float) for k, v in self.model.initial_point(0).items()}
+        with lightly():
+            return {k: np.asarray(v, dtype=float) for k, v in self.model.initial_point(0).items()}
 
     @cached_property
     def slices(self) -> dict[str, slice]:

@@ -284,8 +284,9 @@ def gamma_poisson() -> None:
     pm.Poisson("y", rate * EXPOSURE, observed=COUNTS)
 
 
-def gamma_poisson_marginal(a: float, b: float) -> float:
-    return float(stats.nbinom(a, b / (b + EXPOSURE)).logpmf(COUNTS).sum())
+def gamma_poisson_marginal(a: Any, b: Any) -> Any:
+    a, b = (np.asarray(v, dtype=float)[..., None] for v in (a, b))
+    return stats.nbinom(a, b / (b + EXPOSURE)).logpmf(COUNTS).sum(axis=-1)
 
 
 def beta_binomial() -> None:
@@ -294,8 +295,9 @@ def beta_binomial() -> None:
     pm.Binomial("y", 10, chance, observed=WINS)
 
 
-def beta_binomial_marginal(a: float, b: float) -> float:
-    return float(stats.betabinom(10, a, b).logpmf(WINS).sum())
+def beta_binomial_marginal(a: Any, b: Any) -> Any:
+    a, b = (np.asarray(v, dtype=float)[..., None] for v in (a, b))
+    return stats.betabinom(10, a, b).logpmf(WINS).sum(axis=-1)
 
 
 def dirichlet_multinomial() -> None:
@@ -556,6 +558,7 @@ REMAINDERS: tuple[Remainder, ...] = (
         ("a", "b"),
         gamma_poisson_marginal,
         (stats.halfnorm(scale=2), stats.halfnorm(scale=2)),
+        batched=True,
     ),
     Remainder(
         "Beta-Binomial",
@@ -563,6 +566,7 @@ REMAINDERS: tuple[Remainder, ...] = (
         ("a", "b"),
         beta_binomial_marginal,
         (stats.halfnorm(scale=2), stats.halfnorm(scale=2)),
+        batched=True,
     ),
     Remainder(
         "Dirichlet-Multinomial", dirichlet_multinomial, ("a",), dirichlet_multinomial_marginal, (stats.gamma(2.0),)

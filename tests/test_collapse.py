@@ -16,7 +16,7 @@ from scipy import stats
 
 import bayeskit as bk
 from bayeskit.collapsed import Collapsed, collapsed_density, typical_points
-from bayeskit.compiling import compile_small, lightly
+from bayeskit.compiling import compile_small, lightly, small_mode
 from bayeskit.density import LogJoint, inline
 from bayeskit.elimination import analyse
 from bayeskit.recovery import Recovery
@@ -152,11 +152,23 @@ def test_collapsed_model_is_a_plain_model() -> None:
     assert small.named_vars_to_dims["tau"] == ("school",)
     assert list(small.coords["school"]) == coords["school"]
     assert [p.name for p in small.potentials] == ["log_marginal"]
-    # As PyMC's own samplers ask for it: value and gradient in one function, with the linker that PyMC takes by itself.
-    value, gradient = small.logp_dlogp_function(ravel_inputs=True)(np.log(np.full(8, 5.0)))
-    assert np.isfinite(value)
-    assert gradient.shape == (8,)
-    assert np.all(np.isfinite(gradient))
+    # As PyMC's own samplers ask for it: value and gradient in one function. Here with the Python linker: numba takes
+    # two minutes, and test_data_side.py compares what it makes of such a density.
+    at = np.log(np.linspace(1.0, 5.0, 8))
+    with lightly():
+        function = small.logp_dlogp_function(ravel_inputs=True, mode=small_mode())
+    value, gradient = function(at)
+
+    def expected(at: np.ndarray) -> float:
+        """The effects and mu integrated out by hand: the data are one multivariate Normal."""
+        covariance = 25.0 + np.diag(np.exp(2 * at) + 1.0)
+        likelihood = stats.multivariate_normal(cov=covariance).logpdf(np.arange(8.0))
+        return float(likelihood + np.sum(stats.halfcauchy(scale=5.0).logpdf(np.exp(at)) + at))
+
+    # In the prior, which is PyMC's own, PyTensor takes the logarithm of 5.0 in single precision.
+    assert value == pytest.approx(expected(at), abs=1e-6)
+    differences = [(expected(at + 1e-5 * d) - expected(at - 1e-5 * d)) / 2e-5 for d in np.eye(8)]
+    assert gradient == pytest.approx(differences, rel=1e-6, abs=1e-8)
 
 
 def test_prior_of_a_remaining_variable_whose_parent_is_eliminated() -> None:

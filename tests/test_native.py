@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytest
+from pymc.initial_point import make_initial_point_fn
 
 import bayeskit as bk
-from bayeskit.compiling import small_mode
+from bayeskit.compiling import lightly, small_mode
 from bayeskit.native import compile_for_nutpie
+from bayeskit.unconstrained import Unconstrained
 
 RNG = np.random.default_rng(0)
 DESIGN = RNG.normal(size=(12, 3))
@@ -73,3 +75,18 @@ def test_density_gradient_and_draws_are_those_of_the_model(build: Callable[[], p
         assert expand(size, out.size, x.ctypes.data, out.ctypes.data, data) == 0
         expected = dict(zip([v.name for v in model.unobserved_value_vars], drawn(point), strict=True))
         assert sorted(out) == pytest.approx(sorted(np.concatenate([np.ravel(v) for v in expected.values()])), rel=1e-10)
+
+
+def test_nothing_is_compiled_by_a_c_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyMC's starting points would take g++ seconds, for one evaluation each."""
+    from pytensor.link.c.op import COp
+
+    def refuse(*arguments: Any) -> None:
+        raise AssertionError("compiled as C")
+
+    monkeypatch.setattr(COp, "make_c_thunk", refuse)
+    model = regression()
+    assert Unconstrained(model).start.shape == (6,)
+    with lightly():
+        start = make_initial_point_fn(model=model, jitter_rvs=set(model.free_RVs))
+    assert set(start(1)) == {v.name for v in model.value_vars}
