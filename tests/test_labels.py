@@ -420,6 +420,23 @@ def test_quadrature_says_what_it_integrates_over() -> None:
         assert found.convention == said
 
 
+def test_a_mode_that_no_chain_visited_is_found() -> None:
+    """Two components on three groups of data: one of them has the middle group, and NUTS would not change which."""
+    data = np.array([-7.1, -7.0, -6.9, -0.3, 0.0, 0.2, 6.9, 7.0, 7.2])
+    oracle = Conjugate(2, data)
+    weights, mean = in_order(*oracle.draw(np.random.default_rng(0), 12_000))
+    left = mean[:, 1] > 5.0  # the middle belongs to the first
+    assert 0.2 < left.mean() < 0.8
+    model = oracle.model()
+    both = evidence(model, weights[:2000], mean[:2000])
+    assert abs(both.value - oracle.log_evidence) < 4 * both.error < 0.3
+    for one in (left, ~left):
+        chosen = np.flatnonzero(one)[:2000]
+        alone = evidence(model, weights[chosen], mean[chosen])
+        assert math.isnan(alone.value)
+        assert alone.reason.startswith("there is another mode, which holds about ")
+
+
 def test_positive_components_in_order() -> None:
     """Rates that are ordered on the scale of their logarithm: the transform of each entry stays."""
     counts = np.array([0, 1, 1, 2, 7, 9, 12])

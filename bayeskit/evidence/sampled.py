@@ -30,6 +30,7 @@ from bayeskit.elimination import Analysis
 from bayeskit.evidence.any_order import covers, in_any_order
 from bayeskit.evidence.bridge import bridge, refused
 from bayeskit.evidence.one_labelling import Matrix
+from bayeskit.evidence.other_modes import unvisited_share
 from bayeskit.labels import exchangeable_in
 from bayeskit.ordering import Ordering
 from bayeskit.permutations import Exchangeable, convention, labellings, number_of_labellings, random_labelling
@@ -50,6 +51,7 @@ CHECKED = 20  # draws at which the density must be the sampler's
 LABELLINGS = 720  # that are summed over
 MIXED = 1.01  # R-hat between draws and their relabelled copies, below which the chains visited all labellings alike
 COPIES = 20  # labellings that it is judged by
+UNVISITED = 0.05  # of the evidence that a mode away from the draws may hold by Laplace's estimate
 TOLERANCE = 1e-3  # nats; single-precision constants in the sampler's graph make a little difference
 
 
@@ -139,6 +141,13 @@ def evidence_of_draws(
             return evidence
         if _misses_mass(space, evidence, random_seed):
             return refused("draws from the prior find more mass than the chains did: there is another mode")
+        if groups:
+            share = unvisited_share(space, groups, symmetries, draws, evidence.value, random_seed)
+            if share > UNVISITED + CLEARLY * evidence.error:
+                return refused(
+                    f"there is another mode, which holds about {share:.2g} times what the chains found, and none of "
+                    "them visited it: NUTS does not move between modes this far apart"
+                )
         said = [f"over the mirror images of {'; '.join(names for _, names in images)}"]
         if len(symmetries) == number_of_labellings(groups):
             said = []
