@@ -27,6 +27,8 @@ from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.utils import import_func_from_string
 
+from bayeskit.small_matrices import LARGEST, MANY, of_many
+
 __all__ = ["NotEvaluable", "evaluator", "order"]
 
 VIEWS = (DimShuffle, Subtensor, Reshape, SpecifyShape, CheckAndRaise)  # the result may be the first argument's memory
@@ -110,13 +112,23 @@ def _performed(node: Apply) -> _Call:
     op.prepare_node(node, None, None, "py")
     single = len(node.outputs) == 1
 
+    many = of_many(node)
+
     def call(arguments: list[Any]) -> Any:
+        if many is not None and _many_and_small(arguments):
+            return many(*arguments)
         storage: list[list[Any]] = [[None] for _ in node.outputs]
         # A value spread over a shape has strides of zero, with which BLAS cannot work.
         op.perform(node, [_laid_out(a) for a in arguments], storage)
         return storage[0][0] if single else [s[0] for s in storage]
 
     return call
+
+
+def _many_and_small(arguments: list[Any]) -> bool:
+    """Whether there are many matrices (the first argument, or right-hand sides to solve for), and all of them small."""
+    size = arguments[0].shape[-1]
+    return size <= LARGEST and max(a.size for a in arguments) >= MANY * size**2
 
 
 def _unpacked(function: Callable[..., list[Any]]) -> _Call:

@@ -40,13 +40,14 @@ from bayeskit.recovery import Recovery
 from bayeskit.results import LogEvidence, Posterior
 from bayeskit.state_recovery import certify_states
 from bayeskit.tree import build_tree
-from bayeskit.unconstrained import Unconstrained
+from bayeskit.unconstrained import Unconstrained, calls_of
 
 __all__ = ["by_nuts", "by_quadrature"]
 
 POINTS = 4  # posterior draws, and as many prior draws, at which the certificate is evaluated
 TOLERANCE = {1: 1e-8, 2: 1e-8, 3: 1e-6}  # nats, by number of dimensions
 WORK = 3e8  # numbers that quadrature may compute with; beyond it NUTS is quicker
+CALL = 30  # numbers that handling one matrix by itself counts for
 EVALUATIONS = (20_000, 2_000_000)
 LEAST = 200_000  # evaluations that three dimensions take
 PROBES = 40  # draws from the prior at which other modes are looked for
@@ -72,7 +73,8 @@ def by_quadrature(model: pm.Model, analysis: Analysis, draws: int, random_seed: 
             raise NotIntegrable(unknown[0])
         collapsed = collapsed_density(analysis)
         space = Unconstrained(collapsed_model(collapsed), weight(collapsed))
-        budget = int(np.clip(WORK / space.weight, *EVALUATIONS))
+        work = space.weight + CALL * calls_of(collapsed.likelihood)
+        budget = int(np.clip(WORK / work, *EVALUATIONS))
         if space.size == 3 and budget < LEAST:
             raise NotIntegrable("in three dimensions it would take longer than sampling")
         with silently():

@@ -23,13 +23,15 @@ from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors
 from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor.blockwise import Blockwise
 
 from bayeskit.compiling import Graph, compile_small, lightly, silently, stacked
 from bayeskit.density import inline, widen
 from bayeskit.errors import ModelError
 from bayeskit.forward import prior_points
+from bayeskit.small_matrices import LARGEST, of_many
 
-__all__ = ["Unconstrained", "forward_graphs", "weight_of"]
+__all__ = ["Unconstrained", "calls_of", "forward_graphs", "weight_of"]
 
 BATCH = 20_000_000  # numbers held at once
 
@@ -208,6 +210,23 @@ def _without_checks(graphs: list[Graph]) -> list[Graph]:
     fgraph = FunctionGraph(outputs=copies, clone=False)
     dfs_rewriter(local_check_parameter_to_ninf_switch).rewrite(fgraph)
     return list(fgraph.outputs)
+
+
+def calls_of(graph: Graph) -> int:
+    """How many matrices one evaluation handles one at a time, each for a few microseconds, by static shapes."""
+    total = 0
+    for variable in ancestors(inline([graph])):
+        node = variable.owner
+        if node is None or not isinstance(node.op, Blockwise) or variable is not node.outputs[0]:
+            continue
+        op: Any = node.op
+        if op.gufunc_spec is not None or getattr(op.core_op, "gufunc_spec", None) is not None:
+            continue
+        size = node.inputs[0].type.shape[-1] if node.inputs[0].type.ndim else None
+        if of_many(node) is not None and size is not None and size <= LARGEST:
+            continue
+        total += math.prod(n or 1 for n in variable.type.shape[: op.batch_ndim(node)])
+    return total
 
 
 def weight_of(model: pm.Model) -> int:

@@ -307,6 +307,8 @@ def test_evidence_of_a_mixture_against_all_allocations(size: int) -> None:
     ordered = evidence(oracle.model(transforms.ordered), one_w, one_mu)
     assert abs(ordered.value - oracle.log_evidence) < 4 * ordered.error < 0.3
     assert ordered.convention == f"ordered: log {size}! added for the restriction of the prior of mu"
+    # By the same estimator: without the order, and so without the tails that it makes where two means come close.
+    assert ordered.value == pytest.approx(evidence(model, one_w, one_mu).value, abs=1e-6)
 
 
 def test_evidence_over_labellings_has_an_honest_error() -> None:
@@ -416,6 +418,43 @@ def test_quadrature_says_what_it_integrates_over() -> None:
         found = bk.infer(model, method="quadrature", draws=100, random_seed=1, progressbar=False).log_evidence
         assert abs(found.value - exact) < found.error + 1e-9
         assert found.convention == said
+
+
+def test_a_mode_that_no_chain_visited_is_found() -> None:
+    """Two components on three groups of data: one of them has the middle group, and NUTS would not change which."""
+    data = np.array([-7.1, -7.0, -6.9, -0.3, 0.0, 0.2, 6.9, 7.0, 7.2])
+    oracle = Conjugate(2, data)
+    weights, mean = in_order(*oracle.draw(np.random.default_rng(0), 12_000))
+    left = mean[:, 1] > 5.0  # the middle belongs to the first
+    assert 0.2 < left.mean() < 0.8
+    model = oracle.model()
+    both = evidence(model, weights[:2000], mean[:2000])
+    assert abs(both.value - oracle.log_evidence) < 4 * both.error < 0.3
+    for one in (left, ~left):
+        chosen = np.flatnonzero(one)[:2000]
+        alone = evidence(model, weights[chosen], mean[chosen])
+        assert math.isnan(alone.value)
+        assert alone.reason.startswith("there is another mode, which holds about ")
+
+
+def test_positive_components_in_order() -> None:
+    """Rates that are ordered on the scale of their logarithm: the transform of each entry stays."""
+    counts = np.array([0, 1, 1, 2, 7, 9, 12])
+    found = []
+    for transform in (None, transforms.ordered):  # PyMC chains it to the logarithm
+        options: dict[str, Any] = {"transform": transform} if transform else {}
+        with pm.Model() as model:
+            rate = pm.Gamma("rate", 2.0, 0.4, shape=2, initval=[1.0, 9.0], **options)
+            pm.Mixture("y", [0.5, 0.5], pm.Poisson.dist(rate), observed=counts)
+        found.append(bk.infer(model, method="nuts", draws=2000, random_seed=1, progressbar=False).log_evidence)
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    nodes, weights = 20.0 * (nodes + 1), 20.0 * weights
+    each = stats.poisson.pmf(counts[:, None], nodes)
+    joint = np.prod(0.5 * each[:, :, None] + 0.5 * each[:, None, :], axis=0)
+    prior = weights * stats.gamma.pdf(nodes, 2.0, scale=2.5)
+    exact = math.log(prior @ joint @ prior)
+    for estimate in found:
+        assert abs(estimate.value - exact) < 4 * estimate.error < 0.1
 
 
 # --- PyMC's ordered transform -----------------------------------------------------------------------------------------

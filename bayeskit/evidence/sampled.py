@@ -1,7 +1,8 @@
 """The log evidence of a model from draws by NUTS, where bridge sampling can give it; else the reason why not.
 
 Exchangeable components are found from the density and summed over; the share of the prior that PyMC's ``ordered``
-transform keeps is accounted for. Either is said in the result's ``convention``.
+transform keeps is accounted for. Either is said in the result's ``convention``. Where the components of a mixture are
+ordered, their order is taken away for the estimate.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from pymc.distributions.transforms import (
 from bayeskit.analysis import Analysis
 from bayeskit.compiling import lightly
 from bayeskit.conventions import orderings_of, stated
+from bayeskit.evidence.any_order import covers, in_any_order
 from bayeskit.evidence.bridge import bridge, refused
 from bayeskit.evidence.one_labelling import Matrix
+from bayeskit.evidence.other_modes import unvisited_share
 from bayeskit.labels import exchangeable_in
 from bayeskit.ordering import Ordering
 from bayeskit.permutations import Exchangeable, convention, labellings, number_of_labellings, random_labelling
@@ -48,6 +51,7 @@ CHECKED = 20  # draws at which the density must be the sampler's
 LABELLINGS = 720  # that are summed over
 MIXED = 1.01  # R-hat between draws and their relabelled copies, below which the chains visited all labellings alike
 COPIES = 20  # labellings that it is judged by
+UNVISITED = 0.05  # of the evidence that a mode away from the draws may hold by Laplace's estimate
 TOLERANCE = 1e-3  # nats; single-precision constants in the sampler's graph make a little difference
 
 
@@ -104,7 +108,16 @@ def evidence_of_draws(
             theirs = sample_stats["logp"].transpose("chain", "draw").to_numpy()[:, :CHECKED].ravel()
             if not np.all(np.abs(ours - theirs) <= TOLERANCE + 1e-6 * np.abs(theirs)):
                 return refused("the density at the draws is not that of the sampler")
-        groups = _to_sum_over(space, exchangeable_in(space, draws, random_seed=random_seed), draws, random_seed)
+        added = 0.0
+        groups: Sequence[Exchangeable] = exchangeable_in(space, draws, random_seed=random_seed)
+        if orderings and (freed := in_any_order(model, orderings, unconstrained)) is not None:
+            other = Unconstrained(freed[0], space.weight)
+            moved = np.concatenate([_flat(freed[1][n]) for n in other.slices], axis=-1)
+            found = exchangeable_in(other, moved, random_seed=random_seed)
+            if covers(found, orderings):
+                space, draws, groups = other, moved, found
+                added = sum(o.log_orderings for o in orderings.values())
+        groups = _to_sum_over(space, groups, draws, random_seed)
         if number_of_labellings(groups) > LABELLINGS:
             return refused(
                 f"the integral is {convention(groups)}, too many to sum over (at most {LABELLINGS}), and the chains "
@@ -128,11 +141,22 @@ def evidence_of_draws(
             return evidence
         if _misses_mass(space, evidence, random_seed):
             return refused("draws from the prior find more mass than the chains did: there is another mode")
-        found = stated(evidence, groups, orderings.values())
-        if len(symmetries) == number_of_labellings(groups) or not math.isfinite(found.value):
-            return found
-        said = f"over the mirror images of {'; '.join(names for _, names in images)}"
-        return replace(found, convention="; ".join([said, *([found.convention] if found.convention else [])]))
+        if groups:
+            share = unvisited_share(space, groups, symmetries, draws, evidence.value, random_seed)
+            if share > UNVISITED + CLEARLY * evidence.error:
+                return refused(
+                    f"there is another mode, which holds about {share:.2g} times what the chains found, and none of "
+                    "them visited it: NUTS does not move between modes this far apart"
+                )
+        said = [f"over the mirror images of {'; '.join(names for _, names in images)}"]
+        if len(symmetries) == number_of_labellings(groups):
+            said = []
+        # Of PyMC's own density, which is that of one order.
+        evidence = replace(evidence, value=evidence.value - added)
+        result = stated(evidence, [g for g in groups if not set(g.axes) & set(orderings)], orderings.values())
+        if not said or not math.isfinite(result.value):
+            return result
+        return replace(result, convention="; ".join([*said, *([result.convention] if result.convention else [])]))
 
 
 def _closed(group: Sequence[Matrix], more: Sequence[Matrix]) -> list[Matrix]:
