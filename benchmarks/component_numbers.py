@@ -1,8 +1,9 @@
 """How many components, how many states? Log evidences by bridge sampling, over all labellings, on real data.
 
-Run as ``python benchmarks/component_numbers.py``; some seconds a row, a minute or two in all. Three tables: Gaussian mixtures of the petals
-of irises; a mixture in one dimension written twice, with its means in any order and with PyMC's ``ordered`` transform,
-which must agree; hidden Markov models of the yearly number of great earthquakes. A row without a number says why.
+Run as ``python benchmarks/component_numbers.py``; some seconds a row, a minute or two in all. Three tables: Gaussian
+mixtures of the petals of irises; a mixture in one dimension written twice, with its means in any order and with PyMC's
+``ordered`` transform, which must agree; hidden Markov models of the yearly number of great earthquakes. A row without a
+number says why.
 """
 
 from __future__ import annotations
