@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import multiprocessing
 import signal
@@ -33,6 +34,7 @@ from bayeskit.validation import Validation, judge, validate
 
 if TYPE_CHECKING:
     import pymc as pm
+    import xarray as xr
 
     from bayeskit.results import LogEvidence, Posterior
 
@@ -170,7 +172,7 @@ def _run_model(name: str, output: Path, random_seed: int) -> Outcome:
     module = load_model(name)
     data = example_data(module.EXAMPLE, module.VARIABLES)
     post = infer(module.build(data, **module.EXAMPLE.options), draws=DRAWS, random_seed=random_seed, progressbar=False)
-    validation, sampled = _validate(post, random_seed) if post.method != "nuts" else (None, "")
+    validation, sampled = _validate(post, module, data, random_seed) if post.method != "nuts" else (None, "")
     comparison = _compare_variants(name, module, random_seed) if name in COMPARED else None
     about = describe_example(module.EXAMPLE.dataset)
     target = report(
@@ -193,18 +195,25 @@ def _run_model(name: str, output: Path, random_seed: int) -> Outcome:
     )
 
 
-def _validate(post: Posterior, random_seed: int) -> tuple[Validation, str]:
-    """NUTS against the closed form; a Wishart matrix is sampled through its Bartlett decomposition.
+def _validate(post: Posterior, module: ModuleType, data: xr.Dataset, random_seed: int) -> tuple[Validation, str]:
+    """NUTS against the closed form, on a spelling of the model that NUTS can sample.
 
-    NUTS cannot propose in a Wishart's matrix: nearly every step of a free matrix is not symmetric positive definite. In
-    Bartlett's decomposition the same prior has a real vector and positive numbers for parameters.
+    It cannot propose in a Wishart's matrix: nearly every step of a free matrix is not symmetric positive definite. In
+    Bartlett's decomposition the same prior has a real vector and positive numbers for parameters. Nor can it enter the
+    narrow neck of effects whose sd goes to zero: of six seeds, three were judged wrong with up to two hundred
+    divergences in the varying slopes as written, and none where they are written mu + tau z.
     """
     wishart = [rv for rv in post.model.free_RVs if type(rv.owner.op).__name__ == "WishartRV"]
-    if not wishart:
+    if wishart:
+        sampled = bartlett(post.model, str(wishart[0].name))
+        method, said = "NUTS on the Bartlett decomposition of the Wishart prior", ", Bartlett decomposition"
+    elif "centred" in inspect.signature(module.build).parameters and module.EXAMPLE.options.get("centred", True):
+        sampled = module.build(data, **{**module.EXAMPLE.options, "centred": False})
+        method, said = "NUTS on the non-centred model", ", non-centred"
+    else:
         return validate(post.model, draws=DRAWS, random_seed=random_seed, progressbar=False, exact=post), ""
-    draws = sample_nuts(bartlett(post.model, str(wishart[0].name)), draws=DRAWS, random_seed=random_seed)
-    method = "NUTS on the Bartlett decomposition of the Wishart prior"
-    return judge(post, draws, random_seed=random_seed, method=method), ", Bartlett decomposition"
+    draws = sample_nuts(sampled, draws=DRAWS, random_seed=random_seed)
+    return judge(post, draws, random_seed=random_seed, method=method), said
 
 
 def bartlett(model: pm.Model, name: str) -> pm.Model:

@@ -23,11 +23,17 @@ def draws_rich_bars() -> bool:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Keep PyMC's "Sampling: [y]" and the deprecations of libraries inside libraries away from the user."""
+def quiet(least: int = logging.ERROR) -> Iterator[None]:
+    """Keep PyMC's "Sampling: [y]" and the deprecations of libraries inside libraries away from the user.
+
+    Parameters
+    ----------
+    least : int
+        Level from which PyMC's messages are shown; it calls a small effective sample size an error.
+    """
     logger = logging.getLogger("pymc")
     level = logger.level
-    logger.setLevel(logging.ERROR)
+    logger.setLevel(max(level, least))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
@@ -36,6 +42,8 @@ def quiet() -> Iterator[None]:
             warnings.filterwarnings("ignore", message="Numba will use object mode", category=UserWarning)
             # Only the starting point is compiled with PyTensor's own linker; the density is not.
             warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS", category=UserWarning)
+            # Of a long density: it runs in several loops.
+            warnings.filterwarnings("ignore", message="Loop fusion failed", category=UserWarning)
             yield
     finally:
         logger.setLevel(level)

@@ -11,6 +11,7 @@ variables and name it in ``var_names`` to test one.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -219,7 +220,7 @@ def validate(
     draws of another sampler to :func:`assert_matches_exact`.
     """
     from bayeskit.mcmc import sample_nuts
-    from bayeskit.terminal import is_terminal
+    from bayeskit.terminal import is_terminal, quiet
 
     if random_seed is None:
         random_seed = int(np.random.SeedSequence().generate_state(1)[0])
@@ -228,7 +229,8 @@ def validate(
     ):
         exact = _infer_exactly(model, random_seed)
     start = time.perf_counter()
-    tree = sample_nuts(model, draws=draws, random_seed=random_seed, progressbar=progressbar and is_terminal())
+    with quiet(logging.CRITICAL):  # few effective draws are said in the verdict
+        tree = sample_nuts(model, draws=draws, random_seed=random_seed, progressbar=progressbar and is_terminal())
     seconds = time.perf_counter() - start
     stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}
     diverging = stats.get("diverging")
