@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
@@ -19,11 +18,12 @@ from pytensor.link.numba.dispatch import basic as numba_basic
 from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
 
 from bayeskit.compiling import Graph
+from bayeskit.machine_code import as_written, source_version
 
 __all__ = ["BandedSolve", "banded_solve"]
 
 
-@numba.njit(cache=True)
+@as_written
 def _factorise(band: np.ndarray) -> tuple[np.ndarray, bool]:
     width, size = band.shape
     factor = band.copy()
@@ -42,7 +42,7 @@ def _factorise(band: np.ndarray) -> tuple[np.ndarray, bool]:
     return factor, True
 
 
-@numba.njit(cache=True)
+@as_written
 def _solve(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
     width, size = factor.shape
     count = right.shape[1]
@@ -64,7 +64,7 @@ def _solve(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
     return result
 
 
-@numba.njit(cache=True)
+@as_written
 def _band_of_inverse(factor: np.ndarray) -> np.ndarray:
     width, size = factor.shape
     result = np.zeros((width, size))
@@ -84,7 +84,7 @@ def _band_of_inverse(factor: np.ndarray) -> np.ndarray:
     return result
 
 
-@numba.njit(cache=True)
+@as_written
 def _solve_all(band: np.ndarray, right: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     factor, definite = _factorise(band)
     if not definite:
@@ -161,7 +161,7 @@ def _numba_banded_solve(op: BandedSolve, node: Apply, **kwargs: Any) -> Any:
         log_determinant, solution, inverse = _solve_all(band, right)
         return np.array(log_determinant), solution, inverse
 
-    return banded_solve, 1
+    return banded_solve, source_version(__file__)
 
 
 def banded_solve(band: Any, right: Any) -> list[Graph]:

@@ -15,9 +15,6 @@ model of 500 steps and three states take fifteen to twenty times as long, both c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +28,7 @@ from pytensor.tensor.blockwise import Blockwise
 from bayeskit import chains_recursions
 from bayeskit.chains_recursions import evidence_and_filter, gradient
 from bayeskit.compiling import Graph
+from bayeskit.machine_code import source_version
 
 __all__ = ["ChainGradient", "ChainLogEvidence", "chain_log_evidence"]
 
@@ -127,13 +125,6 @@ def _disconnected(variable: Any) -> bool:
     return type(variable.type).__name__ == "DisconnectedType"
 
 
-@cache
-def _version() -> int:
-    """Of the compiled code: PyTensor keeps it on disk, and would not notice that what it calls has changed."""
-    files = (__file__, chains_recursions.__file__)
-    return int(sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:12], 16)
-
-
 @register_funcify_default_op_cache_key(ChainLogEvidence)
 def _numba_value(op: ChainLogEvidence, node: Apply, **kwargs: Any) -> Any:
     time_varying = op.time_varying
@@ -148,7 +139,7 @@ def _numba_value(op: ChainLogEvidence, node: Apply, **kwargs: Any) -> Any:
         )
         return np.array(value), filtered, np.array(logarithms)
 
-    return chain_log_evidence, _version()
+    return chain_log_evidence, source_version(__file__, chains_recursions.__file__)
 
 
 @register_funcify_default_op_cache_key(ChainGradient)
@@ -165,7 +156,7 @@ def _numba_gradient(op: ChainGradient, node: Apply, **kwargs: Any) -> Any:
         )
         return smoothed, pairs if time_varying else pairs[0]
 
-    return chain_gradient, _version()
+    return chain_gradient, source_version(__file__, chains_recursions.__file__)
 
 
 def chain_log_evidence(

@@ -29,8 +29,9 @@ in another.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from bayeskit.machine_code import as_written
 
 __all__ = [
     "Arrays",
@@ -54,7 +55,7 @@ COMPLETE, OUT_OF_RANGE = -1, -2
 type Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-@numba.njit(cache=True)
+@as_written
 def _add(total: float, lost: float, value: float) -> tuple[float, float]:
     """One more term of a sum, and what rounding has lost of the sum so far (Neumaier 1974)."""
     new = total + value
@@ -63,7 +64,7 @@ def _add(total: float, lost: float, value: float) -> tuple[float, float]:
     return new, lost
 
 
-@numba.njit(cache=True)
+@as_written
 def compensated_sum(values: np.ndarray) -> float:
     """Σ values, to working precision however many there are."""
     total, lost = 0.0, 0.0
@@ -73,22 +74,21 @@ def compensated_sum(values: np.ndarray) -> float:
 
 
 # Loops rather than array expressions, here and below: numba takes seconds to compile those.
-@numba.njit(cache=True)
+@as_written
 def _exponentiate(matrix: np.ndarray, result: np.ndarray) -> None:
     for i in range(matrix.shape[0]):
         for j in range(matrix.shape[1]):
             result[i, j] = np.exp(matrix[i, j])
 
 
-@numba.njit(cache=True)
-def _fill_zero(matrices: np.ndarray) -> None:
-    for n in range(matrices.shape[0]):
-        for i in range(matrices.shape[1]):
-            for j in range(matrices.shape[2]):
-                matrices[n, i, j] = 0.0
+@as_written
+def _fill_zero(matrix: np.ndarray) -> None:
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            matrix[i, j] = 0.0
 
 
-@numba.njit(cache=True)
+@as_written
 def _log_sum(values: np.ndarray) -> float:
     highest = -np.inf
     for value in values:
@@ -102,7 +102,7 @@ def _log_sum(values: np.ndarray) -> float:
     return highest + np.log(total)
 
 
-@numba.njit(cache=True)
+@as_written
 def _predict(filtered: np.ndarray, transition: np.ndarray, predicted: np.ndarray) -> None:
     for j in range(len(filtered)):
         total = 0.0
@@ -111,7 +111,7 @@ def _predict(filtered: np.ndarray, transition: np.ndarray, predicted: np.ndarray
         predicted[j] = total
 
 
-@numba.njit(cache=True)
+@as_written
 def _reachable(state: int, log_transition: np.ndarray, log_likelihood: np.ndarray, predicted: np.ndarray) -> bool:
     """Whether a state can follow the step whose predicted probabilities these are, with whatever probability."""
     for i in range(len(predicted)):
@@ -120,7 +120,7 @@ def _reachable(state: int, log_transition: np.ndarray, log_likelihood: np.ndarra
     return False
 
 
-@numba.njit(cache=True)
+@as_written
 def _forward_scaled(
     log_initial: np.ndarray,
     log_transition: np.ndarray,
@@ -177,7 +177,7 @@ def _forward_scaled(
     return COMPLETE
 
 
-@numba.njit(cache=True)
+@as_written
 def _predict_log(filtered: np.ndarray, log_transition: np.ndarray, predicted: np.ndarray, terms: np.ndarray) -> None:
     for j in range(len(filtered)):
         for i in range(len(filtered)):
@@ -185,7 +185,7 @@ def _predict_log(filtered: np.ndarray, log_transition: np.ndarray, predicted: np
         predicted[j] = _log_sum(terms)
 
 
-@numba.njit(cache=True)
+@as_written
 def _forward_log(
     log_initial: np.ndarray,
     log_transition: np.ndarray,
@@ -216,7 +216,7 @@ def _forward_log(
     return COMPLETE
 
 
-@numba.njit(cache=True)
+@as_written
 def _backward_scaled(log_transition: np.ndarray, filtered: np.ndarray, smoothed: np.ndarray, pairs: np.ndarray) -> None:
     """Write the smoothed probabilities, and those of pairs: (T-1, K, K) each step's, (1, K, K) their sum.
 
@@ -228,7 +228,8 @@ def _backward_scaled(log_transition: np.ndarray, filtered: np.ndarray, smoothed:
     apart = pairs.shape[0] > 1
     transition = np.empty((states, states))
     current, predicted, ratio, value = np.empty(states), np.empty(states), np.empty(states), np.empty(states)
-    _fill_zero(pairs)
+    for t in range(len(pairs)):
+        _fill_zero(pairs[t])
     for j in range(states):
         value[j] = filtered[steps - 1, j]
         smoothed[steps - 1, j] = value[j]
@@ -266,14 +267,15 @@ def _backward_scaled(log_transition: np.ndarray, filtered: np.ndarray, smoothed:
                 pairs[0, i, j] *= transition[i, j]
 
 
-@numba.njit(cache=True)
+@as_written
 def _backward_log(log_transition: np.ndarray, filtered: np.ndarray, smoothed: np.ndarray, pairs: np.ndarray) -> None:
     """As :func:`_backward_scaled`, from what :func:`_forward_log` wrote; the results are probabilities again."""
     steps, states = filtered.shape
     varying = log_transition.shape[0] > 1
     apart = pairs.shape[0] > 1
     current, predicted, terms, value = np.empty(states), np.empty(states), np.empty(states), np.empty(states)
-    _fill_zero(pairs)
+    for t in range(len(pairs)):
+        _fill_zero(pairs[t])
     for j in range(states):
         value[j] = filtered[steps - 1, j]
         smoothed[steps - 1, j] = np.exp(value[j])
@@ -296,7 +298,7 @@ def _backward_log(log_transition: np.ndarray, filtered: np.ndarray, smoothed: np
             smoothed[t, i] = np.exp(value[i])
 
 
-@numba.njit(cache=True)
+@as_written
 def _draw_path(
     log_transition: np.ndarray,
     filtered: np.ndarray,
@@ -340,7 +342,7 @@ def _draw_path(
         path[t] = chosen
 
 
-@numba.njit(cache=True)
+@as_written
 def _best_path(
     log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, best: np.ndarray, path: np.ndarray
 ) -> float:
@@ -392,7 +394,7 @@ def _best_path(
     return total + lost
 
 
-@numba.njit(cache=True)
+@as_written
 def forward(
     log_initial: np.ndarray,
     log_transition: np.ndarray,
@@ -407,7 +409,7 @@ def forward(
     return _forward_log(log_initial, log_transition, log_likelihood, filtered, log_density), True
 
 
-@numba.njit(cache=True)
+@as_written
 def backward(
     log_transition: np.ndarray,
     filtered: np.ndarray,
@@ -422,7 +424,7 @@ def backward(
         _backward_scaled(log_transition, filtered, smoothed, pairs)
 
 
-@numba.njit(cache=True)
+@as_written
 def evidence_and_filter(
     log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray
 ) -> tuple[float, np.ndarray, bool]:
@@ -436,7 +438,7 @@ def evidence_and_filter(
     return -np.inf, filtered, False
 
 
-@numba.njit(cache=True)
+@as_written
 def gradient(log_transition: np.ndarray, filtered: np.ndarray, logarithms: bool) -> tuple[np.ndarray, np.ndarray]:
     """Smoothed probabilities and those of pairs, from what :func:`evidence_and_filter` returned."""
     smoothed, pairs = np.zeros(filtered.shape), np.zeros(log_transition.shape)
@@ -446,7 +448,7 @@ def gradient(log_transition: np.ndarray, filtered: np.ndarray, logarithms: bool)
     return smoothed, pairs
 
 
-@numba.njit(cache=True)
+@as_written
 def evidence(
     log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, index: np.ndarray
 ) -> np.ndarray:
@@ -462,7 +464,7 @@ def evidence(
     return result
 
 
-@numba.njit(cache=True)
+@as_written
 def filtering(
     log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, index: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -475,13 +477,13 @@ def filtering(
         outcomes[n], logarithms = forward(
             log_initial[i], log_transition[j], log_likelihood[k, :length], filtered[n, :length], log_density[n]
         )
-        _fill_zero(filtered[n : n + 1, length:])
+        _fill_zero(filtered[n, length:])
         if logarithms:
             _exponentiate(filtered[n, :length], filtered[n, :length])
     return filtered, log_density, outcomes
 
 
-@numba.njit(cache=True)
+@as_written
 def smoothing(
     log_initial: np.ndarray,
     log_transition: np.ndarray,
@@ -502,13 +504,13 @@ def smoothing(
         if outcomes[n] >= 0:
             continue
         value[n] = compensated_sum(log_density[:length])
-        _fill_zero(smoothed[n : n + 1, length:])
+        _fill_zero(smoothed[n, length:])
         inside = smoothed[n, :length]
         backward(log_transition[j], inside, logarithms, inside, pairs[n])
     return smoothed, value, outcomes
 
 
-@numba.njit(cache=True)
+@as_written
 def best_paths(
     log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, index: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -522,7 +524,7 @@ def best_paths(
     return paths, value
 
 
-@numba.njit(cache=True)
+@as_written
 def draw_paths(
     log_initial: np.ndarray,
     log_transition: np.ndarray,

@@ -23,6 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS = (
     "errors",
     "terminal",
+    "machine_code",
     "small_matrices",
     "evaluation",
     "differentiation",

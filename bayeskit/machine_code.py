@@ -1,0 +1,31 @@
+"""Functions compiled by numba: arithmetic as it is written, and a version for caches that hold what they call.
+
+A function that does not say so takes its floating-point options from whatever function numba is compiling when it is
+first called, and is kept on disk like that. PyTensor compiles its graphs with sums reordered: a compensated sum first
+called from one of them lost its compensation, and gave nan for −∞, in every process after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numba
+
+__all__ = ["as_written", "source_version"]
+
+
+def as_written(function: Callable[..., Any]) -> Any:
+    """Compile a function whose sums keep their order and in which ∞ and nan are what they are; cached on disk.
+
+    Functions should be called with one layout of their arguments only: where two processes compile two versions at the
+    same time, numba's cache may give the one under the name of the other.
+    """
+    return numba.njit(cache=True, fastmath=False, error_model="python")(function)
+
+
+def source_version(*files: str) -> int:
+    """A number that changes with the source: PyTensor keeps compiled code, and does not notice what it calls."""
+    return int(sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:12], 16)
