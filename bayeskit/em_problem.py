@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Problem"]
 
+SAME = 1e-8  # relative difference of the objective up to which two starts reached one maximum
 ROUNDING = 1e-10  # relative fall of the objective that is rounding
 SETTLE = 2  # M steps with the probabilities of a start: the blocks depend on each other
 EMPTY = 1e-3  # expected entries in a state, below which it is empty
@@ -211,7 +212,9 @@ class Problem:
                 f"every start is degenerate, without a maximum, in {'; '.join(dict.fromkeys(reasons))}: use {advice}, "
                 "fewer states, or other starts"
             )
-        run = max(good, key=lambda r: r.value)
+        highest = max(r.value for r in good)
+        # Starts that reach one maximum under different labels differ by rounding: the first of them is as good.
+        run = next(r for r in good if r.value >= highest - SAME * (1 + abs(highest)))
         notes = []
         if reasons:
             notes.append(f"{len(reasons)} degenerate starts dropped: {'; '.join(dict.fromkeys(reasons))}")

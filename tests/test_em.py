@@ -405,7 +405,8 @@ def test_refusals_are_one_line(model: Callable[[], pm.Model], options: dict[str,
 def test_starts_are_listed_and_the_same_seed_gives_the_same_answer() -> None:
     one, two = (bk.em(coins(), starts=3, random_seed=5) for _ in range(2))
     assert one.starts.shape == (3,)
-    assert one.log_likelihood == np.max(one.starts)
+    # The first of those that differ by rounding only.
+    assert one.log_likelihood == pytest.approx(np.max(one.starts), rel=1e-8)
     np.testing.assert_array_equal(one.point["theta"], two.point["theta"])
 
 
