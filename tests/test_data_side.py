@@ -10,7 +10,6 @@ from typing import Any
 import mpmath
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.basic import Constant
@@ -379,21 +378,6 @@ def test_many_coefficients_cost_no_more_than_the_rows() -> None:
         pm.Normal("y", pm.Normal("a") + design @ w, s, observed=Y)
     graph = inline([collapsed_density(analyse(model)).likelihood])
     assert max(np.size(v.data) for v in graph_inputs(graph) if isinstance(v, Constant)) <= 2 * N**2
-
-
-def test_relevance_determination_compiled_by_numba() -> None:
-    """As NUTS runs it: twenty-five coefficients with a scale each, ten rows."""
-    with pm.Model() as model:
-        s, t = pm.HalfNormal("s", 0.5), pm.HalfNormal("t", 1.0, shape=25)
-        pm.Normal("y", X[:10, :25] @ pm.Normal("w", 0.0, t, shape=25), s, observed=Y[:10])
-    small = bk.collapse(model)
-    space = Unconstrained(small)
-    value, gradient = space.value_and_gradient(space.start)
-    with pytensor.config.change_flags(mode="NUMBA"):
-        function = small.logp_dlogp_function(ravel_inputs=True)
-        compiled, slope = function(space.start)
-    assert compiled == pytest.approx(value, rel=1e-12)
-    assert slope == pytest.approx(gradient, rel=1e-9)
 
 
 @pytest.mark.parametrize("shared", [True, False])

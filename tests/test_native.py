@@ -43,7 +43,17 @@ def collapsed() -> pm.Model:
     return bk.collapse(model)
 
 
-@pytest.mark.parametrize("build", [regression, collapsed], ids=lambda b: b.__name__)
+def relevance() -> pm.Model:
+    """Twenty-five coefficients with a scale each, ten rows: on the side of the data."""
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        noise, scale = pm.HalfNormal("noise", 0.5), pm.HalfNormal("scale", 1.0, shape=25)
+        weights = pm.Normal("weights", 0.0, scale, shape=25)
+        pm.Normal("y", rng.normal(size=(10, 25)) @ weights, noise, observed=rng.normal(size=10))
+    return bk.collapse(model)
+
+
+@pytest.mark.parametrize("build", [regression, collapsed, relevance], ids=lambda b: b.__name__)
 def test_density_gradient_and_draws_are_those_of_the_model(build: Callable[[], pm.Model]) -> None:
     model = build()
     compiled = compile_for_nutpie(model, set())
