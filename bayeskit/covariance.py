@@ -23,13 +23,14 @@ from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import ExtractDiag
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Sum
 from scipy.linalg import lapack
 
 from bayeskit.compiling import Graph
 from bayeskit.degrees import core_op
 from bayeskit.density import substitute
+from bayeskit.nodes import applies, constant_number
 
 __all__ = ["DerivativeOfLogDeterminant", "cheap_gradients"]
 
@@ -149,15 +150,15 @@ def _replacement(node: Apply, view: Graph, matrix: Graph, clients: dict[Graph, l
     op: Any = core_op(node)
     (out, *_) = node.outputs
     if isinstance(op, ExtractDiag):
-        logs = [n for n in clients.get(out, []) if _is_scalar_op(n, ps.Log)]
+        logs = [n for n in clients.get(out, []) if applies(n, ps.Log)]
         sums = [s for n in logs for s in clients.get(n.outputs[0], []) if isinstance(s.op, Sum)]
         sums = [s for s in sums if s.outputs[0].type.ndim == 0]
         log_determinant = _log_determinant(matrix) if sums else None
         found: dict[Graph, Graph] = {s.outputs[0]: log_determinant for s in sums}
         # The check that the diagonal is positive has no gradient, but PyTensor would carry its zeros back to A, through
         # two systems of N equations for N right-hand sides. A pivot that is not positive has no logarithm.
-        for check in [n for n in clients.get(out, []) if _is_scalar_op(n, ps.GT) and n.inputs[0] is out]:
-            if log_determinant is not None and _is_zero(check.inputs[1]):
+        for check in [n for n in clients.get(out, []) if applies(n, ps.GT) and n.inputs[0] is out]:
+            if log_determinant is not None and constant_number(check.inputs[1]) == 0:
                 found[check.outputs[0]] = pt.fill(disconnected_grad(out), pt.gt(log_determinant, -np.inf))
             else:
                 held = check.clone_with_new_inputs([disconnected_grad(out), *check.inputs[1:]])
@@ -170,7 +171,7 @@ def _replacement(node: Apply, view: Graph, matrix: Graph, clients: dict[Graph, l
         return {}
     found = {}
     for square in clients.get(out, []):
-        if not (_is_scalar_op(square, ps.Sqr) or _is_square(square)):
+        if not (applies(square, ps.Sqr) or _is_square(square)):
             continue
         for total in clients.get(square.outputs[0], []):
             axes = total.op.axis if isinstance(total.op, Sum) else ()
@@ -181,20 +182,5 @@ def _replacement(node: Apply, view: Graph, matrix: Graph, clients: dict[Graph, l
     return found
 
 
-def _is_scalar_op(node: Apply, kind: type) -> bool:
-    return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, kind)
-
-
-def _is_zero(var: Any) -> bool:
-    while var.owner is not None and isinstance(var.owner.op, DimShuffle):
-        var = var.owner.inputs[0]
-    return hasattr(var, "data") and np.size(var.data) == 1 and float(np.ravel(var.data)[0]) == 0
-
-
 def _is_square(node: Apply) -> bool:
-    if not _is_scalar_op(node, ps.Pow):
-        return False
-    exponent: Any = node.inputs[1]
-    while exponent.owner is not None and isinstance(exponent.owner.op, DimShuffle):
-        exponent = exponent.owner.inputs[0]
-    return hasattr(exponent, "data") and np.size(exponent.data) == 1 and float(np.ravel(exponent.data)[0]) == 2
+    return applies(node, ps.Pow) and constant_number(node.inputs[1]) == 2

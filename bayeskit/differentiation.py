@@ -14,13 +14,15 @@ from typing import Any
 import pytensor
 import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType, disconnected_type
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.null_type import NullType
 from pytensor.graph.traversal import toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
+
+from bayeskit.nodes import constant_number
 
 __all__ = ["gradient"]
 
@@ -129,10 +131,7 @@ def _elementwise(op: ps.ScalarOp, node: Apply, k: int, g: Graph) -> Graph | None
 
 
 def _power(base: Graph, exponent: Graph, g: Graph) -> Graph:
-    leaf = exponent
-    while leaf.owner is not None and isinstance(leaf.owner.op, DimShuffle):
-        leaf = leaf.owner.inputs[0]
-    if isinstance(leaf, Constant) and leaf.data.size == 1:
-        number = float(leaf.data.item())
+    number = constant_number(exponent)
+    if number is not None:
         return g * (2.0 * base) if number == 2 else g * number * base ** (number - 1.0)
     return g * exponent * base ** (exponent - 1.0)

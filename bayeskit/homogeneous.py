@@ -22,13 +22,14 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import toposort
 from pytensor.scalar import basic as ps
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.shape import Reshape
 
 from bayeskit.compiling import Graph, compile_small
 from bayeskit.degrees import core_op
 from bayeskit.density import substitute
+from bayeskit.nodes import applies, constant_number
 
 __all__ = ["constants_in_front"]
 
@@ -69,14 +70,10 @@ def _worthwhile(var: Any) -> bool:
         return False
     # A constant times a number is what it would be replaced by.
     node = var.owner
-    if node is None or not _is(node, ps.Mul, ps.TrueDiv) or len(node.inputs) != 2:
+    if node is None or not applies(node, ps.Mul, ps.TrueDiv) or len(node.inputs) != 2:
         return True
     kept = any(isinstance(i, Constant | SharedVariable) and i.type.shape == shape for i in node.inputs)
     return not (kept and any(set(i.type.shape) <= {1} for i in node.inputs))
-
-
-def _is(node: Apply, *kinds: type) -> bool:
-    return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, kinds)
 
 
 def _degrees(graph: Graph) -> dict[Variable, _Degree]:
@@ -122,32 +119,25 @@ def _rule(node: Apply, degrees: list[_Degree]) -> _Degree | None:
     if isinstance(node.op, Reshape):
         return degrees[0] if degrees[1] == CONSTANT else None
     op: Any = core_op(node)
-    if _is(node, ps.Mul) or isinstance(op, Dot):
+    if applies(node, ps.Mul) or isinstance(op, Dot):
         return base, sum(powers)
-    if _is(node, ps.TrueDiv):
+    if applies(node, ps.TrueDiv):
         return base, powers[0] - powers[1]
-    if _is(node, ps.Add, ps.Sub):
+    if applies(node, ps.Add, ps.Sub):
         return (base, powers[0]) if len(set(powers)) == 1 else None
-    if _is(node, ps.Sqr):
+    if applies(node, ps.Sqr):
         return base, 2 * powers[0]
-    if _is(node, ps.Pow):
-        exponent = _number(node.inputs[1])
+    if applies(node, ps.Pow):
+        exponent = constant_number(node.inputs[1])
         return (base, int(exponent) * powers[0]) if exponent in (1, 2, 3, 4) and degrees[1] == CONSTANT else None
-    if _is(node, ps.Neg) or isinstance(node.op, DimShuffle | Sum):
+    if applies(node, ps.Neg) or isinstance(node.op, DimShuffle | Sum):
         return base, powers[0]
-    if _is(node, ps.Clip) and powers[0] % 2 == 0:
-        low, high = (_number(v) for v in node.inputs[1:])
+    if applies(node, ps.Clip) and powers[0] % 2 == 0:
+        low, high = (constant_number(v) for v in node.inputs[1:])
         return (base, powers[0]) if low == 0 and high == np.inf else None
-    if _is(node, ps.ScalarMaximum) and len(degrees) == 2:
+    if applies(node, ps.ScalarMaximum) and len(degrees) == 2:
         # One of the two is the constant zero.
         for k, var in enumerate(node.inputs):
-            if _number(var) == 0 and powers[1 - k] % 2 == 0:
+            if constant_number(var) == 0 and powers[1 - k] % 2 == 0:
                 return base, powers[1 - k]
     return None
-
-
-def _number(var: Any) -> float | None:
-    """The value of a constant that is one number."""
-    while var.owner is not None and isinstance(var.owner.op, DimShuffle):
-        var = var.owner.inputs[0]
-    return float(np.ravel(var.data)[0]) if isinstance(var, Constant) and np.size(var.data) == 1 else None

@@ -30,6 +30,7 @@ from pytensor.tensor.subtensor import Subtensor, get_idx_list
 
 from bayeskit.compiling import Graph, compile_small
 from bayeskit.degrees import core_op
+from bayeskit.nodes import applies, without_shuffles
 
 __all__ = ["Columns", "Form", "NotReduced", "form_of"]
 
@@ -296,14 +297,10 @@ def _switch(node: Apply, axis: int, columns: Columns) -> Form:
 
 
 def _is_zero_test(condition: Any) -> bool:
-    node = condition.owner
-    while node is not None and isinstance(node.op, DimShuffle):
-        node = node.inputs[0].owner
-    if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, ps.EQ):
+    node = without_shuffles(condition).owner
+    if node is None or not applies(node, ps.EQ):
         return False
-    constant = node.inputs[1]
-    while constant.owner is not None and isinstance(constant.owner.op, DimShuffle):
-        constant = constant.owner.inputs[0]
+    constant = without_shuffles(node.inputs[1])
     return isinstance(constant, Constant) and bool(np.all(constant.data == 0))
 
 

@@ -24,6 +24,7 @@ LAYERS = (
     "errors",
     "terminal",
     "machine_code",
+    "nodes",
     "small_matrices",
     "evaluation",
     "differentiation",

@@ -24,6 +24,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from scipy import special
 
 from bayeskit.degrees import core_op, is_structural
+from bayeskit.nodes import without_shuffles
 from bayeskit.score import NotProved
 
 __all__ = ["ADVICE", "WishartParameters", "is_wishart_form", "parameters_from_values"]
@@ -153,9 +154,7 @@ def _elementwise(op: ps.ScalarOp, node: Apply, kinds: list[_Kind | None]) -> _Ki
 
 
 def _is_two(var: Variable) -> bool:
-    while var.owner is not None and isinstance(var.owner.op, DimShuffle):
-        var = var.owner.inputs[0]
-    return bool(np.all(getattr(var, "data", np.nan) == 2))
+    return bool(np.all(getattr(without_shuffles(var), "data", np.nan) == 2))
 
 
 def _sum(node: Apply, kind: _Kind) -> _Kind:

@@ -1,0 +1,29 @@
+"""Small questions about the nodes of a PyTensor graph that many readers of graphs ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+
+__all__ = ["applies", "constant_number", "without_shuffles"]
+
+
+def applies(node: Apply, *kinds: type) -> bool:
+    """Whether a node applies one of some scalar operations to every entry."""
+    return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, kinds)
+
+
+def without_shuffles(var: Any) -> Any:
+    """What axes were added to, dropped from or exchanged in."""
+    while var.owner is not None and isinstance(var.owner.op, DimShuffle):
+        var = var.owner.inputs[0]
+    return var
+
+
+def constant_number(var: Any) -> float | None:
+    """The value of a constant that is one number, of whatever number of axes; else None."""
+    leaf = without_shuffles(var)
+    return float(np.ravel(leaf.data)[0]) if isinstance(leaf, Constant) and np.size(leaf.data) == 1 else None
