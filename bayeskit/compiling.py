@@ -9,6 +9,7 @@ PyTensor's own Python linker, with a few rewrites, runs what has loops or draws 
 from __future__ import annotations
 
 import gc
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -42,7 +43,17 @@ from threadpoolctl import ThreadpoolController
 
 from bayeskit.evaluation import NotEvaluable, evaluator
 
-__all__ = ["Graph", "compile_small", "lightly", "on_one_thread", "silently", "small_mode", "stacked", "vectorised"]
+__all__ = [
+    "Graph",
+    "available_cpus",
+    "compile_small",
+    "lightly",
+    "on_one_thread",
+    "silently",
+    "small_mode",
+    "stacked",
+    "vectorised",
+]
 
 Graph = Any  # a PyTensor variable: type checkers do not know its arithmetic
 
@@ -75,6 +86,12 @@ def on_one_thread() -> Iterator[None]:
     """
     with _threads().limit(limits=1, user_api="blas"):
         yield
+
+
+def available_cpus() -> int:
+    """CPUs that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 @cache

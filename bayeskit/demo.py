@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeskit.comparison import Comparison, compare
-from bayeskit.compiling import on_one_thread
+from bayeskit.compiling import available_cpus, on_one_thread
 from bayeskit.datasets import describe_example, example_data
 from bayeskit.infer import infer
-from bayeskit.mcmc import available_cpus, sample_nuts
+from bayeskit.mcmc import sample_nuts
 from bayeskit.models import MODELS, load_model
 from bayeskit.rendering import print_table
 from bayeskit.report import report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ import pymc as pm
 from pymc.backends.arviz import patch_nutpie_idata
 from pymc.progress_bar import NutpieProgressBarManager
 
-from bayeskit.compiling import lightly, on_one_thread
+from bayeskit.compiling import available_cpus, lightly, on_one_thread
 from bayeskit.errors import InferenceError
 from bayeskit.native import compile_for_nutpie
 from bayeskit.terminal import quiet
@@ -111,12 +110,6 @@ def _by_nutpie(
         ) from error
     patch_nutpie_idata(tree, model, sampling_time=time.perf_counter() - start)
     return tree
-
-
-def available_cpus() -> int:
-    """CPUs that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def pop_unconstrained(tree: xr.DataTree) -> dict[str, np.ndarray]:

@@ -3,14 +3,13 @@ matrices on one thread, and as many processes as there are cores."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import matplotlib
 import pytest
 from hypothesis import HealthCheck, settings
 
-from bayeskit.compiling import on_one_thread
+from bayeskit.compiling import available_cpus, on_one_thread
 
 matplotlib.use("Agg")
 
@@ -26,8 +25,7 @@ MOST_WORKERS = 8  # each needs a gigabyte of memory
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """What ``-n auto`` means: the CPUs that this process may use, two threads of one core being two."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return min(len(affinity(0)) if affinity else os.cpu_count() or 1, MOST_WORKERS)
+    return min(available_cpus(), MOST_WORKERS)
 
 
 @pytest.fixture(scope="session", autouse=True)
