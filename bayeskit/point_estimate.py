@@ -6,7 +6,6 @@ unconstrained scale, x. Neither objective contains the Jacobian of that scale, s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from bayeskit.elimination import analyse
 from bayeskit.errors import InferenceError, ModelError
 from bayeskit.recovery import Recovery
 from bayeskit.results import LogEvidence, Plan
-from bayeskit.unconstrained import Unconstrained
+from bayeskit.unconstrained import Objective, Unconstrained, negative_hessian
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -170,7 +169,7 @@ def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> P
         objective = _compiled(space, likelihood + prior if with_prior else likelihood)
         best = _climb(objective, space, np.random.default_rng(random_seed))
         best, far = _to_the_end(objective, space, best)
-        hessian = _hessian(objective, best)
+        hessian = negative_hessian(objective, best)
         value, gradient = objective(best)
         jacobian = _jacobian(space, best)
         singular = bool(np.any(far)) or not np.all(np.linalg.eigvalsh(hessian) > 0)
@@ -183,7 +182,7 @@ def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> P
             in_phi = float(_compiled(space, likelihood + prior)(best)[0]) + _gauss(curvature)
             whole = _compiled(space, small.logp(jacobian=True, sum=True))
             mode = _climb(whole, space, np.random.default_rng(random_seed), first=best)
-            in_x = float(whole(mode)[0]) + _gauss(_hessian(whole, mode))
+            in_x = float(whole(mode)[0]) + _gauss(negative_hessian(whole, mode))
             evidence = LogEvidence(in_phi, abs(in_phi - in_x), "estimated")
     natural = {n: v[0] for n, v in space.backward(best[None]).items()}
     names: list[str] = []
@@ -205,9 +204,6 @@ def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> P
         plan=plan,
         _collapsed=collapsed,
     )
-
-
-Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 def _compiled(space: Unconstrained, graph: Graph) -> Objective:
@@ -252,7 +248,7 @@ def _climb(
         value, gradient = objective(x)
         if np.max(np.abs(gradient)) < 1e-9 or np.any(np.abs(x) > FAR):
             break
-        hessian = _hessian(objective, x)
+        hessian = negative_hessian(objective, x)
         if not np.all(np.linalg.eigvalsh(hessian) > 0):
             break
         tried = x + np.linalg.solve(hessian, gradient)
@@ -287,16 +283,6 @@ def _transformed(space: Unconstrained) -> list[bool]:
         size = space.initial[str(variable.name)].size
         flags += [space.model.rvs_to_transforms.get(rv) is not None] * size
     return flags
-
-
-def _hessian(objective: Objective, x: np.ndarray, step: float = 1e-4) -> np.ndarray:
-    """Negative Hessian, by fourth-order differences of the exact gradient."""
-    rows = []
-    for direction in np.eye(len(x)) * step:
-        one, two = (objective(x + d)[1] - objective(x - d)[1] for d in (direction, 2 * direction))
-        rows.append((8 * one - two) / (12 * step))
-    matrix = -np.array(rows)
-    return 0.5 * (matrix + matrix.T)
 
 
 def _jacobian(space: Unconstrained, x: np.ndarray, step: float = 1e-4) -> np.ndarray:

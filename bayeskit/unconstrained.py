@@ -8,7 +8,7 @@ Evaluated for many x at once: the graph is vectorised over the points and runs i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,9 +31,11 @@ from bayeskit.errors import ModelError
 from bayeskit.forward import prior_points
 from bayeskit.small_matrices import LARGEST, of_many
 
-__all__ = ["Unconstrained", "calls_of", "forward_graphs", "weight_of"]
+__all__ = ["Objective", "Unconstrained", "calls_of", "forward_graphs", "negative_hessian", "weight_of"]
 
 BATCH = 20_000_000  # numbers held at once
+
+Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]  # f and its gradient at one point
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +186,16 @@ class Unconstrained:
         """x at one value of each variable."""
         found = self._forward(*(np.asarray(values[str(rv.name)], dtype=rv.type.dtype) for rv in self.model.free_RVs))
         return np.concatenate([np.ravel(f) for f in found])
+
+
+def negative_hessian(objective: Objective, x: np.ndarray, step: float = 1e-4) -> np.ndarray:
+    """−∇²f at x, by fourth-order differences of the exact gradient that ``objective`` gives beside f."""
+    rows = []
+    for direction in np.eye(len(x)) * step:
+        one, two = (objective(x + d)[1] - objective(x - d)[1] for d in (direction, 2 * direction))
+        rows.append((8 * one - two) / (12 * step))
+    matrix = -np.array(rows)
+    return 0.5 * (matrix + matrix.T)
 
 
 def forward_graphs(model: pm.Model, rvs: Sequence[Any]) -> tuple[list[Graph], list[Graph]]:
