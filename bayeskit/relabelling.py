@@ -39,7 +39,7 @@ from bayeskit.permutations import Exchangeable
 from bayeskit.results import Posterior
 from bayeskit.support import support_of
 
-__all__ = ["relabel"]
+__all__ = ["relabel", "under_one_labelling"]
 
 METHOD = "iterated Normal assignment (Stephens 2000) from a pivot (Marin, Mengersen and Robert 2005)"
 FITTED = 2_000  # draws that the components' Normals are fitted to
@@ -124,6 +124,16 @@ def relabel(
     note = _recompute(posterior, joint, groups)
     posterior.attrs["relabelling"] = METHOD + note
     return _rebuilt(tree, posterior, permutations)
+
+
+def under_one_labelling(post: Posterior) -> tuple[xr.DataTree, bool]:
+    """A posterior's draws relabelled, where it has exchangeable components, and whether they had exchanged labels."""
+    try:
+        tree = relabel(post)
+    except ModelError:  # no exchangeable components
+        return post.tree, False
+    orders = [v.to_numpy() for n, v in tree["sample_stats"].data_vars.items() if str(n).startswith("labelling")]
+    return tree, any(bool(np.any(order != order[0, 0])) for order in orders)
 
 
 def _without_labels(model: pm.Model) -> pm.Model:

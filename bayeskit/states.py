@@ -27,7 +27,7 @@ from bayeskit.elimination import analyse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.forecasting import observe_next
 from bayeskit.markov import is_chain
-from bayeskit.relabelling import relabel
+from bayeskit.relabelling import under_one_labelling
 from bayeskit.results import Posterior
 from bayeskit.state_recovery import StateRecovery, state_recovery
 from bayeskit.tree import dims_of, thinned
@@ -87,7 +87,7 @@ def states(
     assert isinstance(source, Posterior)
     tree = source.tree
     if others and any(analysis.supports[n].kind != "finite" for n in others):
-        tree = _relabelled(source, tree)
+        tree, _ = under_one_labelling(source)
     values = thinned(tree, others, draws)
     number = len(next(iter(values.values()))) if values else 1
     return States(name, recovery, values, number, model, _dims(model, analysis, name), exact=not others)
@@ -128,13 +128,6 @@ def _value(analysis: Analysis, name: str, at: Mapping[str, Any]) -> np.ndarray:
     if value.shape != analysis.shapes[name]:
         raise DataError(f"at[{name!r}] has shape {value.shape}; the variable has {analysis.shapes[name]}")
     return value
-
-
-def _relabelled(source: Posterior, tree: xr.DataTree) -> xr.DataTree:
-    try:
-        return relabel(source)
-    except ModelError:
-        return tree  # no exchangeable components
 
 
 def _dims(model: pm.Model, analysis: Analysis, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:

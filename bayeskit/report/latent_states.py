@@ -19,15 +19,13 @@ from pytensor.graph.traversal import ancestors
 from bayeskit.compiling import compile_small, silently
 from bayeskit.connection import NotSeparable, connection, without_checks
 from bayeskit.elimination import analyse
-from bayeskit.errors import ModelError
-from bayeskit.relabelling import relabel
+from bayeskit.relabelling import under_one_labelling
 from bayeskit.report.pictures import COLOURS
 from bayeskit.state_recovery import state_recovery
 from bayeskit.tree import thinned
 
 if TYPE_CHECKING:
     import pymc as pm
-    import xarray as xr
 
     from bayeskit.results import Posterior
 
@@ -106,7 +104,9 @@ def latent_states(post: Posterior) -> LatentStates | None:
         return None
     if not axes or axes[0] is None or {a for x in axes if x is not None for a in x.all} != set(axes[0].all):
         return None
-    tree, relabelled = _under_one_labelling(post)
+    tree, relabelled = under_one_labelling(post)
+    # One labelling throughout is as good as another, and the one that the tables of the page have.
+    tree = tree if relabelled else post.tree
     wanted = min(MAX_DRAWS, max(1, MAX_NUMBERS // (int(np.prod(summed.shape)) * len(summed.values))))
     draws = thinned(tree, [rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars], wanted)
     parts = state_recovery(analysis)[summed.name].probabilities(draws, _number(draws))
@@ -137,18 +137,6 @@ def latent_states(post: Posterior) -> LatentStates | None:
 
 def _number(draws: Mapping[str, np.ndarray]) -> int:
     return len(next(iter(draws.values())))
-
-
-def _under_one_labelling(post: Posterior) -> tuple[xr.DataTree, bool]:
-    """The draws, relabelled if they exchange the labels of components, and whether they do."""
-    try:
-        tree = relabel(post)
-    except ModelError:  # no exchangeable components
-        return post.tree, False
-    orders = [v.to_numpy() for n, v in tree["sample_stats"].data_vars.items() if str(n).startswith("labelling")]
-    # One labelling throughout is as good as another, and the one that the tables of the page have.
-    moved = any(np.any(order != order[0, 0]) for order in orders)
-    return (tree, True) if moved else (post.tree, False)
 
 
 def _by_state(
