@@ -282,14 +282,6 @@ class _Split:
 
 
 @dataclass(eq=False)
-class _Program:
-    """The row program for blocks of one length."""
-
-    length: int
-    function: Callable[..., list[Any]]
-
-
-@dataclass(eq=False)
 class _State:
     """One evaluation under way: the arguments, what the rows read, and the sums so far."""
 
@@ -312,7 +304,7 @@ class RowFunction:
 
     def __init__(self, inputs: Sequence[Variable], outputs: Sequence[Variable], rows: int) -> None:
         self.rows, self._inputs, self._outputs = rows, list(inputs), list(outputs)
-        self._programs: dict[int, _Program] = {}
+        self._programs: dict[int, Callable[..., list[Any]]] = {}  # by the length of a block
         split = _Split(inputs, outputs, rows, length=rows - 1)  # a length that is not N, so that none is taken for it
         self.width = split.width
         self._sources, self._small = list(split.sources), list(split.small)
@@ -340,11 +332,11 @@ class RowFunction:
         step = -(-self.rows // count)
         return [slice(a, min(a + step, self.rows)) for a in range(0, self.rows, step)]
 
-    def _program(self, length: int) -> _Program:
+    def _program(self, length: int) -> Callable[..., list[Any]]:
         if length not in self._programs:
             split = _Split(self._inputs, self._outputs, self.rows, length)
             reads = [*(g for g, _ in split.sources.values()), *split.small.values()]
-            self._programs[length] = _Program(length, evaluator(reads, [g for g, _ in split.partial.values()]))
+            self._programs[length] = evaluator(reads, [g for g, _ in split.partial.values()])
         return self._programs[length]
 
     def begin(self, arguments: Sequence[np.ndarray | None]) -> _State:
@@ -384,7 +376,7 @@ class RowFunction:
             next(rest) if v is None else v[block] if axis == 0 else v[:, block] if axis == 1 else _rows(v, axis, block)
             for v, axis in state.long
         ]
-        found = self._program(block.stop - block.start).function(*values, *state.small)
+        found = self._program(block.stop - block.start)(*values, *state.small)
         for k, (value, adds) in enumerate(zip(found, self._adds, strict=True)):
             old = state.sums[k]
             # In extended precision: there are hundreds of blocks.

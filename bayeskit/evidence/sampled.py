@@ -148,15 +148,13 @@ def evidence_of_draws(
                     f"there is another mode, which holds about {share:.2g} times what the chains found, and none of "
                     "them visited it: NUTS does not move between modes this far apart"
                 )
-        said = [f"over the mirror images of {'; '.join(names for _, names in images)}"]
-        if len(symmetries) == number_of_labellings(groups):
-            said = []
         # Of PyMC's own density, which is that of one order.
         evidence = replace(evidence, value=evidence.value - added)
         result = stated(evidence, [g for g in groups if not set(g.axes) & set(orderings)], orderings.values())
-        if not said or not math.isfinite(result.value):
+        if len(symmetries) == number_of_labellings(groups) or not math.isfinite(result.value):
             return result
-        return replace(result, convention="; ".join([*said, *([result.convention] if result.convention else [])]))
+        said = f"over the mirror images of {'; '.join(names for _, names in images)}"
+        return replace(result, convention="; ".join([said, *([result.convention] if result.convention else [])]))
 
 
 def _closed(group: Sequence[Matrix], more: Sequence[Matrix]) -> list[Matrix]:
