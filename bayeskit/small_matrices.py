@@ -1,8 +1,10 @@
-"""Factorisations and solves of many small matrices at once, entry by entry over all of them.
+"""Factorisations and solves of many small matrices at once.
 
 PyTensor calls LAPACK once a matrix, a few microseconds each: with a point a matrix and a matrix a row of the data, that
-is most of what the density of a multivariate Normal costs. Here each of the few steps of an elimination is one NumPy
-operation on all matrices. As there, a matrix that cannot be factorised or solved gives an answer that is not a number.
+is most of what the density of a multivariate Normal costs. NumPy has functions of many matrices for some of them, but
+they give up if one matrix cannot be factorised; and for triangular systems it has none. There each of the few steps of
+an elimination is one NumPy operation on all matrices. As in PyTensor, a matrix that cannot be factorised or solved
+gives an answer that is not a number.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 
-__all__ = ["LARGEST", "MANY", "cholesky", "of_many", "solve_triangular"]
+__all__ = ["LARGEST", "MANY", "cholesky", "of_many", "solve", "solve_triangular"]
 
-LARGEST = 8  # rows of a matrix
+LARGEST = 32  # rows of a matrix up to which one call for all takes less time than LAPACK for each
 MANY = 8  # matrices
 
 _Function = Callable[..., np.ndarray]
@@ -33,11 +36,20 @@ def of_many(node: Apply) -> _Function | None:
         return cholesky if op.lower else None
     if isinstance(op, SolveTriangular) and not op.unit_diagonal:
         return lambda a, b: solve_triangular(a, b, lower=op.lower, vectors=op.b_ndim == 1)
+    if isinstance(op, Solve) and op.assume_a == "gen":
+        return lambda a, b: solve(a, b, vectors=op.b_ndim == 1)
     return None
 
 
 def cholesky(matrices: np.ndarray) -> np.ndarray:
     """L with A = L Lᵀ, for A of shape (..., m, m) of which the lower triangle is read."""
+    try:
+        return np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:  # one of them has no factor
+        return _factors_where_there_are(matrices)
+
+
+def _factors_where_there_are(matrices: np.ndarray) -> np.ndarray:
     size = matrices.shape[-1]
     factor = np.zeros(matrices.shape)
     with np.errstate(all="ignore"):
@@ -59,11 +71,28 @@ def solve_triangular(matrices: np.ndarray, right: np.ndarray, *, lower: bool, ve
     result = np.empty((*batch, *right.shape[-2:]))
     with np.errstate(all="ignore"):
         for i in range(size) if lower else reversed(range(size)):
+            known = slice(0, i) if lower else slice(i + 1, size)
             value = right[..., i, :]
-            for j in range(i) if lower else range(i + 1, size):
-                value = value - matrices[..., i, j, None] * result[..., j, :]
+            if known.start < known.stop:
+                value = value - np.matmul(matrices[..., i, None, known], result[..., known, :])[..., 0, :]
             result[..., i, :] = value / matrices[..., i, i, None]
         singular = np.any(np.diagonal(matrices, axis1=-2, axis2=-1) == 0, axis=-1)
     if np.any(singular):
         result[np.broadcast_to(singular, batch)] = np.nan
     return result
+
+
+def solve(matrices: np.ndarray, right: np.ndarray, *, vectors: bool) -> np.ndarray:
+    """A⁻¹b for A of shape (..., m, m), and b of shape (..., m) or (..., m, n)."""
+    if vectors:
+        return solve(matrices, right[..., None], vectors=False)[..., 0]
+    try:
+        return np.linalg.solve(matrices, right)
+    except np.linalg.LinAlgError:  # one of them is singular
+        batch = np.broadcast_shapes(matrices.shape[:-2], right.shape[:-2])
+        # The sign is that of the factors on the diagonal of U, none of which is zero: what solving asks for as well.
+        singular = np.linalg.slogdet(matrices)[0] == 0
+        regular = np.where(singular[..., None, None], np.eye(matrices.shape[-1]), matrices)
+        result = np.linalg.solve(regular, right)
+        result[np.broadcast_to(singular, batch)] = np.nan
+        return result

@@ -23,13 +23,13 @@ from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors
 from pytensor.raise_op import CheckAndRaise
-from pytensor.tensor.blockwise import Blockwise
 
 from bayeskit.compiling import Graph, compile_small, lightly, silently, stacked
 from bayeskit.density import inline, widen
+from bayeskit.diagonals import diagonals_as_choices
 from bayeskit.errors import ModelError
+from bayeskit.evaluation import one_by_one
 from bayeskit.forward import prior_points
-from bayeskit.small_matrices import LARGEST, of_many
 
 __all__ = ["Objective", "Unconstrained", "calls_of", "forward_graphs", "negative_hessian", "weight_of"]
 
@@ -96,7 +96,7 @@ class Unconstrained:
     @cached_property
     def _density(self) -> Any:
         batched = self._batched
-        return compile_small(list(batched.values()), vectorize_graph(self._graph, batched))
+        return compile_small(list(batched.values()), vectorize_graph(diagonals_as_choices(self._graph), batched))
 
     @property
     def _batched(self) -> dict[Graph, Any]:
@@ -229,14 +229,9 @@ def calls_of(graph: Graph) -> int:
     total = 0
     for variable in ancestors(inline([graph])):
         node = variable.owner
-        if node is None or not isinstance(node.op, Blockwise) or variable is not node.outputs[0]:
+        if node is None or variable is not node.outputs[0] or not one_by_one(node):
             continue
         op: Any = node.op
-        if op.gufunc_spec is not None or getattr(op.core_op, "gufunc_spec", None) is not None:
-            continue
-        size = node.inputs[0].type.shape[-1] if node.inputs[0].type.ndim else None
-        if of_many(node) is not None and size is not None and size <= LARGEST:
-            continue
         total += math.prod(n or 1 for n in variable.type.shape[: op.batch_ndim(node)])
     return total
 

@@ -259,17 +259,23 @@ def process(spelling: str, count: int) -> Callable[[], None]:
 
 
 def process_marginal(length: Any, amplitude: Any = 1.0, noise: Any = 0.3) -> Any:
-    length, amplitude, noise = (np.asarray(v, dtype=float)[..., None, None] for v in (length, amplitude, noise))
-    covariance = amplitude**2 * np.exp(-0.5 * ((PLACE - PLACE.T) / length) ** 2) + noise**2 * np.eye(9)
-    spread = np.linalg.eigvalsh(covariance)
+    length, amplitude, noise = (np.asarray(v, dtype=float) for v in (length, amplitude, noise))
+    scales, which = np.unique(length, return_inverse=True)
+    kernels = np.exp(-0.5 * ((PLACE - PLACE.T) / scales[:, None, None]) ** 2)
+    return noisy_normal(CURVE, kernels, which.reshape(length.shape), amplitude**2, noise**2)
+
+
+def noisy_normal(y: np.ndarray, matrices: np.ndarray, which: Any, scale: Any, variance: Any) -> Any:
+    """log Normal(y; 0, c M + v I) for c and v of every point and its M, the one with number ``which``, by eigenvalues.
+
+    Where c M + v I is singular to working precision, nothing.
+    """
+    values, vectors = np.linalg.eigh(matrices)
+    squares = np.einsum("gij,i->gj", vectors, y) ** 2
+    spread = np.asarray(scale)[..., None] * values[which] + np.asarray(variance)[..., None]
     with np.errstate(all="ignore"):
-        proper = spread[..., 0] > 1e-14 * spread[..., -1]
-        safe = np.where(proper[..., None, None], covariance, np.eye(9))
-        factor = np.linalg.cholesky(safe)
-        white = linalg.solve_triangular(factor, np.broadcast_to(CURVE[:, None], (*factor.shape[:-1], 1)), lower=True)
-    log_root = np.sum(np.log(np.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
-    value = -0.5 * np.sum(white**2, axis=(-2, -1)) - log_root - 4.5 * np.log(2 * np.pi)
-    return np.where(proper, value, -np.inf)
+        terms = -0.5 * (squares[which] / spread + np.log(2 * np.pi * spread))
+    return np.where(spread.min(axis=-1) > 1e-14 * spread.max(axis=-1), np.sum(terms, axis=-1), -np.inf)
 
 
 # -- conjugate pairs with unknown hyperparameters ----------------------------------------------------------------------
@@ -382,12 +388,13 @@ def varying() -> None:
     pm.Normal("y", a[which] + b[which] * X[:, 0], sigma, observed=Y)
 
 
-def varying_marginal(one: float, two: float, sigma: float) -> float:
+def varying_marginal(one: Any, two: Any, sigma: Any) -> Any:
     which = np.arange(30) % 6
-    same = which[:, None] == which
-    x = X[:, 0]
-    covariance = 25.0 * (1 + np.outer(x, x)) + same * (one**2 + two**2 * np.outer(x, x)) + sigma**2 * np.eye(30)
-    return normal_data(Y, 0.0, covariance)
+    same, cross = which[:, None] == which, np.outer(X[:, 0], X[:, 0])
+    pairs, number = np.unique(np.stack([np.ravel(one), np.ravel(two)], axis=-1), axis=0, return_inverse=True)
+    first, second = (pairs[:, k, None, None] ** 2 for k in range(2))
+    matrices = 25.0 * (1 + cross) + same * (first + second * cross)
+    return noisy_normal(Y, matrices, number.reshape(np.shape(one)), np.ones_like(sigma), np.asarray(sigma) ** 2)
 
 
 def cauchy_location() -> None:
@@ -578,7 +585,9 @@ REMAINDERS: tuple[Remainder, ...] = (
     Remainder("heavy-tailed weight", heavy_weight, ("slope",), heavy_weight_marginal, (stats.t(3.0),)),
     Remainder("a leaf", leaf, ("sigma",), leaf_marginal, (HALF,)),
     Remainder("two blocks", two_blocks, ("one", "two"), two_blocks_marginal, (HALF, HALF)),
-    Remainder("varying intercepts and slopes", varying, ("tau", "sigma"), varying_marginal, (HALF, HALF, HALF)),
+    Remainder(
+        "varying intercepts and slopes", varying, ("tau", "sigma"), varying_marginal, (HALF, HALF, HALF), batched=True
+    ),
     Remainder(
         "Cauchy location, nothing eliminated", cauchy_location, ("mu",), cauchy_location_marginal, (stats.cauchy(),)
     ),

@@ -22,6 +22,7 @@ from table.data import GAPS, REAL
 from table.describe import one_mean
 
 import bayeskit as bk
+from bayeskit.compiling import small_mode
 
 DRAWS = 400
 SEED = 20260
@@ -200,7 +201,8 @@ def test_deterministics_are_recomputed_from_the_draws(name: str) -> None:
     if not names:
         return
     free = drawn[[rv.name for rv in post.model.free_RVs]]
-    expected = pm.compute_deterministics(free, var_names=names, model=post.model, progressbar=False)
+    options = {"compile_kwargs": {"mode": small_mode()}, "progressbar": False}
+    expected = pm.compute_deterministics(free, var_names=names, model=post.model, **options)
     for deterministic in names:
         # a million times rounding: the factor of a smooth kernel depends that much on the order of its operations
         assert_allclose(drawn[deterministic], expected[deterministic], rtol=1e-9, err_msg=deterministic)
@@ -229,11 +231,11 @@ def test_the_model_is_left_as_it_was() -> None:
     model = case.build()
     names = [v.name for v in (*model.free_RVs, *model.observed_RVs, *model.deterministics, *model.potentials)]
     point = model.initial_point()
-    before = model.compile_logp()(point)
+    before = model.compile_logp(mode=small_mode())(point)
     post = bk.infer(model, draws=40, random_seed=1, progressbar=False)
     assert post.model is model
     assert names == [v.name for v in (*model.free_RVs, *model.observed_RVs, *model.deterministics, *model.potentials)]
-    assert model.compile_logp()(point) == before
+    assert model.compile_logp(mode=small_mode())(point) == before
 
 
 def test_float32_constants_lose_nothing() -> None:

@@ -36,6 +36,7 @@ LAYERS = (
     "results",
     "markov",
     "density",
+    "diagonals",
     "tree",
     "degrees",
     "support",

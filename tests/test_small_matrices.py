@@ -9,10 +9,10 @@ from scipy import linalg
 
 from bayeskit.compiling import compile_small
 from bayeskit.remainder import CALL, LEAST, WORK
-from bayeskit.small_matrices import LARGEST, cholesky, solve_triangular
+from bayeskit.small_matrices import LARGEST, cholesky, solve, solve_triangular
 from bayeskit.unconstrained import calls_of
 
-SIZES = [1, 2, 3, 8]
+SIZES = [1, 2, 3, 8, 20]
 
 
 def definite(number: int, size: int, seed: int = 0) -> np.ndarray:
@@ -56,7 +56,28 @@ def test_solutions_are_those_of_lapack(size: int, lower: bool) -> None:
             assert of_vectors[k, j] == pytest.approx(exact, rel=1e-12, abs=1e-13)
 
 
-@pytest.mark.parametrize("size", [3, LARGEST + 1])
+@pytest.mark.parametrize("singular", [False, True])
+@pytest.mark.parametrize("size", SIZES)
+def test_general_systems_are_solved_where_they_can_be(size: int, singular: bool) -> None:
+    rng = np.random.default_rng(3)
+    matrices = rng.normal(size=(5, 1, size, size))
+    if singular:
+        matrices[2, 0, :, 0] = 0.0
+    right, vectors = rng.normal(size=(5, 7, size, 4)), rng.normal(size=(7, size))
+    found, of_vectors = solve(matrices, right, vectors=False), solve(matrices, vectors, vectors=True)
+    assert of_vectors.shape == (5, 7, size)
+    for k in range(5):
+        for j in range(7):
+            if singular and k == 2:
+                assert np.all(np.isnan(found[k, j]))
+                assert np.all(np.isnan(of_vectors[k, j]))
+                continue
+            # What is left of the equations, in units of rounding.
+            for x, b in ((found[k, j], right[k, j]), (of_vectors[k, j], vectors[j])):
+                assert np.abs(matrices[k, 0] @ x - b).max() < 1e-13 * size * (1 + np.abs(x).max())
+
+
+@pytest.mark.parametrize("size", [3, 9, LARGEST + 1])
 def test_a_graph_gives_the_same_for_one_and_for_many(size: int) -> None:
     a, b = pt.tensor3("a", shape=(None, size, size)), pt.tensor3("b", shape=(None, 5, size))
     factor = pt.linalg.cholesky(a, on_error="nan")

@@ -1,0 +1,53 @@
+"""Diagonal matrices written as a choice between entries and zeros, for evaluation at many points.
+
+``pt.diag(v)`` puts v into a matrix of zeros, at places and of a size that it asks v for. At many points PyTensor's
+batched form of that runs Python three times a point: for a process of nine inputs, most of what its density costs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.tensor.subtensor import AdvancedIncSubtensor
+
+from bayeskit.compiling import Graph
+from bayeskit.density import substitute
+from bayeskit.evaluation import NotEvaluable, evaluator
+
+__all__ = ["diagonals_as_choices"]
+
+LARGEST = 64  # rows: a choice looks at all entries, which beyond that takes longer than Python does
+
+
+def diagonals_as_choices(graph: Graph) -> Graph:
+    """The same graph, with small matrices that are zero but for their diagonal in a form that has one for many points.
+
+    Parameters
+    ----------
+    graph : tensor
+        The size of a matrix must follow from the types of its parts.
+    """
+    found = {n.outputs[0]: _chosen(n) for n in toposort([graph]) if isinstance(n.op, AdvancedIncSubtensor)}
+    replaced: dict[Variable, Variable] = {old: new for old, new in found.items() if new is not None}
+    return substitute([graph], replaced)[0] if replaced else graph
+
+
+def _chosen(node: Apply) -> Graph | None:
+    op: Any = node.op
+    matrix, entries, *places = node.inputs
+    if not op.set_instead_of_inc or matrix.type.ndim != 2 or entries.type.ndim != 1 or len(places) != 2:
+        return None
+    size = entries.type.shape[0]
+    if size is None or not 1 < size <= LARGEST or op.idx_list != (0, 1):
+        return None
+    try:
+        zeros, *at = evaluator([], [matrix, *places])()
+    except NotEvaluable:  # they depend on more than the shapes of other nodes
+        return None
+    if zeros.shape != (size, size) or np.any(zeros) or not all(np.array_equal(k, np.arange(size)) for k in at):
+        return None
+    return pt.switch(np.eye(size, dtype=bool), entries, np.zeros((), dtype=node.outputs[0].type.dtype))
