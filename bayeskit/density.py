@@ -19,12 +19,17 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.logprob.basic import conditional_logp
-from pymc.logprob.utils import ParameterValueError, replace_rvs_by_values
+from pymc.logprob.utils import (
+    ParameterValueError,
+    local_check_parameter_to_ninf_switch,
+    replace_rvs_by_values,
+)
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import MergeOptimizer
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.basic import MergeOptimizer, dfs_rewriter
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.scalar.basic import Cast, upcast
 from pytensor.tensor.basic import MakeVector
@@ -36,7 +41,7 @@ from bayeskit.compiling import compile_small
 from bayeskit.errors import ModelError
 from bayeskit.markov import chain_parameters, is_chain
 
-__all__ = ["LogJoint", "depends_on", "inline", "substitute", "widen", "with_constant_data"]
+__all__ = ["LogJoint", "depends_on", "inline", "substitute", "widen", "with_constant_data", "without_checks"]
 
 LARGE = 100_000  # numbers in a constant
 NARROW = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float16", "float32"})
@@ -299,3 +304,11 @@ def substitute(graphs: list[Variable], replacements: Mapping[Variable, Variable]
         if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
             memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True))
     return [memo.get(g, g) for g in graphs]
+
+
+def without_checks(graphs: list[Variable]) -> list[Variable]:
+    """PyMC's parameter checks as −∞ instead of an error: one bad point must not stop a batch."""
+    copies = clone_replace(graphs, {})
+    fgraph = FunctionGraph(outputs=copies, clone=False)
+    dfs_rewriter(local_check_parameter_to_ninf_switch).rewrite(fgraph)
+    return list(fgraph.outputs)

@@ -1,85 +1,39 @@
 """A model's log density, its gradient and its draws as machine code for nutpie.
 
-nutpie compiles a model by itself; this does the same in a fraction of the time. Compiling is most of what NUTS costs on
-a small model, and numba's time goes where these graphs have little work:
-
-* PyTensor's matrix product tells a dozen layouts of BLAS apart, and is compiled anew for each pair of them: over a
-  hundred seconds in eight schools, once a machine. Here it is numba's own ``np.dot`` of contiguous arrays.
-* nutpie's C function takes in the compiled density and has LLVM optimise and translate all of it again, even where it
-  came from PyTensor's cache on disk. Here it calls it by address, as any machine code would.
-* ``OpFromGraph`` keeps the gradient from sharing a factorisation with the value. Here all of them are written out.
+nutpie compiles a model by itself, node by node as PyTensor does; most of what NUTS costs on a small model is waiting
+for that. Here both are loops over a workspace (:mod:`bayeskit.loops`), compiled in a few seconds and evaluated in a
+fraction of the time, since nothing is allocated on the way. What they give is held against the graph itself, run by
+NumPy, at a few points; a model that they cannot do, or do not do to rounding, is compiled by nutpie.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from threading import Lock
 from typing import Any
 
-import numba
 import numpy as np
+import nutpie
 import pymc as pm
 import pytensor
-import pytensor.tensor as pt
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core.errors import NumbaError
 from nutpie.compile_pymc import CompiledPyMCModel, _prepare_dims_and_coords
 from pymc.initial_point import make_initial_point_fn
-from pytensor.compile.mode import get_mode
-from pytensor.graph.basic import Apply, Constant
-from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.op import Op
-from pytensor.graph.replace import clone_replace
-from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.link.numba.dispatch import basic as numba_basic
-from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
-from pytensor.tensor.math import Dot
 
-from bayeskit.compiling import Graph, compile_small
-from bayeskit.density import inline, with_constant_data
+from bayeskit.compiling import Graph, compile_small, silently
+from bayeskit.density import inline, with_constant_data, without_checks
+from bayeskit.generated import density_source, draw_source, load
+from bayeskit.loops import NoLoops, program
 
-__all__ = ["Product", "compile_for_nutpie"]
+__all__ = ["compile_for_nutpie", "compiled_loops"]
 
-LAST = 1000.0  # after every rewrite of PyTensor's own
-
-
-class Product(Op):
-    """A B of two matrices of float64: PyTensor's ``Dot`` in a form that numba compiles at once.
-
-    It takes the place of ``Dot`` in a graph that is finished, so that it needs no gradient.
-    """
-
-    __props__ = ()
-
-    def make_node(self, left: Any, right: Any) -> Apply:  # type: ignore[override]
-        left, right = pt.as_tensor_variable(left), pt.as_tensor_variable(right)
-        shape = (left.type.shape[0], right.type.shape[1])
-        return Apply(self, [left, right], [pt.TensorType("float64", shape)()])
-
-    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
-        output_storage[0][0] = inputs[0] @ inputs[1]
-
-    def infer_shape(self, node: Apply, shapes: list[Any]) -> list[Any]:
-        return [(shapes[0][0], shapes[1][1])]
-
-
-@register_funcify_default_op_cache_key(Product)
-def _numba_product(op: Product, node: Apply, **kwargs: Any) -> Any:
-    @numba_basic.numba_njit
-    def product(left: Any, right: Any) -> Any:
-        return np.dot(np.ascontiguousarray(left), np.ascontiguousarray(right))
-
-    return product, 1
-
-
-@node_rewriter([Dot])
-def _dot_to_product(fgraph: FunctionGraph, node: Apply) -> list[Any] | None:
-    if any(i.type.dtype != "float64" for i in node.inputs):
-        return None
-    return list(Product().make_node(*node.inputs).outputs)
+POINTS = 3  # at which the machine code is held against the graph
+SPREAD = 0.1  # of these points around the start, on the unconstrained scale
+AGREEMENT = 1e-6  # relative: a gradient through a covariance that is nearly singular keeps no more digits
 
 
 @dataclass(frozen=True)
@@ -98,8 +52,11 @@ class _Layout:
     def size(self) -> int:
         return sum(int(np.prod(s)) for s in self.shapes)
 
+    def parts(self, point: np.ndarray) -> list[np.ndarray]:
+        return [point[w].reshape(s) for w, s in zip(self.slices, self.shapes, strict=True)]
 
-def compile_for_nutpie(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
+
+def compile_for_nutpie(model: pm.Model, jitter: set[Any]) -> Any:
     """What ``nutpie.sample`` takes, for a model whose free variables are all continuous.
 
     Parameters
@@ -112,34 +69,58 @@ def compile_for_nutpie(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
     -----
     Data containers are constants of the density: after ``pm.set_data``, compile again.
     """
+    try:
+        return compiled_loops(model, jitter)
+    except (NoLoops, NumbaError):
+        return nutpie.compile_pymc_model(model, jitter_rvs=jitter)
+
+
+def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
+    """As :func:`compile_for_nutpie`, by loops over a workspace or not at all.
+
+    Raises
+    ------
+    NoLoops
+        If there is no loop for a part of the model, or what they give is not what the graph gives.
+    """
     first = make_initial_point_fn(model=model, jitter_rvs=jitter, return_transformed=True)
     start = first(0)
     variables: list[Any] = [model.rvs_to_values[rv] for rv in model.free_RVs]
     layout = _Layout([v.name for v in variables], [np.shape(start[v.name]) for v in variables])
     others: list[Any] = [v for v in model.unobserved_value_vars if v.name not in layout.names]
-    values = compile_small(variables, inline(with_constant_data(others)))(*(start[n] for n in layout.names))
+    of_density = _graphs(model, _value_and_gradient(model, variables))
+    of_draw = _graphs(model, others)
+    values = compile_small(variables, of_draw)(*(start[n] for n in layout.names))
     drawn = _Layout([*layout.names, *(v.name for v in others)], [*layout.shapes, *(np.shape(v) for v in values)])
+
+    at = [np.asarray(start[n], dtype=np.float64) for n in layout.names]
+    density = program(variables, _rewritten(of_density), at, 0)
+    draw = program(variables, _rewritten(of_draw), at, density.data.size)
+    data = np.concatenate([density.data, draw.data, np.zeros(1)])
+    parts = [density_source(density, layout.size, data.size), draw_source(draw, layout.size, data.size)]
+    module = load("".join(parts), {**density.calls, **draw.calls})
+    points = _points(np.concatenate([np.zeros(0), *map(np.ravel, at)]))
+    _hold_density(module, data, layout, compile_small(variables, of_density), points)
+    _hold_draw(module, data, layout, drawn, compile_small(variables, of_draw), points)
+
     shape_info = (drawn.names, drawn.slices, drawn.shapes)
     moved = [str(model.rvs_to_values[rv].name) for rv in model.free_RVs if model.rvs_to_transforms.get(rv) is not None]
     dims, coords = _prepare_dims_and_coords(model, shape_info, moved)
-    density = _function(model, variables, layout, _value_and_gradient(model, variables))
-    everything = _function(model, variables, layout, [*variables, *others])
     return CompiledPyMCModel(
         dims=dims,
         _coords=coords,
         _n_dim=layout.size,
         _shapes=dict(zip(drawn.names, drawn.shapes, strict=True)),
-        compiled_logp_func=_c_density(_by_address(density), layout.size),
-        compiled_expand_func=_c_draw(_by_address(everything), layout.size, drawn.size),
+        compiled_logp_func=module.density,
+        compiled_expand_func=module.draw,
         initial_point_func=_flat(first, layout),
         shared_data={},
         shared_var_keys={},
-        user_data=np.zeros(()),
+        user_data=data,
         n_expanded=drawn.size,
         shape_info=shape_info,
-        # Kept alive: the C functions call them by address.
-        logp_func=density,
-        expand_func=everything,
+        logp_func=module.density,
+        expand_func=module.draw,
         reparameterized_names=moved,
     )
 
@@ -164,91 +145,64 @@ def _value_and_gradient(model: pm.Model, variables: list[Graph]) -> list[Graph]:
     return [value, *gradient]
 
 
-def _function(model: pm.Model, variables: list[Graph], layout: _Layout, outputs: list[Graph]) -> Any:
-    """A function from one vector to one vector, with the linker of numba."""
-    point: Any = pt.tensor("point", shape=(layout.size,), dtype="float64")
-    parts = {
-        variable: pt.reshape(point[where], shape, ndim=len(shape)).astype(variable.type.dtype)
-        for variable, where, shape in zip(variables, layout.slices, layout.shapes, strict=True)
-    }
-    graphs = inline(clone_replace(with_constant_data(outputs), parts, rebuild_strict=False))
-    flat = pt.concatenate([pt.cast(pt.as_tensor(g).ravel(), "float64") for g in graphs])
-    checks = "local_check_parameter_to_ninf_switch" if model.check_bounds else "local_remove_check_parameter"
-    # A query that PyTensor can take rewrites out of, as it does for graphs within a graph.
-    mode = get_mode("NUMBA").including(checks).register((dfs_rewriter(_dot_to_product), LAST))
-    return pytensor.function([point], [flat], mode=mode)
+def _graphs(model: pm.Model, outputs: list[Graph]) -> list[Graph]:
+    """Graphs of doubles, of which nothing is hidden, and a parameter out of its bounds is a density of zero."""
+    graphs = inline(with_constant_data([*outputs]))
+    return [*(without_checks(graphs) if model.check_bounds else graphs)] if graphs else []
 
 
-def _by_address(function: Any) -> Any:
-    """A function of PyTensor for the use of other compiled code, which calls it where it is."""
-    dispatcher = function.vm.jit_fn
-    constants = [v.data for v in function.maker.fgraph.variables if isinstance(v, Constant)]
-    if any(getattr(c, "nbytes", 0) > numba_basic.NUMBA_CONSTANT_SIZE_LIMIT for c in constants):
-        # numba keeps no code with constants of this size on disk, and what wraps it to be kept only doubles the work.
-        dispatcher = dispatcher.py_func.__globals__.get("jitable_func", dispatcher)
-    kind = types.Array(types.float64, 1, "C")
-    dispatcher.get_call_template((kind,), {})
-    (compiled,) = dispatcher.overloads.values()
-    returned, taken = compiled.signature.return_type, compiled.signature.args
-    address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
-
-    @intrinsic
-    def call(context: Any, point: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            convention = context.call_conv
-            function_type = convention.get_function_type(returned, taken)
-            pointer = builder.inttoptr(context.get_constant(types.uintp, address), function_type.as_pointer())
-            if isinstance(taken[0], types.BaseTuple):  # the function has ``*args``
-                arguments = [context.make_tuple(builder, taken[0], arguments)]
-            status, result = convention.call_function(builder, pointer, returned, taken, arguments)
-            with cgutils.if_unlikely(builder, status.is_error):
-                convention.return_status_propagate(builder, status)
-            return result
-
-        return returned(kind), generate
-
-    return call
+def _rewritten(graphs: list[Graph]) -> list[Graph]:
+    if not graphs:
+        return []
+    # Fused nodes hide what they do, and nothing is to be written over: the loops do both.
+    rewritten: Any = rewrite_graph(graphs, include=("fast_run",), exclude=("fusion", "inplace", "BlasOpt"))
+    return inline(list(rewritten))
 
 
-def _c_density(call: Any, size: int) -> Any:
-    """nutpie's C signature for the log density and its gradient; what it returns is not zero where they are not finite.
-
-    Arrays are copied entry by entry: numba would compile the message of a wrong shape for seconds.
-    """
-    numbers = types.CPointer(types.double)
-
-    def density(length, point, gradient, value, data):  # type: ignore[no-untyped-def]
-        if length != size:
-            return -1
-        try:
-            (result,) = call(numba.carray(point, (size,)))
-        except Exception:  # the density is not defined here
-            return 1
-        finite = True
-        for i in range(size):
-            gradient[i] = result[i + 1]
-            finite = finite and np.isfinite(result[i + 1])
-        value[0] = result[0]
-        if not finite:
-            return 3
-        return 0 if np.isfinite(result[0]) else 4
-
-    return numba.cfunc(types.int64(types.uint64, numbers, numbers, numbers, types.voidptr))(density)
+# -- held against the graph ------------------------------------------------------------------------------------------
+def _points(start: np.ndarray) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [start, *(start + SPREAD * rng.normal(size=start.shape) for _ in range(POINTS - 1))]
 
 
-def _c_draw(call: Any, size: int, drawn: int) -> Any:
-    """nutpie's C signature for all that is kept of a draw."""
-    numbers = types.CPointer(types.double)
+def _hold_density(
+    module: Any, data: np.ndarray, layout: _Layout, graph: Callable[..., Any], points: Sequence[np.ndarray]
+) -> None:
+    void, length = ctypes.c_void_p, ctypes.c_uint64
+    density: Any = ctypes.CFUNCTYPE(ctypes.c_int64, length, void, void, void, void)(module.density.address)
+    for point in points:
+        value, gradient = np.zeros(1), np.zeros(layout.size)
+        failed = density(layout.size, *(a.ctypes.data for a in (point, gradient, value, data)))
+        with silently():
+            expected = np.concatenate([np.ravel(p) for p in graph(*layout.parts(point))])
+        if bool(failed) == bool(np.all(np.isfinite(expected))):
+            raise NoLoops("the loops are finite where the graph is not, or the other way round")
+        if not failed and not _agree(np.concatenate([value, gradient]), expected):
+            raise NoLoops("the loops do not give what the graph gives")
 
-    def draw(length, expanded, point, out, data):  # type: ignore[no-untyped-def]
-        if length != size or expanded != drawn:
-            return -1
-        try:
-            (result,) = call(numba.carray(point, (size,)))
-        except Exception:
-            return -2
-        for i in range(drawn):
-            out[i] = result[i]
-        return 0
 
-    return numba.cfunc(types.int64(types.uint64, types.uint64, numbers, numbers, types.voidptr))(draw)
+def _hold_draw(
+    module: Any,
+    data: np.ndarray,
+    layout: _Layout,
+    drawn: _Layout,
+    graph: Callable[..., Any],
+    points: Sequence[np.ndarray],
+) -> None:
+    void, length = ctypes.c_void_p, ctypes.c_uint64
+    draw: Any = ctypes.CFUNCTYPE(ctypes.c_int64, length, length, void, void, void)(module.draw.address)
+    for point in points:
+        found = np.zeros(drawn.size)
+        draw(layout.size, drawn.size, *(a.ctypes.data for a in (point, found, data)))
+        with silently():
+            expected = np.concatenate([point, *(np.ravel(p) for p in graph(*layout.parts(point)))])
+        if not _agree(found, expected):
+            raise NoLoops("the loops do not give what the graph gives")
+
+
+def _agree(found: np.ndarray, expected: np.ndarray) -> bool:
+    finite = np.isfinite(expected)
+    if not np.array_equal(found[~finite], expected[~finite], equal_nan=True):
+        return False
+    largest = np.max(np.abs(expected[finite]), initial=0.0)
+    return bool(np.all(np.abs(found[finite] - expected[finite]) <= AGREEMENT * (1e-3 + largest)))

@@ -17,15 +17,12 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc.logprob.utils import local_check_parameter_to_ninf_switch
-from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace, vectorize_graph
-from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors
 from pytensor.raise_op import CheckAndRaise
 
 from bayeskit.compiling import Graph, compile_small, lightly, silently, stacked
-from bayeskit.density import inline, widen
+from bayeskit.density import inline, widen, without_checks
 from bayeskit.diagonals import diagonals_as_choices
 from bayeskit.errors import ModelError
 from bayeskit.evaluation import one_by_one
@@ -86,7 +83,7 @@ class Unconstrained:
 
     @cached_property
     def _graph(self) -> Graph:
-        return _without_checks(inline([self._log_density]))[0]
+        return without_checks(inline([self._log_density]))[0]
 
     @cached_property
     def _log_density(self) -> Any:
@@ -137,7 +134,7 @@ class Unconstrained:
     def _gradient(self) -> Any:
         graph = self._log_density
         gradient: Any = pytensor.grad(graph, self.variables, disconnected_inputs="ignore")
-        return compile_small(self.variables, _without_checks(inline([graph, *gradient])))
+        return compile_small(self.variables, without_checks(inline([graph, *gradient])))
 
     def value_and_gradient(self, point: np.ndarray) -> tuple[float, np.ndarray]:
         """f and its gradient at one point."""
@@ -149,7 +146,7 @@ class Unconstrained:
     def _backward(self) -> Any:
         batched = self._batched
         natural: Any = self.model.replace_rvs_by_values(list(self.model.free_RVs))
-        graphs = vectorize_graph(_without_checks(inline(natural)), batched)
+        graphs = vectorize_graph(without_checks(inline(natural)), batched)
         return compile_small(list(batched.values()), graphs)
 
     def backward(self, points: np.ndarray) -> dict[str, np.ndarray]:
@@ -161,7 +158,7 @@ class Unconstrained:
     def log_prior(self, points: np.ndarray) -> np.ndarray:
         """log of the prior density at x of shape (n, k), Jacobian included, without likelihood and Potentials."""
         prior: Any = self.model.logp(vars=self.model.free_RVs, jacobian=True, sum=True)
-        graph = _without_checks(inline(widen([prior])))[0]
+        graph = without_checks(inline(widen([prior])))[0]
         batched = self._batched
         function = compile_small(list(batched.values()), vectorize_graph(graph, batched))
         with silently():
@@ -214,14 +211,6 @@ def forward_graphs(model: pm.Model, rvs: Sequence[Any]) -> tuple[list[Graph], li
         parents = [] if transform is None else clone_replace([*rv.owner.inputs], known, rebuild_strict=False)
         graphs.append(pt.as_tensor(value if transform is None else transform.forward(value, *parents)))
     return list(known.values()), graphs
-
-
-def _without_checks(graphs: list[Graph]) -> list[Graph]:
-    """PyMC's parameter checks as −∞ instead of an error: one bad point must not stop a batch."""
-    copies = clone_replace(graphs, {})
-    fgraph = FunctionGraph(outputs=copies, clone=False)
-    dfs_rewriter(local_check_parameter_to_ninf_switch).rewrite(fgraph)
-    return list(fgraph.outputs)
 
 
 def calls_of(graph: Graph) -> int:

@@ -1,0 +1,180 @@
+"""Functions in C's calling convention from loops over a workspace, compiled by numba and kept on disk.
+
+The source is a file in PyTensor's folder of compiled code, named by what it says; numba keeps the machine code beside
+it. The constants (data) are not part of it but passed by address: other data of the same shape find it compiled.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numba
+import pytensor
+
+from bayeskit.loop_helpers import helpers
+from bayeskit.loops import FAILED, Program
+from bayeskit.machine_code import source_version
+from bayeskit.places import Place
+
+__all__ = ["density_source", "draw_source", "load"]
+
+HEAD = '''"""Made by bayeskit from a model; numba {numba}, pytensor {pytensor}, bayeskit {bayeskit}."""
+import math
+
+import numba
+import numpy as np
+from numba import types
+
+INF, NAN = math.inf, math.nan
+NUMBERS = types.CPointer(types.double)
+OPTIONS = {{"error_model": "numpy", "fastmath": {{"contract"}}}}
+
+
+A, N = types.Array(types.float64, 1, "C"), types.intp
+
+
+def compiled(function):
+    """Called by other compiled code only."""
+    return numba.njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
+
+
+def helper(signature):
+    return numba.njit(signature, cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)
+
+'''
+
+
+def _functions(name: str, program: Program) -> tuple[list[str], list[str]]:
+    """Definitions, and the lines that call them."""
+    lines, calls = [], []
+    for k, body in enumerate(program.functions):
+        lines += ["", "", "@compiled", f"def {name}_{k}(w, c):", *(f"    {line}" for line in body)]
+        calls.append(f"{name}_{k}(w, c)")
+    return lines, calls
+
+
+def _start(program: Program, inputs: int, data: int) -> list[str]:
+    return [
+        f"w = np.empty({program.size})",
+        f"w[{FAILED}] = 0.0",
+        f"for i in range({inputs}):",
+        "    w[i + 1] = point[i]",
+        f"c = numba.carray(data, ({data},))",
+    ]
+
+
+def _copies(places: Sequence[Place], to: str, calls: Sequence[str] = ()) -> list[str]:
+    lines, at = [], 0
+    for place in places:
+        lines += [f"for i in range({place.size}):", f"    {to}[i + {at}] = {place.array}[i + {place.offset}]"]
+        at += place.size
+    return lines
+
+
+def density_source(program: Program, inputs: int, data: int) -> str:
+    """nutpie's C signature for the log density and its gradient; what it returns is not zero where they are not finite.
+
+    Parameters
+    ----------
+    program : Program
+        With the value and the gradient as its outputs.
+    inputs, data : int
+        Numbers in a point, and in the constants of all programs.
+    """
+    definitions, calls = _functions("density", program)
+    value, *gradient = program.outputs
+    body = [
+        f"if length != {inputs}:",
+        "    return -1",
+        *_start(program, inputs, data),
+        *calls,
+        f"if w[{FAILED}] != 0.0:",
+        "    return 1",
+        *_copies(gradient, "gradient"),
+        f"value[0] = {value.array}[{value.offset}]",
+        f"for i in range({inputs}):",
+        "    if not np.isfinite(gradient[i]):",
+        "        return 3",
+        "return 0 if np.isfinite(value[0]) else 4",
+    ]
+    head = [
+        "",
+        "",
+        "@numba.cfunc(types.int64(types.uint64, NUMBERS, NUMBERS, NUMBERS, NUMBERS), cache=True, **OPTIONS)",
+        "def density(length, point, gradient, value, data):",
+    ]
+    return "\n".join([*definitions, *head, *(f"    {line}" for line in body), ""])
+
+
+def draw_source(program: Program, inputs: int, data: int) -> str:
+    """nutpie's C signature for all that is kept of a draw.
+
+    Parameters
+    ----------
+    program : Program
+        With all that is kept, but for the point itself, as its outputs.
+    inputs, data : int
+        Numbers in a point, and in the constants of all programs.
+    """
+    definitions, calls = _functions("draw", program)
+    size = inputs + sum(p.size for p in program.outputs)
+    body = [
+        f"if length != {inputs} or expanded != {size}:",
+        "    return -1",
+        *_start(program, inputs, data),
+        *calls,
+        f"if w[{FAILED}] != 0.0:",
+        "    return -2",
+        *_copies([Place.row_major("w", 1, (inputs,)), *program.outputs], "out"),
+        "return 0",
+    ]
+    head = [
+        "",
+        "",
+        "@numba.cfunc(types.int64(types.uint64, types.uint64, NUMBERS, NUMBERS, NUMBERS), cache=True, **OPTIONS)",
+        "def draw(length, expanded, point, out, data):",
+    ]
+    return "\n".join([*definitions, *head, *(f"    {line}" for line in body), ""])
+
+
+def load(source: str, calls: dict[str, Any]) -> Any:
+    """The module of a source, its functions compiled or found compiled.
+
+    Parameters
+    ----------
+    source : str
+    calls : dict of str to function
+        What it calls by these names.
+    """
+    own = source_version(*sorted(str(p) for p in Path(__file__).parent.glob("*.py")))
+    head = HEAD.format(numba=numba.__version__, pytensor=pytensor.__version__, bayeskit=own)
+    text = head + helpers(source) + source
+    folder = Path(str(pytensor.config.compiledir)) / "bayeskit"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"model_{sha256(text.encode()).hexdigest()[:24]}.py"
+    if not path.exists():  # numba takes a file written again for another one
+        handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    if path.stem in sys.modules:
+        return sys.modules[path.stem]
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    vars(module).update(calls)
+    sys.modules[path.stem] = module  # where numba looks for it when it finds the compiled code
+    try:
+        specification.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
+    return module

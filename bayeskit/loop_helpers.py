@@ -1,0 +1,106 @@
+"""Functions that loops over a workspace call: their source, and the types of their arguments.
+
+With the types given each is compiled once. Left to itself, numba compiles it anew for each set of constants that it is
+called with.
+"""
+
+from __future__ import annotations
+
+__all__ = ["helpers"]
+
+_NUMBER = "types.float64(types.float64)"
+
+_SOFTPLUS = """
+def softplus(x):
+    if x < -37.0:
+        return math.exp(x)
+    if x < 18.0:
+        return math.log1p(math.exp(x))
+    if x < 33.3:
+        return x + math.exp(-x)
+    return x
+"""
+
+_LOG1MEXP = """
+def log1mexp(x):
+    if x < -0.6931471805599453:
+        return math.log1p(-math.exp(x))
+    return math.log(-math.expm1(x))
+"""
+
+_CHOLESKY = """
+def cholesky(a, at, down, right, w, to, w_down, w_right, size):
+    pivot = 1.0
+    for j in range(size):
+        for k in range(j + 1, size):
+            w[to + j * w_down + k * w_right] = 0.0
+        for i in range(j, size):
+            total = a[at + i * down + j * right]
+            for k in range(j):
+                total -= w[to + i * w_down + k * w_right] * w[to + j * w_down + k * w_right]
+            if i > j:
+                w[to + i * w_down + j * w_right] = total / pivot
+            elif total > 0.0:
+                pivot = math.sqrt(total)
+                w[to + j * w_down + j * w_right] = pivot
+            else:
+                for p in range(size):
+                    for q in range(size):
+                        w[to + p * w_down + q * w_right] = NAN
+                return
+"""
+
+_SOLVE_TRIANGULAR = """
+def solve_triangular(a, at, down, right, lower, b, b_at, b_down, b_right, w, to, w_down, w_right, size, columns):
+    regular = 1.0
+    for k in range(size):
+        if a[at + k * (down + right)] == 0.0:
+            regular = NAN
+    for step in range(size):
+        i = step if lower else size - 1 - step
+        for j in range(columns):
+            w[to + i * w_down + j * w_right] = b[b_at + i * b_down + j * b_right]
+        for before in range(step):
+            k = before if lower else size - 1 - before
+            factor = a[at + i * down + k * right]
+            for j in range(columns):
+                w[to + i * w_down + j * w_right] -= factor * w[to + k * w_down + j * w_right]
+        pivot = a[at + i * (down + right)] * regular
+        for j in range(columns):
+            w[to + i * w_down + j * w_right] /= pivot
+"""
+
+_MULTIPLY = """
+def multiply(a, a_at, a_turned, b, b_at, b_turned, w, at, rows, inner, columns):
+    out = w[at : at + rows * columns].reshape((rows, columns))
+    left, right = a[a_at : a_at + rows * inner], b[b_at : b_at + inner * columns]
+    if a_turned and b_turned:
+        np.dot(left.reshape((inner, rows)).T, right.reshape((columns, inner)).T, out)
+    elif a_turned:
+        np.dot(left.reshape((inner, rows)).T, right.reshape((inner, columns)), out)
+    elif b_turned:
+        np.dot(left.reshape((rows, inner)), right.reshape((columns, inner)).T, out)
+    else:
+        np.dot(left.reshape((rows, inner)), right.reshape((inner, columns)), out)
+"""
+
+# A flat array and an integer are A and N.
+_ALL = {
+    "softplus": (_NUMBER, _SOFTPLUS),
+    "log1mexp": (_NUMBER, _LOG1MEXP),
+    "cholesky": ("types.void(A, N, N, N, A, N, N, N, N)", _CHOLESKY),
+    "solve_triangular": (
+        "types.void(A, N, N, N, types.boolean, A, N, N, N, A, N, N, N, N, N)",
+        _SOLVE_TRIANGULAR,
+    ),
+    "multiply": ("types.void(A, N, types.boolean, A, N, types.boolean, A, N, N, N, N)", _MULTIPLY),
+}
+
+
+def helpers(source: str) -> str:
+    """Definitions of the functions that a source calls."""
+    parts = []
+    for name, (types, definition) in _ALL.items():
+        if f"{name}(" in source:
+            parts.append(f"\n\n@helper({types})\n{definition.strip()}\n")
+    return "".join(parts)
