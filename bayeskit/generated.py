@@ -19,9 +19,10 @@ import numba
 import pytensor
 
 from bayeskit.loop_helpers import helpers
-from bayeskit.loops import FAILED, Program
+from bayeskit.loops import Program
 from bayeskit.machine_code import source_version
 from bayeskit.places import Place
+from bayeskit.workspace import FAILED
 
 __all__ = ["density_source", "draw_source", "load"]
 

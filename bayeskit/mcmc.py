@@ -12,7 +12,7 @@ import pymc as pm
 from pymc.backends.arviz import patch_nutpie_idata
 from pymc.progress_bar import NutpieProgressBarManager
 
-from bayeskit.compiling import available_cpus, lightly, on_one_thread
+from bayeskit.compiling import available_cpus, on_one_thread
 from bayeskit.errors import InferenceError
 from bayeskit.native import compile_for_nutpie
 from bayeskit.terminal import quiet
@@ -85,8 +85,7 @@ def _by_nutpie(
     # Jitter of one on the unconstrained scale is far more than a posterior sd where there are many data: loadings
     # with the wrong sign are a mode of their own. Where the author gave a start, it is kept.
     given = model.rvs_to_initial_values
-    with lightly():
-        compiled = compile_for_nutpie(model, {rv for rv in model.free_RVs if given.get(rv) is None})
+    compiled = compile_for_nutpie(model, {rv for rv in model.free_RVs if given.get(rv) is None})
     start = time.perf_counter()
     try:
         with NutpieProgressBarManager(CHAINS, options["draws"], progressbar) as bar:

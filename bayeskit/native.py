@@ -24,12 +24,13 @@ from nutpie.compile_pymc import CompiledPyMCModel, _prepare_dims_and_coords
 from pymc.initial_point import make_initial_point_fn
 from pytensor.graph.rewriting.utils import rewrite_graph
 
-from bayeskit.compiling import Graph, compile_small, silently
+from bayeskit.compiling import Graph, compile_small, lightly, silently
 from bayeskit.density import inline, with_constant_data, without_checks
 from bayeskit.generated import density_source, draw_source, load
-from bayeskit.loops import NoLoops, program
+from bayeskit.loops import program
+from bayeskit.workspace import NoLoops
 
-__all__ = ["compile_for_nutpie", "compiled_loops"]
+__all__ = ["compile_for_nutpie", "compiled_loops", "density_graphs"]
 
 POINTS = 3  # at which the machine code is held against the graph
 SPREAD = 0.1  # of these points around the start, on the unconstrained scale
@@ -70,7 +71,8 @@ def compile_for_nutpie(model: pm.Model, jitter: set[Any]) -> Any:
     Data containers are constants of the density: after ``pm.set_data``, compile again.
     """
     try:
-        return compiled_loops(model, jitter)
+        with lightly():
+            return compiled_loops(model, jitter)
     except (NoLoops, NumbaError):
         return nutpie.compile_pymc_model(model, jitter_rvs=jitter)
 
@@ -137,11 +139,16 @@ def _flat(first: Callable[[Any], dict[str, np.ndarray]], layout: _Layout) -> Cal
     return start
 
 
-def _value_and_gradient(model: pm.Model, variables: list[Graph]) -> list[Graph]:
+def density_graphs(model: pm.Model, variables: Sequence[Graph]) -> list[Graph]:
+    """The log density and its gradient, rewritten for the loops."""
+    return _rewritten(_graphs(model, _value_and_gradient(model, variables)))
+
+
+def _value_and_gradient(model: pm.Model, variables: Sequence[Graph]) -> list[Graph]:
     # Bounds are kept or removed as the model says, and the density simplified before it is differentiated.
     removed = () if model.check_bounds else ("local_remove_check_parameter",)
     value: Any = rewrite_graph(with_constant_data([model.logp()])[0], include=("canonicalize", "stabilize", *removed))
-    gradient: Any = pytensor.grad(value, variables)
+    gradient: Any = pytensor.grad(value, list(variables))
     return [value, *gradient]
 
 

@@ -6,11 +6,12 @@ Numbers are double precision throughout, truth values are truth values; integers
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply
 
-__all__ = ["expression", "literal"]
+__all__ = ["REDUCTIONS", "expression", "literal", "loaded", "stored"]
 
 # By the name of PyTensor's scalar class.
 PATTERNS = {
@@ -55,6 +56,15 @@ PATTERNS = {
     "IsNan": "math.isnan({0})",
     "Identity": "{0}",
 }
+# The start of a sum, and how a term is added to it.
+REDUCTIONS = {
+    "Add": ("0.0", "{0} + {1}"),
+    "Mul": ("1.0", "{0} * {1}"),
+    "Maximum": ("(-INF)", "{0} if {0} >= {1} or {0} != {0} else {1}"),
+    "Minimum": ("INF", "{0} if {0} <= {1} or {0} != {0} else {1}"),
+    "AND": ("True", "{0} and {1}"),
+    "OR": ("False", "{0} or {1}"),
+}
 OF_TRUTH_VALUES = {"AND": "{0} and {1}", "OR": "{0} or {1}", "XOR": "{0} != {1}", "Invert": "not {0}"}
 
 
@@ -81,8 +91,6 @@ def expression(node: Apply, arguments: Sequence[str]) -> str | None:
     numbers = [f"(1.0 if {a} else 0.0)" if k == "bool" else a for a, k in zip(arguments, kinds, strict=True)]
     if name in OF_TRUTH_VALUES and len(arguments) <= 2:
         return OF_TRUTH_VALUES[name].format(*arguments) if set(kinds) == {"bool"} else None
-    if any(k.startswith("complex") for k in (*kinds, node.outputs[0].type.dtype)):
-        return None
     if name == "Switch":
         test = arguments[0] if kinds[0] == "bool" else f"{arguments[0]} != 0.0"
         if node.outputs[0].type.dtype == "bool":
@@ -108,3 +116,13 @@ def _cast(old: str, new: str, argument: str, number: str) -> str | None:
         return None
     # Single precision is where PyTensor puts a small constant; rounding to it would lose digits.
     return number
+
+
+def loaded(source: str, var: Any) -> str:
+    """The value of an entry of the workspace, where truth values are zero or one."""
+    return f"{source} != 0.0" if var.type.dtype == "bool" else source
+
+
+def stored(source: str, var: Any) -> str:
+    """What is put into the workspace for a value."""
+    return f"1.0 if {source} else 0.0" if var.type.dtype == "bool" else source

@@ -1,17 +1,21 @@
-"""Settings for the whole suite: figures without a screen, property tests that give the same cases every time, small
-matrices on one thread, and as many processes as there are cores."""
+"""Settings for the whole suite: figures without a screen, no C compiler, property tests that give the same cases every
+time, small matrices on one thread, and as many processes as there are cores."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import matplotlib
+import pytensor
 import pytest
 from hypothesis import HealthCheck, settings
 
 from bayeskit.compiling import available_cpus, on_one_thread
 
 matplotlib.use("Agg")
+
+# Where PyMC's own functions are asked what a density is, once each, g++ would be most of the time.
+pytensor.config.cxx = ""
 
 # No deadline: a test's time is a property of the machine. Derandomised: a failure must come back when it is run again.
 settings.register_profile(
