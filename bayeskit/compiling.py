@@ -47,6 +47,7 @@ __all__ = [
     "Graph",
     "available_cpus",
     "compile_small",
+    "fill_to_alloc",
     "lightly",
     "on_one_thread",
     "silently",

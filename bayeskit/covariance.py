@@ -7,34 +7,47 @@ Differentiated through the factorisation, that costs about ten times the factori
 
 so that one inverse from the factor that is there already (LAPACK ``potri``) is all that the gradient needs. As A is
 symmetric and only its lower triangle is read, the cotangents may be of that triangle alone.
+
+From a hundred rows on all of it is one node (:mod:`bayeskit.normal_terms`), which is told what noise the diagonal is
+known to contain: with noise, the covariance of a smooth process is worth far less than a factorisation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
-from pytensor.gradient import disconnected_grad
+from pytensor.gradient import DisconnectedType, disconnected_grad
 from pytensor.graph.basic import Apply
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.null_type import NullType
 from pytensor.graph.op import Op
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import ExtractDiag
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Sum
+from pytensor.tensor.shape import Shape
 from scipy.linalg import lapack
 
-from bayeskit.compiling import Graph
+from bayeskit.compiling import Graph, fill_to_alloc
 from bayeskit.degrees import core_op
 from bayeskit.density import substitute
+from bayeskit.diagonals import diagonal_entries
 from bayeskit.nodes import applies, constant_number
+from bayeskit.normal_terms import normal_terms
 
-__all__ = ["DerivativeOfLogDeterminant", "cheap_gradients"]
+__all__ = ["DerivativeOfLogDeterminant", "Terms", "cheap_gradients", "shared_factorisations"]
 
 LEAST = 16  # size from which it is worth it
+LARGE = 100  # size from which a matrix is worth a node of its own
 
 
 class DerivativeOfLogDeterminant(Op):
@@ -71,6 +84,94 @@ class DerivativeOfLogDeterminant(Op):
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Graph]:
         raise NotImplementedError("second derivatives of a multivariate Normal")
+
+
+class Terms(Op):
+    """bᵀA⁻¹b for every row b, and ½ log |A|, of a matrix A whose diagonal contains a known noise.
+
+    With derivatives, which take two more inputs (the cotangents of the two), it gives A⁻¹b and the derivative in A as
+    well: in the entries that a Cholesky factorisation reads, those below the diagonal counted twice.
+    """
+
+    __props__ = ("derivatives",)
+
+    def __init__(self, derivatives: bool = False) -> None:
+        self.derivatives = derivatives
+
+    def make_node(self, matrix: Any, rows: Any, floor: Any, *weights: Any) -> Apply:  # type: ignore[override]
+        inputs = [pt.as_tensor_variable(v) for v in (matrix, rows, floor, *weights)]
+        if [v.type.ndim for v in inputs] != [2, 2, 0, 1, 0][: 5 if self.derivatives else 3]:
+            raise TypeError("a matrix, rows, a number, and the cotangents of the two terms")
+        matrix, rows = inputs[:2]
+        outputs = [pt.TensorType("float64", rows.type.shape[:1])(), pt.TensorType("float64", ())()]
+        if self.derivatives:
+            outputs += [pt.TensorType("float64", v.type.shape)() for v in (rows, matrix)]
+        return Apply(self, inputs, outputs)
+
+    def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
+        matrix, rows, floor, *weights = inputs
+        terms = normal_terms(matrix, rows, float(floor), (weights[0], float(weights[1])) if weights else None)
+        results: list[Any] = [terms.quadratic, np.asarray(terms.half_log_determinant)]
+        if self.derivatives:
+            results += [np.ascontiguousarray(terms.solved), terms.to_matrix]
+        for storage, result in zip(output_storage, results, strict=True):
+            storage[0] = result
+
+    def infer_shape(self, node: Apply, shapes: list[Any]) -> list[Any]:
+        return [(shapes[1][0],), (), shapes[1], shapes[0]][: len(node.outputs)]
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Graph]:
+        if self.derivatives:
+            raise NotImplementedError("second derivatives of a multivariate Normal")
+        given = [
+            pt.zeros_like(o) if isinstance(c.type, NullType | DisconnectedType) else c
+            for o, c in zip(outputs, cotangents, strict=True)
+        ]
+        made: Any = Terms(derivatives=True)(*inputs, *given)
+        _, _, solved, to_matrix = made
+        return [to_matrix, 2.0 * given[0][:, None] * solved, pt.zeros_like(inputs[2])]
+
+
+def shared_factorisations(graphs: list[Graph]) -> list[Graph]:
+    """The same graphs, where terms and their derivatives come from one node.
+
+    Parameters
+    ----------
+    graphs : list of tensor
+        A log density and its gradient.
+    """
+    if not _terms(graphs):
+        return graphs
+    # Gradients are spread over the shape of what they are the gradients of, which is to say that they depend on it.
+    fgraph = FunctionGraph(outputs=clone_replace(substitute(graphs, _known_shapes(graphs)), {}), clone=False)
+    dfs_rewriter(fill_to_alloc).rewrite(fgraph)
+    graphs = list(fgraph.outputs)
+    nodes = _terms(graphs)
+    full = {tuple(n.inputs[:3]): n for n in nodes if n.op.derivatives}
+    replaced: dict[Graph, Graph] = {}
+    for node in nodes:
+        twin = full.get(tuple(node.inputs))
+        if twin is not None and not node.op.derivatives and not _feeds(node, twin):
+            replaced.update(zip(node.outputs, twin.outputs, strict=False))
+    return substitute(graphs, replaced) if replaced else graphs
+
+
+def _terms(graphs: list[Graph]) -> list[Apply]:
+    return [v.owner for v in ancestors(graphs) if v.owner is not None and isinstance(v.owner.op, Terms)]
+
+
+def _known_shapes(graphs: list[Graph]) -> dict[Graph, Graph]:
+    found = {}
+    for var in ancestors(graphs):
+        shape = var.owner.inputs[0].type.shape if var.owner is not None and isinstance(var.owner.op, Shape) else None
+        if shape is not None and None not in shape:
+            found[var] = pt.constant(np.array(shape, dtype="int64"))
+    return found
+
+
+def _feeds(node: Apply, later: Apply) -> bool:
+    """Whether the weights of the later one depend on the terms themselves: they cannot come from it then."""
+    return bool(set(node.outputs) & set(ancestors(later.inputs)))
 
 
 def _quadratic(matrix: Graph, rows: Graph) -> Graph:
@@ -115,6 +216,7 @@ def cheap_gradients(graph: Graph) -> Graph:
     """The same scalar graph, with the terms of multivariate Normals written so that their gradients are cheap."""
     clients = _clients(graph)
     replaced: dict[Graph, Graph] = {}
+    answers: dict[Graph, Graph] = {}
     for var in list(clients):
         if var.owner is None or type(core_op(var.owner)).__name__ != "Cholesky" or var.type.ndim != 2:
             continue
@@ -122,10 +224,15 @@ def cheap_gradients(graph: Graph) -> Graph:
         matrix = var.owner.inputs[0]
         if not core_op(var.owner).lower or (size is not None and size < LEAST) or matrix.type.ndim != 2:
             continue
+        asked: list[tuple[Graph | None, Graph]] = []
+        large = size is not None and size >= LARGE
+        terms, defined = (partial(_asked, asked), _always) if large else (_apart, _if_finite)
         for view in _views(var, clients):
             for node in clients.get(view, []):
-                replaced.update(_replacement(node, view, matrix, clients))
-    return substitute([graph], replaced)[0] if replaced else graph
+                replaced.update(_replacement(node, view, matrix, clients, terms, defined))
+        answers |= _answers(asked, matrix) if asked else {}
+    graph = substitute([graph], replaced)[0] if replaced else graph
+    return substitute([graph], answers)[0] if answers else graph
 
 
 def _clients(graph: Graph) -> dict[Graph, list[Apply]]:
@@ -145,7 +252,67 @@ def _views(factor: Graph, clients: dict[Graph, list[Apply]]) -> list[Graph]:
     return views
 
 
-def _replacement(node: Apply, view: Graph, matrix: Graph, clients: dict[Graph, list[Apply]]) -> dict[Graph, Graph]:
+def _apart(matrix: Graph, rows: Graph | None) -> Graph:
+    return _log_determinant(matrix) if rows is None else _quadratic(matrix, rows)
+
+
+def _if_finite(log_determinant: Graph, pivots: Graph) -> Graph:
+    return pt.fill(disconnected_grad(pivots), pt.gt(log_determinant, -np.inf))
+
+
+def _always(log_determinant: Graph, pivots: Graph) -> Graph:
+    """The terms of a matrix that is not positive definite are those of a density of zero: there is nothing to check.
+
+    A check would make the gradient depend on the value, so that the two could not come from one node.
+    """
+    return pt.constant(np.ones(pivots.type.shape, dtype=bool))
+
+
+def _asked(asked: list[tuple[Graph | None, Graph]], matrix: Graph, rows: Graph | None) -> Graph:
+    """A stand-in for ½ log |A| without rows, for bᵀA⁻¹b with them."""
+    stand_in: Graph = pt.dscalar() if rows is None else pt.TensorType("float64", rows.type.shape[:1])()
+    asked.append((rows, stand_in))
+    return stand_in
+
+
+def _answers(asked: list[tuple[Graph | None, Graph]], matrix: Graph) -> dict[Graph, Graph]:
+    """What the stand-ins of one matrix stand for: one node for all of them."""
+    several = [rows for rows, _ in asked if rows is not None]
+    none: Graph = pt.zeros((0, matrix.type.shape[0]))
+    rows: Graph = several[0] if len(several) == 1 else pt.concatenate([none, *several], axis=0)
+    made: Any = Terms()(matrix, rows, _noise(matrix))
+    answers: dict[Graph, Graph] = {}
+    at: Any = 0
+    for own, stand_in in asked:
+        if own is None:
+            answers[stand_in] = made[1]
+        else:
+            answers[stand_in] = made[0] if len(several) == 1 else made[0][at : at + own.shape[0]]
+            at = at + own.shape[0]
+    return answers
+
+
+def _noise(matrix: Graph) -> Graph:
+    """What every entry of the diagonal contains, by the terms of a sum that are diagonal matrices; zero if none is."""
+    terms, found = [matrix], []
+    while terms:
+        term = terms.pop()
+        if term.owner is not None and applies(term.owner, ps.Add):
+            terms += [i for i in term.owner.inputs if i.type.shape == matrix.type.shape]
+        elif (entries := diagonal_entries(term)) is not None:
+            found.append(pt.min(entries))
+    total: Graph = pt.add(*found, pt.constant(0.0)) if found else pt.constant(0.0)
+    return disconnected_grad(pt.cast(total, "float64"))
+
+
+def _replacement(
+    node: Apply,
+    view: Graph,
+    matrix: Graph,
+    clients: dict[Graph, list[Apply]],
+    terms: Callable[[Graph, Graph | None], Graph],
+    defined: Callable[[Graph, Graph], Graph],
+) -> dict[Graph, Graph]:
     """Σ(L⁻¹b)² or Σ log diag L, in whatever shape the model has it."""
     op: Any = core_op(node)
     (out, *_) = node.outputs
@@ -153,13 +320,13 @@ def _replacement(node: Apply, view: Graph, matrix: Graph, clients: dict[Graph, l
         logs = [n for n in clients.get(out, []) if applies(n, ps.Log)]
         sums = [s for n in logs for s in clients.get(n.outputs[0], []) if isinstance(s.op, Sum)]
         sums = [s for s in sums if s.outputs[0].type.ndim == 0]
-        log_determinant = _log_determinant(matrix) if sums else None
+        log_determinant = terms(matrix, None) if sums else None
         found: dict[Graph, Graph] = {s.outputs[0]: log_determinant for s in sums}
         # The check that the diagonal is positive has no gradient, but PyTensor would carry its zeros back to A, through
         # two systems of N equations for N right-hand sides. A pivot that is not positive has no logarithm.
         for check in [n for n in clients.get(out, []) if applies(n, ps.GT) and n.inputs[0] is out]:
             if log_determinant is not None and constant_number(check.inputs[1]) == 0:
-                found[check.outputs[0]] = pt.fill(disconnected_grad(out), pt.gt(log_determinant, -np.inf))
+                found[check.outputs[0]] = defined(log_determinant, out)
             else:
                 held = check.clone_with_new_inputs([disconnected_grad(out), *check.inputs[1:]])
                 found[check.outputs[0]] = held.outputs[0]
@@ -177,7 +344,9 @@ def _replacement(node: Apply, view: Graph, matrix: Graph, clients: dict[Graph, l
             axes = total.op.axis if isinstance(total.op, Sum) else ()
             if axes is None or tuple(a % out.type.ndim for a in axes) != (out.type.ndim - 1,):
                 continue
-            answer: Graph = _quadratic(matrix, pt.reshape(right, (-1, right.shape[-1])))
+            lengths = right.type.shape
+            number = -1 if None in lengths else math.prod(lengths[:-1])
+            answer: Graph = terms(matrix, pt.reshape(right, (number, right.shape[-1] if number < 0 else lengths[-1])))
             found[total.outputs[0]] = pt.reshape(answer, right.shape[:-1], ndim=right.type.ndim - 1)
     return found
 

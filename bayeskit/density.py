@@ -302,7 +302,8 @@ def substitute(graphs: list[Variable], replacements: Mapping[Variable, Variable]
     for node in toposort(graphs):
         inputs = [memo.get(i, i) for i in node.inputs]
         if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True))
+            made = zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True)
+            memo.update((old, new) for old, new in made if old not in replacements)
     return [memo.get(g, g) for g in graphs]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
@@ -18,7 +18,7 @@ from bayeskit.compiling import Graph
 from bayeskit.density import substitute
 from bayeskit.evaluation import NotEvaluable, evaluator
 
-__all__ = ["diagonals_as_choices"]
+__all__ = ["diagonal_entries", "diagonals_as_choices"]
 
 LARGEST = 64  # rows: a choice looks at all entries, which beyond that takes longer than Python does
 
@@ -37,17 +37,39 @@ def diagonals_as_choices(graph: Graph) -> Graph:
 
 
 def _chosen(node: Apply) -> Graph | None:
-    op: Any = node.op
-    matrix, entries, *places = node.inputs
-    if not op.set_instead_of_inc or matrix.type.ndim != 2 or entries.type.ndim != 1 or len(places) != 2:
+    entries = diagonal_entries(node.outputs[0])
+    if entries is None or not 1 < entries.type.shape[0] <= LARGEST:
         return None
     size = entries.type.shape[0]
-    if size is None or not 1 < size <= LARGEST or op.idx_list != (0, 1):
+    return pt.switch(np.eye(size, dtype=bool), entries, np.zeros((), dtype=node.outputs[0].type.dtype))
+
+
+def diagonal_entries(matrix: Graph) -> Graph | None:
+    """The vector that a matrix has on its diagonal, if it is zero elsewhere by its making; None where that is not seen.
+
+    Parameters
+    ----------
+    matrix : tensor
+        As ``pt.diag`` of a vector of known length makes it, with what is in it written out; or a constant.
+    """
+    if isinstance(matrix, Constant):
+        value = np.asarray(matrix.data)
+        diagonal = value.ndim == 2 and value.shape[0] == value.shape[1] and not np.any(value - np.diag(np.diag(value)))
+        return pt.constant(np.diag(value)) if diagonal else None
+    node = matrix.owner
+    if node is None or not isinstance(node.op, AdvancedIncSubtensor):
+        return None
+    op: Any = node.op
+    zero, entries, *places = node.inputs
+    if not op.set_instead_of_inc or zero.type.ndim != 2 or entries.type.ndim != 1 or len(places) != 2:
+        return None
+    size = entries.type.shape[0]
+    if size is None or op.idx_list != (0, 1):
         return None
     try:
-        zeros, *at = evaluator([], [matrix, *places])()
+        zeros, *at = evaluator([], [zero, *places])()
     except NotEvaluable:  # they depend on more than the shapes of other nodes
         return None
     if zeros.shape != (size, size) or np.any(zeros) or not all(np.array_equal(k, np.arange(size)) for k in at):
         return None
-    return pt.switch(np.eye(size, dtype=bool), entries, np.zeros((), dtype=node.outputs[0].type.dtype))
+    return entries

@@ -25,6 +25,7 @@ from pymc.initial_point import make_initial_point_fn
 from pytensor.graph.rewriting.utils import rewrite_graph
 
 from bayeskit.compiling import Graph, compile_small, lightly, silently
+from bayeskit.covariance import shared_factorisations
 from bayeskit.density import inline, with_constant_data, without_checks
 from bayeskit.generated import density_source, draw_source, load
 from bayeskit.loops import program
@@ -154,7 +155,7 @@ def _value_and_gradient(model: pm.Model, variables: Sequence[Graph]) -> list[Gra
 
 def _graphs(model: pm.Model, outputs: list[Graph]) -> list[Graph]:
     """Graphs of doubles, of which nothing is hidden, and a parameter out of its bounds is a density of zero."""
-    graphs = inline(with_constant_data([*outputs]))
+    graphs = shared_factorisations(inline(with_constant_data([*outputs])))
     return [*(without_checks(graphs) if model.check_bounds else graphs)] if graphs else []
 
 

@@ -22,6 +22,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.raise_op import CheckAndRaise
 
 from bayeskit.compiling import Graph, compile_small, lightly, silently, stacked
+from bayeskit.covariance import shared_factorisations
 from bayeskit.density import inline, widen, without_checks
 from bayeskit.diagonals import diagonals_as_choices
 from bayeskit.errors import ModelError
@@ -134,7 +135,7 @@ class Unconstrained:
     def _gradient(self) -> Any:
         graph = self._log_density
         gradient: Any = pytensor.grad(graph, self.variables, disconnected_inputs="ignore")
-        return compile_small(self.variables, without_checks(inline([graph, *gradient])))
+        return compile_small(self.variables, shared_factorisations(without_checks(inline([graph, *gradient]))))
 
     def value_and_gradient(self, point: np.ndarray) -> tuple[float, np.ndarray]:
         """f and its gradient at one point."""

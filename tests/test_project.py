@@ -59,6 +59,7 @@ LAYERS = (
     "chains",
     "chain_density",
     "gaussian_integral",
+    "normal_terms",
     "covariance",
     "homogeneous",
     "scaling",
