@@ -15,6 +15,7 @@ known to contain: with noise, the covariance of a smooth process is worth far le
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -30,6 +31,7 @@ from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors
+from pytensor.link.numba.dispatch.basic import generate_fallback_impl, register_funcify_and_cache_key
 from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import ExtractDiag
 from pytensor.tensor.elemwise import DimShuffle
@@ -130,6 +132,15 @@ class Terms(Op):
         made: Any = Terms(derivatives=True)(*inputs, *given)
         _, _, solved, to_matrix = made
         return [to_matrix, 2.0 * given[0][:, None] * solved, pt.zeros_like(inputs[2])]
+
+
+@register_funcify_and_cache_key(Terms)
+@register_funcify_and_cache_key(DerivativeOfLogDeterminant)
+def _by_python(op: Op, node: Apply, **kwargs: Any) -> tuple[Any, None]:
+    """In numba they run as they are: LAPACK is all that they do. PyTensor would warn that this is no machine code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return generate_fallback_impl(op, node=node, **kwargs), None
 
 
 def shared_factorisations(graphs: list[Graph]) -> list[Graph]:

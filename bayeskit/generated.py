@@ -1,18 +1,19 @@
 """Functions in C's calling convention from loops over a workspace, compiled by numba and kept on disk.
 
-The source is a file in PyTensor's folder of compiled code, named by what it says; numba keeps the machine code beside
-it. The constants (data) are not part of it but passed by address: other data of the same shape find it compiled.
+The source is a file in PyTensor's folder of compiled code, named by what it says and calls; numba keeps the machine
+code beside it. The constants (data) are not part of it but passed by address: other data of the same shape find it
+compiled. Code that calls Python back holds addresses of this process, and is not kept.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numba
@@ -22,10 +23,11 @@ from bayeskit.loop_helpers import helpers
 from bayeskit.loops import Program
 from bayeskit.machine_code import source_version
 from bayeskit.places import Place
-from bayeskit.workspace import FAILED
+from bayeskit.workspace import FAILED, Call
 
 __all__ = ["density_source", "draw_source", "load"]
 
+KEPT, NOT_KEPT = "\nKEPT = True\n", "\nKEPT = False\n"
 HEAD = '''"""Made by bayeskit from a model; numba {numba}, pytensor {pytensor}, bayeskit {bayeskit}."""
 import math
 
@@ -36,6 +38,7 @@ from numba import types
 INF, NAN = math.inf, math.nan
 NUMBERS = types.CPointer(types.double)
 OPTIONS = {{"error_model": "numpy", "fastmath": {{"contract"}}}}
+KEPT = {kept}
 
 
 A, N = types.Array(types.float64, 1, "C"), types.intp
@@ -43,11 +46,11 @@ A, N = types.Array(types.float64, 1, "C"), types.intp
 
 def compiled(function):
     """Called by other compiled code only."""
-    return numba.njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
+    return numba.njit(cache=KEPT, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
 
 
 def helper(signature):
-    return numba.njit(signature, cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)
+    return numba.njit(signature, cache=KEPT, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)
 
 '''
 
@@ -108,7 +111,7 @@ def density_source(program: Program, inputs: int, data: int) -> str:
     head = [
         "",
         "",
-        "@numba.cfunc(types.int64(types.uint64, NUMBERS, NUMBERS, NUMBERS, NUMBERS), cache=True, **OPTIONS)",
+        "@numba.cfunc(types.int64(types.uint64, NUMBERS, NUMBERS, NUMBERS, NUMBERS), cache=KEPT, **OPTIONS)",
         "def density(length, point, gradient, value, data):",
     ]
     return "\n".join([*definitions, *head, *(f"    {line}" for line in body), ""])
@@ -139,43 +142,58 @@ def draw_source(program: Program, inputs: int, data: int) -> str:
     head = [
         "",
         "",
-        "@numba.cfunc(types.int64(types.uint64, types.uint64, NUMBERS, NUMBERS, NUMBERS), cache=True, **OPTIONS)",
+        "@numba.cfunc(types.int64(types.uint64, types.uint64, NUMBERS, NUMBERS, NUMBERS), cache=KEPT, **OPTIONS)",
         "def draw(length, expanded, point, out, data):",
     ]
     return "\n".join([*definitions, *head, *(f"    {line}" for line in body), ""])
 
 
-def load(source: str, calls: dict[str, Any]) -> Any:
+def load(source: str, calls: dict[str, Call]) -> Any:
     """The module of a source, its functions compiled or found compiled.
 
     Parameters
     ----------
     source : str
-    calls : dict of str to function
-        What it calls by these names.
+    calls : dict of str to Call
+        What it calls by these names. It is kept on disk unless one of them is of this process only, or the folder
+        cannot be written to.
     """
+    keys = [f"# {name}: {call.key}" for name, call in calls.items()]
     own = source_version(*sorted(str(p) for p in Path(__file__).parent.glob("*.py")))
-    head = HEAD.format(numba=numba.__version__, pytensor=pytensor.__version__, bayeskit=own)
-    text = head + helpers(source) + source
+    kept = all(call.key is not None for call in calls.values())
+    head = HEAD.format(numba=numba.__version__, pytensor=pytensor.__version__, bayeskit=own, kept=kept)
+    text = "\n".join([head, *keys, helpers(source), source])
+    name = f"bayeskit_model_{sha256(text.encode()).hexdigest()[:24]}"
+    path = _written(name, text) if kept else None
+    if path is not None and name in sys.modules:
+        return sys.modules[name]
+    module = ModuleType(name)
+    vars(module).update({n: call.function for n, call in calls.items()})
+    if path is None:
+        exec(compile(text.replace(KEPT, NOT_KEPT), f"<{name}>", "exec"), vars(module))
+        return module
+    vars(module)["__file__"] = str(path)
+    sys.modules[name] = module  # where numba looks for it when it finds the compiled code
+    try:
+        exec(compile(text, str(path), "exec"), vars(module))
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _written(name: str, text: str) -> Path | None:
+    """The file of a source; None where there can be none."""
     folder = Path(str(pytensor.config.compiledir)) / "bayeskit"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"model_{sha256(text.encode()).hexdigest()[:24]}.py"
-    if not path.exists():  # numba takes a file written again for another one
+    path = folder / f"{name}.py"
+    if path.exists():  # numba takes a file written again for another one
+        return path
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(temporary, path)
-    if path.stem in sys.modules:
-        return sys.modules[path.stem]
-    specification = importlib.util.spec_from_file_location(path.stem, path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    vars(module).update(calls)
-    sys.modules[path.stem] = module  # where numba looks for it when it finds the compiled code
-    try:
-        specification.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[path.stem]
-        raise
-    return module
+    except OSError:
+        return None
+    return path

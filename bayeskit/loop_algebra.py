@@ -151,8 +151,7 @@ def _call(ws: Workspace, node: Apply) -> None:
     for var in node.inputs:
         place = ws.place(var).broadcast((*batch, *ws.shapes[var][len(batch) :]))
         places.append(place if _inner(place, len(batch)).contiguous else ws.copied(place))
-    name = ws.name("f")
-    ws.calls[name] = numba_funcify_ensure_cache(core, node=inner)[0]
+    name = ws.call(*numba_funcify_ensure_cache(core, node=inner))
     results = [ws.name("r") for _ in node.outputs]
     lines: list[str] = []
     steps: list[str] = []

@@ -30,7 +30,7 @@ from bayeskit.loop_algebra import solve_or_call
 from bayeskit.loop_nodes import move
 from bayeskit.places import Place
 from bayeskit.scalar_source import REDUCTIONS, expression, literal, loaded, stored
-from bayeskit.workspace import NoLoops, Workspace
+from bayeskit.workspace import Call, NoLoops, Workspace
 
 __all__ = ["Program", "program"]
 
@@ -50,7 +50,7 @@ class Program:
     data : numpy.ndarray
         The constants.
     outputs : tuple of Place
-    calls : dict of str to function
+    calls : dict of str to Call
         Compiled functions that the source calls.
     """
 
@@ -58,16 +58,18 @@ class Program:
     size: int
     data: np.ndarray
     outputs: tuple[Place, ...]
-    calls: dict[str, Any]
+    calls: dict[str, Call]
 
 
 def program(
-    inputs: Sequence[Variable], outputs: Sequence[Variable], point: Sequence[np.ndarray], first: int
+    title: str, inputs: Sequence[Variable], outputs: Sequence[Variable], point: Sequence[np.ndarray], first: int = 0
 ) -> Program:
     """Loops that compute ``outputs``.
 
     Parameters
     ----------
+    title : str
+        Its name among several.
     inputs, outputs : sequence of tensor
     point : sequence of array
         Values of the inputs, for the shapes of everything else.
@@ -80,7 +82,7 @@ def program(
         If the graph has something for which there is no loop.
     """
     shapes, values = _traced(inputs, outputs, point)
-    ws = Workspace(first, shapes, values)
+    ws = Workspace(title, first, shapes, values)
     for var in inputs:
         ws.new(var)
     _schedule(ws, _needed(ws, inputs, outputs), outputs)
@@ -238,10 +240,9 @@ def _scalar_call(ws: Workspace, node: Apply, arguments: list[str]) -> str:
     kinds = {i.type.dtype for i in node.inputs}
     if kinds != {"float64"} or node.outputs[0].type.dtype != "float64" or hasattr(op.scalar_op, "fgraph"):
         raise NoLoops(f"{op} of {sorted(kinds)}")
-    name = ws.name("f")
     inputs = [i.type.clone(shape=())() for i in node.inputs]
     scalar_node = op.scalar_op.make_node(*[ScalarFromTensor()(i) for i in inputs])
-    ws.calls[name] = numba_funcify_ensure_cache(op.scalar_op, node=scalar_node)[0]
+    name = ws.call(*numba_funcify_ensure_cache(op.scalar_op, node=scalar_node))
     return f"{name}({', '.join(arguments)})"
 
 

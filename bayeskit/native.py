@@ -97,11 +97,11 @@ def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
     drawn = _Layout([*layout.names, *(v.name for v in others)], [*layout.shapes, *(np.shape(v) for v in values)])
 
     at = [np.asarray(start[n], dtype=np.float64) for n in layout.names]
-    density = program(variables, _rewritten(of_density), at, 0)
-    draw = program(variables, _rewritten(of_draw), at, density.data.size)
+    density = program("density", variables, _rewritten(of_density), at)
+    draw = program("draw", variables, _rewritten(of_draw), at, density.data.size)
     data = np.concatenate([density.data, draw.data, np.zeros(1)])
-    parts = [density_source(density, layout.size, data.size), draw_source(draw, layout.size, data.size)]
-    module = load("".join(parts), {**density.calls, **draw.calls})
+    source = density_source(density, layout.size, data.size) + draw_source(draw, layout.size, data.size)
+    module = load(source, {**density.calls, **draw.calls})
     points = _points(np.concatenate([np.zeros(0), *map(np.ravel, at)]))
     _hold_density(module, data, layout, compile_small(variables, of_density), points)
     _hold_draw(module, data, layout, drawn, compile_small(variables, of_draw), points)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Apply
 
-__all__ = ["REDUCTIONS", "expression", "literal", "loaded", "stored"]
+__all__ = ["PATTERNS", "REDUCTIONS", "expression", "literal", "loaded", "stored"]
 
 # By the name of PyTensor's scalar class.
 PATTERNS = {

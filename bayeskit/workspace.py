@@ -11,7 +11,7 @@ from pytensor.graph.basic import Variable
 
 from bayeskit.places import Place
 
-__all__ = ["DATA", "FAILED", "WORK", "NoLoops", "Workspace"]
+__all__ = ["DATA", "FAILED", "WORK", "Call", "NoLoops", "Workspace"]
 
 WORK, DATA = "w", "c"  # the workspace, and the constants
 FAILED = 0  # the first number of the workspace: not zero where an assertion of the model's author fails
@@ -23,12 +23,29 @@ class NoLoops(Exception):
     """The graph has a node for which there is no loop."""
 
 
+@dataclass(frozen=True)
+class Call:
+    """A compiled function that a source calls.
+
+    Attributes
+    ----------
+    function : callable
+    key : str or None
+        What it is, in PyTensor's words; None if it is of this process only (it calls Python back).
+    """
+
+    function: Any
+    key: str | None
+
+
 @dataclass
 class Workspace:
     """What is known of a program while it is written.
 
     Attributes
     ----------
+    title : str
+        Its name among several programs.
     first : int
         Where its constants begin among those of several programs.
     shapes : dict
@@ -41,12 +58,13 @@ class Workspace:
         Where each array lies.
     data : list of numpy.ndarray
         The constants.
-    calls : dict of str to function
+    calls : dict of str to Call
         Compiled functions that the source calls.
     blocks : list of list of str
         Nests of loops, in order.
     """
 
+    title: str
     first: int
     shapes: dict[Variable, tuple[int, ...]]
     values: dict[Variable, np.ndarray]
@@ -54,7 +72,7 @@ class Workspace:
     places: dict[Variable, Place] = field(default_factory=dict)
     data: list[np.ndarray] = field(default_factory=list)
     data_size: int = 0
-    calls: dict[str, Any] = field(default_factory=dict)
+    calls: dict[str, Call] = field(default_factory=dict)
     blocks: list[list[str]] = field(default_factory=list)
     names: int = 0
 
@@ -113,6 +131,12 @@ class Workspace:
         """A name that is not in use."""
         self.names += 1
         return f"{letter}{self.names}"
+
+    def call(self, function: Any, key: str | None) -> str:
+        """The name by which the source calls a compiled function."""
+        name = f"{self.title}_{self.name('f')}"
+        self.calls[name] = Call(function, key)
+        return name
 
     def loop(
         self,

@@ -56,7 +56,7 @@ def run(made: Program, point: list[np.ndarray], first: int = 0) -> list[np.ndarr
     flat = np.concatenate([np.zeros(0), *(np.ravel(p) for p in point)])
     w[1 : 1 + flat.size] = flat
     space: dict[str, Any] = {"math": MATHS, "np": np, "INF": math.inf, "NAN": math.nan}
-    space |= {name: from_python(function) for name, function in made.calls.items()}
+    space |= {name: from_python(call.function) for name, call in made.calls.items()}
     functions = "".join(
         f"def part_{k}(w, c):\n" + "".join(f"    {line}\n" for line in body) for k, body in enumerate(made.functions)
     )
@@ -73,7 +73,7 @@ def run(made: Program, point: list[np.ndarray], first: int = 0) -> list[np.ndarr
 
 def agree(inputs: list[Any], outputs: list[Any], point: list[np.ndarray], first: int = 0) -> Program:
     outputs = inline(outputs)
-    made = program(inputs, outputs, point, first)
+    made = program("test", inputs, outputs, point, first)
     expected = compile_small(inputs, outputs)(*point)
     for found, value in zip(run(made, point, first), expected, strict=True):
         np.testing.assert_allclose(found, np.asarray(value, dtype=float), rtol=1e-12, atol=1e-13)
@@ -223,7 +223,7 @@ def test_gradients_of_a_mixture() -> None:
 def test_an_assertion_that_fails_is_noticed() -> None:
     x = pt.dvector("x")
     checked = Assert("positive")(pt.sum(x), pt.all(x > 0))
-    made = program([x], [checked], [np.ones(2)], 0)
+    made = program("test", [x], [checked], [np.ones(2)])
     assert run(made, [np.array([1.0, 2.0])])[0] == 3.0
     with pytest.raises(AssertionError, match="failed"):
         run(made, [np.array([1.0, -2.0])])
@@ -239,7 +239,7 @@ def test_what_cannot_be_done_is_refused() -> None:
     ]
     for inputs, graph, point in refused:
         with pytest.raises(NoLoops):
-            program(inputs, inline([graph]), point, 0)
+            program("test", inputs, inline([graph]), point, 0)
 
 
 def test_the_source_does_not_change_and_holds_no_data() -> None:
@@ -249,7 +249,7 @@ def test_the_source_does_not_change_and_holds_no_data() -> None:
         x = pt.dvector("x")
         design = np.random.default_rng(seed).normal(size=(9, 3))
         value = pt.sum(pt.log1p(pt.exp(pt.dot(design, x))) * design[:, 0]) + pt.sum(x[np.array([0, 2, 0])] ** 2)
-        return program([x], [value, pytensor.grad(value, x)], [np.zeros(3)], 0)
+        return program("test", [x], [value, pytensor.grad(value, x)], [np.zeros(3)], 0)
 
     first, second = build(1), build(2)
     assert first.functions == second.functions == build(1).functions

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from pymc.initial_point import make_initial_point_fn
+from pytensor.raise_op import Assert
+from scipy import stats
 
 import bayeskit as bk
 from bayeskit.compiling import lightly, small_mode
-from bayeskit.native import compile_for_nutpie
+from bayeskit.datasets import example_data
+from bayeskit.loops import program
+from bayeskit.models import MODELS, load_model
+from bayeskit.native import compile_for_nutpie, compiled_loops, density_graphs
+from bayeskit.scalar_source import PATTERNS
 from bayeskit.unconstrained import Unconstrained
+from bayeskit.workspace import NoLoops
 
 RNG = np.random.default_rng(0)
 DESIGN = RNG.normal(size=(12, 3))
@@ -85,6 +97,105 @@ def test_density_gradient_and_draws_are_those_of_the_model(build: Callable[[], p
         assert expand(size, out.size, x.ctypes.data, out.ctypes.data, data) == 0
         expected = dict(zip([v.name for v in model.unobserved_value_vars], drawn(point), strict=True))
         assert sorted(out) == pytest.approx(sorted(np.concatenate([np.ravel(v) for v in expected.values()])), rel=1e-10)
+
+
+def value_at(compiled: Any, x: np.ndarray) -> tuple[int, float]:
+    void, length = ctypes.c_void_p, ctypes.c_uint64
+    density: Any = ctypes.CFUNCTYPE(ctypes.c_int64, length, void, void, void, void)(compiled.compiled_logp_func.address)
+    value, gradient = np.zeros(1), np.zeros(x.size)
+    failed = density(x.size, *(a.ctypes.data for a in (x, gradient, value, compiled.user_data)))
+    return failed, float(value[0])
+
+
+def one_mean(y: np.ndarray) -> pm.Model:
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu", 0.0, 1.0), 1.0, observed=y)
+    return model
+
+
+def test_other_data_of_the_same_shape_find_it_compiled() -> None:
+    first, second = (compiled_loops(one_mean(y), set()) for y in (np.array([0.0, 1.0]), np.array([5.0, 3.0])))
+    assert first.compiled_logp_func is second.compiled_logp_func
+    x = np.array([0.3])
+    for compiled, y in ((first, [0.0, 1.0]), (second, [5.0, 3.0])):
+        expected = stats.norm.logpdf(0.3) + stats.norm.logpdf(y, 0.3).sum()
+        assert value_at(compiled, x) == (0, pytest.approx(expected, rel=1e-14))
+
+
+def test_where_the_density_is_not_defined_it_says_so() -> None:
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0)
+        pm.Potential("bounded", pt.switch(x > 1.0, -np.inf, 0.0) + pt.log(x + 2.0))
+        pm.Potential("checked", Assert("x may not be large")(0.0 * x, pt.le(x, 0.5)))
+    compiled = compiled_loops(model, set())
+    assert value_at(compiled, np.array([0.2]))[0] == 0
+    assert [value_at(compiled, np.array([at]))[0] for at in (1.5, -3.0, 0.7)] == [1, 4, 1]
+
+
+def test_what_has_no_loop_is_left_to_nutpie(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = []
+    monkeypatch.setattr("nutpie.compile_pymc_model", lambda model, **options: left.append(model))
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0, shape=3)
+        pm.Potential("largest", x[pt.argmax(x)])
+    with pytest.raises(NoLoops, match="index"):
+        compiled_loops(model, set())
+    compile_for_nutpie(model, set())
+    assert left == [model]
+
+
+def test_loops_that_give_something_else_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were an expression wrong, the model would be left to nutpie."""
+    monkeypatch.setitem(PATTERNS, "Sqr", "{0} * {0} * 1.00001")
+    with pytest.raises(NoLoops, match="do not give what the graph gives"):
+        compiled_loops(one_mean(np.array([1.0, 2.0])), set())
+
+
+AGAIN = """
+import numpy as np, pymc as pm
+import bayeskit as bk
+from bayeskit.native import compiled_loops
+
+with pm.Model() as process:
+    noise = pm.HalfNormal("noise")
+    pm.gp.Marginal(cov_func=pm.gp.cov.ExpQuad(1, 1.0)).marginal_likelihood(
+        "y", np.arange(20.0)[:, None], np.ones(20), sigma=noise)
+with pm.Model() as plain:
+    pm.Normal("y", pm.Normal("mu"), 1.0, observed=np.ones(3))
+for model in (bk.collapse(process), plain):
+    compiled = compiled_loops(model, set())
+    kept = getattr(compiled.compiled_logp_func, "cache_hits", 0)
+    print(compiled.n_dim, kept)
+"""
+
+
+def test_another_process_finds_what_can_be_kept(tmp_path: Path) -> None:
+    """Machine code that calls Python back holds addresses of its process: kept, it ended the next one."""
+    flags = ",".join(filter(None, [os.environ.get("PYTENSOR_FLAGS"), f"base_compiledir={tmp_path}", "cxx="]))
+    printed = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", AGAIN],
+            env={**os.environ, "PYTENSOR_FLAGS": flags},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        printed.append(done.stdout.split())
+    assert printed == [["1", "0", "1", "0"], ["1", "0", "1", "1"]]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_there_are_loops_for_the_catalogue(name: str) -> None:
+    module = load_model(name)
+    model = module.build(example_data(module.EXAMPLE, module.VARIABLES), **module.EXAMPLE.options)
+    for each in [bk.collapse(model)] if bk.explain(model).method != "exact" else [model]:
+        if each.discrete_value_vars:
+            continue
+        start = each.initial_point(0)
+        point = [np.asarray(start[v.name], dtype=float) for v in each.value_vars]
+        assert program("density", each.value_vars, density_graphs(each, each.value_vars), point).functions
 
 
 def test_nothing_is_compiled_by_a_c_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
