@@ -13,6 +13,7 @@ from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
 
+from bayeskit.covariance import DerivativeOfLogDeterminant
 from bayeskit.degrees import core_op
 from bayeskit.places import Place
 from bayeskit.scalar_source import stored
@@ -21,6 +22,7 @@ from bayeskit.workspace import NoLoops, Workspace
 __all__ = ["solve_or_call"]
 
 LARGEST = 48  # rows of a matrix up to which a factorisation by loops takes no longer than LAPACK's
+MIDDLE = 128  # rows up to which loops beat a call that has to wait for Python
 SMALL_PRODUCT = 4096  # multiplications of a matrix product up to which BLAS takes longer to call
 
 
@@ -112,6 +114,21 @@ def _solve_factorised(ws: Workspace, node: Apply) -> None:
     lower = matrix if op.lower else _turned(matrix)
     _triangular(ws, lower, right, half, True, vectors=op.b_ndim == 1)
     _triangular(ws, _turned(lower), half, to, False, vectors=op.b_ndim == 1)
+
+
+def _derivative(ws: Workspace, node: Apply) -> None:
+    """(L Lᵀ)⁻¹ with the entries below the diagonal doubled."""
+    size = ws.shapes[node.inputs[0]][-1]
+    if size > MIDDLE:
+        _call(ws, node)
+        return
+    to, factor = ws.new(node.outputs[0]), ws.place(node.inputs[0])
+    _each(
+        ws,
+        to.shape[:-2],
+        [factor, to],
+        lambda at, a, b: [f"derivative_of_log_determinant({at(a)}, {_steps(a)}, {at(b)}, {size})"],
+    )
 
 
 def _triangular(ws: Workspace, matrix: Place, right: Place, to: Place, lower: bool, vectors: bool) -> None:
@@ -235,4 +252,5 @@ WRITERS: tuple[tuple[Any, Callable[[Workspace, Apply], None]], ...] = (
     (Cholesky, _factorise),
     (SolveTriangular, _solve_triangular),
     (CholeskySolve, _solve_factorised),
+    (DerivativeOfLogDeterminant, _derivative),
 )

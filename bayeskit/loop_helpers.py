@@ -70,6 +70,33 @@ def solve_triangular(a, at, down, right, lower, b, b_at, b_down, b_right, w, to,
             w[to + i * w_down + j * w_right] /= pivot
 """
 
+_DERIVATIVE = """
+def derivative_of_log_determinant(a, at, down, right, w, to, size):
+    for i in range(size):
+        row = to + i * size
+        for j in range(size):
+            w[row + j] = 0.0
+        w[row + i] = 1.0
+        for k in range(i):
+            factor = a[at + i * down + k * right]
+            for j in range(k + 1):
+                w[row + j] -= factor * w[to + k * size + j]
+        pivot = a[at + i * (down + right)]
+        for j in range(i + 1):
+            w[row + j] /= pivot
+    for i in range(size):
+        row = to + i * size
+        pivot = w[row + i]
+        for j in range(i + 1):
+            w[row + j] *= pivot
+        for k in range(i + 1, size):
+            factor = w[to + k * size + i]
+            for j in range(i + 1):
+                w[row + j] += factor * w[to + k * size + j]
+        for j in range(i):
+            w[row + j] *= 2.0
+"""
+
 _MULTIPLY = """
 def multiply(a, a_at, a_turned, b, b_at, b_turned, w, at, rows, inner, columns):
     out = w[at : at + rows * columns].reshape((rows, columns))
@@ -93,6 +120,7 @@ _ALL = {
         "types.void(A, N, N, N, types.boolean, A, N, N, N, A, N, N, N, N, N)",
         _SOLVE_TRIANGULAR,
     ),
+    "derivative_of_log_determinant": ("types.void(A, N, N, N, A, N, N)", _DERIVATIVE),
     "multiply": ("types.void(A, N, types.boolean, A, N, types.boolean, A, N, N, N, N)", _MULTIPLY),
 }
 

@@ -23,6 +23,7 @@ from pytensor.raise_op import Assert
 from scipy import special
 
 from bayeskit.compiling import compile_small
+from bayeskit.covariance import DerivativeOfLogDeterminant
 from bayeskit.density import inline
 from bayeskit.loop_helpers import helpers
 from bayeskit.loops import Program, program
@@ -155,6 +156,7 @@ OF_SQUARE: dict[str, Callable[[Any], Any]] = {
     "a system of a vector": lambda s: pt.linalg.solve_triangular(s.T, s[0], lower=True),
     "a singular system": lambda s: pt.linalg.solve_triangular(s * (1 - np.eye(4)[1]), s, lower=True),
     "by the factor": lambda s: pt.linalg.cho_solve((pt.linalg.cholesky(s), True), s[1]),
+    "the derivative of a log determinant": lambda s: DerivativeOfLogDeterminant()(pt.linalg.cholesky(s)) * 2.0,
     "by the upper factor": lambda s: pt.linalg.cho_solve((pt.linalg.cholesky(s, lower=False), False), s[:, 1:]),
 }
 OF_CUBE: dict[str, Callable[[Any], Any]] = {
