@@ -20,8 +20,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numba
 import numpy as np
 import pytensor.tensor as pt
+from numba import types
 from pytensor.compile.builders import OpFromGraph
 from pytensor.gradient import DisconnectedType, disconnected_grad
 from pytensor.graph.basic import Apply
@@ -31,7 +33,14 @@ from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors
-from pytensor.link.numba.dispatch.basic import generate_fallback_impl, register_funcify_and_cache_key
+from pytensor.link.numba.cache import _call_cached_ptr
+from pytensor.link.numba.dispatch.basic import (
+    generate_fallback_impl,
+    numba_njit,
+    register_funcify_and_cache_key,
+    register_funcify_default_op_cache_key,
+)
+from pytensor.link.numba.dispatch.linalg._LAPACK import get_lapack_ptr, int_ptr_to_val, val_to_int_ptr
 from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import ExtractDiag
 from pytensor.tensor.elemwise import DimShuffle
@@ -134,9 +143,42 @@ class Terms(Op):
         return [to_matrix, 2.0 * given[0][:, None] * solved, pt.zeros_like(inputs[2])]
 
 
+@numba_njit
+def _potri_pointer():  # type: ignore[no-untyped-def]
+    with numba.objmode(pointer=types.intp):
+        pointer = get_lapack_ptr(types.float64, "potri")
+    return pointer
+
+
+@register_funcify_default_op_cache_key(DerivativeOfLogDeterminant)
+def _numba_derivative(op: Op, node: Apply, **kwargs: Any) -> tuple[Any, int]:
+    """LAPACK by its address, as PyTensor calls what it has of it: chains run side by side."""
+    pointer_to: Any = val_to_int_ptr
+    value_at: Any = int_ptr_to_val
+    called: Any = _call_cached_ptr
+    integer, numbers = types.CPointer(types.int32), types.CPointer(types.float64)
+    potri_type = types.FunctionType(types.void(integer, integer, numbers, integer, integer))
+
+    @numba_njit
+    def derivative(factor):  # type: ignore[no-untyped-def]
+        size = factor.shape[0]
+        inverse = np.empty((size, size))
+        inverse[:] = factor
+        failed, rows = pointer_to(0), pointer_to(size)
+        potri = called(_potri_pointer, potri_type, "bayeskit.lapack.dpotri")
+        potri(pointer_to(ord("U")), rows, inverse.ctypes, rows, failed)
+        scale = 2.0 if value_at(failed) == 0 else np.nan
+        for i in range(size):
+            for j in range(i):
+                inverse[i, j] *= scale
+            inverse[i, i] *= 0.5 * scale
+        return inverse
+
+    return derivative, 1
+
+
 @register_funcify_and_cache_key(Terms)
-@register_funcify_and_cache_key(DerivativeOfLogDeterminant)
-def _by_python(op: Op, node: Apply, **kwargs: Any) -> tuple[Any, None]:
+def _numba_terms(op: Op, node: Apply, **kwargs: Any) -> tuple[Any, None]:
     """In numba they run as they are: LAPACK is all that they do. PyTensor would warn that this is no machine code."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -22,7 +22,6 @@ from bayeskit.workspace import NoLoops, Workspace
 __all__ = ["solve_or_call"]
 
 LARGEST = 48  # rows of a matrix up to which a factorisation by loops takes no longer than LAPACK's
-MIDDLE = 128  # rows up to which loops beat a call that has to wait for Python
 SMALL_PRODUCT = 4096  # multiplications of a matrix product up to which BLAS takes longer to call
 
 
@@ -119,7 +118,7 @@ def _solve_factorised(ws: Workspace, node: Apply) -> None:
 def _derivative(ws: Workspace, node: Apply) -> None:
     """(L Lᵀ)⁻¹ with the entries below the diagonal doubled."""
     size = ws.shapes[node.inputs[0]][-1]
-    if size > MIDDLE:
+    if size > LARGEST:
         _call(ws, node)
         return
     to, factor = ws.new(node.outputs[0]), ws.place(node.inputs[0])

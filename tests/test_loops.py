@@ -209,8 +209,10 @@ def test_large_factorisations_are_left_to_lapack() -> None:
     a = RNG.normal(size=(60, 60))
     a = a @ a.T + np.eye(60)
     factor = pt.linalg.cholesky(S)
-    made = agree([S], [factor, pt.linalg.solve_triangular(factor, S[0], lower=True)], [a])
-    assert len(made.calls) == 2
+    outputs = [factor, pt.linalg.solve_triangular(factor, S[0], lower=True), DerivativeOfLogDeterminant()(factor)]
+    made = agree([S], outputs, [a])
+    assert len(made.calls) == 3
+    assert all(call.key is not None for call in made.calls.values())
 
 
 def test_gradients_of_a_mixture() -> None:
