@@ -13,8 +13,8 @@ from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
 
-from bayeskit.covariance import DerivativeOfLogDeterminant
 from bayeskit.degrees import core_op
+from bayeskit.normal_operations import DerivativeOfLogDeterminant
 from bayeskit.places import Place
 from bayeskit.scalar_source import stored
 from bayeskit.workspace import NoLoops, Workspace

@@ -23,10 +23,10 @@ from pytensor.raise_op import Assert
 from scipy import special
 
 from bayeskit.compiling import compile_small
-from bayeskit.covariance import DerivativeOfLogDeterminant
 from bayeskit.density import inline
 from bayeskit.loop_helpers import helpers
 from bayeskit.loops import Program, program
+from bayeskit.normal_operations import DerivativeOfLogDeterminant
 from bayeskit.places import Place
 from bayeskit.workspace import FAILED, NoLoops
 

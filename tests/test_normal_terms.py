@@ -16,8 +16,9 @@ from scipy import linalg, stats
 
 import bayeskit as bk
 from bayeskit.compiling import compile_small
-from bayeskit.covariance import Terms, cheap_gradients, shared_factorisations
+from bayeskit.covariance import cheap_gradients, shared_factorisations
 from bayeskit.density import inline, without_checks
+from bayeskit.normal_operations import Terms
 from bayeskit.normal_terms import low_rank, normal_terms
 from bayeskit.unconstrained import Unconstrained
 

@@ -60,6 +60,7 @@ LAYERS = (
     "chain_density",
     "gaussian_integral",
     "normal_terms",
+    "normal_operations",
     "covariance",
     "homogeneous",
     "scaling",
