@@ -1,4 +1,4 @@
-"""What the gradients of a multivariate Normal are made of, as operations of PyTensor: LAPACK, in Python and in numba."""
+"""What the gradients of a multivariate Normal are made of, as operations of PyTensor: LAPACK by Python and by numba."""
 
 from __future__ import annotations
 
