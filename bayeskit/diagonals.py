@@ -12,11 +12,13 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
+from pytensor.scalar import basic as ps
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
 from bayeskit.compiling import Graph
 from bayeskit.density import substitute
 from bayeskit.evaluation import NotEvaluable, evaluator
+from bayeskit.nodes import applies
 
 __all__ = ["diagonal_entries", "diagonals_as_choices"]
 
@@ -50,13 +52,15 @@ def diagonal_entries(matrix: Graph) -> Graph | None:
     Parameters
     ----------
     matrix : tensor
-        As ``pt.diag`` of a vector of known length makes it, with what is in it written out; or a constant.
+        As ``pt.diag`` of a vector of known length makes it, with what is in it written out; a constant; or a multiple.
     """
-    if isinstance(matrix, Constant):
-        value = np.asarray(matrix.data)
+    value = _constant_value(matrix)
+    if value is not None:
         diagonal = value.ndim == 2 and value.shape[0] == value.shape[1] and not np.any(value - np.diag(np.diag(value)))
         return pt.constant(np.diag(value)) if diagonal else None
     node = matrix.owner
+    if node is not None and applies(node, ps.Mul):
+        return _multiple(node)
     if node is None or not isinstance(node.op, AdvancedIncSubtensor):
         return None
     op: Any = node.op
@@ -73,3 +77,25 @@ def diagonal_entries(matrix: Graph) -> Graph | None:
     if zeros.shape != (size, size) or np.any(zeros) or not all(np.array_equal(k, np.arange(size)) for k in at):
         return None
     return entries
+
+
+def _constant_value(matrix: Graph) -> np.ndarray | None:
+    if isinstance(matrix, Constant):
+        return np.asarray(matrix.data)
+    try:
+        return None if matrix.owner is None else np.asarray(evaluator([], [matrix])()[0])
+    except NotEvaluable:
+        return None
+
+
+def _multiple(node: Apply) -> Graph | None:
+    """s v from s times diag(v), with a number s."""
+    numbers = [i for i in node.inputs if set(i.type.shape) <= {1}]
+    matrices = [i for i in node.inputs if i not in numbers]
+    if len(matrices) != 1 or matrices[0].type.shape != node.outputs[0].type.shape:
+        return None
+    entries = diagonal_entries(matrices[0])
+    if entries is None:
+        return None
+    product: Graph = pt.mul(entries, *(pt.reshape(n, (1,)) for n in numbers))
+    return product

@@ -232,6 +232,8 @@ def _elementwise(node: Apply) -> Iterator[Step]:
         yield Step(lambda a: a[0], reads, (out,), True)
     elif len(reads) == 1:
         yield Step(lambda a: np.asarray(ufunc(a[0])), reads, (out,), ufunc=ufunc)
+    elif ufunc.nin > 2:  # an incomplete beta function: not one of two arguments, for one term after the other
+        yield Step(lambda a: np.asarray(ufunc(*a)), reads, (out,))
     else:
         total = reads[0]
         for k, var in enumerate(reads[1:], 2):

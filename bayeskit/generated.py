@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +28,7 @@ from bayeskit.workspace import FAILED, Call
 
 __all__ = ["density_source", "draw_source", "load"]
 
+LOADING = RLock()
 KEPT, NOT_KEPT = "\nKEPT = True\n", "\nKEPT = False\n"
 HEAD = '''"""Made by bayeskit from a model; numba {numba}, pytensor {pytensor}, bayeskit {bayeskit}."""
 import math
@@ -61,6 +63,8 @@ def _functions(name: str, program: Program) -> tuple[list[str], list[str]]:
     for k, body in enumerate(program.functions):
         lines += ["", "", "@compiled", f"def {name}_{k}(w, c):", *(f"    {line}" for line in body)]
         calls.append(f"{name}_{k}(w, c)")
+    if program.calls:  # what is called may raise, which would leave a C function as if all were well
+        calls = ["try:", *(f"    {call}" for call in calls), "except Exception:", f"    w[{FAILED}] = 1.0"]
     return lines, calls
 
 
@@ -165,21 +169,22 @@ def load(source: str, calls: dict[str, Call]) -> Any:
     text = "\n".join([head, *keys, helpers(source), source])
     name = f"bayeskit_model_{sha256(text.encode()).hexdigest()[:24]}"
     path = _written(name, text) if kept else None
-    if path is not None and name in sys.modules:
-        return sys.modules[name]
     module = ModuleType(name)
     vars(module).update({n: call.function for n, call in calls.items()})
     if path is None:
         exec(compile(text.replace(KEPT, NOT_KEPT), f"<{name}>", "exec"), vars(module))
         return module
     vars(module)["__file__"] = str(path)
-    sys.modules[name] = module  # where numba looks for it when it finds the compiled code
-    try:
-        exec(compile(text, str(path), "exec"), vars(module))
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+    with LOADING:  # another thread may be half through it
+        if name in sys.modules:
+            return sys.modules[name]
+        sys.modules[name] = module  # where numba looks for it when it finds the compiled code
+        try:
+            exec(compile(text, str(path), "exec"), vars(module))
+        except BaseException:
+            del sys.modules[name]
+            raise
+        return module
 
 
 def _written(name: str, text: str) -> Path | None:

@@ -17,7 +17,7 @@ from bayeskit.degrees import core_op
 from bayeskit.normal_operations import DerivativeOfLogDeterminant
 from bayeskit.places import Place
 from bayeskit.scalar_source import stored
-from bayeskit.workspace import NoLoops, Workspace
+from bayeskit.workspace import FAILED, NoLoops, Workspace
 
 __all__ = ["solve_or_call"]
 
@@ -185,6 +185,10 @@ def _call(ws: Workspace, node: Apply) -> None:
         part = _inner(to, len(batch))
         names = [ws.name("i") for _ in part.shape]
         deeper = indent
+        if part.shape:  # a shape may depend on values
+            lines.append(f"{indent}if {result}.shape != ({', '.join(map(str, part.shape))},):")
+            lines += [f"{indent}    w[{FAILED}] = 1.0", f"{indent}else:"]
+            deeper += "    "
         for i, length in zip(names, part.shape, strict=True):
             lines.append(f"{deeper}for {i} in range({length}):")
             deeper += "    "

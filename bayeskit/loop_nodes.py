@@ -46,6 +46,8 @@ def _view(ws: Workspace, node: Apply) -> None:
     """A node whose result is its first argument seen otherwise."""
     op: Any = node.op
     place, out = ws.place(node.inputs[0]), node.outputs[0]
+    if isinstance(op, Alloc | Reshape) and any(v not in ws.values for v in node.inputs[1:]):
+        raise NoLoops("a shape that is not constant")
     if isinstance(op, DimShuffle):
         place = place.transposed(op.new_order)
     elif isinstance(op, Alloc):
@@ -78,6 +80,8 @@ def _fail_unless(ws: Workspace, place: Place) -> None:
 
 def _split(ws: Workspace, node: Apply) -> None:
     place, op = ws.place(node.inputs[0]), node.op
+    if node.inputs[1] not in ws.values:
+        raise NoLoops("a shape that is not constant")
     starts = np.cumsum([0, *(ws.shapes[o][op.axis] for o in node.outputs)])
     for (a, b), out in zip(pairwise(starts), node.outputs, strict=True):
         ws.places[out] = place.indexed([*[slice(None)] * op.axis, slice(int(a), int(b))])

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
@@ -238,9 +239,10 @@ def _scalar_call(ws: Workspace, node: Apply, arguments: list[str]) -> str:
     """PyTensor's function of a scalar that has no expression here."""
     op: Any = node.op
     kinds = {i.type.dtype for i in node.inputs}
-    if kinds != {"float64"} or node.outputs[0].type.dtype != "float64" or hasattr(op.scalar_op, "fgraph"):
+    result = node.outputs[0].type.dtype
+    if not all(k.startswith("float") for k in kinds | {result}) or hasattr(op.scalar_op, "fgraph"):
         raise NoLoops(f"{op} of {sorted(kinds)}")
-    inputs = [i.type.clone(shape=())() for i in node.inputs]
+    inputs = [pt.dscalar() for _ in node.inputs]  # all numbers here are doubles
     scalar_node = op.scalar_op.make_node(*[ScalarFromTensor()(i) for i in inputs])
     name = ws.call(*numba_funcify_ensure_cache(op.scalar_op, node=scalar_node))
     return f"{name}({', '.join(arguments)})"

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,15 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from pymc.initial_point import make_initial_point_fn
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
 from pytensor.raise_op import Assert
 from scipy import stats
 
 import bayeskit as bk
-from bayeskit.compiling import lightly, small_mode
+from bayeskit.compiling import compile_small, lightly, small_mode
 from bayeskit.datasets import example_data
+from bayeskit.generated import load
 from bayeskit.loops import program
 from bayeskit.models import MODELS, load_model
 from bayeskit.native import compile_for_nutpie, compiled_loops, density_graphs
@@ -149,6 +153,94 @@ def test_loops_that_give_something_else_are_not_used(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(PATTERNS, "Sqr", "{0} * {0} * 1.00001")
     with pytest.raises(NoLoops, match="do not give what the graph gives"):
         compiled_loops(one_mean(np.array([1.0, 2.0])), set())
+
+
+class Raising(Op):
+    """Refuses numbers above two."""
+
+    def make_node(self, x: Any) -> Apply:  # type: ignore[override]
+        return Apply(self, [x], [pt.dscalar()])
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        if inputs[0] > 2:
+            raise ValueError("too large")
+        output_storage[0][0] = np.asarray(-(inputs[0] ** 2))
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+        return [-2.0 * inputs[0] * cotangents[0]]
+
+
+@pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning")
+def test_a_called_function_that_raises_is_a_density_of_zero() -> None:
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0)
+        pm.Potential("p", Raising()(x))
+    compiled = compiled_loops(model, set())
+    assert value_at(compiled, np.array([1.0])) == (0, pytest.approx(stats.norm.logpdf(1.0) - 1.0))
+    with pytest.raises(SystemError):  # as ctypes sees it; a sampler sees what is returned
+        value_at(compiled, np.array([3.0]))
+
+
+@pytest.mark.parametrize("others", [(pt.trunc, pt.round_half_to_even), (pt.floor, pt.ceil)])
+def test_models_that_differ_in_a_function_called_differ(others: tuple[Any, Any]) -> None:
+    for function in others:
+        with pm.Model() as model:
+            x = pm.Normal("x", 0.0, 1.0)
+            pm.Potential("p", -((x - function(x)) ** 2))
+        at = pt.dscalar()
+        expected = compile_small([at], -((at - function(at)) ** 2))(np.array(0.8)) + stats.norm.logpdf(0.8)
+        assert value_at(compiled_loops(model, set()), np.array([0.8])) == (0, pytest.approx(float(expected)))
+
+
+@pytest.mark.parametrize("shape", ["alloc", "arange", "repeat"])
+def test_shapes_that_depend_on_values_are_refused_or_noticed(shape: str) -> None:
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0, shape=3)
+        number = pt.sum(x > 3.0) + 2
+        of = {
+            "alloc": lambda: pt.sum(pt.alloc(x[0], number)),
+            "arange": lambda: pt.sum(pt.exp(-pt.arange(number) * x[0] ** 2)),
+            "repeat": lambda: pt.sum(pt.repeat(x, number)),
+        }
+        pm.Potential("p", of[shape]())
+    try:
+        compiled = compiled_loops(model, set())
+    except NoLoops:
+        return
+    value = compile_small(model.value_vars, model.logp())
+    for x_at in (np.array([0.1, 0.2, 0.3]), np.array([0.1, 0.2, 4.0])):
+        failed, found = value_at(compiled, x_at)
+        assert failed or found == pytest.approx(float(value(x_at)))
+    assert not value_at(compiled, np.zeros(3))[0]
+
+
+def test_threads_may_compile_the_same_model_at_once() -> None:
+    with pm.Model() as model:
+        pm.Normal("y", pm.StudentT("mu", 3.0, mu=0.0, sigma=1.0), 1.0, observed=np.arange(7.0))
+    with ThreadPoolExecutor(4) as pool:
+        source = "\n\ntime.sleep(0.1)\n\n\ndef density():\n    return 1\n"
+        modules = list(pool.map(lambda _: load("import time" + source, {}), range(8)))
+    assert len({id(m) for m in modules}) == 1
+    assert value_at(compiled_loops(model, set()), np.zeros(1))[0] == 0
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: pm.StudentT("y", 3.0, mu=pm.Normal("m"), sigma=1.0, observed=[0.5, 1.0]),
+        lambda: pm.SkewNormal("y", mu=pm.Normal("m"), sigma=1.0, alpha=2.0, observed=[0.5, 1.0]),
+        lambda: pm.HurdleNegativeBinomial("y", 0.7, 3.0, pm.Exponential("n", 1.0), observed=[0, 2, 3]),
+        lambda: pm.Censored("y", pm.Normal.dist(pm.Normal("m"), 1.0), lower=-1.0, upper=1.0, observed=[0.5, 1.0]),
+        lambda: pm.Potential("p", pm.logcdf(pm.StudentT.dist(3.0, mu=pm.Normal("m"), sigma=1.0), 0.5)),
+    ],
+    ids=["student", "skew", "hurdle", "censored", "cumulative"],
+)
+def test_there_are_loops_for_common_likelihoods(build: Callable[[], Any]) -> None:
+    with pm.Model() as model:
+        build()
+    start = model.initial_point(0)
+    point = [np.asarray(start[v.name], dtype=float) for v in model.value_vars]
+    assert program("density", model.value_vars, density_graphs(model, model.value_vars), point).functions
 
 
 AGAIN = """

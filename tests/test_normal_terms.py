@@ -92,6 +92,41 @@ def test_a_noise_that_is_not_there_is_noticed() -> None:
     assert low_rank(matrix, 0.03) is None
 
 
+@pytest.mark.parametrize("size", [112, 160, 392])
+def test_what_signs_do_not_see_is_seen(size: int) -> None:
+    """Differences of neighbours, and of all from their mean, are zero along some vectors of signs."""
+    assert low_rank(np.eye(size) - 0.9 / size, 1.0) is None
+    for at in range(0, size - 1, 5):
+        apart = np.zeros(size)
+        apart[at : at + 2] = 1.0, -1.0
+        assert low_rank(np.eye(size) - 0.4 * np.outer(apart, apart), 1.0) is None
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        lambda s: pt.diag(pt.alloc(s**2, SIZE)),
+        lambda s: s**2 * np.eye(SIZE),
+        lambda s: s**2 * pt.eye(SIZE),
+        lambda s: 2.0 * pt.diag(pt.alloc(s**2, SIZE)) * 0.5,
+        lambda s: 0.5 * s**2 * np.eye(SIZE) + pt.diag(pt.alloc(0.5 * s**2, SIZE)),
+    ],
+)
+def test_noise_is_found_however_it_is_written(spelling: Any) -> None:
+    with pm.Model() as model:
+        s = pm.HalfNormal("s")
+        pm.MvNormal("y", 0.0, cov=SMOOTH["squared exponential"] + spelling(s), observed=Y)
+    space = Unconstrained(bk.collapse(model))
+    floors = {
+        v.owner.inputs[2] for v in ancestors([space._graph]) if v.owner is not None and isinstance(v.owner.op, Terms)
+    }
+    (floor,) = floors
+    assert compile_small(space.variables, floor)(np.array(np.log(0.3))) == pytest.approx(0.09)
+    expected = stats.multivariate_normal(cov=SMOOTH["squared exponential"] + 0.09 * np.eye(SIZE)).logpdf(Y)
+    expected += stats.halfnorm.logpdf(0.3) + np.log(0.3)
+    assert space.log_density(np.array([[np.log(0.3)]]))[0] == pytest.approx(expected, rel=1e-10)
+
+
 def test_the_quadratic_form_of_a_large_signal_keeps_its_digits() -> None:
     """Formed as |b|² − …, it would lose the six digits by which the signal exceeds the noise."""
     with mp.workdps(40):
