@@ -9,6 +9,7 @@ from pytensor.graph.basic import Apply
 from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.decomposition.qr import QR
 from pytensor.tensor.linalg.solvers.psd import CholeskySolve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
@@ -127,6 +128,22 @@ def _derivative(ws: Workspace, node: Apply) -> None:
         to.shape[:-2],
         [factor, to],
         lambda at, a, b: [f"derivative_of_log_determinant({at(a)}, {_steps(a)}, {at(b)}, {size})"],
+    )
+
+
+def _triangle(ws: Workspace, node: Apply) -> None:
+    """The triangular factor of a matrix, by the reflections that LAPACK makes; as long as the matrix, as SciPy's is."""
+    op: Any = core_op(node)
+    if op.mode != "r" or op.pivoting:
+        _call(ws, node)
+        return
+    to, matrix = ws.new(node.outputs[0]), ws.place(node.inputs[0])
+    rows, columns = to.shape[-2:]
+    _each(
+        ws,
+        to.shape[:-2],
+        [matrix, to],
+        lambda at, a, b: [f"triangle({at(a)}, {_steps(a)}, {at(b)}, {rows}, {columns})"],
     )
 
 
@@ -256,4 +273,5 @@ WRITERS: tuple[tuple[Any, Callable[[Workspace, Apply], None]], ...] = (
     (SolveTriangular, _solve_triangular),
     (CholeskySolve, _solve_factorised),
     (DerivativeOfLogDeterminant, _derivative),
+    (QR, _triangle),
 )

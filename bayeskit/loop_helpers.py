@@ -97,6 +97,36 @@ def derivative_of_log_determinant(a, at, down, right, w, to, size):
             w[row + j] *= 2.0
 """
 
+_TRIANGLE = """
+def triangle(a, at, down, right, w, to, rows, columns):
+    for i in range(rows):
+        for j in range(columns):
+            w[to + i * columns + j] = a[at + i * down + j * right]
+    for k in range(min(rows - 1, columns)):
+        own = to + k * columns
+        below = 0.0
+        for i in range(k + 1, rows):
+            below += w[to + i * columns + k] ** 2
+        if below == 0.0:
+            continue
+        first = w[own + k]
+        pivot = -math.copysign(math.sqrt(first * first + below), first)
+        for i in range(k + 1, rows):
+            w[to + i * columns + k] /= first - pivot
+        share = (pivot - first) / pivot
+        for j in range(k + 1, columns):
+            total = w[own + j]
+            for i in range(k + 1, rows):
+                total += w[to + i * columns + k] * w[to + i * columns + j]
+            w[own + j] -= share * total
+            for i in range(k + 1, rows):
+                w[to + i * columns + j] -= share * total * w[to + i * columns + k]
+        w[own + k] = pivot
+    for i in range(1, rows):
+        for j in range(min(i, columns)):
+            w[to + i * columns + j] = 0.0
+"""
+
 _MULTIPLY = """
 def multiply(a, a_at, a_turned, b, b_at, b_turned, w, at, rows, inner, columns):
     out = w[at : at + rows * columns].reshape((rows, columns))
@@ -121,6 +151,7 @@ _ALL = {
         _SOLVE_TRIANGULAR,
     ),
     "derivative_of_log_determinant": ("types.void(A, N, N, N, A, N, N)", _DERIVATIVE),
+    "triangle": ("types.void(A, N, N, N, A, N, N, N)", _TRIANGLE),
     "multiply": ("types.void(A, N, types.boolean, A, N, types.boolean, A, N, N, N, N)", _MULTIPLY),
 }
 

@@ -31,7 +31,10 @@ from bayeskit.places import Place
 from bayeskit.workspace import FAILED, NoLoops
 
 MATHS = SimpleNamespace(
-    **{n: getattr(np, n) for n in ("exp", "expm1", "log", "log1p", "log10", "sqrt", "sin", "cos", "tanh", "isinf")},
+    **{
+        n: getattr(np, n)
+        for n in ("exp", "expm1", "log", "log1p", "log10", "sqrt", "sin", "cos", "tanh", "isinf", "copysign")
+    },
     isnan=np.isnan,
     atan=np.arctan,
     erf=special.erf,
@@ -197,6 +200,14 @@ def test_many_matrices(name: str) -> None:
 def test_what_has_no_loop_is_called() -> None:
     made = agree([S], [pt.linalg.inv(S) + pt.linalg.slogdet(S)[1], pt.psi(pt.abs(S))], [DEFINITE])
     assert len(made.calls) == 3
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (3, 7), (4, 4), (5, 1), (1, 1)])
+def test_triangular_factors(shape: tuple[int, int]) -> None:
+    a = RNG.normal(size=shape)
+    a[1:, :1] *= shape[0] != 4  # a column that is zero below its first
+    made = agree([M], [pt.linalg.qr(M, mode="r"), pt.linalg.qr(M.T, mode="r")], [a])
+    assert not made.calls
 
 
 def test_large_products_are_left_to_blas() -> None:

@@ -72,7 +72,7 @@ def relevance() -> pm.Model:
 @pytest.mark.parametrize("build", [regression, collapsed, relevance], ids=lambda b: b.__name__)
 def test_density_gradient_and_draws_are_those_of_the_model(build: Callable[[], pm.Model]) -> None:
     model = build()
-    compiled = compile_for_nutpie(model, set())
+    compiled = compiled_loops(model, set())
     names = [v.name for v in model.value_vars]
     start = model.initial_point(0)
     size = sum(np.size(start[n]) for n in names)
