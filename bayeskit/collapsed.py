@@ -25,7 +25,7 @@ from pytensor.graph.replace import graph_replace
 from bayeskit.analysis import Analysis, Scale
 from bayeskit.compiling import Graph
 from bayeskit.covariance import cheap_gradients
-from bayeskit.density import LogJoint
+from bayeskit.density import LogJoint, with_constant_data
 from bayeskit.exact import Evaluator, solve
 from bayeskit.families.base import solve_coefficients
 from bayeskit.forward import prior_points
@@ -168,7 +168,8 @@ def _reference(analysis: Analysis, point: Point) -> dict[str, np.ndarray]:
 
 def _sum(joint: LogJoint, factors: list[str], point: Point, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
     # First the covariances: reduced to statistics, a multivariate Normal would no longer be recognised.
-    total: Graph = pt.add(*[pt.sum(joint.factors[f]) for f in factors], pt.constant(0.0))
+    # And the data as they are, so that their lengths are known.
+    total: Graph = with_constant_data([pt.add(*[pt.sum(joint.factors[f]) for f in factors], pt.constant(0.0))])[0]
     total = cheap_gradients(constants_in_front(total))
     if joint.data_size < LARGE:
         return total

@@ -8,7 +8,7 @@ Differentiated through the factorisation, that costs about ten times the factori
 so that one inverse from the factor that is there already (LAPACK ``potri``) is all that the gradient needs. As A is
 symmetric and only its lower triangle is read, the cotangents may be of that triangle alone.
 
-From a hundred rows on all of it is one node (:mod:`bayeskit.normal_terms`), which is told what noise the diagonal is
+From two hundred rows on all of it is one node (:mod:`bayeskit.normal_terms`), which is told what noise the diagonal is
 known to contain: with noise, the covariance of a smooth process is worth far less than a factorisation.
 """
 
@@ -44,7 +44,7 @@ from bayeskit.normal_operations import DerivativeOfLogDeterminant, Terms
 __all__ = ["cheap_gradients", "shared_factorisations"]
 
 LEAST = 16  # size from which it is worth it
-LARGE = 100  # size from which a matrix is worth a node of its own
+LARGE = 200  # size from which a matrix is worth a node of its own, which has to wait for Python
 
 
 def shared_factorisations(graphs: list[Graph]) -> list[Graph]:

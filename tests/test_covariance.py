@@ -55,7 +55,7 @@ def test_what_is_not_positive_definite_is_refused_as_by_pymc(correlation: float)
 
 def test_the_gradient_of_a_large_one_is_one_node() -> None:
     """The check that the pivots are positive has a gradient of zeros, not to be carried through N systems."""
-    size = 100
+    size = 200
     with pm.Model() as model:
         scale, noise = pm.HalfNormal("scale", 1.0), pm.HalfNormal("noise", 1.0)
         process = pm.gp.Marginal(cov_func=scale**2 * pm.gp.cov.ExpQuad(1, 2.0))

@@ -251,7 +251,7 @@ from bayeskit.native import compiled_loops
 with pm.Model() as process:
     noise = pm.HalfNormal("noise")
     pm.gp.Marginal(cov_func=pm.gp.cov.ExpQuad(1, 1.0)).marginal_likelihood(
-        "y", np.arange(120.0)[:, None], np.ones(120), sigma=noise)
+        "y", np.arange(220.0)[:, None], np.ones(220), sigma=noise)
 with pm.Model() as plain:
     pm.Normal("y", pm.Normal("mu"), 1.0, observed=np.ones(3))
 for model in (bk.collapse(process), plain):
