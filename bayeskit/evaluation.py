@@ -230,11 +230,9 @@ def _elementwise(node: Apply) -> Iterator[Step]:
         yield Step(lambda a: np.asarray(a[0]).astype(dtype), reads, (out,))
     elif len(reads) == 1 and ufunc.nin == 2:  # a sum of one term
         yield Step(lambda a: a[0], reads, (out,), True)
-    elif len(reads) == 1:
-        yield Step(lambda a: np.asarray(ufunc(a[0])), reads, (out,), ufunc=ufunc)
-    elif ufunc.nin > 2:  # an incomplete beta function: not one of two arguments, for one term after the other
-        yield Step(lambda a: np.asarray(ufunc(*a)), reads, (out,))
-    else:
+    elif len(reads) == ufunc.nin:
+        yield Step(lambda a: np.asarray(ufunc(*a)), reads, (out,), ufunc=ufunc)
+    else:  # a sum or a product of several
         total = reads[0]
         for k, var in enumerate(reads[1:], 2):
             result = out if k == len(reads) else out.type()

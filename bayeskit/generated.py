@@ -22,15 +22,15 @@ import pytensor
 
 from bayeskit.loop_helpers import helpers
 from bayeskit.loops import Program
-from bayeskit.machine_code import source_version
 from bayeskit.places import Place
 from bayeskit.workspace import FAILED, Call
 
 __all__ = ["density_source", "draw_source", "load"]
 
 LOADING = RLock()
+LENGTH, NUMBERS = "types.uint64", "NUMBERS"  # of an argument in C
 KEPT, NOT_KEPT = "\nKEPT = True\n", "\nKEPT = False\n"
-HEAD = '''"""Made by bayeskit from a model; numba {numba}, pytensor {pytensor}, bayeskit {bayeskit}."""
+HEAD = '''"""Made by bayeskit from a model; numba {numba}, pytensor {pytensor}."""
 import math
 
 import numba
@@ -78,12 +78,22 @@ def _start(program: Program, inputs: int, data: int) -> list[str]:
     ]
 
 
-def _copies(places: Sequence[Place], to: str, calls: Sequence[str] = ()) -> list[str]:
+def _copies(places: Sequence[Place], to: str) -> list[str]:
     lines, at = [], 0
     for place in places:
         lines += [f"for i in range({place.size}):", f"    {to}[i + {at}] = {place.array}[i + {place.offset}]"]
         at += place.size
     return lines
+
+
+def _c_function(name: str, arguments: dict[str, str], definitions: Sequence[str], body: Sequence[str]) -> str:
+    head = [
+        "",
+        "",
+        f"@numba.cfunc(types.int64({', '.join(arguments.values())}), cache=KEPT, **OPTIONS)",
+        f"def {name}({', '.join(arguments)}):",
+    ]
+    return "\n".join([*definitions, *head, *(f"    {line}" for line in body), ""])
 
 
 def density_source(program: Program, inputs: int, data: int) -> str:
@@ -112,13 +122,8 @@ def density_source(program: Program, inputs: int, data: int) -> str:
         "        return 3",
         "return 0 if np.isfinite(value[0]) else 4",
     ]
-    head = [
-        "",
-        "",
-        "@numba.cfunc(types.int64(types.uint64, NUMBERS, NUMBERS, NUMBERS, NUMBERS), cache=KEPT, **OPTIONS)",
-        "def density(length, point, gradient, value, data):",
-    ]
-    return "\n".join([*definitions, *head, *(f"    {line}" for line in body), ""])
+    arguments = {"length": LENGTH, "point": NUMBERS, "gradient": NUMBERS, "value": NUMBERS, "data": NUMBERS}
+    return _c_function("density", arguments, definitions, body)
 
 
 def draw_source(program: Program, inputs: int, data: int) -> str:
@@ -143,13 +148,8 @@ def draw_source(program: Program, inputs: int, data: int) -> str:
         *_copies([Place.row_major("w", 1, (inputs,)), *program.outputs], "out"),
         "return 0",
     ]
-    head = [
-        "",
-        "",
-        "@numba.cfunc(types.int64(types.uint64, types.uint64, NUMBERS, NUMBERS, NUMBERS), cache=KEPT, **OPTIONS)",
-        "def draw(length, expanded, point, out, data):",
-    ]
-    return "\n".join([*definitions, *head, *(f"    {line}" for line in body), ""])
+    arguments = {"length": LENGTH, "expanded": LENGTH, "point": NUMBERS, "out": NUMBERS, "data": NUMBERS}
+    return _c_function("draw", arguments, definitions, body)
 
 
 def load(source: str, calls: dict[str, Call]) -> Any:
@@ -163,9 +163,8 @@ def load(source: str, calls: dict[str, Call]) -> Any:
         cannot be written to.
     """
     keys = [f"# {name}: {call.key}" for name, call in calls.items()]
-    own = source_version(*sorted(str(p) for p in Path(__file__).parent.glob("*.py")))
     kept = all(call.key is not None for call in calls.values())
-    head = HEAD.format(numba=numba.__version__, pytensor=pytensor.__version__, bayeskit=own, kept=kept)
+    head = HEAD.format(numba=numba.__version__, pytensor=pytensor.__version__, kept=kept)
     text = "\n".join([head, *keys, helpers(source), source])
     name = f"bayeskit_model_{sha256(text.encode()).hexdigest()[:24]}"
     path = _written(name, text) if kept else None

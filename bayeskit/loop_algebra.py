@@ -34,11 +34,11 @@ def solve_or_call(ws: Workspace, node: Apply) -> None:
     NoLoops
         If there is no function of these arguments.
     """
-    for kind, write in WRITERS:
-        if isinstance(core_op(node), kind):
-            write(ws, node)
-            return
-    _call(ws, node)
+    op = core_op(node)
+    write = next((w for kind, w in WRITERS if isinstance(op, kind)), _call)
+    if isinstance(op, OF_FACTORS) and ws.shapes[node.inputs[0]][-1] > LARGEST:
+        write = _call
+    write(ws, node)
 
 
 def _product(ws: Workspace, node: Apply) -> None:
@@ -74,26 +74,42 @@ def _product(ws: Workspace, node: Apply) -> None:
 
 def _factorise(ws: Workspace, node: Apply) -> None:
     """L with A = L Lᵀ, or the transpose."""
+    to = ws.new(node.outputs[0])
+    written = to if core_op(node).lower else _turned(to)
+    _of_matrix(ws, "cholesky", node, written, f"{_steps(written)}, {to.shape[-1]}")
+
+
+def _derivative(ws: Workspace, node: Apply) -> None:
+    """(L Lᵀ)⁻¹ with the entries below the diagonal doubled."""
+    to = ws.new(node.outputs[0])
+    _of_matrix(ws, "derivative_of_log_determinant", node, to, str(to.shape[-1]))
+
+
+def _triangle(ws: Workspace, node: Apply) -> None:
+    """The triangular factor of a matrix, by the reflections that LAPACK makes; as long as the matrix, as SciPy's is."""
     op: Any = core_op(node)
-    out = node.outputs[0]
-    size = ws.shapes[out][-1]
-    if size > LARGEST:
+    if op.mode != "r" or op.pivoting:
         _call(ws, node)
         return
-    place, to = ws.place(node.inputs[0]), ws.new(out)
-    written = to if op.lower else _turned(to)
+    to = ws.new(node.outputs[0])
+    rows, columns = to.shape[-2:]
+    _of_matrix(ws, "triangle", node, to, f"{rows}, {columns}")
+
+
+def _of_matrix(ws: Workspace, function: str, node: Apply, to: Place, rest: str) -> None:
+    """A function of the only argument, for each matrix; ``rest`` is what it is told besides the places of the two."""
+    matrix = ws.place(node.inputs[0])
     _each(
         ws,
         to.shape[:-2],
-        [place, written],
-        lambda at, a, b: [f"cholesky({at(a)}, {_steps(a)}, {at(b)}, {_steps(b)}, {size})"],
+        [matrix, to],
+        lambda at, a, b: [f"{function}({at(a)}, {_steps(a)}, {at(b)}, {rest})"],
     )
 
 
 def _solve_triangular(ws: Workspace, node: Apply) -> None:
     op: Any = core_op(node)
-    size = ws.shapes[node.inputs[0]][-1]
-    if size > LARGEST or op.unit_diagonal:
+    if op.unit_diagonal:
         _call(ws, node)
         return
     to = ws.new(node.outputs[0])
@@ -104,47 +120,12 @@ def _solve_triangular(ws: Workspace, node: Apply) -> None:
 def _solve_factorised(ws: Workspace, node: Apply) -> None:
     """(L Lᵀ)⁻¹ b from L, or from its transpose."""
     op: Any = core_op(node)
-    size = ws.shapes[node.inputs[0]][-1]
-    if size > LARGEST:
-        _call(ws, node)
-        return
     to = ws.new(node.outputs[0])
     half = ws.space(to.shape)
     matrix, right = (ws.place(v) for v in node.inputs)
     lower = matrix if op.lower else _turned(matrix)
     _triangular(ws, lower, right, half, True, vectors=op.b_ndim == 1)
     _triangular(ws, _turned(lower), half, to, False, vectors=op.b_ndim == 1)
-
-
-def _derivative(ws: Workspace, node: Apply) -> None:
-    """(L Lᵀ)⁻¹ with the entries below the diagonal doubled."""
-    size = ws.shapes[node.inputs[0]][-1]
-    if size > LARGEST:
-        _call(ws, node)
-        return
-    to, factor = ws.new(node.outputs[0]), ws.place(node.inputs[0])
-    _each(
-        ws,
-        to.shape[:-2],
-        [factor, to],
-        lambda at, a, b: [f"derivative_of_log_determinant({at(a)}, {_steps(a)}, {at(b)}, {size})"],
-    )
-
-
-def _triangle(ws: Workspace, node: Apply) -> None:
-    """The triangular factor of a matrix, by the reflections that LAPACK makes; as long as the matrix, as SciPy's is."""
-    op: Any = core_op(node)
-    if op.mode != "r" or op.pivoting:
-        _call(ws, node)
-        return
-    to, matrix = ws.new(node.outputs[0]), ws.place(node.inputs[0])
-    rows, columns = to.shape[-2:]
-    _each(
-        ws,
-        to.shape[:-2],
-        [matrix, to],
-        lambda at, a, b: [f"triangle({at(a)}, {_steps(a)}, {at(b)}, {rows}, {columns})"],
-    )
 
 
 def _triangular(ws: Workspace, matrix: Place, right: Place, to: Place, lower: bool, vectors: bool) -> None:
@@ -267,6 +248,7 @@ def _array(part: Place, whole: Place, steps: Sequence[str], var: Any) -> str:
     return source if var.type.dtype == "float64" else f"{source}.astype(np.{var.type.dtype})"
 
 
+OF_FACTORS = (Cholesky, SolveTriangular, CholeskySolve, DerivativeOfLogDeterminant)
 WRITERS: tuple[tuple[Any, Callable[[Workspace, Apply], None]], ...] = (
     (Dot, _product),
     (Cholesky, _factorise),

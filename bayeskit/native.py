@@ -95,7 +95,8 @@ def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
     others: list[Any] = [v for v in model.unobserved_value_vars if v.name not in layout.names]
     of_density = _graphs(model, _value_and_gradient(model, variables))
     of_draw = _graphs(model, others)
-    values = compile_small(variables, of_draw)(*(start[n] for n in layout.names))
+    graph_of_draw = compile_small(variables, of_draw)
+    values = graph_of_draw(*(start[n] for n in layout.names))
     drawn = _Layout([*layout.names, *(v.name for v in others)], [*layout.shapes, *(np.shape(v) for v in values)])
 
     at = [np.asarray(start[n], dtype=np.float64) for n in layout.names]
@@ -106,7 +107,7 @@ def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
     module = load(source, {**density.calls, **draw.calls})
     points = _points(np.concatenate([np.zeros(0), *map(np.ravel, at)]))
     _hold_density(module, data, layout, compile_small(variables, of_density), points)
-    _hold_draw(module, data, layout, drawn, compile_small(variables, of_draw), points)
+    _hold_draw(module, data, layout, drawn, graph_of_draw, points)
 
     shape_info = (drawn.names, drawn.slices, drawn.shapes)
     moved = [str(model.rvs_to_values[rv].name) for rv in model.free_RVs if model.rvs_to_transforms.get(rv) is not None]

@@ -25,6 +25,7 @@ from pytensor.link.numba.dispatch.linalg._LAPACK import get_lapack_ptr, int_ptr_
 from scipy.linalg import lapack
 
 from bayeskit.compiling import Graph
+from bayeskit.machine_code import source_version
 from bayeskit.normal_terms import normal_terms
 
 __all__ = ["DerivativeOfLogDeterminant", "Terms"]
@@ -143,7 +144,7 @@ def _numba_derivative(op: Op, node: Apply, **kwargs: Any) -> tuple[Any, int]:
             inverse[i, i] *= 0.5 * scale
         return inverse
 
-    return derivative, 1
+    return derivative, source_version(__file__)
 
 
 @register_funcify_and_cache_key(Terms)

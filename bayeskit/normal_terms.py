@@ -42,10 +42,27 @@ class LowRank:
         Fᵀ.
     floor : float
         δ.
+    factor : numpy.ndarray of shape (r, r)
+        The triangular factor L of B = LLᵀ.
+    half : numpy.ndarray of shape (r, n)
+        L⁻¹Fᵀ.
     """
 
     rows: np.ndarray
     floor: float
+    factor: np.ndarray
+    half: np.ndarray
+
+    @classmethod
+    def of(cls, rows: np.ndarray, floor: float) -> LowRank:
+        """From Fᵀ and δ."""
+        if not len(rows):
+            return cls(rows, floor, np.empty((0, 0)), rows)
+        inner = blas.dsyrk(1.0, rows.T, trans=1, lower=1)
+        inner[np.diag_indices(len(rows))] += floor
+        factor, _ = lapack.dpotrf(inner, lower=1)
+        half, _ = lapack.dtrtrs(factor, rows, lower=1)
+        return cls(rows, floor, factor, half)
 
 
 @dataclass(frozen=True)
@@ -94,7 +111,7 @@ def low_rank(matrix: np.ndarray, floor: float) -> LowRank | None:
         at = int(np.argmax(left))
         pivot = left[at]
         if pivot <= least:
-            found = LowRank(rows[:k], float(floor))
+            found = LowRank.of(rows[:k], float(floor))
             return found if _is_close(matrix, found) else None
         if k == LOOK and np.sum(left) > FALLEN * start:
             return None
@@ -154,20 +171,16 @@ def _of_low_rank(found: LowRank, rows: np.ndarray, weights: tuple[np.ndarray, fl
     rank, size = found.rows.shape
     if not rank:
         return _dense(np.eye(size) * found.floor, rows, weights)
-    inner = blas.dsyrk(1.0, found.rows.T, trans=1, lower=1)
-    inner[np.diag_indices(rank)] += found.floor
-    factor, _ = lapack.dpotrf(inner, lower=1)
-    half, _ = lapack.dtrtrs(factor, found.rows, lower=1)  # L⁻¹Fᵀ, with B = LLᵀ
-    x, _ = lapack.dtrtrs(factor, blas.dgemm(1.0, half, rows.T), lower=1, trans=1)
+    x, _ = lapack.dtrtrs(found.factor, blas.dgemm(1.0, found.half, rows.T), lower=1, trans=1)
     left = rows - blas.dgemm(1.0, x.T, found.rows)
     quadratic = np.sum(left**2, axis=1) / found.floor + np.sum(x**2, axis=0)
-    log_determinant = 0.5 * (size - rank) * np.log(found.floor) + np.sum(np.log(np.diagonal(factor)))
+    log_determinant = 0.5 * (size - rank) * np.log(found.floor) + np.sum(np.log(np.diagonal(found.factor)))
     solved = left / found.floor
     if weights is None:
         return NormalTerms(quadratic, float(log_determinant), solved, None)
     of_rows, of_determinant = weights
     # Fortran's upper triangle is the lower one here; half.T is as Fortran has it.
-    inverse = blas.dsyrk(-of_determinant / found.floor, np.asarray(half).T, trans=0, lower=0)
+    inverse = blas.dsyrk(-of_determinant / found.floor, found.half.T, trans=0, lower=0)
     inverse[np.diag_indices(size)] += of_determinant / found.floor
     return NormalTerms(quadratic, float(log_determinant), solved, _weighed(inverse, solved, of_rows))
 

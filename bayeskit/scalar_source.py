@@ -54,18 +54,17 @@ PATTERNS = {
     "NEQ": "{0} != {1}",
     "IsInf": "math.isinf({0})",
     "IsNan": "math.isnan({0})",
-    "Identity": "{0}",
 }
+OF_TRUTH_VALUES = {"AND": "{0} and {1}", "OR": "{0} or {1}", "XOR": "{0} != {1}", "Invert": "not {0}"}
 # The start of a sum, and how a term is added to it.
 REDUCTIONS = {
     "Add": ("0.0", "{0} + {1}"),
     "Mul": ("1.0", "{0} * {1}"),
-    "Maximum": ("(-INF)", "{0} if {0} >= {1} or {0} != {0} else {1}"),
-    "Minimum": ("INF", "{0} if {0} <= {1} or {0} != {0} else {1}"),
-    "AND": ("True", "{0} and {1}"),
-    "OR": ("False", "{0} or {1}"),
+    "Maximum": ("(-INF)", PATTERNS["Maximum"]),
+    "Minimum": ("INF", PATTERNS["Minimum"]),
+    "AND": ("True", OF_TRUTH_VALUES["AND"]),
+    "OR": ("False", OF_TRUTH_VALUES["OR"]),
 }
-OF_TRUTH_VALUES = {"AND": "{0} and {1}", "OR": "{0} or {1}", "XOR": "{0} != {1}", "Invert": "not {0}"}
 
 
 def literal(value: float) -> str:

@@ -71,7 +71,6 @@ class Workspace:
     size: int = 1
     places: dict[Variable, Place] = field(default_factory=dict)
     data: list[np.ndarray] = field(default_factory=list)
-    data_size: int = 0
     calls: dict[str, Call] = field(default_factory=dict)
     blocks: list[list[str]] = field(default_factory=list)
     names: int = 0
@@ -95,11 +94,11 @@ class Workspace:
         NoLoops
             If there are too many.
         """
-        if self.data_size + value.size > MOST_DATA:
+        before = sum(d.size for d in self.data)
+        if before + value.size > MOST_DATA:
             raise NoLoops(f"more than {MOST_DATA} constants")
-        place = Place.row_major(DATA, self.first + self.data_size, value.shape)
+        place = Place.row_major(DATA, self.first + before, value.shape)
         self.data.append(np.ascontiguousarray(value, dtype=np.float64).ravel())
-        self.data_size += value.size
         return place
 
     def constants(self) -> np.ndarray:
