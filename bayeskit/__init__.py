@@ -7,26 +7,24 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bayeskit.errors import BayeskitError
+from bayeskit.version import __version__
 
 if TYPE_CHECKING:
-    from bayeskit.classification import classify
-    from bayeskit.collapse import collapse, recover
-    from bayeskit.comparison import Comparison, compare
-    from bayeskit.em import em
-    from bayeskit.em_result import EMResult
-    from bayeskit.infer import explain, infer
-    from bayeskit.point_estimate import PointEstimate, map_estimate, maximize_evidence
-    from bayeskit.relabelling import relabel
-    from bayeskit.report import report
-    from bayeskit.results import LogEvidence, Plan, Posterior, Refusal
-    from bayeskit.states import states
+    from bayeskit.elimination.collapsed_model import collapse, recover
+    from bayeskit.inference.ladder import explain, infer
+    from bayeskit.point_estimates.em import em
+    from bayeskit.point_estimates.em_result import EMResult
+    from bayeskit.point_estimates.point_estimate import PointEstimate, map_estimate, maximize_evidence
+    from bayeskit.queries.classification import classify
+    from bayeskit.queries.comparison import Comparison, compare
+    from bayeskit.queries.relabelling import relabel
+    from bayeskit.queries.states import states
+    from bayeskit.reporting import report
+    from bayeskit.results.records import LogEvidence, Plan, Posterior, Refusal
     from bayeskit.validation import Validation, validate
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BayeskitError",
@@ -38,6 +36,7 @@ __all__ = [
     "Posterior",
     "Refusal",
     "Validation",
+    "__version__",
     "classify",
     "collapse",
     "compare",
@@ -54,39 +53,28 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Comparison": "bayeskit.comparison",
-    "EMResult": "bayeskit.em_result",
-    "LogEvidence": "bayeskit.results",
-    "Plan": "bayeskit.results",
-    "PointEstimate": "bayeskit.point_estimate",
-    "Posterior": "bayeskit.results",
-    "Refusal": "bayeskit.results",
+    "Comparison": "bayeskit.queries.comparison",
+    "EMResult": "bayeskit.point_estimates.em_result",
+    "LogEvidence": "bayeskit.results.records",
+    "Plan": "bayeskit.results.records",
+    "PointEstimate": "bayeskit.point_estimates.point_estimate",
+    "Posterior": "bayeskit.results.records",
+    "Refusal": "bayeskit.results.records",
     "Validation": "bayeskit.validation",
-    "classify": "bayeskit.classification",
-    "collapse": "bayeskit.collapse",
-    "compare": "bayeskit.comparison",
-    "em": "bayeskit.em",
-    "explain": "bayeskit.infer",
-    "infer": "bayeskit.infer",
-    "map_estimate": "bayeskit.point_estimate",
-    "maximize_evidence": "bayeskit.point_estimate",
-    "recover": "bayeskit.collapse",
-    "relabel": "bayeskit.relabelling",
-    "report": "bayeskit.report",
-    "states": "bayeskit.states",
+    "classify": "bayeskit.queries.classification",
+    "collapse": "bayeskit.elimination.collapsed_model",
+    "compare": "bayeskit.queries.comparison",
+    "em": "bayeskit.point_estimates.em",
+    "explain": "bayeskit.inference.ladder",
+    "infer": "bayeskit.inference.ladder",
+    "map_estimate": "bayeskit.point_estimates.point_estimate",
+    "maximize_evidence": "bayeskit.point_estimates.point_estimate",
+    "recover": "bayeskit.elimination.collapsed_model",
+    "relabel": "bayeskit.queries.relabelling",
+    "report": "bayeskit.reporting",
+    "states": "bayeskit.queries.states",
     "validate": "bayeskit.validation",
 }
-
-
-class _Package(ModuleType):
-    """Keeps ``bayeskit.infer`` the function: importing the module of that name would otherwise bind the module here."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -79,7 +79,7 @@ def side_by_side(functions: dict[str, Callable[[], Any]]) -> list[Row]:
 
 
 def forward_backward() -> list[Row]:
-    from bayeskit import chains
+    from bayeskit.finite import hmm as chains
 
     arguments = problem(STEPS)
     scaling, log = (reference(*arguments[:2], name) for name in ("scaling", "log"))
@@ -95,7 +95,7 @@ def forward_backward() -> list[Row]:
 
 
 def viterbi() -> list[Row]:
-    from bayeskit import chains
+    from bayeskit.finite import hmm as chains
 
     arguments = problem(STEPS)
     model = reference(*arguments[:2], "log")
@@ -109,7 +109,7 @@ def viterbi() -> list[Row]:
 
 
 def long_sequences() -> list[Row]:
-    from bayeskit import chains
+    from bayeskit.finite import hmm as chains
 
     rows, first = [], 0.0
     for steps in LONG:

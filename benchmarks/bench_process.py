@@ -40,7 +40,7 @@ def run(points: int = POINTS) -> list[Row]:
     from sklearn.gaussian_process import kernels as sk
 
     import bayeskit as bk
-    from bayeskit.unconstrained import Unconstrained
+    from bayeskit.model.unconstrained import Unconstrained
 
     rng = np.random.default_rng(3)
     x = np.sort(rng.uniform(0, 10, points))[:, None]

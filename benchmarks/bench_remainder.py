@@ -71,7 +71,7 @@ def rates(tree: Any, names: list[str], seconds: float) -> dict[str, float]:
 
 def against_plain(model: Any, least: float) -> list[Row]:
     import bayeskit as bk
-    from bayeskit.mcmc import sample_nuts
+    from bayeskit.sampling.nuts import sample_nuts
 
     names = [rv.name for rv in model.free_RVs]
     measured = {}
@@ -114,7 +114,7 @@ def quadrature() -> list[Row]:
 
 def chains() -> list[Row]:
     import bayeskit as bk
-    from bayeskit.unconstrained import Unconstrained
+    from bayeskit.model.unconstrained import Unconstrained
 
     rows, first = [], 0.0
     for steps in (1_000, 10_000, 100_000, 1_000_000):

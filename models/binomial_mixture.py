@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 import pymc as pm
 
-from bayeskit.datasets.builder import model_builder, row_coords
+from bayeskit.catalogue.builder import model_builder, row_coords
+from bayeskit.catalogue.starts import group_rows
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
-from bayeskit.datasets.starts import group_rows
 from bayeskit.errors import OptionError
 
 if TYPE_CHECKING:

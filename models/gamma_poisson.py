@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pymc as pm
 
-from bayeskit.datasets.builder import model_builder, row_coords
+from bayeskit.catalogue.builder import model_builder, row_coords
 from bayeskit.datasets.schema import Example, Positive, Variable
 
 if TYPE_CHECKING:

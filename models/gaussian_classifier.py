@@ -48,10 +48,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 import pymc as pm
 
-from bayeskit.datasets.builder import column_coords, model_builder, row_coords
-from bayeskit.datasets.class_conditional import class_prior, feature_units, normal_features
+from bayeskit.catalogue.builder import column_coords, model_builder, row_coords
+from bayeskit.catalogue.class_conditional import class_prior, feature_units, normal_features
+from bayeskit.catalogue.options import option_error
 from bayeskit.datasets.labels import declared_codes
-from bayeskit.datasets.options import option_error
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
 from bayeskit.errors import DataError
 

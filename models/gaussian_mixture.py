@@ -45,10 +45,10 @@ import pymc as pm
 import pytensor.tensor as pt
 from scipy import linalg
 
-from bayeskit.datasets.builder import column_coords, model_builder, row_coords
-from bayeskit.datasets.options import option_error
+from bayeskit.catalogue.builder import column_coords, model_builder, row_coords
+from bayeskit.catalogue.options import option_error
+from bayeskit.catalogue.starts import group_rows, location_and_scale
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
-from bayeskit.datasets.starts import group_rows, location_and_scale
 from bayeskit.errors import OptionError
 
 if TYPE_CHECKING:

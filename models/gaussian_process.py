@@ -6,7 +6,7 @@ r"""Gaussian process regression: an unknown function with a covariance chosen by
 
 with :math:`z` the inputs and :math:`s`, :math:`b` the sd and mean of the response, where ``standardise`` is on, so
 that priors of unit scale suit any data. The kernel string, ``"periodic * expquad + linear"`` say, names covariance
-functions of ``pymc.gp.cov`` (see :mod:`bayeskit.datasets.kernels`); each term has an amplitude. The function is
+functions of ``pymc.gp.cov`` (see :mod:`bayeskit.catalogue.kernels`); each term has an amplitude. The function is
 integrated out by the graph itself: :math:`y \sim \mathrm{Normal}(b, s^2 (K_\phi + \sigma^2 I))`. What remains is
 :math:`\phi` and :math:`\sigma`: integrated by quadrature, with the log evidence, where they are few and the data too;
 else sampled.
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import pymc as pm
 
-from bayeskit.datasets.builder import column_coords, model_builder, row_coords
-from bayeskit.datasets.kernels import build_kernel, parse_kernel
+from bayeskit.catalogue.builder import column_coords, model_builder, row_coords
+from bayeskit.catalogue.kernels import build_kernel, parse_kernel
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
 
 if TYPE_CHECKING:

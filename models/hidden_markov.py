@@ -40,11 +40,11 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from bayeskit.datasets.builder import model_builder, row_coords
+from bayeskit.catalogue.builder import model_builder, row_coords
+from bayeskit.catalogue.starts import group_rows, group_steps, location_and_scale
 from bayeskit.datasets.checking import check_values
 from bayeskit.datasets.labels import category_codes
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
-from bayeskit.datasets.starts import group_rows, group_steps, location_and_scale
 from bayeskit.errors import DataError, OptionError
 
 if TYPE_CHECKING:

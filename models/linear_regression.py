@@ -40,8 +40,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from bayeskit.datasets.builder import column_coords, model_builder, row_coords
-from bayeskit.datasets.priors import half_prior
+from bayeskit.catalogue.builder import column_coords, model_builder, row_coords
+from bayeskit.catalogue.priors import half_prior
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
 from bayeskit.errors import DataError, OptionError
 

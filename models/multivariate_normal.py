@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import pymc as pm
 
-from bayeskit.datasets.builder import column_coords, model_builder, row_coords
-from bayeskit.datasets.options import option_error
+from bayeskit.catalogue.builder import column_coords, model_builder, row_coords
+from bayeskit.catalogue.options import option_error
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
 
 if TYPE_CHECKING:

@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pymc as pm
 
-from bayeskit.datasets.builder import column_coords, model_builder, row_coords
-from bayeskit.datasets.class_conditional import (
+from bayeskit.catalogue.builder import column_coords, model_builder, row_coords
+from bayeskit.catalogue.class_conditional import (
     bernoulli_features,
     class_prior,
     feature_units,

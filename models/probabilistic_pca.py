@@ -44,8 +44,8 @@ import pymc as pm
 import pytensor.tensor as pt
 from scipy import linalg
 
-from bayeskit.datasets.builder import column_coords, model_builder, row_coords
-from bayeskit.datasets.factors import fit_factors
+from bayeskit.catalogue.builder import column_coords, model_builder, row_coords
+from bayeskit.catalogue.factors import fit_factors
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
 from bayeskit.errors import DataError, OptionError
 

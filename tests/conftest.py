@@ -10,7 +10,7 @@ import pytensor
 import pytest
 from hypothesis import HealthCheck, settings
 
-from bayeskit.compiling import available_cpus, on_one_thread
+from bayeskit.graphs.environment import available_cpus, on_one_thread
 
 matplotlib.use("Agg")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from bayeskit.datasets.checking import check_data
 from bayeskit.datasets.examples import describe_example, example_data, list_examples, load_example
 from bayeskit.datasets.loading import load_table
-from bayeskit.datasets.options import check_options, model_options, parse_options
 from bayeskit.datasets.preparing import parse_columns, prepare
 from bayeskit.datasets.schema import Example, Option, Positive, Range, Variable
 
@@ -20,14 +19,11 @@ __all__ = [
     "Range",
     "Variable",
     "check_data",
-    "check_options",
     "describe_example",
     "example_data",
     "list_examples",
     "load_example",
     "load_table",
-    "model_options",
     "parse_columns",
-    "parse_options",
     "prepare",
 ]

@@ -29,7 +29,7 @@ class ScoreFamily:
     ----------
     name : str
     support : str
-        The kind of support (:class:`bayeskit.support.Support`).
+        The kind of support (:class:`bayeskit.model.support.Support`).
     weight : callable
         w(φ), on numbers, arrays and SymPy symbols alike.
     order : int

@@ -12,8 +12,8 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy import stats
 
-from bayeskit.extended import gammaln, xlogy
 from bayeskit.families.base import Parameters, ScoreFamily
+from bayeskit.graphs.extended_precision import gammaln, xlogy
 
 __all__ = ["FAMILY"]
 

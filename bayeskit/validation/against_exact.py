@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import pymc as pm
     import xarray as xr
 
-    from bayeskit.marginals import Marginal
-    from bayeskit.results import Posterior
+    from bayeskit.results.marginals import Marginal
+    from bayeskit.results.records import Posterior
 
 __all__ = ["assert_matches_exact", "judge", "validate"]
 
@@ -219,7 +219,7 @@ def validate(
     Discrete variables are drawn by PyMC's Gibbs steps, since NUTS cannot; for a model that neither can sample, pass
     draws of another sampler to :func:`assert_matches_exact`.
     """
-    from bayeskit.mcmc import sample_nuts
+    from bayeskit.sampling.nuts import sample_nuts
     from bayeskit.terminal import is_terminal, quiet
 
     if random_seed is None:
@@ -245,7 +245,7 @@ def validate(
 
 
 def _infer_exactly(model: pm.Model, random_seed: int | None) -> Posterior:
-    from bayeskit.infer import explain, infer
+    from bayeskit.inference.ladder import explain, infer
 
     method = explain(model).method
     try:

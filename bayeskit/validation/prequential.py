@@ -46,7 +46,7 @@ def one_step_ahead(models: Sequence[pm.Model]) -> NDArray[np.float64]:
     -----
     Cost: one exact inference a model.
     """
-    from bayeskit.infer import infer
+    from bayeskit.inference.ladder import infer
 
     if not models:
         raise ModelError("no models: give the same model with nested data, the fewest observations first")

@@ -1,0 +1,1 @@
+"""What the files of the catalogue share: options, kernels, priors, starting points."""

@@ -1,0 +1,58 @@
+"""What every model's ``build`` does before it writes its graph: check the options, check the data, take the coords."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeskit.catalogue.options import check_options
+from bayeskit.datasets.checking import check_data
+from bayeskit.datasets.schema import Variable
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["column_coords", "model_builder", "row_coords"]
+
+
+def model_builder(variables: Mapping[str, Variable]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a model's ``build`` so that it only ever sees options in range and data the model can explain.
+
+    Parameters
+    ----------
+    variables : mapping of str to Variable
+        The model's ``VARIABLES``.
+
+    Returns
+    -------
+    callable
+        The decorator. The decorated ``build`` keeps its signature, so that options are still read from it; it raises
+        :class:`~bayeskit.errors.OptionError` and :class:`~bayeskit.errors.DataError`.
+    """
+
+    def decorate(build: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(build)
+        def checked(data: xr.Dataset, **options: Any) -> Any:
+            values = check_options(build, options)
+            return build(check_data(data, variables), **values)
+
+        return checked
+
+    return decorate
+
+
+def row_coords(data: xr.Dataset) -> dict[str, np.ndarray]:
+    """The labels of the rows, where the data have some.
+
+    Rows without labels get no coordinate: PyMC then lets their number change when a model predicts at new data.
+    """
+    return {"row": data["row"].to_numpy()} if "row" in data.coords else {}
+
+
+def column_coords(data: xr.Dataset, name: str) -> dict[str, np.ndarray]:
+    """The names of the columns of a two-dimensional variable, by its second dim; numbered from 0 where it has none."""
+    dim = str(data[name].dims[1])
+    return {dim: data[dim].to_numpy()}

@@ -1,0 +1,146 @@
+"""Distributions of features given an observed class, which several models share, inside a ``pm.Model`` context.
+
+Each takes the class of every row as ``label``, an observed variable or codes: the graph then says itself how a row of
+any class is distributed, and its class can be turned round by Bayes' rule.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from bayeskit.catalogue.starts import location_and_scale
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+__all__ = ["bernoulli_features", "class_prior", "feature_units", "normal_features", "poisson_features", "rate_prior"]
+
+
+def feature_units(values: np.ndarray, prior: Literal["data", "given"]) -> tuple[np.ndarray, np.ndarray]:
+    """Where a prior is centred and in which units it is, column by column.
+
+    Parameters
+    ----------
+    values : ndarray of shape (rows, columns)
+    prior : {"data", "given"}
+        ``data``: the mean and the sd of each column over all rows, whatever their class; a column that is constant up
+        to rounding has unit 1. ``given``: zero and one, the units of the columns themselves.
+
+    Returns
+    -------
+    location, unit : ndarray of shape (columns,)
+    """
+    columns = values.shape[1]
+    if prior == "given":
+        return np.zeros(columns), np.ones(columns)
+    return location_and_scale(values)
+
+
+def rate_prior(counts: np.ndarray, prior: Literal["data", "given"], shape: float, mean: float) -> np.ndarray:
+    """The rates of the Gamma priors of Poisson rates, column by column.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (rows, columns)
+    prior : {"data", "given"}
+        Units of ``mean``: each column's mean over all rows (one, where that is zero), or one.
+    shape, mean : float
+        Of the Gamma priors.
+    """
+    overall = counts.mean(axis=0) if prior == "data" else np.ones(counts.shape[1])
+    return shape / (mean * np.where(overall > 0, overall, 1.0))
+
+
+def class_prior(name: str, observed: str, codes: np.ndarray, concentration: float, dims: tuple[str, str]) -> Any:
+    """Classes with Dirichlet probabilities: the observed variable of codes.
+
+    Parameters
+    ----------
+    name, observed : str
+        Of the probabilities, and of the classes.
+    codes : ndarray of int
+        The class of each row.
+    concentration : float
+        As many rows of each class as the prior is worth.
+    dims : tuple of str
+        The dim of the classes and that of the rows.
+    """
+    import pymc as pm
+
+    (count,) = (len(pm.modelcontext(None).coords[d]) for d in dims[:1])
+    probability = pm.Dirichlet(name, a=np.full(count, concentration), dims=dims[0])
+    return pm.Categorical(observed, p=probability, observed=codes, dims=dims[1])
+
+
+def normal_features(
+    name: str,
+    values: np.ndarray,
+    label: Any,
+    *,
+    location: np.ndarray,
+    unit: np.ndarray,
+    mean_weight: float,
+    degrees_of_freedom: float,
+    sd: float,
+    variance: Literal["each", "feature", "class"] = "each",
+    mean_name: str = "mu",
+    dims: tuple[str, str, str] = ("class", "row", "feature"),
+) -> pm.Distribution:
+    """Independent Normal features given the class, with a normal-gamma prior of each mean and precision.
+
+    ``precision`` ~ Gamma(nu / 2, rate nu sd² / 2), so that its prior mean is 1 / sd²; the mean of a class is Normal
+    with precision ``mean_weight * precision`` about ``location``; everything in units of ``unit``.
+
+    Parameters
+    ----------
+    name : str
+        Of the observed variable.
+    values : ndarray of shape (rows, features)
+    label : tensor or ndarray of int
+        The class of each row.
+    location, unit : ndarray of shape (features,)
+        From :func:`feature_units`.
+    mean_weight, degrees_of_freedom, sd : float
+        Parameters of the prior.
+    variance : {"each", "feature", "class"}
+        A precision for each class and feature, for each feature, or for each class.
+    mean_name : str
+        Of the means.
+    dims : tuple of str
+        Of the classes, the rows and the features.
+    """
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    of_class, row, feature = dims
+    over = {"each": (of_class, feature), "feature": (feature,), "class": (of_class,)}[variance]
+    half = degrees_of_freedom / 2
+    precision = pm.Gamma("precision", alpha=half, beta=half * sd**2, dims=over)
+    by_class = precision[:, None] if variance == "class" else precision
+    by_row = precision if variance == "feature" else by_class[label]
+    mean = pm.Normal(mean_name, location, unit / pt.sqrt(mean_weight * by_class), dims=(of_class, feature))
+    return pm.Normal(name, mean[label], unit / pt.sqrt(by_row), observed=values, dims=(row, feature))
+
+
+def bernoulli_features(
+    name: str, values: np.ndarray, label: Any, *, ones: float, zeros: float, dims: tuple[str, str, str]
+) -> pm.Distribution:
+    """Independent zeros and ones given the class, with Beta(ones, zeros) probabilities ``name_probability``."""
+    import pymc as pm
+
+    of_class, row, feature = dims
+    probability = pm.Beta(f"{name}_probability", alpha=ones, beta=zeros, dims=(of_class, feature))
+    return pm.Bernoulli(name, p=probability[label], observed=values, dims=(row, feature))
+
+
+def poisson_features(
+    name: str, values: np.ndarray, label: Any, *, shape: float, rate: np.ndarray, dims: tuple[str, str, str]
+) -> pm.Distribution:
+    """Independent Poisson counts given the class; their rates are Gamma(shape, rate), ``rate`` of shape (features,)."""
+    import pymc as pm
+
+    of_class, row, feature = dims
+    rates = pm.Gamma("rate", alpha=shape, beta=rate, dims=(of_class, feature))
+    return pm.Poisson(name, mu=rates[label], observed=values, dims=(row, feature))

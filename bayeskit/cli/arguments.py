@@ -1,0 +1,127 @@
+"""The arguments of the command line; what they ask for is in :mod:`bayeskit.cli.commands`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import NoReturn
+
+from bayeskit.errors import OptionError
+from bayeskit.version import __version__
+
+__all__ = ["parser"]
+
+EXAMPLES = """examples:
+  bayeskit models
+  bayeskit explain linear_regression
+  bayeskit infer linear_regression --data trees.csv --columns y=strength,x=density --set degree=2 --report trees.html
+  bayeskit compare linear_regression linear_regression:degree=2 --data trees.csv --columns y=strength,x=density
+  bayeskit infer my_model.py --json
+
+A MODEL is a name that `bayeskit models` lists, or a Python file that defines build(data, ...) or model;
+options may follow it as MODEL:option=value,option=value. Without --data, the model's own example is used."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, with its errors said in the one line in which every error is said."""
+
+    def error(self, message: str) -> NoReturn:
+        raise OptionError(f"{message}; see {self.prog} --help")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of ``bayeskit``; it raises :class:`OptionError` where argparse would print and exit."""
+    whole = _Parser(
+        prog="bayeskit",
+        description="Exact posteriors and log evidence of PyMC models, wherever a closed form exists.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    whole.add_argument("--version", action="version", version=f"bayeskit {__version__}")
+    commands = whole.add_subparsers(metavar="COMMAND", required=True, dest="command")
+
+    def command(name: str, summary: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=summary, description=summary)
+
+    models = command("models", "list the catalogue: models, the data they need, their options")
+    models.add_argument("model", nargs="?", metavar="MODEL", help="show this model only")
+    _add_json(models)
+
+    explain = command("explain", "say what would be integrated out, in which order, and why not the rest")
+    _add_source(explain)
+    _add_json(explain)
+
+    infer = command("infer", "the posterior and the log evidence")
+    _add_source(infer)
+    _add_sampling(infer)
+    _add_method(infer)
+    infer.add_argument("--report", type=Path, metavar="HTML", help="write a report to this file")
+    _add_json(infer)
+
+    compare = command("compare", "compare models of the same data by their evidence")
+    _add_source(compare, nargs="+")
+    compare.add_argument("--prior-odds", metavar="A:B:...", help="prior odds of the models, in order, such as 1:1:2")
+    _add_seed(compare)
+    _add_json(compare)
+
+    validate = command("validate", "judge NUTS against the closed form; exit code 1 if they disagree")
+    _add_source(validate)
+    _add_sampling(validate)
+    _add_json(validate)
+
+    report = command("report", "write one self-contained HTML page")
+    _add_source(report)
+    _add_sampling(report)
+    _add_method(report)
+    report.add_argument("--validate", action="store_true", help="show NUTS beside the closed form")
+    report.add_argument("--output", type=Path, metavar="HTML", help="the file (default: reports/MODEL.html)")
+    _add_json(report)
+
+    demo = command("demo", "run the catalogue on its real data and write a page for each model")
+    demo.add_argument("--output", type=Path, default=Path("reports"), metavar="FOLDER", help="default: reports")
+    _add_seed(demo)
+    return whole
+
+
+def _add_source(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    parser.add_argument("model", nargs=nargs, metavar="MODEL", help="a catalogue name or a Python file")
+    parser.add_argument("--data", metavar="FILE", help="CSV, Parquet or netCDF; by default, the model's example")
+    parser.add_argument(
+        "--columns",
+        action="append",
+        default=[],
+        metavar="VARIABLE=COLUMN,...",
+        help="columns of the model's variables, where names differ; several columns: x=first+second",
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="OPTION=VALUE", help="an option of the model; may be repeated"
+    )
+
+
+def _add_sampling(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--draws", type=_positive_integer, default=4000, metavar="N", help="default: 4000")
+    _add_seed(parser)
+
+
+def _add_method(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--method", choices=("auto", "exact", "nuts"), default="auto", help="default: auto")
+
+
+def _add_seed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=_seed, metavar="N", help="the same seed gives the same draws")
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _positive_integer(text: str) -> int:
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 2**32):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 4294967295")
+    return int(text)

@@ -1,0 +1,135 @@
+"""What the command line prints: aligned tables for people, one JSON object for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bayeskit.results.records import Plan, Posterior
+
+__all__ = [
+    "frame_records",
+    "number",
+    "plan_record",
+    "posterior_record",
+    "print_frame",
+    "print_json",
+    "print_table",
+    "shown",
+]
+
+# Piped output is not a screen: no line may be broken or cut to fit one.
+UNLIMITED_WIDTH = 10_000
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[str] = ()) -> None:
+    """Print rows under their headings; on a terminal long cells wrap, in a pipe nothing is broken.
+
+    Parameters
+    ----------
+    columns : sequence of str
+    rows : iterable of sequences
+        Cells; floats are written by :func:`number`.
+    right : sequence of str
+        Columns to align on the right.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(shown, row))
+    width = None if sys.stdout.isatty() else UNLIMITED_WIDTH
+    console = Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
+    with console.capture() as capture:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def print_frame(frame: pd.DataFrame, *, index: str) -> None:
+    """Print a table of results; its index becomes the first column, under the heading ``index``."""
+    numeric = [str(column) for column in frame if frame[column].dtype.kind in "iuf"]
+    rows = ([name, *row] for name, row in zip(frame.index, frame.itertuples(index=False, name=None), strict=True))
+    print_table([index, *map(str, frame.columns)], rows, right=numeric)
+
+
+def frame_records(frame: pd.DataFrame, *, index: str) -> list[dict[str, Any]]:
+    """The rows of a table as dictionaries, the index under the key ``index``."""
+    return [{index: name, **row} for name, row in zip(frame.index, frame.to_dict("records"), strict=True)]
+
+
+def plan_record(plan: Plan) -> dict[str, Any]:
+    """A plan as a dictionary."""
+    return {
+        "method": plan.method,
+        "eliminated": [
+            {"variables": s.variables, "family": s.family, "given": s.given, "note": s.note} for s in plan.eliminated
+        ],
+        "remaining": plan.remaining,
+        "refusals": [{"variable": r.variable, "reason": r.reason, "advice": r.advice} for r in plan.refusals],
+        "notes": plan.notes,
+    }
+
+
+def posterior_record(posterior: Posterior) -> dict[str, Any]:
+    """What a posterior is and how it was got, as a dictionary; draws are not in it."""
+    evidence = posterior.log_evidence
+    return {
+        "method": posterior.method,
+        "log_evidence": {
+            "value": evidence.value,
+            "error": evidence.error,
+            "label": evidence.label,
+            "convention": evidence.convention,
+        },
+        "certificate": posterior.certificate,
+        "plan": plan_record(posterior.plan),
+        "summary": frame_records(posterior.summary(), index="variable"),
+        "seed": posterior.random_seed,
+        "seconds": posterior.seconds,
+    }
+
+
+def shown(value: Any) -> str:
+    """A cell as text: numbers to six digits, ``-`` for what there is not."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return number(value) if hasattr(value, "__float__") and not isinstance(value, int | str) else str(value)
+
+
+def number(value: float) -> str:
+    """A number to six significant digits; ``-`` for NaN."""
+    return "-" if math.isnan(value) else f"{float(value):.6g}"
+
+
+def print_json(record: Mapping[str, Any]) -> None:
+    """Print one JSON object; NaN and infinities, which JSON does not have, become null."""
+    print(json.dumps(_plain(record), ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    """JSON's own types only: NumPy scalars and arrays, tuples and paths are converted."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Path):
+        return value.as_posix()
+    raise TypeError(f"no JSON for a {type(value).__name__}")

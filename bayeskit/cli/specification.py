@@ -1,0 +1,239 @@
+"""From what a person types to a built model: a catalogue name or a Python file, a table, and options as text.
+
+A specification is ``name`` or ``name:option=value,option=value``. A name is one of the catalogue, or the path of a
+Python file that defines ``build(data, *, option=default, ...)``, which returns a ``pymc.Model`` (with ``VARIABLES``
+and ``EXAMPLE`` as in ``models/``, both optional), or ``model``, a ``pymc.Model`` or a function without arguments that
+returns one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
+
+if TYPE_CHECKING:
+    import pymc as pm
+    import xarray as xr
+
+    from bayeskit.datasets.schema import Variable
+
+__all__ = ["BuiltModel", "build_model", "split_specification"]
+
+
+@dataclass(frozen=True)
+class BuiltModel:
+    """A model, and what it was built from.
+
+    Attributes
+    ----------
+    name : str
+        The specification, as it was typed.
+    model : pymc.Model
+    data : str
+        Where the data came from: a path, the name of an example, or the model file itself.
+    options : mapping of str to value
+        The options that were set; the rest have their defaults.
+    """
+
+    name: str
+    model: pm.Model = field(repr=False)
+    data: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def build_model(
+    specification: str,
+    *,
+    data: str | None = None,
+    columns: Mapping[str, str | tuple[str, ...]] | None = None,
+    settings: Sequence[str] = (),
+) -> BuiltModel:
+    """Build the model that a specification names.
+
+    Parameters
+    ----------
+    specification : str
+        See the module's docstring.
+    data : str, optional
+        Path of a table; without it, the model's example, with the options that suit the example.
+    columns : mapping of str to str or tuple of str, optional
+        The column or columns of each variable of the model, where their names differ.
+    settings : sequence of str
+        ``name=value`` texts, beside those in the specification.
+
+    Raises
+    ------
+    ModelError
+        If there is no such model, or its file fails.
+    DataError, OptionError
+        If the table or an option is not what the model needs.
+    """
+    name, own = split_specification(specification)
+    settings = [*own, *settings]
+    if not _is_path(name):
+        from bayeskit.models import load_model
+
+        return _from_module(specification, load_model(name), nullcontext, data, columns, settings)
+    path = Path(name)
+    module = _load_file(path)
+
+    def running() -> Any:
+        return _running(path)
+
+    if not callable(getattr(module, "build", None)):
+        return BuiltModel(specification, _finished_model(module, path, data, settings), str(path))
+    return _from_module(specification, module, running, data, columns, settings)
+
+
+def split_specification(text: str) -> tuple[str, list[str]]:
+    """Split ``name:option=value,option=value`` into the name and the settings.
+
+    >>> split_specification("linear_regression:degree=2,basis=gaussian")
+    ('linear_regression', ['degree=2', 'basis=gaussian'])
+    """
+    match = re.fullmatch(r"(.*?):(\w+=.*)", text)
+    return (match[1], match[2].split(",")) if match else (text, [])
+
+
+def _is_path(name: str) -> bool:
+    return name.endswith(".py") or os.sep in name or "/" in name
+
+
+def _from_module(
+    specification: str,
+    module: ModuleType,
+    running: Callable[[], Any],
+    data: str | None,
+    columns: Mapping[str, str | tuple[str, ...]] | None,
+    settings: Sequence[str],
+) -> BuiltModel:
+    """Call ``build``: the data first, then the options. ``running`` turns what a user's file raises into one line."""
+    from bayeskit.catalogue.options import parse_options
+
+    build = module.build
+    with running():
+        options = parse_options(build, settings)
+        parameters = inspect.signature(build).parameters.values()
+    reads_data = any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    arguments: tuple[Any, ...] = ()
+    if not reads_data:
+        _refuse_data(specification, data, "its build() takes no data")
+        label = str(getattr(module, "__file__", specification))
+    elif data is not None:
+        arguments, label = (_read(data, getattr(module, "VARIABLES", None), columns or {}),), data
+    else:
+        if columns:
+            raise OptionError("--columns names columns of a table; name the table with --data")
+        dataset, label, example_options = _example(specification, module)
+        arguments = (dataset,)
+        options = {**example_options, **options}
+    with running():
+        model = build(*arguments, **options)
+    return BuiltModel(specification, _checked(model, specification), label, options)
+
+
+def _read(
+    path: str, variables: Mapping[str, Variable] | None, columns: Mapping[str, str | tuple[str, ...]]
+) -> xr.Dataset:
+    """A user's table with the variables a model declares; one that declares none gets the columns that were named."""
+    from bayeskit.datasets import Variable, load_table, prepare
+
+    table = load_table(path)
+    if variables is None:
+        names = columns or {str(name): str(name) for name in table}
+        variables = {
+            name: Variable(("row",) if isinstance(chosen, str) else ("row", f"{name}_column"))
+            for name, chosen in names.items()
+        }
+    return prepare(table, variables, columns)
+
+
+def _example(specification: str, module: ModuleType) -> tuple[xr.Dataset, str, Mapping[str, Any]]:
+    """The example that a model ships with: the data, their name, and the options that suit them."""
+    from bayeskit.datasets import example_data
+
+    if not (hasattr(module, "EXAMPLE") and hasattr(module, "VARIABLES")):
+        raise DataError(f"model {specification!r} has no example data; name a table with --data")
+    example = module.EXAMPLE
+    return example_data(example, module.VARIABLES), example.dataset, example.options
+
+
+def _refuse_data(specification: str, data: str | None, why: str) -> None:
+    if data is not None:
+        raise OptionError(
+            f"model {specification!r} cannot read {data!r}: {why}; leave out --data, or define build(data)"
+        )
+
+
+def _finished_model(module: ModuleType, path: Path, data: str | None, settings: Sequence[str]) -> pm.Model:
+    """The ``model`` of a file without ``build``."""
+    if not hasattr(module, "model"):
+        raise ModelError(f"model file {path} defines neither build(data) nor model; define one of them")
+    _refuse_data(str(path), data, "the file defines a finished model")
+    if settings:
+        raise OptionError(
+            f"model file {path} has no option {settings[0].partition('=')[0]!r}: it defines a finished model"
+        )
+    model = module.model
+    if inspect.isfunction(model):
+        with _running(path):
+            model = model()
+    return _checked(model, str(path))
+
+
+def _checked(model: Any, name: str) -> pm.Model:
+    import pymc as pm
+
+    if not isinstance(model, pm.Model):
+        raise ModelError(f"model {name!r} is a {type(model).__name__}, not a pymc.Model; return the model")
+    return model
+
+
+def _load_file(path: Path) -> ModuleType:
+    """Run a model file as a module, leaving no compiled file beside it."""
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise ModelError(
+            f"model file {path} cannot be read: {error.strerror}; give a catalogue name or a Python file"
+        ) from None
+    module = ModuleType(path.stem)
+    module.__file__ = str(path)
+    with _running(path):
+        exec(compile(source, str(path), "exec"), module.__dict__)
+    return module
+
+
+@contextmanager
+def _running(path: Path) -> Iterator[None]:
+    """Run a user's code as ``python path`` would; what it raises becomes one line with file and line number."""
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        if isinstance(error, SyntaxError) and error.filename == str(path):
+            lines = [error.lineno]
+        if not lines and isinstance(error, BayeskitError):
+            raise
+        where = f", line {lines[-1]}" if lines else ""
+        what = (
+            str(error)
+            if isinstance(error, BayeskitError)
+            else f"{type(error).__name__}: {getattr(error, 'msg', error)}"
+        )
+        raise ModelError(f"model file {path}{where}: {what}") from error
+    finally:
+        sys.path.remove(folder)

@@ -1,0 +1,1 @@
+"""What integrates out, in which order, and the proof."""

@@ -1,0 +1,199 @@
+"""The density of what remains: log p(y, φ) as a graph, with everything that has a closed form given φ integrated out.
+
+Equation by equation, in the order of the plan:
+
+* a Gaussian block θ: log ∫ p(y, θ, φ) dθ by :mod:`bayeskit.gaussian.quadratic_form` and
+  :mod:`bayeskit.gaussian.integral`;
+* a score family's variable s: with the coefficients of its posterior as graphs in φ, taken from the score at fixed
+  anchors, log p(y, φ) = log p(y, s₀, φ) − log p(s₀ | y, φ) for any s₀ (the candidate's formula);
+* a variable that nothing depends on: its density integrates to one.
+
+The prior of a remaining variable that depends on remaining variables only is kept apart as its own factor, so that a
+sampler that needs prior and likelihood (SMC) has both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.replace import graph_replace
+
+from bayeskit.elimination.analysis import Analysis, Scale
+from bayeskit.elimination.conjugate_posterior import Evaluator, solve
+from bayeskit.families.base import solve_coefficients
+from bayeskit.gaussian.block import GaussianBlock
+from bayeskit.gaussian.integral import log_integral
+from bayeskit.gaussian.quadratic_form import Point, QuadraticForm, quadratic_form, reduced
+from bayeskit.graphs.constant_factors import constants_in_front
+from bayeskit.graphs.mvnormal_gradients import cheap_gradients
+from bayeskit.graphs.rewriting import with_constant_data
+from bayeskit.model.forward_sampling import prior_points
+from bayeskit.model.log_joint import LogJoint
+from bayeskit.types import Graph
+
+__all__ = ["Collapsed", "SolvedScale", "collapsed_density", "typical_points"]
+
+LARGE = 1_000  # numbers in the data from which a factor without eliminated variables is reduced as well
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedScale:
+    """The conditional posterior of one score family's variable, its parameters as graphs in what remains."""
+
+    scale: Scale
+    parameters: dict[str, Graph]
+
+
+@dataclass(frozen=True, eq=False)
+class Collapsed:
+    """log p(y, φ) and what is needed to draw the eliminated variables given φ.
+
+    Attributes
+    ----------
+    analysis : Analysis
+    remaining : tuple of str
+        φ.
+    inputs : list of tensor
+        The values of φ on their own support.
+    priors : tuple of str
+        The remaining variables whose prior density is not part of ``likelihood``.
+    likelihood : tensor
+        log p(y, φ) without the priors named, a scalar.
+    blocks : tuple of (GaussianBlock, QuadraticForm)
+    scales : tuple of SolvedScale
+        In the order of their elimination; parameters may depend on the scales eliminated later.
+    """
+
+    analysis: Analysis
+    remaining: tuple[str, ...]
+    inputs: list[Graph]
+    priors: tuple[str, ...]
+    likelihood: Graph
+    blocks: tuple[tuple[GaussianBlock, QuadraticForm], ...]
+    scales: tuple[SolvedScale, ...]
+
+    @property
+    def eliminated(self) -> tuple[str, ...]:
+        """Every variable that is integrated out, those drawn forward included."""
+        return tuple(n for n in self.analysis.original.names if n not in self.remaining)
+
+
+def typical_points(analysis: Analysis, number: int, random_seed: int = 0) -> list[dict[str, np.ndarray]]:
+    """Generic values of every variable inside its support: no zeros, no ties."""
+    rng = np.random.default_rng(random_seed)
+    kinds = {n: analysis.supports[n].kind for n in analysis.joint.names}
+    # Prior draws only where needed: they fail where a covariance in the prior is not positive definite.
+    drawn = set(kinds.values()) - {"positive", "unit", "real", "simplex"}
+    priors = prior_points(analysis.joint.model, number, random_seed) if drawn else iter([{}] * number)
+    points = []
+    for prior in priors:
+        point = {}
+        for name, kind in kinds.items():
+            shape = analysis.shapes[name]
+            if kind == "positive":
+                value = np.exp(rng.normal(scale=0.3, size=shape))
+            elif kind == "unit":
+                value = rng.uniform(0.2, 0.8, size=shape)
+            elif kind == "real":
+                value = rng.normal(scale=0.5, size=shape)
+            elif kind == "simplex":
+                value = rng.dirichlet(np.full(shape[-1], 5.0), size=shape[:-1])
+            else:
+                value = prior[name]
+            point[name] = np.asarray(value)
+        points.append(point)
+    return points
+
+
+def collapsed_density(analysis: Analysis, centre: Point | None = None) -> Collapsed:
+    """Integrate out everything that has a closed form given the rest.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        Of a model in which something remains.
+    centre : mapping of str to array, optional
+        Values of φ near which rounding is to be least: the posterior's mode, say.
+
+    Raises
+    ------
+    NotImplementedError
+        If a part of the model has a closed form that cannot be written as a graph.
+    """
+    joint = analysis.joint
+    remaining = analysis.plan.remaining
+    points = typical_points(analysis, 2)
+    if centre is not None:
+        points.insert(0, {**points[0], **centre})
+    absorbed = {f for b in analysis.blocks for f in b.factors}
+    scaled = {s.name for s in analysis.scales}
+    active = [f for f in joint.factors if f not in analysis.ancestral]
+    priors = tuple(
+        n for n in remaining if n not in absorbed and n in active and not joint.scopes[n] & scaled and n in joint.scopes
+    )
+    terms: list[Any] = []
+    blocks = []
+    reference = _reference(analysis, points[0])
+    for block in analysis.blocks:
+        form = quadratic_form(block, [reference, *points[1:]])
+        blocks.append((block, form))
+        terms += [form.rest, log_integral(form)]
+    others = [f for f in active if f not in absorbed and f not in priors]
+    if others:
+        # A sum over finite variables has no statistics that the data could be reduced to.
+        sums = {s.factor for s in analysis.summed}
+        terms += [cheap_gradients(pt.sum(joint.factors[f])) for f in others if f in sums]
+        plain = [f for f in others if f not in sums]
+        terms += [_sum(joint, plain, reference, analysis.shapes)] if plain else []
+    total: Any = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
+    solved = []
+    for scale in analysis.scales:
+        total, parameters = _integrate_scale(joint, scale, total, reference)
+        solved.append(SolvedScale(scale, parameters))
+    return Collapsed(
+        analysis, remaining, [joint.values[n] for n in remaining], priors, total, tuple(blocks), tuple(solved)
+    )
+
+
+def _reference(analysis: Analysis, point: Point) -> dict[str, np.ndarray]:
+    """A typical value of every variable: φ as given, the eliminated ones at their conditional posterior's centre."""
+    fixed = {n: point[n] for n in analysis.plan.remaining}
+    if not analysis.scales:
+        return {**point, **fixed}
+    return {**point, **solve(analysis, Evaluator(analysis), fixed).centre}
+
+
+def _sum(joint: LogJoint, factors: list[str], point: Point, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+    # First the covariances: reduced to statistics, a multivariate Normal would no longer be recognised.
+    # And the data as they are, so that their lengths are known.
+    total: Graph = with_constant_data([pt.add(*[pt.sum(joint.factors[f]) for f in factors], pt.constant(0.0))])[0]
+    total = cheap_gradients(constants_in_front(total))
+    if joint.data_size < LARGE:
+        return total
+    return reduced(total, joint, point, shapes)
+
+
+def _integrate_scale(joint: LogJoint, scale: Scale, total: Any, reference: Point) -> tuple[Any, dict[str, Graph]]:
+    family = scale.family
+    if family is None:
+        raise NotImplementedError(f"{scale.name!r}, a Wishart matrix, given other variables")
+    variable = joint.values[scale.name]
+    centre = np.asarray(reference[scale.name], dtype=float)
+    gradient: Any = pytensor.grad(total, variable)
+    anchors = family.anchors(centre.shape, centre)
+    values = []
+    for anchor in anchors:
+        held: Graph = pt.constant(np.asarray(anchor, dtype=float))
+        values.append(family.weight(anchor) * graph_replace([gradient], {variable: held}, strict=False)[0])
+    parameters: dict[str, Any] = family.parameters(solve_coefficients(anchors, values))
+    at: Graph = pt.constant(centre)
+    at_centre = graph_replace([total], {variable: at}, strict=False)[0]
+    density: Any = pt.sum(family.log_density_graph(parameters, centre))
+    # An improper conditional has no integral; the normaliser's formula would go on giving numbers.
+    proper: Any = pt.all(pt.stack([pt.all(p > 0) for p in parameters.values()]))
+    return pt.switch(proper, at_centre - density, -np.inf), parameters

@@ -1,0 +1,171 @@
+"""``collapse``: a plain ``pm.Model`` over the remaining variables, and the way back to all of them.
+
+The collapsed model has the remaining variables with their own priors and transforms, and one Potential, the log
+marginal density of the data given them. Any PyMC sampler takes it. Covariates and data are reduced to constants when it
+is built: after ``pm.set_data`` on the original model, collapse again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.replace import clone_replace, graph_replace
+
+from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density, typical_points
+from bayeskit.elimination.plan import analyse
+from bayeskit.elimination.positive_definite import require_positive_definite
+from bayeskit.elimination.recovery import Recovery
+from bayeskit.errors import DataError, ModelError
+from bayeskit.graphs.environment import lightly
+from bayeskit.graphs.rewriting import widen
+from bayeskit.model.forward_sampling import deterministics
+from bayeskit.results.tree import build_tree
+from bayeskit.types import Graph
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["collapse", "collapsed_model", "recover"]
+
+
+def collapse(model: pm.Model) -> pm.Model:
+    r"""The model with everything that has a closed form integrated out.
+
+    .. math:: \log p(y, \phi) = \log \int p(y, \theta, \phi) \, d\theta
+
+    for the remaining variables :math:`\phi` and the eliminated ones :math:`\theta`; :func:`bayeskit.explain` shows
+    which are which. The result is an ordinary PyMC model with gradients: sample it with anything, then
+    :func:`bayeskit.recover` gives the eliminated variables and Deterministics.
+
+    Parameters
+    ----------
+    model : pymc.Model
+
+    Returns
+    -------
+    pymc.Model
+        Free variables :math:`\phi` with their own priors, transforms, dims and initial values, and the Potential
+        ``log_marginal``. With nothing eliminated, the same density as the model's own.
+
+    Raises
+    ------
+    ModelError
+        If the model cannot be read, or nothing remains: then :func:`bayeskit.inference.ladder` has the answer already.
+
+    Notes
+    -----
+    A design that does not depend on :math:`\phi` is reduced to sufficient statistics once, so that the cost of a
+    density does not grow with the number of rows; chains and plates are solved in time linear in their length.
+    """
+    with lightly(), explained():
+        return collapsed_model(_collapsed(model))
+
+
+def _collapsed(model: pm.Model) -> Collapsed:
+    analysis = analyse(model)
+    if not analysis.plan.remaining:
+        raise ModelError("nothing remains to sample: every variable has a closed form; use bayeskit.infer")
+    require_positive_definite(analysis)
+    return collapsed_density(analysis)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """A closed form that cannot be written as a graph, as an error for the person who asked for it."""
+    try:
+        yield
+    except NotImplementedError as error:
+        raise ModelError(f"no collapsed model: {error}; use bayeskit.infer, or sample the model as written") from error
+
+
+def collapsed_model(collapsed: Collapsed) -> pm.Model:
+    """The collapsed density as a ``pm.Model``.
+
+    Raises
+    ------
+    NotImplementedError
+        If a discrete variable remains whose prior was integrated over: no PyMC variable has that density.
+    """
+    joint = collapsed.analysis.joint
+    original = joint.model
+    wide = dict(zip([rv.name for rv in original.basic_RVs], widen(list(original.basic_RVs)), strict=True))
+    typical = typical_points(collapsed.analysis, 1)[0]
+    made: dict[str, Graph] = {}
+    with pm.Model() as model:
+        for dim, labels in original.coords.items():
+            model.add_coord(dim, labels, length=None if labels is not None else int(original.dim_lengths[dim].eval()))
+        for rv in original.free_RVs:
+            name = rv.name
+            if name not in collapsed.remaining:
+                continue
+            initial = original.rvs_to_initial_values.get(rv)
+            if name in collapsed.priors:
+                # A copy: a random variable belongs to one model. Its parents are those of the new model, not copies.
+                copy, *parents = clone_replace([wide[name], *(wide[n] for n in made)], {})
+                replacement = dict(zip(parents, made.values(), strict=True))
+                graph = graph_replace([copy], replacement, strict=False)[0]
+            elif rv.dtype.startswith(("int", "uint", "bool")):
+                raise NotImplementedError(f"{name!r} is discrete, and its prior depends on what is integrated out")
+            else:
+                # Its density is in the potential, with that of the variables it depends on.
+                graph = pm.Flat.dist(shape=collapsed.analysis.shapes[name])
+                initial = typical[name] if initial is None else initial
+            made[name] = model.register_rv(
+                graph,
+                name,
+                dims=original.named_vars_to_dims.get(name),
+                default_transform=None,
+                transform=original.rvs_to_transforms.get(rv),
+                initval=initial,
+            )
+        known: Any = {joint.values[n]: v for n, v in made.items()}
+        likelihood = graph_replace([collapsed.likelihood], known, strict=False)[0]
+        pm.Potential(_free_name("log_marginal", original), likelihood)
+    return model
+
+
+def _free_name(name: str, model: pm.Model) -> str:
+    while name in model.named_vars:
+        name += "_"
+    return name
+
+
+def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: int | None = None) -> xr.DataTree:
+    """All variables of a model from draws of its collapsed form.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The original model.
+    draws : xarray.DataTree or xarray.Dataset
+        Posterior draws of the variables of ``collapse(model)``, as ``pymc.sample`` gives them.
+    random_seed : int, optional
+
+    Returns
+    -------
+    xarray.DataTree
+        One draw of every variable and Deterministic for each draw given, in the same chains.
+
+    Raises
+    ------
+    DataError
+        If a remaining variable has no draws.
+    """
+    posterior: Any = draws["posterior"].to_dataset() if "posterior" in getattr(draws, "children", {}) else draws
+    with lightly(), explained():
+        collapsed = _collapsed(model)
+        missing = [n for n in collapsed.remaining if n not in posterior]
+        if missing:
+            raise DataError(f"no draws of {', '.join(missing)}; sample bayeskit.collapse(model) first")
+        chains, length = posterior.sizes["chain"], posterior.sizes["draw"]
+        remaining = {
+            n: posterior[n].transpose("chain", "draw", ...).to_numpy().reshape(chains * length, *posterior[n].shape[2:])
+            for n in collapsed.remaining
+        }
+        values = Recovery(collapsed).draw(remaining, np.random.default_rng(random_seed))
+        values |= deterministics(collapsed.analysis.original, values)
+    return build_tree(model, values, chains * length, chains=chains)

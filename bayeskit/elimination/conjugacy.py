@@ -1,0 +1,179 @@
+"""Proofs that a variable has a conjugate family: its score is linear, and the Gaussian block that it scales goes along.
+
+A scale survives the elimination of a Gaussian block only if the block's whole precision is proportional to a power of
+it: with θ | φ ~ N(m, Λ₀⁻¹ φ^(−κ)) everywhere, integrating θ out multiplies the density by φ^(−κD/2), which stays in
+the family. This is the normal-inverse-gamma (and Normal–Wishart) condition; a prior that is not scaled by φ breaks
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import sympy
+from pytensor.graph.basic import Variable
+
+from bayeskit.elimination.analysis import Scale
+from bayeskit.elimination.linear_score import Element, NotProved, Walker, linear_score
+from bayeskit.elimination.scaling import groups, wishart_multiple
+from bayeskit.elimination.wishart_form import is_wishart_form
+from bayeskit.families import ScoreFamily, families_for, wishart
+from bayeskit.gaussian.block import GaussianBlock
+from bayeskit.graphs.compile import compile_small
+from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.support import Support
+
+__all__ = ["Proofs", "advice_for"]
+
+KAPPA = {"inverse_gamma": -1, "gamma": 1}  # the power of φ that a Gaussian precision may carry
+
+
+def advice_for(kind: str) -> str:
+    """What would make a variable of some support conjugate."""
+    if kind == "positive_definite":
+        return wishart.ADVICE
+    return " ".join(f.advice for f in families_for(kind))
+
+
+@dataclass(frozen=True, eq=False)
+class Proofs:
+    """The density that proofs are about.
+
+    Attributes
+    ----------
+    joint : LogJoint
+    shapes : dict of str to tuple of int
+    supports : dict of str to Support
+    """
+
+    joint: LogJoint
+    shapes: Mapping[str, tuple[int, ...]]
+    supports: Mapping[str, Support]
+
+    @cached_property
+    def reference(self) -> dict[str, np.ndarray]:
+        """A point inside the support, at which conditions are evaluated that are constant over it."""
+        point = {}
+        for name in self.joint.names:
+            support, shape, dtype = self.supports[name], self.shapes[name], self.joint.values[name].type.dtype
+            value: np.ndarray = np.full(shape, {"positive": 1.0, "unit": 0.5}.get(support.kind, 0.0))
+            if support.kind == "simplex":
+                value = np.full(shape, 1.0 / shape[-1])
+            if support.kind == "positive_definite":
+                value = np.broadcast_to(np.eye(shape[-1]), shape)
+            if support.kind == "finite" and support.values is not None:
+                value = np.full(shape, support.values[0])
+            point[name] = np.asarray(value, dtype=dtype)
+        return point
+
+    def truth(self, var: Variable) -> tuple[bool, bool]:
+        value = compile_small(list(self.joint.values.values()), var)(*self.reference.values())
+        return bool(np.all(value)), not bool(np.any(value))
+
+    def scale(self, name: str, factors: Sequence[str], block: GaussianBlock | None) -> Scale:
+        """The family of a variable, given the factors that it has a part in and the block that it may scale.
+
+        Raises
+        ------
+        NotProved
+            With the reason, in words that follow the name of the variable.
+        """
+        if self.supports[name].kind == "positive_definite":
+            return self.wishart(name, factors, block)
+        return self.family(name, factors, block)
+
+    def wishart(self, name: str, factors: Sequence[str], block: GaussianBlock | None) -> Scale:
+        if len(self.shapes[name]) != 2:
+            raise NotProved("it is a stack of matrices; give each matrix a variable of its own")
+        for factor in factors:
+            is_wishart_form(self.joint.factors[factor], self.joint.values[name])
+        if block is None:
+            return Scale(name, None)
+        for factor in block.factors:
+            if name not in self.joint.scopes[factor]:
+                raise NotProved(_unscaled(block, factor, name))
+        return Scale(name, None, block, multiple=wishart_multiple(block, name, self.reference))
+
+    def family(self, name: str, factors: Sequence[str], block: GaussianBlock | None) -> Scale:
+        variable = self.joint.values[name]
+        elements: dict[str, tuple[Walker, Element]] = {}
+        for factor in factors:
+            walker = Walker(
+                variable, self.supports[name].kind in ("unit", "simplex"), self.joint.dependence, self.truth
+            )
+            try:
+                elements[factor] = walker, walker.walk(self.joint.factors[factor])
+                self.require_checks(name, walker.unsettled_checks(self.joint.factors[factor]))
+            except NotProved as error:
+                raise NotProved(f"in the log density of {factor!r}, {error}") from error
+        failure = NotProved("it is in no family of its support")
+        for family in families_for(self.supports[name].kind):
+            try:
+                for factor, (walker, element) in elements.items():
+                    try:
+                        linear_score(walker, element, family.symbolic_weight, family.order)
+                    except NotProved as error:
+                        raise NotProved(
+                            f"the log density of {factor!r} is not that of "
+                            f"a {family.name.replace('_', ' ')} variable in it"
+                        ) from error
+                if block is None:
+                    return Scale(name, family)
+                kappa = self.homogeneous(name, family, block, elements)
+                return Scale(name, family, block, kappa, groups(block, name, kappa, self.reference))
+            except NotProved as error:
+                failure = error if str(failure).startswith("it is in no") or "not scaled" in str(error) else failure
+        raise failure
+
+    def require_checks(self, name: str, conditions: list[Variable]) -> None:
+        """Hold the parameter checks that algebra could not settle against points all over the support of a variable."""
+        if not conditions:
+            return
+        function = compile_small(list(self.joint.values.values()), conditions)
+        for value in _points(self.supports[name].kind, self.shapes[name]):
+            with np.errstate(all="ignore"):
+                holds = function(*{**self.reference, name: value}.values())
+            if not all(np.all(h) for h in holds):
+                raise NotProved("a parameter leaves its allowed range inside the support")
+
+    def homogeneous(
+        self, name: str, family: ScoreFamily, block: GaussianBlock, elements: Mapping[str, tuple[Walker, Element]]
+    ) -> int:
+        """Prove that φ^κ times something free of φ is all that depends on the Gaussian block."""
+        kappa = KAPPA.get(family.name)
+        if kappa is None:
+            raise NotProved(f"it enters the distribution of {', '.join(block.names)} but is no scale of it")
+        inside = {self.joint.values[n] for n in block.names}
+        for factor in block.factors:
+            if factor not in elements:
+                raise NotProved(_unscaled(block, factor, name))
+            walker, element = elements[factor]
+            for option in element.options:
+                for term in sympy.Add.make_args(sympy.expand(option)):
+                    if not any(walker.origin.get(s, frozenset()) & inside for s in term.free_symbols):
+                        continue
+                    views = [s for s in term.free_symbols if walker.is_view(s)]
+                    if len(views) != 1 or not walker.free_of_views(sympy.powsimp(term / views[0] ** kappa)):
+                        raise NotProved(_unscaled(block, factor, name))
+        return kappa
+
+
+def _points(kind: str, shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Points all over a support, near its edges too."""
+    if kind == "simplex":
+        return list(np.random.default_rng(0).dirichlet(np.full(shape[-1], 0.3), size=(40, *shape[:-1])))
+    if kind == "unit":
+        edges = 10.0 ** np.arange(-12.0, 0.0)
+        return [np.full(shape, v) for v in np.concatenate([edges, np.linspace(0.05, 0.95, 37), 1 - edges])]
+    return [np.full(shape, v) for v in 10.0 ** np.arange(-12.0, 12.5, 0.5)]
+
+
+def _unscaled(block: GaussianBlock, factor: str, name: str) -> str:
+    names = ", ".join(block.names)
+    return (
+        f"the density of {factor!r} depends on {names} in a way that is not scaled by {name}, so integrating "
+        f"{names} out leaves no conjugate density"
+    )

@@ -1,0 +1,125 @@
+"""Variable elimination: which latent variables integrate out in closed form, in which order, and why not.
+
+Closed forms are looked for in the density as it stands (:mod:`bayeskit.elimination.search`). Where a table of the
+finite variables is too long or its rows have no closed form, these are summed out first, one by one
+(:mod:`bayeskit.finite.sum_out`), and the search starts anew on what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pymc as pm
+
+from bayeskit.elimination.analysis import Analysis
+from bayeskit.elimination.search import COUPLED, Search, sentence
+from bayeskit.finite.sum_out import Summed, TooLarge, sum_out
+from bayeskit.model.log_joint import LogJoint
+from bayeskit.results.records import Refusal, Step
+
+__all__ = ["analyse"]
+
+
+def analyse(model: pm.Model, *, sums: bool = False) -> Analysis:
+    """Find the plan for a model; computes no posterior.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    sums : bool, default False
+        Sum finite variables out even where a table of their values has a closed form in each row.
+
+    Raises
+    ------
+    bayeskit.errors.ModelError
+        If the model cannot be read.
+    """
+    joint = LogJoint.from_model(model)
+    plain = _search(joint)
+    finite = [n for n in joint.names if n not in plain.ancestral and plain.supports[n].kind == "finite"]
+    if plain.plan.method != "exact" or sums:
+        return _with_sums(joint, finite, plain) if finite else plain
+    if all(plain.shapes[n] == () for n in finite):
+        return plain
+    # A table of all allocations has their joint probabilities only; sums that need none have those of each entry.
+    return min(plain, _with_sums(joint, finite, plain), key=lambda a: (a.plan.method != "exact", a is plain))
+
+
+def _search(joint: LogJoint) -> Analysis:
+    leaves_last = Search(joint).run()
+    if leaves_last.plan.method == "exact":
+        return leaves_last
+    # A leaf may also be drawn forward instead of joining a block; try that before giving up.
+    leaves_first = Search(joint, ancestral_first=True).run()
+    # Where something remains, a leaf in a block would be integrated out anew at every value of it.
+    return min(leaves_first, leaves_last, key=lambda a: len(a.plan.remaining))
+
+
+def _with_sums(joint: LogJoint, finite: list[str], plain: Analysis) -> Analysis:
+    """Sum finite variables out, children before parents, and plan the rest without them."""
+    first = Search(joint, ancestral_first=True)
+    first.eliminate_ancestral()
+    left = joint.without(first.ancestral)
+    summed: list[Summed] = []
+    refusals: dict[str, Refusal] = {}
+    rows = 1
+    for name in reversed(finite):
+        if name in first.ancestral:
+            continue
+        values = plain.supports[name].values
+        if values is None:
+            continue
+        try:
+            left, step = sum_out(left, name, values, plain.shapes[name], rows)
+        except TooLarge as error:
+            refusals[name] = Refusal(name, sentence(f"it cannot be summed out: {error}"), COUPLED)
+            continue
+        rows *= len(step.values) if step.kind == "joint" else 1
+        summed.append(step)
+    found = _search(left) if summed else plain
+    plan = replace(
+        found.plan,
+        eliminated=(
+            *(first.steps if summed else ()),
+            *(_step(s, joint.without(first.ancestral)) for s in summed),
+            *found.plan.eliminated,
+        ),
+        refusals=tuple(refusals.get(r.variable, _inside(r, left, summed)) for r in found.plan.refusals),
+    )
+    if not summed:
+        return replace(plain, plan=plan)
+    return replace(
+        found,
+        plan=plan,
+        shapes=plain.shapes,
+        supports=plain.supports,
+        ancestral=(*first.ancestral, *found.ancestral),
+        summed=tuple(summed),
+        whole=joint,
+    )
+
+
+def _inside(refusal: Refusal, joint: LogJoint, summed: list[Summed]) -> Refusal:
+    """Why a variable under a sum has no closed form, in the words of the model."""
+    sums = [s.name for s in summed if refusal.variable in joint.scopes.get(s.factor, frozenset())]
+    if not sums:
+        return refusal
+    names = ", ".join(sums)
+    return replace(
+        refusal,
+        reason=f"its log density is a sum over {names}: as many terms as {names} has values, of no one family.",
+        advice=f"Sample it; or observe {names}, and it may have a closed form.",
+    )
+
+
+def _step(summed: Summed, joint: LogJoint) -> Step:
+    states, entries = len(summed.values), int(np.prod(summed.shape, dtype=int))
+    around = set().union(*[s for s in joint.scopes.values() if summed.name in s]) - {summed.name}
+    given = tuple(n for n in joint.names if n in around)
+    if summed.kind == "chain":
+        return Step((summed.name,), "markov_chain", given, f"{states} states, {entries:,} steps, summed out")
+    if summed.kind == "joint":
+        return Step((summed.name,), "categorical", given, f"{states:,} joint values, enumerated and summed out")
+    each = f", for each of {entries:,} entries" if entries > 1 else ""
+    return Step((summed.name,), "categorical", given, f"{states} values{each}, summed out")

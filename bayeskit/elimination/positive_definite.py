@@ -1,0 +1,160 @@
+"""Covariance matrices that are none: found before anything is computed with them, named, with the jitter that mends it.
+
+Two observations of a noise-free process at the same input give a covariance with two equal rows; its Cholesky factor
+does not exist, or exists by rounding alone. A jitter would change the model, so it is proposed and never added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import numpy as np
+from pymc.distributions.multivariate import MvStudentTRV, PrecisionMvNormalRV
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.basic import MvNormalRV
+from scipy import linalg
+
+from bayeskit.elimination.analysis import Analysis
+from bayeskit.elimination.collapsed_density import typical_points
+from bayeskit.errors import ModelError
+from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.environment import silently
+from bayeskit.graphs.polynomial_degree import core_op
+from bayeskit.graphs.rewriting import depends_on, inline
+from bayeskit.model.forward_sampling import prior_points
+
+__all__ = ["is_positive_definite", "mending_jitter", "require_positive_definite"]
+
+POINTS = 3  # of each kind, at which a matrix that depends on latent variables is tried; it is refused if all fail
+JITTERS = 10.0 ** np.arange(-12, 1)  # in units of the mean variance
+SOUND = 1e-11  # the margin that a jitter is to leave: half of the digits survive
+NAMED = (MvNormalRV, PrecisionMvNormalRV, MvStudentTRV)
+
+
+def is_positive_definite(matrix: np.ndarray, margin: float = np.finfo(float).eps) -> bool:
+    """Whether a symmetric matrix is positive definite to working precision.
+
+    A pivot below n·ε of the largest variance is rounding: the other rows determine that one.
+
+    Parameters
+    ----------
+    matrix : numpy.ndarray of shape (n, n)
+    margin : float
+        ε.
+    """
+    try:
+        factor = linalg.cholesky(matrix, lower=True, check_finite=True)
+    except (linalg.LinAlgError, ValueError):
+        return False
+    return bool(np.min(np.diag(factor)) ** 2 > len(matrix) * margin * np.max(np.diag(matrix)))
+
+
+def mending_jitter(matrix: np.ndarray) -> float | None:
+    """The smallest power of ten, times the mean variance, that makes a matrix safely positive definite.
+
+    Parameters
+    ----------
+    matrix : numpy.ndarray of shape (n, n)
+
+    Returns
+    -------
+    float or None
+        Rounded to one digit, upwards; None if it would be as large as the variance itself.
+    """
+    variance = float(np.mean(np.diag(matrix)))
+    if not np.all(np.isfinite(matrix)) or variance <= 0:
+        return None
+    digit = 10.0 ** np.floor(np.log10(variance))
+    for jitter in JITTERS[:-1] * digit * np.ceil(variance / digit):
+        if is_positive_definite(matrix + jitter * np.eye(len(matrix)), SOUND):
+            return float(jitter)
+    return None
+
+
+def require_positive_definite(analysis: Analysis) -> None:
+    """Refuse a model that uses a matrix as a covariance which is not positive definite, wherever it is tried.
+
+    Parameters
+    ----------
+    analysis : Analysis
+
+    Raises
+    ------
+    ModelError
+        Naming the distribution, what is wrong with its matrix, and the jitter that would mend it.
+
+    Notes
+    -----
+    One Cholesky factorisation a matrix, six for one that depends on latent variables.
+    """
+    joint = analysis.joint
+    inputs = list(joint.values.values())
+    for factor, graph in joint.factors.items():
+        matrices = _factorised(inline([graph])[0])
+        if not matrices:
+            continue
+        moving = depends_on(matrices, inputs)
+        function = compile_small(inputs, matrices)
+        points = _points(analysis) if any(moving.get(m) for m in matrices) else typical_points(analysis, 1)
+        tried: list[list[np.ndarray]] = []
+        for point in points:
+            with silently():
+                tried.append(function(*(np.asarray(point[n], dtype=v.type.dtype) for n, v in joint.values.items())))
+        for values in zip(*tried, strict=True):
+            broken = [next((m for m in _single(v) if not is_positive_definite(m)), None) for v in values]
+            if all(b is not None for b in broken) and broken[0] is not None:
+                raise ModelError(_message(analysis, factor, broken[0]))
+
+
+def _points(analysis: Analysis) -> list[dict[str, np.ndarray]]:
+    """Values near one and draws from the prior: with inputs of size 1e-3 a length scale of one makes all rows equal."""
+    points = typical_points(analysis, POINTS)
+    with suppress(linalg.LinAlgError, NotImplementedError):  # nor can an improper prior be drawn from
+        points += list(prior_points(analysis.joint.model, POINTS, 0))
+    return points
+
+
+def _factorised(graph: Variable) -> list[Variable]:
+    """The matrices whose Cholesky factor a log density takes."""
+    return list(
+        dict.fromkeys(
+            v.owner.inputs[0]
+            for v in ancestors([graph])
+            if v.owner is not None and type(core_op(v.owner)).__name__ == "Cholesky"
+        )
+    )
+
+
+def _single(matrices: np.ndarray) -> Iterator[np.ndarray]:
+    yield from np.asarray(matrices).reshape(-1, *np.shape(matrices)[-2:])
+
+
+def _message(analysis: Analysis, factor: str, matrix: np.ndarray) -> str:
+    size = len(matrix)
+    rv = analysis.joint.model.named_vars.get(factor)
+    op = None if rv is None or rv.owner is None else rv.owner.op
+    what = f"covariance of {factor!r}" if isinstance(op, NAMED) else f"matrix in the log density of {factor!r}"
+    head = f"the {size} × {size} {what} is not positive definite"
+    if not np.all(np.isfinite(matrix)):
+        return f"{head}: it has entries that are not finite; correct them"
+    low = float(linalg.eigvalsh(matrix)[0])
+    reason = f"its smallest eigenvalue is {low:.2g}"
+    if (pair := _equal_rows(matrix)) is not None:
+        reason += f", and its rows {pair[0] + 1} and {pair[1] + 1} are equal (the same input twice, without noise?)"
+    jitter = mending_jitter(matrix)
+    if jitter is None:
+        return f"{head}: {reason}; no small jitter mends it: check how it is made"
+    return f"{head}: {reason}; adding {jitter:.0e} to its diagonal would mend it, which bayeskit does not do by itself"
+
+
+def _equal_rows(matrix: np.ndarray) -> tuple[int, int] | None:
+    order = np.lexsort(matrix.T)
+    sorted_rows = matrix[order]
+    close = np.all(np.abs(np.diff(sorted_rows, axis=0)) <= 1e-14 * np.max(np.abs(matrix)), axis=1)
+    if not close.any():
+        return None
+    k = int(np.flatnonzero(close)[0])
+    first, second = sorted((int(order[k]), int(order[k + 1])))
+    return first, second

@@ -1,0 +1,1 @@
+"""Discrete variables: sums over them, chains, and the way back."""

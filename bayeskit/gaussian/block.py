@@ -1,0 +1,414 @@
+"""The linear-Gaussian path: a set of variables in which log p(y, θ) is quadratic, integrated out at once.
+
+With θ the stacked variables, log p(y, θ | φ) = c + ηᵀθ − ½ θᵀΛθ, hence θ | y, φ ~ Normal(Λ⁻¹η, Λ⁻¹) and
+
+    log p(y | φ) = log p(y, θ̂ | φ) + ½ D log 2π − ½ log |Λ|,    θ̂ = Λ⁻¹η.
+
+That the density is quadratic is proved by :mod:`bayeskit.graphs.polynomial_degree`, not tried at points. Every
+quadratic term is a product w·u₁·u₂ of affine nodes, so Λ = −Σ (J₁ᵀ diag(w) J₂ + J₂ᵀ diag(w) J₁): one matrix product
+over the data, not one pass for each of the D coefficients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import toposort
+from pytensor.scalar import basic as ps
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import Dot
+from scipy import sparse
+
+from bayeskit.gaussian.factorisation import NotPositiveDefinite, Precision, factorise, factorise_root
+from bayeskit.gaussian.jacobians import Block, Jacobian, jacobians
+from bayeskit.graphs.chunked_sums import compile_rows
+from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.gradient import gradient as gradient_of
+from bayeskit.graphs.polynomial_degree import core_op, degrees, is_structural
+from bayeskit.model.log_joint import LogJoint
+
+__all__ = ["Gaussian", "GaussianBlock", "Product", "weighted_product"]
+
+_Term = tuple[Jacobian, Jacobian, np.ndarray]  # J₁, J₂ and weight of w·u₁·u₂, one row a scalar product
+ILL_CONDITIONED = 1e7  # condition of Λ above which its square root is factorised instead
+ROOT_LIMIT = 4_000_000  # entries of the square root, which is dense
+REFINEMENTS = 6
+CHUNK = 65_536  # rows multiplied at a time where the weights differ by row: bounds the scratch memory
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """θ | y, φ at one φ: mean and precision over the stacked variables.
+
+    Attributes
+    ----------
+    names : tuple of str
+    shapes : dict of str to tuple of int
+    mean : numpy.ndarray
+        θ̂, stacked.
+    precision : Precision
+    """
+
+    names: tuple[str, ...]
+    shapes: dict[str, tuple[int, ...]]
+    mean: np.ndarray
+    precision: Precision
+
+    @cached_property
+    def slices(self) -> dict[str, slice]:
+        """Where each variable lies in the stack."""
+        return _slices(self.names, self.shapes)
+
+    def split(self, stacked: np.ndarray) -> dict[str, np.ndarray]:
+        """A stacked array of shape (…, D) as one array a variable."""
+        lead = stacked.shape[:-1]
+        return {n: stacked[..., s].reshape(lead + self.shapes[n]) for n, s in self.slices.items()}
+
+    @property
+    def size(self) -> int:
+        return len(self.mean)
+
+
+def _slices(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
+    result, start = {}, 0
+    for name in names:
+        stop = start + int(np.prod(shapes[name], dtype=int))
+        result[name] = slice(start, stop)
+        start = stop
+    return result
+
+
+@dataclass(frozen=True)
+class Product:
+    """A node that is the product of two affine nodes, and its weight in the log density."""
+
+    node: Apply
+    left: Variable
+    right: Variable
+
+
+def _products(outputs: Sequence[Variable], degree: Mapping[Variable, float]) -> list[Product]:
+    """The nodes at which a quadratic is made out of affine nodes."""
+    found = []
+    for node in toposort(list(outputs)):
+        if degree.get(node.outputs[0], 0) != 2 or any(degree.get(i, 0) > 1 for i in node.inputs):
+            continue
+        affine = [i for i in node.inputs if degree.get(i, 0) == 1]
+        op = core_op(node)
+        if isinstance(op, Elemwise) and isinstance(op.scalar_op, ps.Sqr | ps.Pow):
+            found.append(Product(node, affine[0], affine[0]))
+        elif isinstance(op, Dot | Elemwise):
+            found.append(Product(node, affine[0], affine[1]))
+        else:
+            raise NotImplementedError(f"no product rule for {node.op}")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianBlock:
+    """Variables in which a model's log density is quadratic; evaluates their conditional posterior at any φ.
+
+    Attributes
+    ----------
+    joint : LogJoint
+    names : tuple of str
+        The variables integrated out together.
+    shapes : dict of str to tuple of int
+        Of every latent variable of the model.
+    active : tuple of str
+        The factors that count; those of variables drawn forward from it are left out.
+    """
+
+    joint: LogJoint
+    names: tuple[str, ...]
+    shapes: dict[str, tuple[int, ...]]
+    active: tuple[str, ...]
+
+    @cached_property
+    def factors(self) -> tuple[str, ...]:
+        """The active factors in which the variables occur."""
+        return tuple(f for f in self.active if self.joint.scopes[f] & set(self.names))
+
+    @cached_property
+    def _degree(self) -> dict[Variable, float]:
+        graphs = [self.joint.factors[f] for f in self.factors]
+        return degrees(graphs, {self.joint.values[n]: 1.0 for n in self.names})
+
+    @cached_property
+    def products(self) -> list[Product]:
+        """The products of affine nodes of which the quadratic part of the log density is made."""
+        return _products([self.joint.factors[f] for f in self.factors], self._degree)
+
+    @cached_property
+    def _total(self) -> Variable:
+        return pt.add(*[pt.sum(self.joint.factors[f]) for f in self.factors], pt.constant(0.0))
+
+    @cached_property
+    def _linear(self) -> Any:
+        """Compiled: all latent values → gradient of the log density in θ."""
+        wrt = [self.joint.values[n] for n in self.names]
+        gradient = gradient_of(self._total, wrt)
+        return compile_small(list(self.joint.values.values()), gradient)
+
+    @cached_property
+    def _structure(self) -> tuple[list[Product], list[Variable], Any]:
+        """The products, the θ-free inputs their Jacobians need, and a function for weights, inputs and gradient."""
+        products = self.products
+        wrt = [*(p.node.outputs[0] for p in products), *(self.joint.values[n] for n in self.names)]
+        derivatives = gradient_of(self._total, wrt)
+        zeros = self._zeros(derivatives)
+        weights, gradient = derivatives[: len(products)], derivatives[len(products) :]
+        sides = list(dict.fromkeys([s for p in products for s in (p.left, p.right)]))
+        free: dict[Variable, None] = {}
+        for node in toposort(sides):
+            if any(self._degree.get(o, 0) == 1 for o in node.outputs):
+                free.update(dict.fromkeys(i for i in node.inputs if self._degree.get(i, 0) == 0))
+        for product in products:
+            free.update(dict.fromkeys(i for i in product.node.inputs if self._degree.get(i, 0) == 0))
+        computed = [v for v in free if not isinstance(v, Constant | SharedVariable)]
+        inputs, outputs = [*self.joint.values.values(), *zeros], [*weights, *computed, *gradient]
+        function = compile_rows(inputs, outputs) or compile_small(inputs, outputs)
+        nothing = [np.broadcast_to(0.0, v.type.shape) for v in zeros]
+        return products, computed, lambda *arguments: function(*arguments, *nothing)
+
+    def _zeros(self, graphs: list[Variable]) -> list[Variable]:
+        """The products X·θ in graphs that are evaluated at θ = 0 only: each would be a pass over the data."""
+        zero = {self.joint.values[n] for n in self.names}
+        products: list[Variable] = []
+        for node in toposort(graphs):
+            moved = is_structural(node) and node.inputs[0] in zero
+            multiplied = isinstance(core_op(node), Dot) and any(i in zero for i in node.inputs)
+            if moved or multiplied:
+                zero.update(node.outputs)
+            if multiplied and None not in node.outputs[0].type.shape:
+                products.append(node.outputs[0])
+        return products
+
+    def _arguments(self, point: Mapping[str, Any]) -> list[np.ndarray]:
+        return [
+            np.asarray(point[n] if n in point else np.zeros(self.shapes[n]), dtype=v.type.dtype)
+            for n, v in self.joint.values.items()
+        ]
+
+    def at(self, point: Mapping[str, Any]) -> Gaussian:
+        """The conditional posterior of θ given everything else.
+
+        Parameters
+        ----------
+        point : mapping of str to array
+            Values of the variables outside the block; the block's own are ignored.
+
+        Raises
+        ------
+        NotPositiveDefinite
+            If Λ is not a precision matrix: the posterior of θ is improper.
+        """
+        outside = {n: v for n, v in point.items() if n not in self.names}
+        terms, gradient = self._terms(outside)
+        precision = self._factorise(terms)
+        mean = np.zeros(precision.size)
+        slices = _slices(self.names, self.shapes)
+        previous = np.inf
+        for refinement in range(REFINEMENTS):
+            # The first step gives Λ⁻¹η; the others are Newton steps on an exactly quadratic function, that is,
+            # iterative refinement: they win back the digits that forming Λ and η loses when data lie far from zero.
+            if refinement:
+                at_mean = outside | {n: mean[s].reshape(self.shapes[n]) for n, s in slices.items()}
+                gradient = np.concatenate([np.ravel(g) for g in self._linear(*self._arguments(at_mean))])
+            step = precision.solve(gradient)
+            size = float(np.max(np.abs(step) / precision.inverse_scale, initial=0.0))
+            if not size < 0.5 * previous:
+                break
+            mean = mean + step
+            previous = size
+            if size * precision.condition * np.finfo(float).eps < 1e-10:
+                break
+        return Gaussian(self.names, self.shapes, mean, precision)
+
+    def quadratic(self, point: Mapping[str, Any]) -> tuple[Any, np.ndarray]:
+        """Λ, dense or sparse, and η at given values of the variables outside the block."""
+        terms, gradient = self._terms({n: v for n, v in point.items() if n not in self.names})
+        return self._sum(terms), gradient
+
+    def jacobians_at(
+        self,
+        nodes: list[Variable],
+        targets: Mapping[Variable, tuple[str, tuple[int, ...]]],
+        point: Mapping[str, Any],
+    ) -> dict[Variable, Jacobian]:
+        """Jacobians of affine nodes at given values of the variables outside the block."""
+        free: dict[Variable, None] = {}
+        for node in toposort(nodes):
+            if any(self._degree.get(o, 0) == 1 for o in node.outputs):
+                free.update(dict.fromkeys(i for i in node.inputs if self._degree.get(i, 0) == 0))
+        wanted = [v for v in free if hasattr(v.type, "dtype")]
+        outside = {n: v for n, v in point.items() if n not in self.names}
+        function = compile_small(list(self.joint.values.values()), wanted)
+        values = dict(zip(wanted, function(*self._arguments(outside)), strict=True))
+        return jacobians(nodes, targets, self._degree, lambda v: values.get(v, v))
+
+    def _sum(self, terms: list[_Term]) -> Any:
+        blocks: dict[tuple[str, str], Any] = {}
+        for term in terms:
+            _accumulate(blocks, *term)
+        return _assemble(blocks, self.names, self.shapes)
+
+    def _factorise(self, terms: list[_Term]) -> Precision:
+        """Λ factorised; from the stacked square roots of its terms where the sum itself has lost too many digits.
+
+        A collinear pair of columns with prior sd 1e3 and noise sd 1e-3 has a Λ of condition 1e12, its root one of 1e6.
+        """
+        precision: Precision | None = None
+        with suppress(NotPositiveDefinite):
+            precision = factorise(self._sum(terms))
+        if precision is not None and precision.condition < ILL_CONDITIONED:
+            return precision
+        root = _square_root(terms, self.names, self.shapes)
+        if root is not None:
+            return factorise_root(root)
+        if precision is None:
+            raise NotPositiveDefinite
+        return precision
+
+    def _terms(self, outside: Mapping[str, Any]) -> tuple[list[_Term], np.ndarray]:
+        """The scalar products whose weighted sum is the quadratic part of the log density, and η."""
+        products, computed, function = self._structure
+        results = function(*self._arguments(outside))
+        weights, gradient = results[: len(products)], results[len(products) + len(computed) :]
+        values = dict(zip(computed, results[len(products) : len(products) + len(computed)], strict=True))
+
+        def value_of(var: Variable) -> Any:
+            if isinstance(var, Constant):
+                return var.data
+            if isinstance(var, SharedVariable):
+                return var.get_value(borrow=True)
+            return values[var]
+
+        sides = list(dict.fromkeys([s for p in products for s in (p.left, p.right)]))
+        targets = {self.joint.values[n]: (n, self.shapes[n]) for n in self.names}
+        jacobian = jacobians(sides, targets, self._degree, value_of)
+        terms = [_expand(p, jacobian, np.asarray(w), value_of) for p, w in zip(products, weights, strict=True)]
+        return terms, np.concatenate([np.ravel(g) for g in gradient])
+
+
+def _square_root(terms: list[_Term], names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> np.ndarray | None:
+    """A with AᵀA = Λ, one row a term, where every term is a square with a negative weight and A is of moderate size."""
+    slices = _slices(names, shapes)
+    size = sum(s.stop - s.start for s in slices.values())
+    rows = sum(left.size for left, _, _ in terms)
+    if rows * size > ROOT_LIMIT or any(a is not b or np.any(w > 0) for a, b, w in terms):
+        return None
+    parts = []
+    for left, _, weight in terms:
+        part = np.zeros((left.size, size))
+        for name, block in left.blocks.items():
+            part[:, slices[name]] = block.dense()
+        parts.append(part * np.broadcast_to(np.sqrt(-2 * weight), (left.size,))[:, None])
+    return np.concatenate(parts)
+
+
+def _expand(product: Product, jacobian: Mapping[Variable, Jacobian], weight: np.ndarray, value_of: Any) -> _Term:
+    """Both factors of a product, one row a scalar product, with the weight of each in the log density."""
+    left, right = jacobian[product.left], jacobian[product.right]
+    op = core_op(product.node)
+    if isinstance(op, Dot):
+        a = np.arange(left.size).reshape(left.shape)
+        b = np.arange(right.size).reshape(right.shape)
+        if a.ndim == 1:
+            a = a[None, :]
+        if b.ndim == 1:
+            b = b[:, None]
+        rows, columns = a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :]
+        rows, columns = np.broadcast_arrays(rows, columns)
+        weight = np.broadcast_to(weight.reshape(rows.shape[:-1])[..., None], rows.shape)
+        return _take(left, rows.ravel()), _take(right, columns.ravel()), weight.ravel()
+    shape = np.broadcast_shapes(left.shape, right.shape, weight.shape)
+    for var in product.node.inputs:
+        if isinstance(op.scalar_op, ps.Mul) and var is not product.left and var is not product.right:
+            weight = weight * np.asarray(value_of(var))
+    one = _to_shape(left, shape)
+    return one, one if right is left else _to_shape(right, shape), _uniform(np.broadcast_to(weight, shape))
+
+
+def _uniform(weight: np.ndarray) -> np.ndarray:
+    """A single number where all are equal: then a million rows need no weighted copy."""
+    flat = weight.ravel() if weight.size == 1 or 0 not in weight.strides else np.ascontiguousarray(weight).ravel()
+    return flat[:1] if flat.size and np.all(flat == flat[0]) else flat
+
+
+def _take(jac: Jacobian, index: np.ndarray) -> Jacobian:
+    return Jacobian(index.shape, {n: b.rows(index) for n, b in jac.blocks.items()})
+
+
+def _to_shape(jac: Jacobian, shape: tuple[int, ...]) -> Jacobian:
+    if jac.shape == shape:
+        return jac
+    return _take(jac, np.broadcast_to(np.arange(jac.size).reshape(jac.shape), shape).ravel())
+
+
+def _accumulate(blocks: dict[tuple[str, str], Any], left: Jacobian, right: Jacobian, weight: np.ndarray) -> None:
+    """Add −(J₁ᵀ W J₂ + J₂ᵀ W J₁) to the blocks of Λ."""
+    if left is right or left.blocks == right.blocks:
+        names = list(left.blocks)
+        for i, one in enumerate(names):
+            for two in names[i:]:
+                cross = weighted_product(left.blocks[one], left.blocks[two], weight) * -2.0
+                _add_block(blocks, one, two, cross)
+                if one != two:
+                    _add_block(blocks, two, one, cross.T)
+        return
+    for one, a in left.blocks.items():
+        for two, b in right.blocks.items():
+            cross = weighted_product(a, b, weight)
+            _add_block(blocks, one, two, -cross)
+            _add_block(blocks, two, one, -cross.T)
+
+
+def _add_block(blocks: dict[tuple[str, str], Any], one: str, two: str, value: Any) -> None:
+    if (one, two) in blocks:
+        old = blocks[one, two]
+        if sparse.issparse(old) != sparse.issparse(value):
+            old, value = (m.toarray() if sparse.issparse(m) else m for m in (old, value))
+        value = old + value
+    blocks[one, two] = value
+
+
+def weighted_product(a: Block, b: Block, weight: np.ndarray) -> Any:
+    """Aᵀ diag(w) B, with the row scalings of both folded into w."""
+    scale = np.asarray(weight * a.scale * b.scale)
+    if scale.size > 1 and np.all(scale == scale.flat[0]):
+        scale = scale.flat[:1]
+    left, right = a.matrix, b.matrix
+    if scale.size == 1:
+        return (left.T @ right) * scale.item()
+    if sparse.issparse(left):
+        return (left.T @ sparse.diags_array(scale)) @ right
+    if sparse.issparse(right):
+        return np.asarray((right.T @ sparse.diags_array(scale)) @ left).T
+    result = np.zeros((left.shape[1], right.shape[1]))
+    for start in range(0, len(scale), CHUNK):
+        rows = slice(start, start + CHUNK)
+        result += left[rows].T @ (right[rows] * scale[rows, None])
+    return result
+
+
+def _assemble(
+    blocks: Mapping[tuple[str, str], Any], names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]
+) -> Any:
+    sizes = {n: int(np.prod(shapes[n], dtype=int)) for n in names}
+    if all(sparse.issparse(b) for b in blocks.values()) and sum(sizes.values()) > 64:
+        grid = [[blocks.get((a, b), sparse.csr_array((sizes[a], sizes[b]))) for b in names] for a in names]
+        return sparse.csr_array(sparse.block_array(grid, format="csr"))
+    slices = _slices(names, shapes)
+    result = np.zeros((sum(sizes.values()),) * 2)
+    for (a, b), block in blocks.items():
+        result[slices[a], slices[b]] = block.toarray() if sparse.issparse(block) else block
+    return result

@@ -1,0 +1,251 @@
+"""log ∫ exp(½ δ̃ᵀ T δ̃) dδ of a quadratic form as a graph in φ, with gradient.
+
+    log ∫ exp(c + ηᵀδ − ½ δᵀΛδ) dδ = c + ½ ηᵀΛ⁻¹η − ½ log |Λ| + ½ D log 2π
+
+* made diagonal once for all φ, where one number scales the prior and one the data
+  (:mod:`bayeskit.gaussian.simultaneous_diagonal`): O(D);
+* on the side of the data, where they have fewer rows than θ has entries (:mod:`bayeskit.gaussian.observation_space`);
+* whitened (few variables, whose prior is exp(−½|Rδ + r|²)): in z = Rδ + r the precision is I + R⁻ᵀPR⁻¹ with P that of
+  the data, well conditioned as a prior sd goes to zero or to infinity; a few O(D³);
+* dense: one Cholesky factorisation, O(D³); the gradient is −½ (Λ⁻¹ + δ̂δ̂ᵀ) in Λ and δ̂ in η, δ̂ = Λ⁻¹η;
+* banded (chains, plates; after reordering by reverse Cuthill–McKee): O(D · width²);
+* bordered (plates and a few variables shared by all): the band first, then the Schur complement of the shared ones;
+* plates whose members share one precision: what is left of them once they are rotated
+  (:mod:`bayeskit.gaussian.plate_rotation`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.compile.builders import OpFromGraph
+
+from bayeskit.gaussian.banded_layout import layout
+from bayeskit.gaussian.banded_solve import banded_solve
+from bayeskit.gaussian.observation_space import side_integral
+from bayeskit.gaussian.plate_rotation import Plates
+from bayeskit.gaussian.quadratic_form import QuadraticForm, multiplied
+from bayeskit.gaussian.simultaneous_diagonal import spectral_integral
+from bayeskit.types import Graph
+
+__all__ = ["Lookup", "log_integral"]
+
+CANCELLED = 1e10  # ratio of the terms of a sum to the sum beyond which it counts as unknown
+LEFT_OVER = 1e-4  # nats that the last correction may still be worth
+DEEPEST = 8  # levels of a hierarchy up to which the root of its prior is inverted by products
+
+
+def log_integral(form: QuadraticForm) -> Graph:
+    """The log integral over θ of a block's density, without ``form.rest``."""
+    if form.side is not None:
+        return side_integral(form.side)
+    if form.spectrum is not None:
+        return _sum_or_nothing(*spectral_integral(form.spectrum))
+    if form.root is not None:
+        return whitened_integral(form)
+    if form.plates is not None and form.beta is not None:
+        return _sum_or_nothing(*_of_plates(form.plates, form.beta))
+    return _sum_or_nothing(*_integral(form, form.values))
+
+
+def _of_plates(plates: Plates, beta: Graph) -> tuple[Graph, Graph]:
+    corner, total = _integral(plates, multiplied(plates.table, beta))
+    for count, size, table in plates.spared:
+        precision: Any = -multiplied(table, beta).reshape((size, size))
+        total = total + count * (dense_integral(precision, pt.zeros(size)) + 0.5 * size * np.log(2 * np.pi))
+    return corner, total
+
+
+def _integral(form: QuadraticForm | Plates, entries: Any) -> tuple[Graph, Any]:
+    """c, and the log integral without it, from the entries of T."""
+    size = form.size
+    plan = layout(size, form.rows, form.columns)
+    values: Any = pt.concatenate([entries, pt.zeros(1)])
+    lookup = Lookup(form)
+    eta = values[lookup(np.arange(size), np.full(size, size))]
+    corner = 0.5 * values[lookup(np.array([size]), np.array([size]))][0]
+    constant = 0.5 * size * np.log(2 * np.pi)
+    if not len(plan.inner):
+        i, j = np.indices((size, size))
+        precision = -values[lookup(i.ravel(), j.ravel())].reshape((size, size))
+        return corner, constant + dense_integral(precision, eta)
+    inner, shared = plan.inner, plan.shared
+    ahead = np.arange(plan.width)[:, None] + np.arange(len(inner))
+    valid = ahead < len(inner)
+    position = lookup(inner[np.where(valid, ahead, 0)].ravel(), np.broadcast_to(inner, ahead.shape).ravel())
+    position = np.where(valid.ravel(), position, lookup.nothing)
+    band = -values[position].reshape((plan.width, len(inner)))
+    right: list[Any] = [eta[inner][:, None]]
+    if len(shared):
+        i, j = np.meshgrid(inner, shared, indexing="ij")
+        right.append(-values[lookup(i.ravel(), j.ravel())].reshape((len(inner), len(shared))))
+    columns = pt.concatenate(right, axis=1) if len(right) > 1 else right[0]
+    log_determinant, solution, _ = banded_solve(pt.specify_shape(band, (plan.width, len(inner))), columns)
+    gram = pt.dot(columns.T, solution)
+    result = 0.5 * gram[0, 0] - 0.5 * log_determinant
+    if len(shared):
+        i, j = np.meshgrid(shared, shared, indexing="ij")
+        own = -values[lookup(i.ravel(), j.ravel())].reshape((len(shared), len(shared)))
+        result = result + dense_integral(own - gram[1:, 1:], eta[shared] - gram[1:, 0])
+    return corner, constant + result
+
+
+class Lookup:
+    """Where an entry of T stands among the values; entries that are always zero stand after the last."""
+
+    def __init__(self, form: QuadraticForm | Plates) -> None:
+        self.size = form.size + 1
+        self.keys = form.rows * self.size + form.columns
+        self.nothing = len(self.keys)
+
+    def __call__(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        key = np.maximum(i, j) * self.size + np.minimum(i, j)
+        place = np.searchsorted(self.keys, key)
+        found = (place < len(self.keys)) & (self.keys[np.minimum(place, len(self.keys) - 1)] == key)
+        return np.where(found, place, self.nothing)
+
+
+def whitened_integral(form: QuadraticForm) -> Graph:
+    """log ∫ exp(−½|Rδ + r|² + ½ δ̃ᵀTδ̃) dδ from R, r and T, or from R, r and the rows (B, b) of the data."""
+    size = form.size
+    root: Any = form.root
+    first = root[np.arange(size), np.arange(size)] if form.depth == 1 else root[:, :size]
+    arguments: list[Any] = [first, root[:, size]]
+    corner: Graph = pt.constant(0.0)
+    if form.data is not None:
+        data: Any = form.data
+        arguments += [data[:, :size], data[:, size]]
+    else:
+        values: Any = pt.concatenate([form.values, pt.zeros(1)])
+        lookup = Lookup(form)
+        i, j = np.indices((size, size))
+        arguments.append(-values[lookup(i.ravel(), j.ravel())].reshape((size, size)))
+        arguments.append(values[lookup(np.arange(size), np.full(size, size))])
+        corner = 0.5 * values[lookup(np.array([size]), np.array([size]))][0]
+    rooted = form.data is not None
+    inputs = [v.type() for v in arguments]
+    value = _whiten(inputs, form.depth, rooted)[0]
+
+    def pullback(given: list[Graph], outputs: list[Graph], cotangents: list[Graph]) -> list[Graph]:
+        # ∂ log ∫ exp(q) = E ∂q under the normalised integrand, a Normal with mean δ̂ and covariance Σ.
+        cotangent: Any = cotangents[0]
+        _, z, mean, half, spread = _whiten(given, form.depth, rooted)
+        covariance = pt.dot(spread.T, spread)
+        cross = pt.outer(z, mean) + pt.dot(half.T, spread)
+        to_root = pt.diagonal(cross) if form.depth == 1 else cross
+        if rooted:
+            residual = pt.dot(given[2], mean) + given[3]
+            to_data = [-(pt.outer(residual, mean) + pt.dot(given[2], covariance)), -residual]
+        else:
+            to_data = [-0.5 * (covariance + pt.outer(mean, mean)), mean]
+        return [cotangent * g for g in (-to_root, -z, *to_data)]
+
+    integral: Any = OpFromGraph(inputs, [value], pullback=pullback)(*arguments)
+    return _sum_or_nothing(corner, integral)
+
+
+def _sum_or_nothing(corner: Graph, integral: Graph) -> Graph:
+    """c plus the integral; not a number where only the rounding of the two is left of the sum.
+
+    Far out a few noise sds of 1e-40 let as many weights fit their rows exactly: c = −1e80, the integral its negative.
+    """
+    total = corner + integral
+    return pt.switch(pt.abs(corner) > CANCELLED * (1.0 + pt.abs(total)), np.nan, total)
+
+
+def _whiten(inputs: list[Any], depth: int, rooted: bool) -> tuple[Any, Any, Any, Any, Any]:
+    """The log integral, ẑ, δ̂, and square roots H of the covariances HᵀH of z and of δ.
+
+    The last two inputs are Λ and η of the data, or, where ``rooted``, B and b.
+    """
+    first, shift, matrix, vector = inputs
+    size = shift.type.shape[0]
+    precision = pt.dot(matrix.T, matrix) if rooted else matrix
+
+    def slope(at: Any) -> Any:
+        """Gradient of the log density of the data."""
+        return -pt.dot(matrix.T, pt.dot(matrix, at) + vector) if rooted else vector - pt.dot(precision, at)
+
+    if depth == 1:
+        inverse: Any = _diagonal(1.0 / first)
+        centre = -shift / first
+        log_determinant = pt.sum(pt.log(pt.abs(first)))
+    elif 0 < depth <= DEEPEST:
+        # R = D (I − M) with Mᵏ = 0 from k = depth on: R⁻¹ = (I + M)(I + M²)(I + M⁴)… D⁻¹, all draws at once.
+        pivots = pt.diagonal(first)
+        power = pt.eye(size) - first / pivots[:, None]
+        solved, reach = pt.eye(size) + power, 2
+        while reach < depth:
+            power = pt.dot(power, power)
+            solved, reach = solved + pt.dot(solved, power), 2 * reach
+        inverse, centre = solved / pivots, -pt.dot(solved, shift / pivots)
+        log_determinant = pt.sum(pt.log(pt.abs(pivots)))
+    else:
+        # Rows of very different size (1/τ): scaled alike before they are solved.
+        largest = pt.max(pt.abs(first), axis=1)
+        scaled = first / largest[:, None]
+        # As many right-hand sides as rows: where far out R is singular, PyTensor's answer has the shape of R.
+        solved = pt.linalg.solve(scaled, pt.eye(size))
+        inverse, centre = solved / largest, -pt.dot(solved, shift / largest)
+        log_determinant = pt.linalg.slogdet(scaled)[1] + pt.sum(pt.log(largest))
+    inner = pt.eye(size) + pt.dot(inverse.T, pt.dot(precision, inverse))
+    scale = 1.0 / pt.sqrt(pt.diagonal(inner))
+    factor = pt.linalg.cholesky(inner * scale[:, None] * scale[None, :], lower=True, on_error="nan")
+    half = pt.linalg.solve_triangular(factor, _diagonal(scale), lower=True)
+    z = pt.dot(half.T, pt.dot(half, pt.dot(inverse.T, slope(centre))))
+    # One step of refinement: with next to no noise the residual at the mode is a difference of nearly equal numbers.
+    z = z + pt.dot(half.T, pt.dot(half, pt.dot(inverse.T, slope(centre + pt.dot(inverse, z))) - z))
+    mean = centre + pt.dot(inverse, z)
+    gradient = pt.dot(half, pt.dot(inverse.T, slope(mean)) - z)
+    if rooted:
+        height = -0.5 * pt.sum((pt.dot(matrix, mean) + vector) ** 2)
+    else:
+        height = pt.dot(vector, mean) - 0.5 * pt.dot(mean, pt.dot(precision, mean))
+    value = (
+        height
+        - 0.5 * pt.sum(z**2)
+        + 0.5 * pt.sum(gradient**2)
+        - pt.sum(pt.log(pt.diagonal(factor)))
+        + pt.sum(pt.log(scale))
+        - log_determinant
+        + 0.5 * size * np.log(2 * np.pi)
+    )
+    # Far out the terms may be so large that only their rounding is left of the sum.
+    lost = pt.sum(z**2) + pt.abs(height) > CANCELLED * (1.0 + pt.abs(value))
+    lost = lost | (pt.sum(gradient**2) > LEFT_OVER * (1.0 + LEFT_OVER * pt.abs(value)))
+    return pt.switch(lost, np.nan, value), z, mean, half, pt.dot(half, inverse.T)
+
+
+def _diagonal(entries: Any) -> Any:
+    """As ``pt.diag``, which Python would run point by point where there are many."""
+    return pt.switch(np.eye(entries.type.shape[0], dtype=bool), entries, 0.0)
+
+
+def dense_integral(precision: Graph, linear: Graph) -> Graph:
+    """½ ηᵀΛ⁻¹η − ½ log |Λ| for a dense Λ; not a number where Λ is not positive definite.
+
+    Scaled to unit diagonal first, so that variances of 1e-12 and 1e12 may stand side by side. The gradient is written
+    out because differentiating through the factorisation costs several times the factorisation.
+    """
+    size = precision.type.shape[0]
+    lam, eta = pt.matrix("precision", shape=(size, size)), pt.vector("linear", shape=(size,))
+    value, _, _ = _solved(lam, eta)
+
+    def pullback(inputs: list[Graph], outputs: list[Graph], cotangents: list[Graph]) -> list[Graph]:
+        cotangent: Any = cotangents[0]
+        _, mean, inverse = _solved(*inputs)
+        return [-0.5 * cotangent * (inverse + pt.outer(mean, mean)), cotangent * mean]
+
+    return OpFromGraph([lam, eta], [value], pullback=pullback)(precision, linear)
+
+
+def _solved(lam: Any, eta: Any) -> tuple[Any, Any, Any]:
+    scale = 1.0 / pt.sqrt(pt.diagonal(lam))
+    factor = pt.linalg.cholesky(lam * scale[:, None] * scale[None, :], lower=True, on_error="nan")
+    half = pt.linalg.solve_triangular(factor, (eta * scale)[:, None], lower=True)[:, 0]
+    value = 0.5 * pt.sum(half**2) - pt.sum(pt.log(pt.diagonal(factor))) + pt.sum(pt.log(scale))
+    root = pt.linalg.solve_triangular(factor, pt.eye(lam.type.shape[0]), lower=True) * scale[None, :]
+    inverse = pt.dot(root.T, root)
+    return value, pt.dot(inverse, eta), inverse

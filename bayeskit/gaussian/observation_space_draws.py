@@ -1,0 +1,129 @@
+"""The conditional distribution of a Gaussian block with more variables than data, on the side of the data.
+
+In the notation of :mod:`bayeskit.gaussian.observation_space`, z = Rδ + r is standard Normal a priori, and the data say
+that Uz + c is standard Normal too, so that with A = I + UUᵀ
+
+    z | φ, y ~ Normal(−UᵀA⁻¹c, I − UᵀA⁻¹U),   |(I − UᵀA⁻¹U)⁻¹| = |A|.
+
+Draws are prior draws moved onto the data (Matheron; Hoffman and Ribak 1991): z₀ − UᵀA⁻¹(Uz₀ + c + e) with standard
+Normal z₀ and e.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from bayeskit.gaussian.observation_space import DataSide
+from bayeskit.types import Graph
+
+__all__ = ["conditional", "side_draws", "side_graphs", "side_log_density", "side_moments"]
+
+BATCH = 4_000_000  # numbers in a stack of matrices
+LEFT = 1e5  # multiples of the rounding error of a variance that it must exceed
+
+
+@dataclass(frozen=True, eq=False)
+class _Conditional:
+    """z given the data, first axis the values of φ."""
+
+    side: DataSide
+    spread: np.ndarray  # 1/ρ
+    centre: np.ndarray  # −r/ρ
+    matrix: np.ndarray  # U
+    residual: np.ndarray  # c
+    upper: np.ndarray  # Lᵀ
+    share: np.ndarray  # UᵀL⁻ᵀ
+
+    def towards(self, residual: np.ndarray) -> np.ndarray:
+        """−UᵀA⁻¹ times a residual."""
+        half = linalg.solve_triangular(np.swapaxes(self.upper, 1, 2), residual[..., None], lower=True)
+        return -(self.share @ half)[..., 0]
+
+    def back(self, z: np.ndarray) -> np.ndarray:
+        """θ − θ₀ from z."""
+        return np.asarray((self.side.inverse @ (z * self.spread + self.centre).T).T)
+
+
+def side_graphs(side: DataSide) -> list[Graph]:
+    """What depends on φ."""
+    graphs = [side.factors, side.spread, side.offset]
+    return graphs if side.centre is None else [*graphs, side.centre]
+
+
+def conditional(side: DataSide, arrays: Sequence[np.ndarray]) -> _Conditional:
+    """The distribution at each of the values of φ for which ``arrays`` are those of :func:`side_graphs`."""
+    factors, of_class, offset, *rest = arrays
+    spread = of_class[:, side.classes]
+    centre = rest[0] if rest else np.zeros_like(spread)
+    matrix = np.zeros((len(spread), side.rows, side.size))
+    residual = np.array(offset)
+    for k, design in enumerate(side.designs):
+        matrix += factors[:, k, :, None] * design
+        residual += factors[:, k] * (centre @ design.T)
+    matrix *= spread[:, None, :]
+    eye = np.broadcast_to(np.eye(side.rows), (len(spread), side.rows, side.rows))
+    # The orthogonal factor, and not U and the triangular one: where a prior is vague, UᵀL⁻ᵀ loses as many digits again.
+    orthogonal, upper = np.linalg.qr(np.concatenate([np.swapaxes(matrix, 1, 2), eye], axis=1))
+    return _Conditional(side, spread, centre, matrix, residual, upper, orthogonal[:, : side.size])
+
+
+def _stacks(side: DataSide, arrays: Sequence[np.ndarray]) -> list[slice]:
+    step = max(1, BATCH // (side.rows * (side.rows + side.size)))
+    return [slice(start, start + step) for start in range(0, len(arrays[0]), step)]
+
+
+def side_draws(side: DataSide, arrays: Sequence[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    """One draw of θ for each value of φ."""
+    result = np.empty((len(arrays[0]), side.size))
+    for rows in _stacks(side, arrays):
+        given = conditional(side, [a[rows] for a in arrays])
+        z = rng.standard_normal((len(given.spread), side.size))
+        noise = rng.standard_normal((len(given.spread), side.rows))
+        predicted = np.einsum("knd,kd->kn", given.matrix, z) + given.residual
+        result[rows] = given.back(z + given.towards(predicted + noise))
+    return side.origin + result
+
+
+def side_moments(side: DataSide, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of θ for each value of φ."""
+    mean, sd = np.empty((len(arrays[0]), side.size)), np.empty((len(arrays[0]), side.size))
+    squares = side.inverse.power(2)
+    for rows in _stacks(side, arrays):
+        given = conditional(side, [a[rows] for a in arrays])
+        mean[rows] = given.back(given.towards(given.residual))
+        before = np.asarray((squares @ (given.spread**2).T).T)
+        half = np.swapaxes(given.share, 1, 2) * given.spread[:, None, :]
+        if side.inverse.nnz > side.size:
+            half = np.stack([(side.inverse @ h.T).T for h in half])
+        else:
+            half *= side.inverse.diagonal()
+        variance = before - np.einsum("knd,knd->kd", half, half)
+        pivots = np.abs(np.diagonal(given.upper, axis1=1, axis2=2))
+        error = np.finfo(float).eps * pivots.max(axis=1) / pivots.min(axis=1)
+        for k in np.flatnonzero(np.any(variance < LEFT * error[:, None] * before, axis=1)):
+            variance[k] = _direct_variance(given, int(k))
+        sd[rows] = np.sqrt(variance)
+    return side.origin + mean, sd
+
+
+def _direct_variance(given: _Conditional, k: int) -> np.ndarray:
+    """The variances where the data leave next to nothing of some prior variance: not as a difference, in O(D³)."""
+    side = given.side
+    upper = np.linalg.qr(np.concatenate([given.matrix[k], np.eye(side.size)]), mode="r")
+    half = linalg.solve_triangular(upper, np.eye(side.size)) * given.spread[k][:, None]
+    return np.asarray(np.sum((side.inverse @ half) ** 2, axis=1))
+
+
+def side_log_density(side: DataSide, arrays: Sequence[np.ndarray], theta: np.ndarray) -> float:
+    """log p(θ | φ, y) at one value of φ."""
+    given = conditional(side, arrays)
+    z = (side.root @ (theta - side.origin) - given.centre[0]) / given.spread[0]
+    deviation = z - given.towards(given.residual)[0]
+    log_determinant = np.sum(np.log(np.abs(np.diagonal(given.upper[0]))))
+    log_determinant += side.log_root - np.sum(np.log(np.abs(given.spread[0])))
+    square = np.sum(deviation**2) + np.sum((given.matrix[0] @ deviation) ** 2)
+    return float(log_determinant - 0.5 * square - 0.5 * side.size * np.log(2 * np.pi))

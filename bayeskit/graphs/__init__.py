@@ -1,0 +1,1 @@
+"""PyTensor graphs: ask, rewrite, differentiate, run."""

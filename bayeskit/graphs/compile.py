@@ -1,0 +1,155 @@
+"""Making functions of small PyTensor graphs in milliseconds.
+
+These graphs have tens of nodes and are evaluated a handful of times. PyTensor's default rewrites and its numba
+compilation take seconds a model; without them, NumPy does the heavy lifting all the same. A graph is run as it stands
+(:mod:`bayeskit.graphs.interpreter`), but for systems of linear equations, which are gathered lest Python be called once
+a row. PyTensor's own Python linker, with a few rewrites, runs what has loops or draws random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace, graph_replace
+from pytensor.graph.rewriting.basic import (
+    GraphRewriter,
+    MergeOptimizer,
+    SequentialGraphRewriter,
+    dfs_rewriter,
+    node_rewriter,
+)
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Clip, Second
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.linalg.solvers.core import SolveBase
+from pytensor.tensor.rewriting.basic import local_elemwise_alloc, local_useless_alloc
+from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_matrix_b_solve
+from pytensor.tensor.rewriting.math import local_useless_reduce
+
+from bayeskit.graphs.interpreter import NotEvaluable, evaluator
+from bayeskit.types import Graph
+
+__all__ = [
+    "compile_small",
+    "fill_to_alloc",
+    "small_mode",
+    "stacked",
+    "vectorised",
+]
+
+
+def stacked(variables: Iterable[Graph]) -> dict[Graph, Any]:
+    """For each variable, an input of its type with an axis in front: of draws, points or rows."""
+    return {v: pt.tensor(f"{v.name}_stacked", dtype=v.type.dtype, shape=(None, *v.type.shape)) for v in variables}
+
+
+@node_rewriter([Elemwise])
+def fill_to_alloc(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
+    """``fill``, which gradients are full of, as ``alloc``: it has no NumPy function and runs element by element."""
+    if not isinstance(node.op.scalar_op, Second):
+        return None
+    model: Any
+    model, value = node.inputs
+    if model.type.ndim == 0:
+        return [pt.cast(value, node.outputs[0].type.dtype)]
+    # A shape that is known spares computing the value whose shape it is.
+    wider: list[Any] = [value if n == 1 else model for n in model.type.shape]
+    shape = [w.shape[i] if w.type.shape[i] is None else w.type.shape[i] for i, w in enumerate(wider)]
+    return [pt.cast(pt.alloc(value, *shape), node.outputs[0].type.dtype)]
+
+
+@node_rewriter([Elemwise])
+def clip_to_bounds(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
+    """``clip`` as a maximum and a minimum: it has no NumPy function either, and every distance of a process has one."""
+    if not isinstance(node.op.scalar_op, Clip):
+        return None
+    value, low, high = node.inputs
+    return [pt.cast(pt.minimum(pt.maximum(value, low), high), node.outputs[0].type.dtype)]
+
+
+def _rewriter() -> GraphRewriter:
+    return dfs_rewriter(
+        fill_to_alloc,
+        clip_to_bounds,
+        batched_vector_b_solve_to_matrix_b_solve,
+        local_useless_reduce,
+        local_useless_alloc,
+        local_elemwise_alloc,
+    )
+
+
+def small_mode() -> Mode:
+    """The Python linker and no rewrites, in a form to which PyMC can add its own."""
+    return Mode(linker="py", optimizer=RewriteDatabaseQuery(include=()))
+
+
+def vectorised(graph: Variable) -> Variable:
+    """The same graph, or a copy with the same inputs, that does not call Python once a row."""
+    return _rewritten([graph])[0] if _solves_in_batches([graph]) else graph
+
+
+def _solves_in_batches(graphs: Sequence[Variable]) -> bool:
+    """Whether one system of linear equations is solved for many right-hand sides, one after the other."""
+    return any(
+        v.owner is not None
+        and getattr(core_op := getattr(v.owner.op, "core_op", None), "b_ndim", None) == 1
+        and isinstance(core_op, SolveBase)
+        and v.owner.inputs[1].type.ndim > 1
+        for v in ancestors(graphs)
+    )
+
+
+def _ops(graphs: Sequence[Variable]) -> set[str]:
+    """Names of the kinds of node in graphs, without the ``Blockwise`` around them."""
+    found = {v.owner.op for v in ancestors(graphs) if v.owner is not None}
+    return {type(getattr(op, "core_op", op)).__name__ for op in found}
+
+
+def _rewritten(graphs: list[Variable]) -> list[Variable]:
+    fgraph = FunctionGraph(outputs=clone_replace(graphs, {}), clone=False)
+    _rewriter().rewrite(fgraph)
+    return list(fgraph.outputs)
+
+
+def compile_small(inputs: Sequence[Variable], outputs: Any, **options: Any) -> Any:
+    """A function of ``inputs``, made in about a millisecond.
+
+    Parameters
+    ----------
+    inputs : sequence of tensor
+        Nodes within the graphs may be among them: the graphs are cut there.
+    outputs : tensor or sequence of tensor
+    **options
+        Passed to :func:`pytensor.function`, which is then called on; so it is where the graph has loops.
+    """
+    single = isinstance(outputs, Variable)
+    graphs = [outputs] if single else list(outputs)
+    solves = _solves_in_batches(graphs)
+    # A factorisation that value and gradient share is made once; for smaller work, finding doubles costs more.
+    factorised = any("Cholesky" in n for n in _ops(graphs))
+    if not options and not solves:
+        with suppress(NotEvaluable):
+            return _of(evaluator(inputs, graphs, merge=factorised), single)
+    cut = {i: i.type() for i in inputs if i.owner is not None}
+    if cut:
+        inputs, graphs = [cut.get(i, i) for i in inputs], graph_replace(graphs, cut, strict=False)
+    if not options and solves:
+        with suppress(NotEvaluable):
+            return _of(evaluator(inputs, _rewritten(graphs), merge=factorised), single)
+    optimizer = SequentialGraphRewriter(MergeOptimizer(), _rewriter(), MergeOptimizer()) if factorised else _rewriter()
+    mode = Mode(linker="py", optimizer=optimizer)
+    return pytensor.function(
+        list(inputs), graphs[0] if single else graphs, mode=mode, on_unused_input="ignore", **options
+    )
+
+
+def _of(function: Callable[..., list[Any]], single: bool) -> Callable[..., Any]:
+    return (lambda *arguments: function(*arguments)[0]) if single else function

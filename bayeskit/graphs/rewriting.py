@@ -1,0 +1,132 @@
+"""Graphs of PyTensor made into other graphs: written out, widened, with nodes replaced; and what depends on what.
+
+PyTensor keeps Python floats such as 15.0 as float32 when that is exact and small integers as int8, and then computes
+log(15.0) or gammaln(2.0) in single precision: off by 1e-8 to 1e-7. :func:`widen` makes every such constant float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.logprob.utils import local_check_parameter_to_ninf_switch
+from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.basic import dfs_rewriter
+from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+from pytensor.scalar.basic import Cast, upcast
+from pytensor.tensor.basic import MakeVector
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.type import TensorType
+
+__all__ = ["depends_on", "inline", "substitute", "wide_leaf", "widen", "with_constant_data", "without_checks"]
+
+NARROW = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float16", "float32"})
+
+
+def inline(outputs: list[Variable]) -> list[Variable]:
+    """The same graphs with every ``OpFromGraph`` (einsum, pad, …) written out, so that proofs can see inside."""
+    while any(v.owner and isinstance(v.owner.op, OpFromGraph) for v in ancestors(outputs)):
+        memo: dict[Variable, Variable] = {}
+        for node in toposort(outputs):
+            inputs = [memo.get(i, i) for i in node.inputs]
+            op: Any = node.op
+            if isinstance(op, OpFromGraph):
+                bound = op.fgraph.bind(dict(zip(op.fgraph.inputs, inputs, strict=True)))
+                memo.update(zip(node.outputs, bound, strict=True))
+            elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+                new_node = node.clone_with_new_inputs(inputs, strict=False)
+                memo.update(zip(node.outputs, new_node.outputs, strict=True))
+        outputs = [memo.get(o, o) for o in outputs]
+    return outputs
+
+
+def widen(outputs: list[Variable]) -> list[Variable]:
+    """The same graphs with every narrow float constant, and every narrow input of a float function, as float64."""
+    memo: dict[Variable, Variable] = {}
+
+    for node in toposort(outputs):
+        inputs = [memo[i] if i in memo else wide_leaf(i) for i in node.inputs]
+        op: Any = node.op
+        if isinstance(op, Elemwise):
+            if isinstance(op.scalar_op, Cast) and op.scalar_op.o_type.dtype in ("float32", "float16"):
+                memo[node.outputs[0]] = pt.cast(inputs[0], "float64")
+                continue
+            makes_float = any(o.type.dtype.startswith("float") for o in node.outputs)
+            takes_only_narrow = upcast(*[i.type.dtype for i in inputs]) in NARROW
+            if makes_float and takes_only_narrow:
+                inputs = [pt.cast(i, "float64") if i.type.dtype in NARROW - {"bool"} else i for i in inputs]
+        if isinstance(op, MakeVector):
+            memo[node.outputs[0]] = MakeVector(upcast(*[i.type.dtype for i in inputs])).make_node(*inputs).outputs[0]
+            continue
+        if isinstance(op, OpFromGraph):
+            # Its inner graph has declared types; the values are exact in either precision, so they go in as declared.
+            inputs = [
+                pt.cast(n, o.type.dtype) if _narrowed(n, o) else n for n, o in zip(inputs, node.inputs, strict=True)
+            ]
+        if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            new_node: Apply = node.clone_with_new_inputs(inputs, strict=False)
+            memo.update(zip(node.outputs, new_node.outputs, strict=True))
+    return [memo.get(o, wide_leaf(o)) for o in outputs]
+
+
+def wide_leaf(var: Variable) -> Variable:
+    if getattr(var.type, "dtype", "") in ("float32", "float16"):
+        if isinstance(var, Constant):
+            return pt.constant(np.asarray(var.data, dtype="float64"), name=var.name)
+        return pt.cast(var, "float64")
+    return var
+
+
+def _narrowed(new: Variable, old: Variable) -> bool:
+    return getattr(new.type, "dtype", None) != getattr(old.type, "dtype", None)
+
+
+def depends_on(variables: Iterable[Variable], targets: Iterable[Variable]) -> dict[Variable, frozenset[Variable]]:
+    """For every node above ``variables``, which of ``targets`` its value depends on; a shape depends on none."""
+    wanted = set(targets)
+    found: dict[Variable, frozenset[Variable]] = {v: frozenset([v]) for v in wanted}
+    empty: frozenset[Variable] = frozenset()
+    for node in toposort(list(variables)):
+        if isinstance(node.op, Shape | Shape_i):
+            union = empty
+        else:
+            union = empty.union(*[found.get(i, empty) for i in node.inputs])
+        for out in node.outputs:
+            if out not in wanted:
+                found[out] = union
+    return found
+
+
+def with_constant_data(graphs: list[Variable]) -> list[Variable]:
+    """The same graphs with shared data as constants, whose lengths are known and which rewrites can compute with."""
+    shared: list[Any] = [
+        v for v in graph_inputs(graphs) if isinstance(v, SharedVariable) and isinstance(v.type, TensorType)
+    ]
+    constants: dict[Variable, Any] = {v: pt.constant(v.get_value(), name=v.name) for v in shared}
+    return substitute(graphs, constants)
+
+
+def substitute(graphs: list[Variable], replacements: Mapping[Variable, Variable]) -> list[Variable]:
+    """Graphs with some nodes replaced (data for observed values), rebuilding the nodes whose types change with it."""
+    memo: dict[Variable, Variable] = dict(replacements)
+    for node in toposort(graphs):
+        inputs = [memo.get(i, i) for i in node.inputs]
+        if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            made = zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True)
+            memo.update((old, new) for old, new in made if old not in replacements)
+    return [memo.get(g, g) for g in graphs]
+
+
+def without_checks(graphs: list[Variable]) -> list[Variable]:
+    """PyMC's parameter checks as −∞ instead of an error: one bad point must not stop a batch."""
+    copies = clone_replace(graphs, {})
+    fgraph = FunctionGraph(outputs=copies, clone=False)
+    dfs_rewriter(local_check_parameter_to_ninf_switch).rewrite(fgraph)
+    return list(fgraph.outputs)

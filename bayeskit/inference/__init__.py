@@ -1,0 +1,1 @@
+"""``explain`` and ``infer``: the ladder of methods."""

@@ -1,0 +1,276 @@
+r"""Exchangeable components: sets of variables whose labels can be permuted without changing the log joint density.
+
+The components of a mixture, or the states of a hidden Markov model, have no names. With :math:`\pi` a permutation of K
+labels and :math:`\pi\theta` the same numbers under other labels (means and weights permuted along one axis, a
+transition matrix along both, :math:`P_{\pi(i)\pi(j)}`), the labels are exchangeable if
+
+.. math:: \log p(y, \pi\theta) = \log p(y, \theta) \quad \text{for every } \pi \text{ and } \theta,                (1)
+
+and then the posterior has K! copies of every mode. Draws from one of them miss log K! of the log evidence unless the
+others are accounted for (Neal 1999, on Chib 1995).
+
+The graph gives the candidates: axes of equal length. For each set of them (1) is evaluated on the unconstrained scale,
+where any point is in the support and a permutation acts as a linear map
+(:mod:`bayeskit.marginal_likelihood.permutations`). The transpositions of two labels generate all permutations, so they
+are what is tested. A set counts only if it does not fall apart into smaller ones, which gives a product of independent
+groups for a model with several.
+
+**Where (1) is evaluated.** A component that explains no observation hides a difference from the others. Therefore the
+points lie near one at which all components coincide, at several distances; and at posterior draws, or without them at
+prior draws and uphill of them, under every cyclic permutation, so that each component explains the observations once.
+
+Sources: Frühwirth-Schnatter (2006), Finite Mixture and Markov Switching Models, sections 3.5 and 3.7; Neal (1999),
+Erroneous results in "Marginal likelihood from the Gibbs output".
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from scipy import optimize, sparse
+
+from bayeskit.errors import ModelError
+from bayeskit.graphs.environment import lightly, silently
+from bayeskit.marginal_likelihood.permutations import Coordinates, Exchangeable
+from bayeskit.model.unconstrained import Unconstrained, weight_of
+
+__all__ = ["exchangeable", "exchangeable_in"]
+
+LARGEST = 20  # labels
+TRIALS = 65_536  # evaluations of the density at most, in the search for one number of labels
+HELD = 4_000_000  # numbers in the points evaluated together
+SCALES = (1e-3, 1e-2, 1e-1, 1.0)  # distances from a point at which all components coincide
+DRAWS = 4  # posterior draws at which (1) is checked; without any, as many prior draws
+STEPS = 50  # of the climb to a point at which some component explains the observations
+TOLERANCE = 1e-9  # nats, and a tenth of it relative to the density: rounding
+
+
+def exchangeable(model: pm.Model, *, random_seed: int = 0) -> tuple[Exchangeable, ...]:
+    """The exchangeable components of a model.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Its free variables are continuous; finite ones are summed out first.
+    random_seed : int, default 0
+        Of the points at which (1) of this module is checked.
+
+    Returns
+    -------
+    tuple of Exchangeable
+        Groups whose permutations commute; empty where no labels are exchangeable.
+
+    Raises
+    ------
+    ModelError
+        If a free variable is discrete.
+
+    Notes
+    -----
+    At most 65,536 evaluations of the density for each K from 2 to 20, mostly fewer than a hundred. A symmetry between
+    variables with names of their own (``mu_0`` and ``mu_1``) is not looked for.
+    """
+    if model.discrete_value_vars:
+        names = ", ".join(str(v.name) for v in model.discrete_value_vars)
+        raise ModelError(f"{names} is discrete; sum it out before looking for exchangeable components")
+    with lightly():
+        return exchangeable_in(Unconstrained(model, weight_of(model)), random_seed=random_seed)
+
+
+def exchangeable_in(
+    space: Unconstrained, draws: np.ndarray | None = None, *, random_seed: int = 0
+) -> tuple[Exchangeable, ...]:
+    """The exchangeable components of a density on its unconstrained scale.
+
+    Parameters
+    ----------
+    space : Unconstrained
+    draws : array of shape (n, k), optional
+        Posterior draws at which the symmetry is checked as well.
+    random_seed : int, default 0
+    """
+    search = _Search(space, draws, random_seed)
+    return tuple(group for size in search.sizes for group in search.groups(size))
+
+
+Atom = tuple[str, int]  # a variable and one of its axes
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """Which sets of axes of one length can have their labels exchanged."""
+
+    space: Unconstrained
+    draws: np.ndarray | None
+    random_seed: int
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        return Coordinates(self.space)
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: self.coordinates.shape(name) for name in self.coordinates.blocks}
+
+    @property
+    def sizes(self) -> list[int]:
+        """The lengths of axes that labels may have."""
+        return sorted({n for shape in self.shapes.values() for n in shape if 2 <= n <= LARGEST})
+
+    def groups(self, size: int) -> list[Exchangeable]:
+        """The groups with a given number of labels."""
+        options = self.options(size)
+        number = math.prod(1 + len(o) for o in options.values())
+        pairs = list(itertools.combinations(range(size), 2))
+        if (number - 1) * len(pairs) > TRIALS:
+            pairs = list(itertools.pairwise(range(size)))
+        if not options or (number - 1) * len(pairs) > TRIALS:
+            return []
+        points = self.points(options, size)
+        if not len(points):
+            return []
+        sets = [
+            dict(zip(options, choice, strict=True))
+            for choice in itertools.product(*[[(), *o] for o in options.values()])
+        ]
+        sets = [{n: a for n, a in s.items() if a} for s in sets[1:]]
+        trials = [(s, pair) for s in sets for pair in pairs]
+        for point in points:
+            trials = self.unchanged(point, trials) if trials else []
+        return _independent(trials, size)
+
+    def options(self, size: int) -> dict[str, list[tuple[int, ...]]]:
+        """For each variable, the sets of axes of this length that can be permuted jointly."""
+        result = {}
+        for name, shape in self.shapes.items():
+            axes = [k for k, n in enumerate(shape) if n == size]
+            subsets = [s for r in range(1, len(axes) + 1) for s in itertools.combinations(axes, r)]
+            linear = [s for s in subsets if self.coordinates.transposition(name, s, (0, 1)) is not None]
+            if linear:
+                result[name] = linear
+        return result
+
+    def points(self, options: Mapping[str, list[tuple[int, ...]]], size: int) -> np.ndarray:
+        """Where the density is evaluated; see the module's docstring."""
+        rng = np.random.default_rng([self.random_seed, size])
+        start, spread = np.where(np.isfinite(self.space.start), self.space.start, 0.0), np.ones(self.space.size)
+        if self.draws is not None and len(self.draws):
+            flat = self.draws.reshape(-1, self.space.size)
+            start, spread = flat.mean(axis=0), flat.std(axis=0)
+            good = flat[rng.integers(len(flat), size=DRAWS)]
+        else:
+            good = np.vstack([self.climbed(start + 0.1 * rng.normal(size=start.size)), *self.prior_draws()])
+        centre = self.coincident(start, options, size)
+        found = [centre + scale * spread * rng.normal(size=centre.size) for scale in SCALES]
+        for point in good:
+            for _ in range(size):
+                found.append(point)
+                point = self.cycled(point, {n: subsets[-1] for n, subsets in options.items()}, size)
+        points = np.array(found)
+        return points[np.isfinite(self.values(points))]
+
+    def values(self, points: np.ndarray) -> np.ndarray:
+        """The density at points; not a number where an assertion of the model's author fails."""
+        with silently():
+            try:
+                return self.space.log_density(points)
+            except (ModelError, np.linalg.LinAlgError):
+                if len(points) == 1:
+                    return np.full(1, np.nan)
+                return np.concatenate([self.values(point[None]) for point in points])
+
+    def prior_draws(self) -> np.ndarray:
+        return self.space.prior_draws(DRAWS, self.random_seed)
+
+    def climbed(self, x: np.ndarray) -> np.ndarray:
+        """A point uphill, where some component explains the observations."""
+
+        def objective(at: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = self.space.value_and_gradient(at)
+            return (-value, -gradient) if np.isfinite(value) else (np.inf, np.zeros_like(at))
+
+        try:
+            with silently():
+                result = optimize.minimize(objective, x, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+        except (NotImplementedError, ValueError, AssertionError, np.linalg.LinAlgError):
+            return x
+        return np.asarray(result.x if np.all(np.isfinite(result.x)) else x)
+
+    def coincident(self, x: np.ndarray, options: Mapping[str, list[tuple[int, ...]]], size: int) -> np.ndarray:
+        """The mean of x over cyclic permutations of the labels of every candidate: there all components coincide."""
+        for axes_of in itertools.zip_longest(*([(n, s) for s in o if len(s) == 1] for n, o in options.items())):
+            total = np.zeros_like(x)
+            for _ in range(size):
+                total = total + x
+                x = self.cycled(x, dict(a for a in axes_of if a), size)
+            x = total / size
+        return x
+
+    def cycled(self, x: np.ndarray, axes_of: Mapping[str, tuple[int, ...]], size: int) -> np.ndarray:
+        """x with the labels of some variables moved on by one, a transposition at a time."""
+        x = x.copy()
+        for name, axes in axes_of.items():
+            block = self.coordinates.blocks[name]
+            for pair in itertools.pairwise(range(size)):
+                matrix = self.coordinates.transposition(name, axes, pair)
+                x[block] = x[block] if matrix is None else matrix @ x[block]
+        return x
+
+    def unchanged(self, point: np.ndarray, trials: list[tuple[dict[str, tuple[int, ...]], tuple[int, int]]]) -> Any:
+        """Those of the trials that leave the density at one point unchanged."""
+        level = float(self.space.log_density(point[None])[0])
+        tolerance = TOLERANCE * (1 + 0.1 * abs(level))
+        step = max(1, HELD // self.space.size)
+        kept = []
+        moved: dict[tuple[str, tuple[int, ...], tuple[int, int]], np.ndarray] = {}
+        for start in range(0, len(trials), step):
+            rows = np.repeat(point[None], len(trials[start : start + step]), axis=0)
+            for row, (axes_of, pair) in zip(rows, trials[start : start + step], strict=True):
+                for name, axes in axes_of.items():
+                    block = self.coordinates.blocks[name]
+                    key = (name, axes, pair)
+                    if key not in moved:
+                        matrix = self.coordinates.transposition(*key)
+                        moved[key] = (
+                            np.full(block.stop - block.start, np.nan) if matrix is None else matrix @ point[block]
+                        )
+                    row[block] = moved[key]
+            same = np.abs(self.values(rows) - level) <= tolerance
+            kept += [t for t, s in zip(trials[start : start + step], same, strict=True) if s]
+        return kept
+
+
+def _independent(trials: list[tuple[dict[str, tuple[int, ...]], tuple[int, int]]], size: int) -> list[Exchangeable]:
+    """Groups that do not fall apart into smaller ones, from the exchanges that leave the density unchanged."""
+    pairs: dict[frozenset[Atom], list[tuple[int, int]]] = {}
+    axes_of: dict[frozenset[Atom], dict[str, tuple[int, ...]]] = {}
+    for axes, pair in trials:
+        key = frozenset((n, k) for n, a in axes.items() for k in a)
+        pairs.setdefault(key, []).append(pair)
+        axes_of[key] = axes
+    result: list[Exchangeable] = []
+    taken: set[Atom] = set()
+    for atoms in sorted(pairs, key=len):
+        if taken & atoms:
+            continue
+        taken |= atoms
+        result += [Exchangeable(size, axes_of[atoms], labels) for labels in _classes(pairs[atoms], size)]
+    return result
+
+
+def _classes(pairs: list[tuple[int, int]], size: int) -> Iterator[tuple[int, ...]]:
+    """Labels connected by exchanges."""
+    rows, columns = np.array(pairs).T
+    graph = sparse.coo_array((np.ones(len(pairs)), (rows, columns)), shape=(size, size))
+    number, of = sparse.csgraph.connected_components(graph, directed=False)
+    for k in range(number):
+        labels = tuple(int(i) for i in np.flatnonzero(of == k))
+        if len(labels) > 1:
+            yield labels

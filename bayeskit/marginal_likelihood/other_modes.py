@@ -1,0 +1,145 @@
+r"""A mode of a mixture that no chain has visited, sought by climbing from components that were moved on purpose.
+
+Besides its relabelled copies the posterior of a mixture often has modes that differ in earnest: two components share
+one group of the data here, another group there. Chains that start alike all stay in one of them, agree with each other,
+and the evidence of the others is missing without any sign of it. Of many points off the beaten track (draws in which
+one component was put near another, draws from the prior) the highest are where this climbs from, to modes x*; each
+holds, by Laplace's estimate,
+
+.. math:: \log Z^* = f(x^*) + \tfrac D2 \log 2\pi - \tfrac12 \log |-\nabla^2 f(x^*)| + \log |G|
+
+with :math:`|G|` labellings. A mode counts as visited if under some labelling it is no farther from the draws, in their
+own covariance, than nearly all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from scipy import optimize
+
+from bayeskit.graphs.environment import silently
+from bayeskit.marginal_likelihood.one_labelling import Matrix, labelling
+from bayeskit.marginal_likelihood.permutations import Coordinates, Exchangeable
+from bayeskit.marginal_likelihood.proposal import Refused
+from bayeskit.model.unconstrained import Unconstrained, negative_hessian
+
+__all__ = ["unvisited_share"]
+
+STREAM = 0x0DE5
+MOVED, DRAWN = 1_200, 200  # candidates of either kind
+CLIMBS = 6  # that are made, from the highest of them
+STEPS = 100  # of a climb
+FLAT = 1e-2  # the largest slope at a mode, in nats for each unit of x
+KEPT = 1_000  # draws that a mode is held against
+OUTERMOST, BEYOND = 0.99, 1.5  # quantile of the draws' squared distances, and what of it is still among them
+
+
+def unvisited_share(
+    space: Unconstrained,
+    groups: Sequence[Exchangeable],
+    symmetries: Sequence[Matrix],
+    draws: np.ndarray,
+    log_z: float,
+    random_seed: int,
+) -> float:
+    """What the largest mode found away from the draws holds, relative to exp(log_z); 0 where none was found.
+
+    Parameters
+    ----------
+    space : Unconstrained
+    groups : sequence of Exchangeable
+        Components whose labels are exchangeable.
+    symmetries : sequence of sparse matrices of shape (D, D)
+        Their labellings, the identity first.
+    draws : array of shape (chains, length, D)
+    log_z : float
+        The log evidence that the draws account for.
+    random_seed : int
+    """
+    rng = np.random.default_rng([random_seed, STREAM])
+    flat = draws.reshape(-1, space.size)[:: max(1, draws.shape[0] * draws.shape[1] // KEPT)]
+    heights = space.log_density(flat)
+    try:
+        share = labelling(flat[None], heights[None], symmetries)
+    except Refused:
+        return 0.0
+    inverse = np.linalg.inv(share.root)
+
+    def distance(points: np.ndarray) -> np.ndarray:
+        return np.sum((inverse @ (points - share.centre).T) ** 2, axis=0)
+
+    reach = BEYOND * float(np.quantile(distance(share.applied(flat[None])[0]), OUTERMOST))
+    points, kinds = _candidates(space, groups, flat, rng, random_seed)
+    far = distance(share.applied(points[None])[0]) > reach
+    largest, seen = -math.inf, list[float]()
+    for start in _highest(points[far], kinds[far], space.log_density(points[far])):
+        mode, height = _climbed(space, start)
+        if not height + 0.5 * space.size * math.log(2 * math.pi) > log_z - 50 or np.any(np.isclose(height, seen)):
+            continue
+        seen.append(height)
+        if float(distance(share.applied(mode[None, None])[0])[0]) > reach:
+            largest = max(largest, _log_mass(space, mode) + math.log(len(symmetries)))
+    return math.exp(min(largest - log_z, 700.0))
+
+
+def _candidates(
+    space: Unconstrained, groups: Sequence[Exchangeable], draws: np.ndarray, rng: np.random.Generator, random_seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws from the prior, and posterior draws with a component moved near another; which of them are of one kind."""
+    coordinates = Coordinates(space)
+    spread = draws.std(axis=0)
+    prior = space.prior_draws(DRAWN, random_seed)
+    pairs = [(group, *pair) for group in groups for pair in itertools.permutations(group.labels, 2)]
+    points = draws[rng.integers(len(draws), size=MOVED)].copy()
+    kinds = rng.integers(len(pairs), size=MOVED)
+    for point, kind in zip(points, kinds, strict=True):
+        group, copied, lost = pairs[kind]
+        for name, axes in group.axes.items():
+            block = coordinates.blocks[name]
+            shape = coordinates.shape(name)
+            if block.stop - block.start != math.prod(shape) or len(axes) > 1:
+                continue  # weights: they follow
+            values = np.moveaxis(point[block].reshape(shape), axes[0], 0)
+            wide = np.moveaxis(spread[block].reshape(shape), axes[0], 0)[copied]
+            wide = np.hypot(wide, 0.5 * (values[copied] - values[lost]))
+            values[lost] = values[copied] + wide * rng.normal(size=np.shape(wide))
+    return np.concatenate([prior, points]), np.concatenate([np.full(len(prior), -1), kinds])
+
+
+def _highest(points: np.ndarray, kinds: np.ndarray, heights: np.ndarray) -> Iterator[np.ndarray]:
+    """The highest points, as many of each kind as there is room for."""
+    order = np.argsort(-np.where(np.isnan(heights), -np.inf, heights))
+    each = -(-CLIMBS // max(1, len(np.unique(kinds))))
+    rank = np.zeros(len(points), dtype=int)
+    for kind in np.unique(kinds):
+        mine = order[kinds[order] == kind]
+        rank[mine] = np.arange(len(mine))
+    chosen = [k for k in order if rank[k] < each and np.isfinite(heights[k])]
+    yield from points[chosen[:CLIMBS]]
+
+
+def _climbed(space: Unconstrained, start: np.ndarray) -> tuple[np.ndarray, float]:
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = space.value_and_gradient(x)
+        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+            return math.inf, np.zeros_like(x)
+        return -value, -gradient
+
+    with silently():
+        found = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+    return np.asarray(found.x), -float(found.fun)
+
+
+def _log_mass(space: Unconstrained, mode: np.ndarray) -> float:
+    """Laplace's estimate; −∞ where the point is no mode."""
+    height, slope = space.value_and_gradient(mode)
+    if np.abs(slope).max() > max(FLAT, 1e-6 * abs(height)):
+        return -math.inf
+    eigenvalues = np.linalg.eigvalsh(negative_hessian(space.value_and_gradient, mode))
+    if not eigenvalues.min() > 0:
+        return -math.inf
+    return height + 0.5 * space.size * math.log(2 * math.pi) - 0.5 * float(np.sum(np.log(eigenvalues)))

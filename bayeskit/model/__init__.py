@@ -1,0 +1,1 @@
+"""A ``pm.Model`` as densities."""

@@ -1,0 +1,154 @@
+"""What is computed forward from draws: Deterministics, variables drawn from their own distribution, prior draws.
+
+PyTensor graphs are vectorised over the draws and evaluated once; its default compilation takes seconds for each model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.pytensorf import collect_default_updates, reseed_rngs
+from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.variable import TensorVariable
+
+from bayeskit.graphs.compile import compile_small, stacked
+from bayeskit.graphs.environment import silently
+from bayeskit.graphs.polynomial_degree import core_op
+from bayeskit.model.log_joint import LogJoint
+from bayeskit.types import Graph
+
+__all__ = ["deterministics", "draw_given", "over_draws", "prior_points"]
+
+COMPILED_FROM = 500  # draws from which it pays to compile a graph with a matrix factorisation
+TOGETHER = 50  # draws of the variables drawn forward at a time: each may hold a covariance matrix
+
+
+def over_draws(
+    graphs: Sequence[Graph], inputs: Mapping[str, Graph], *, unknown: Mapping[str, tuple[int, ...]] | None = None
+) -> Callable[[Mapping[str, np.ndarray], int], list[np.ndarray]]:
+    """Graphs as a function of draws.
+
+    Parameters
+    ----------
+    graphs : sequence of tensors
+    inputs : dict of str to tensor
+        The values of the latent variables, by name.
+    unknown : dict of str to tuple of int, optional
+        Shapes of variables that the graphs mention without depending on their values: where no draws of one are given,
+        it is zero.
+
+    Returns
+    -------
+    callable
+        Takes draws by name, first axis the draws, and their number; gives one array a graph, first axis the draws.
+    """
+    graphs = [pt.as_tensor_variable(g) for g in graphs]
+    rows = stacked(inputs.values())
+    function = compile_small(list(rows.values()), vectorize_graph(graphs, rows))
+
+    def evaluate(draws: Mapping[str, np.ndarray], number: int) -> list[np.ndarray]:
+        arguments = [
+            np.asarray(draws[n] if n in draws or unknown is None else np.zeros((number, *unknown[n])), v.type.dtype)
+            for n, v in inputs.items()
+        ]
+        with silently():
+            results = function(*arguments)
+        # What depends on no draw comes back once.
+        return [
+            np.asarray(r) if np.ndim(r) > g.type.ndim else np.broadcast_to(r, (number, *np.shape(r)))
+            for r, g in zip(results, graphs, strict=True)
+        ]
+
+    return evaluate
+
+
+def deterministics(joint: LogJoint, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The model's Deterministics at every draw.
+
+    Parameters
+    ----------
+    joint : LogJoint
+    draws : mapping of str to array
+        Draws of every free random variable, first axis the draws.
+    """
+    if not joint.deterministics:
+        return {}
+    evaluate = over_draws(list(joint.deterministics.values()), joint.values)
+    values = evaluate(draws, len(next(iter(draws.values()))) if draws else 1)
+    return dict(zip(joint.deterministics, values, strict=True))
+
+
+def draw_given(
+    model: pm.Model, names: Sequence[str], draws: Mapping[str, np.ndarray], rng: np.random.Generator, number: int
+) -> dict[str, np.ndarray]:
+    """Random variables of a model drawn jointly from their own distribution, one draw for each draw of the others.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    names : sequence of str
+        Free or observed random variables.
+    draws : mapping of str to array
+        Of the free variables that they depend on; first axis the draws.
+    rng : numpy.random.Generator
+    number : int
+        How many draws there are.
+    """
+    wanted = {rv.name: rv for rv in model.basic_RVs if rv.name in names}
+    known = {
+        rv: pt.tensor(f"{rv.name}_given", dtype=rv.type.dtype, shape=rv.type.shape)
+        for rv in model.free_RVs
+        if rv.name in draws
+    }
+    outputs = graph_replace(list(wanted.values()), known, strict=False)
+    arguments = {v: np.asarray(draws[str(rv.name)], dtype=rv.type.dtype) for rv, v in known.items()}
+    dense = any(v.owner and type(core_op(v.owner)).__name__ == "Cholesky" for v in ancestors(outputs))
+    try:
+        if dense and number >= COMPILED_FROM:
+            raise NotImplementedError("a matrix for each draw: PyTensor's compiled loops are faster")
+        return dict(zip(wanted, _vectorised_draws(arguments, outputs, rng, number), strict=True))
+    except NotImplementedError:
+        pass  # or a distribution that PyTensor cannot draw for many parameters at once
+    function = _random_function(list(known.values()), outputs, rng, compiled=dense and number >= COMPILED_FROM)
+    rows = [function(*[a[k] for a in arguments.values()]) for k in range(number)]
+    return {name: np.stack([np.asarray(r[i]) for r in rows]) for i, name in enumerate(wanted)}
+
+
+def _vectorised_draws(
+    arguments: Mapping[Any, np.ndarray], outputs: list[Any], rng: np.random.Generator, number: int
+) -> list[np.ndarray]:
+    """All draws at once, some at a time."""
+    if not all(any(v in arguments for v in ancestors([o])) for o in outputs):
+        raise NotImplementedError("what depends on no draw would be drawn once for all")
+    rows = stacked(arguments)
+    function = _random_function(list(rows.values()), vectorize_graph(outputs, rows), rng)
+    parts = [
+        function(*[a[start : start + TOGETHER] for a in arguments.values()]) for start in range(0, number, TOGETHER)
+    ]
+    return [np.concatenate([np.asarray(p[i]) for p in parts]) for i in range(len(outputs))]
+
+
+def _random_function(
+    inputs: list[TensorVariable], outputs: list[Any], rng: np.random.Generator, *, compiled: bool = False
+) -> Any:
+    updates = collect_default_updates(outputs=outputs, inputs=inputs, must_be_shared=False)
+    updates = {k: v for k, v in updates.items() if isinstance(k, pytensor.compile.SharedVariable)}
+    reseed_rngs(list(updates), int(rng.integers(2**31)))
+    if compiled:
+        return pytensor.function(inputs, outputs, updates=updates, on_unused_input="ignore")
+    return compile_small(inputs, outputs, updates=updates)
+
+
+def prior_points(model: pm.Model, number: int, random_seed: int) -> Iterator[dict[str, np.ndarray]]:
+    """Draws of the free random variables from the prior."""
+    if not model.free_RVs:
+        return
+    function = _random_function([], list(model.free_RVs), np.random.default_rng(random_seed))
+    for _ in range(number):
+        yield dict(zip([rv.name for rv in model.free_RVs], map(np.asarray, function()), strict=True))

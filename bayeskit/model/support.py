@@ -1,0 +1,183 @@
+"""Where a random variable lives, and whether its density is normalised there.
+
+Taken from the distribution itself. A transform says how PyMC moves a variable, not what its support is: ``ordered``
+restricts a vector to one of K! orderings and leaves the density unnormalised there, so any transform other than the
+distribution's own is a reason to refuse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.distributions.transforms import _default_transform
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.random.op import RandomVariable
+
+from bayeskit.model.markov_chain import is_chain, states_of_chain
+
+__all__ = ["Support", "support_of", "support_without_transform"]
+
+# Distributions of PyMC 6 with a density normalised on the whole of the support named; by the class of their op.
+REAL = frozenset(
+    [
+        "NormalRV",
+        "MvNormalRV",
+        "RandomWalkRV",
+        "AutoRegressiveRV",
+        "MatrixNormalRV",
+        "KroneckerNormalRV",
+        "StudentTRV",
+        "MvStudentTRV",
+        "CauchyRV",
+        "LaplaceRV",
+        "AsymmetricLaplaceRV",
+        "LogisticRV",
+        "GumbelRV",
+        "SkewNormalRV",
+        "ExGaussianRV",
+        "MoyalRV",
+    ]
+)
+POSITIVE = frozenset(
+    [
+        "GammaRV",
+        "ExponentialRV",
+        "InvGammaRV",
+        "ChiSquaredRV",
+        "HalfNormalRV",
+        "HalfCauchyRV",
+        "HalfStudentTRV",
+        "LogNormalRV",
+        "WaldRV",
+        "WeibullBetaRV",
+        "RiceRV",
+    ]
+)
+UNIT = frozenset(["BetaRV", "KumaraswamyRV"])
+IMPROPER = {
+    "FlatRV": "pm.Flat is improper: it has no normaliser, so there is no evidence",
+    "HalfFlatRV": "pm.HalfFlat is improper: it has no normaliser, so there is no evidence",
+    "ICARRV": "pm.ICAR is improper: it has no normaliser, so there is no evidence",
+}
+# Wrappers around a density that the user supplies.
+OPEN = ("CustomDist", "CustomSymbolicDist", "DensityDist", "Simulator", "EulerMaruyama")
+PROPER_ADVICE = {
+    "FlatRV": "Use a wide proper prior, for example pm.Normal(0, 100).",
+    "HalfFlatRV": "Use a proper prior, for example pm.Gamma or pm.InverseGamma.",
+    "ICARRV": "Use pm.CAR with alpha < 1.",
+}
+
+
+@dataclass(frozen=True)
+class Support:
+    """The support of one variable.
+
+    Attributes
+    ----------
+    kind : str
+        ``real``, ``positive``, ``unit``, ``simplex``, ``positive_definite``, ``finite`` or ``other``.
+    why : str
+        For ``other``: what stands in the way, as a sentence.
+    advice : str
+        For ``other``: what to do.
+    values : numpy.ndarray or None
+        For ``finite``: the values the variable can take, where they are constants.
+    normalised : bool
+        Whether its density is known to integrate to one over its support.
+    """
+
+    kind: str
+    why: str = ""
+    advice: str = ""
+    values: np.ndarray | None = None
+    normalised: bool = True
+
+
+def _constant(var: Variable) -> np.ndarray | None:
+    """The value of a graph made of constants only, else None."""
+    if isinstance(var, Constant):
+        return np.asarray(var.data)
+    if var.owner is None or isinstance(var.owner.op, RandomVariable):
+        return None
+    if not all(isinstance(i, Constant) for i in graph_inputs([var])):
+        return None
+    return np.asarray(var.eval(mode="FAST_COMPILE"))
+
+
+def _bounds(op: Any, rv: Variable) -> tuple[np.ndarray, np.ndarray] | None:
+    """Lower and upper parameter of a (discrete) uniform variable, where both are constants."""
+    lower, upper = (_constant(p) for p in op.dist_params(rv.owner))
+    return None if lower is None or upper is None else (lower, upper)
+
+
+def support_of(model: pm.Model, rv: Variable) -> Support:
+    """The support of a free random variable of a model."""
+    op: Any = rv.owner.op
+    transform = model.rvs_to_transforms.get(rv)
+    default = _default_transform(op, rv)
+    if type(op).__name__ not in IMPROPER and transform is not None and type(transform) is not type(default):
+        name = type(transform).__name__
+        return Support(
+            "other",
+            f"its transform {name} is not the one of its distribution and may restrict its support",
+            "Leave the transform out; if the restriction is meant, it is part of the model and has no closed form.",
+            normalised=False,
+        )
+    return support_without_transform(rv)
+
+
+def support_without_transform(rv: Variable) -> Support:
+    """The support of a variable's distribution, whatever transform the model gives it."""
+    op: Any = rv.owner.op
+    kind = type(op).__name__
+    if kind in IMPROPER:
+        return Support("other", IMPROPER[kind], PROPER_ADVICE[kind], normalised=False)
+    if kind in REAL:
+        return Support("real")
+    if kind in POSITIVE:
+        return Support("positive")
+    if kind in UNIT:
+        return Support("unit")
+    if kind == "DirichletRV":
+        return Support("simplex")
+    if kind == "WishartRV":
+        return Support("positive_definite")
+    if kind == "UniformRV":
+        bounds = _bounds(op, rv)
+        if bounds is not None and np.all(bounds[0] == 0) and np.all(bounds[1] == 1):
+            return Support("unit")
+        return Support(
+            "other",
+            "a Uniform prior that is not on (0, 1) cuts the support off inside it",
+            "Use Uniform(0, 1) or Beta for a probability, Gamma or InverseGamma for a rate or variance, Normal for a "
+            "mean.",
+        )
+    if kind == "BernoulliRV":
+        return Support("finite", values=np.array([0, 1]))
+    if kind == "CategoricalRV":
+        (p,) = op.dist_params(rv.owner)
+        size = p.type.shape[-1]
+        return Support("finite", values=None if size is None else np.arange(size))
+    if is_chain(rv):
+        states = states_of_chain(rv)
+        return Support("finite", values=None if states is None else np.arange(states))
+    if kind == "DiscreteUniformRV":
+        bounds = _bounds(op, rv)
+        if bounds is not None and bounds[0].size == bounds[1].size == 1:
+            return Support("finite", values=np.arange(int(bounds[0].item()), int(bounds[1].item()) + 1))
+    if kind == "BinomialRV":
+        n = _constant(op.dist_params(rv.owner)[0])
+        if n is not None and n.size == 1:
+            return Support("finite", values=np.arange(int(n.item()) + 1))
+    name = kind.removesuffix("RV")
+    return Support(
+        "other",
+        f"the distribution {name} is in no conjugate family that bayeskit knows",
+        "Use a Normal, Gamma, InverseGamma, Beta, Dirichlet or Wishart prior.",
+        normalised=type(op).__module__.startswith(("pymc.distributions.", "pytensor.tensor.random."))
+        and not kind.startswith(OPEN),
+    )

@@ -1,0 +1,239 @@
+"""Which blocks of variables have a closed-form mode in Q, found from its score at random points, and its solution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bayeskit.model.transforms import Natural
+from bayeskit.point_estimates import closed_form_modes as modes
+from bayeskit.point_estimates import mode_forms
+from bayeskit.point_estimates.mode_forms import Form
+from bayeskit.point_estimates.q_function import Expected, Point, Score
+
+__all__ = ["Block", "blocks_for"]
+
+LARGEST = 512  # entries of a real block
+POINTS = 8  # at which a form is recognised
+PASSES = 8
+
+Mode = Callable[[Point, Sequence[np.ndarray], Point], Point]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Variables and their mode given the others.
+
+    Attributes
+    ----------
+    names : tuple of str
+    labels : tuple of str
+        How each is maximised, in words.
+    mode : callable
+        (a point inside the support, statistics, the point itself) → the mode.
+    forms : dict of str to Form
+    """
+
+    names: tuple[str, ...]
+    labels: tuple[str, ...]
+    mode: Mode
+    forms: Mapping[str, Form] = field(default_factory=dict)
+
+
+def blocks_for(
+    expected: Expected, natural: Natural, statistics: Sequence[np.ndarray], rng: np.random.Generator
+) -> tuple[list[Block], list[str]]:
+    """The blocks with a closed form, real variables first, and the names of the rest.
+
+    Parameters
+    ----------
+    expected : Expected
+    natural : Natural
+        All variables.
+    statistics : sequence of array
+        At which the forms are looked for.
+    rng : numpy.random.Generator
+    """
+    search = _Search(expected, natural, statistics, rng)
+    real = [n for n in natural.names if natural.transform(n) is None and n not in search.matrices]
+    others = [n for n in natural.names if n not in real]
+    blocks: list[Block] = []
+    for groups in (search.real, search.constrained):
+        names = real if groups == search.real else others
+        whole = groups(names) if names else None
+        # Together, if each has its form whatever the others are; else one after the other.
+        parts = [whole] if whole is not None else [groups([n]) for n in names if len(names) > 1]
+        blocks += [b for b in parts if b is not None]
+    found = {n for b in blocks for n in b.names}
+    return blocks, [n for n in natural.names if n not in found]
+
+
+class _Search:
+    def __init__(
+        self, expected: Expected, natural: Natural, statistics: Sequence[np.ndarray], rng: np.random.Generator
+    ) -> None:
+        self.expected, self.natural, self.statistics, self.rng = expected, natural, statistics, rng
+        kinds = {n: type(natural.model[n].owner.op).__name__ for n in natural.names}
+        self.matrices = [n for n, kind in kinds.items() if kind == "WishartRV"]
+        self.factors = [n for n, kind in kinds.items() if kind == "_LKJCholeskyCovRV"]
+
+    def random(self) -> Point:
+        """A point inside the support."""
+        point = self.natural.backward(self.natural.start + self.rng.normal(scale=0.4, size=self.natural.size))
+        for name in self.matrices:
+            shape = np.shape(point[name])
+            root = self.rng.normal(scale=0.3, size=shape)
+            point[name] = np.eye(shape[-1]) + root @ np.swapaxes(root, -1, -2)
+        return point
+
+    # -- real variables ----------------------------------------------------------------------------------------------
+    def real(self, names: list[str]) -> Block | None:
+        start = self.random()
+        shapes = {n: np.shape(start[n]) for n in names}
+        size = sum(int(np.prod(s, dtype=int)) for s in shapes.values())
+        if size > LARGEST:
+            return None
+        score = self.expected.score(names, min(size + 1, 8))
+        flat = _flat(start, names)
+        steps = np.concatenate([np.zeros((1, size)), np.eye(size), self.rng.normal(size=(2, size))])
+        found = _rows(score(_split(flat + steps, shapes), start, self.statistics), names)
+        if not np.all(np.isfinite(found)):
+            return None
+        hessian = (found[1 : size + 1] - found[0]).T
+        expected = found[0] + steps[-2:] @ hessian.T
+        level = np.max(np.abs(found[:1])) + np.abs(steps[-2:]) @ np.abs(hessian).T
+        if np.any(np.abs(found[-2:] - expected) > mode_forms.AGREE * level) or not np.any(hessian):
+            return None
+        pattern = np.abs(hessian) > 1e-12 * np.max(np.abs(hessian))
+        mode = _quadratic(score, names, shapes, pattern | pattern.T)
+        return Block(tuple(names), ("normal, closed form",) * len(names), mode)
+
+    # -- constrained variables ---------------------------------------------------------------------------------------
+    def constrained(self, names: list[str]) -> Block | None:
+        drawn = [self.random() for _ in range(POINTS)]
+        points = {n: np.stack([d[n] for d in drawn]) for n in names}
+        count = 2
+        score = self.expected.score(names, count)
+        scores = score(points, self.random(), self.statistics)
+        forms: dict[str, Form] = {}
+        for name in names:
+            form = self.form(name, points[name], scores[name])
+            if form is None:
+                return None
+            forms[name] = form
+        most = max(f.number for f in forms.values())
+        if most > count:
+            score = self.expected.score(names, most)
+            count = most
+
+        def mode(inside: Point, statistics: Sequence[np.ndarray], point: Point) -> Point:
+            guess, found = {n: inside[n] for n in names}, {}
+            for _ in range(PASSES):
+                own = {n: forms[n].points(guess[n]) for n in names}
+                anchors = {n: x[np.minimum(np.arange(count), len(x) - 1)] for n, x in own.items()}
+                scores = score(anchors, inside, statistics)
+                pending = False
+                for name, form in forms.items():
+                    x = own[name]
+                    try:
+                        found[name], again = form.solve(x, scores[name][: len(x)], point[name])
+                    except modes.Unbounded as error:
+                        raise modes.Unbounded(error.entry, name) from None
+                    if again is not None:
+                        guess[name], pending = again, True
+                if not pending:
+                    break
+            return {n: self.within(n, v) for n, v in found.items()}
+
+        return Block(tuple(names), tuple(forms[n].label for n in names), mode, forms)
+
+    def form(self, name: str, points: np.ndarray, scores: np.ndarray) -> Form | None:
+        """The form of one variable."""
+        if not np.all(np.isfinite(scores)) or not np.any(scores):
+            return None
+        if name in self.matrices:
+            return mode_forms.precision_form(points, scores)
+        if name in self.factors:
+            return mode_forms.cholesky_form(points, scores)
+        if not self.natural.elementwise(name):
+            return None
+        if type(self.natural.transform(name)).__name__ == "SimplexTransform":
+            return mode_forms.simplex_form(points, scores)
+        low, high = self.natural.ends[name]
+        form = None
+        if np.all(low >= 0) and np.all(high <= 1):
+            form = mode_forms.unit_form(points, scores)
+        if form is None and np.all(low >= 0):
+            form = mode_forms.positive_form(points, scores)
+        return form
+
+    def within(self, name: str, value: np.ndarray) -> np.ndarray:
+        """The mode of a density with one peak, where its support is cut off."""
+        if not self.natural.elementwise(name):
+            return value
+        low, high = self.natural.ends[name]
+        return np.clip(value, low, high)
+
+
+def _flat(point: Point, names: Sequence[str]) -> np.ndarray:
+    return np.concatenate([np.ravel(point[n]) for n in names])
+
+
+def _split(rows: np.ndarray, shapes: dict[str, tuple[int, ...]]) -> Point:
+    ends = np.cumsum([0, *[int(np.prod(s, dtype=int)) for s in shapes.values()]])
+    return {
+        n: rows[:, a:b].reshape(len(rows), *s) for (n, s), a, b in zip(shapes.items(), ends[:-1], ends[1:], strict=True)
+    }
+
+
+def _rows(found: Point, names: Sequence[str]) -> np.ndarray:
+    return np.concatenate([found[n].reshape(len(found[n]), -1) for n in names], axis=1)
+
+
+def _quadratic(score: Score, names: Sequence[str], shapes: dict[str, tuple[int, ...]], pattern: np.ndarray) -> Mode:
+    """Newton's step, which is exact; entries with no row in common are moved together (Curtis, Powell and Reid)."""
+    colours = _colours(pattern)
+    count = int(colours.max()) + 1
+
+    def mode(inside: Point, statistics: Sequence[np.ndarray], point: Point) -> Point:
+        now = _flat(inside, names)
+        step = 1.0 + np.abs(now)
+        moves = np.concatenate([np.zeros((1, len(now))), (colours == np.arange(count)[:, None]) * step])
+        found = _rows(score(_split(now + moves, shapes), inside, statistics), names)
+        # The step that was taken: now + step has been rounded.
+        width = (now + step) - now
+        hessian = np.where(pattern, (found[1:] - found[0])[colours].T / width, 0.0)
+        try:
+            moved = now + _newton(0.5 * (hessian + hessian.T), found[0])
+        except modes.Unbounded:
+            raise modes.Unbounded((), ", ".join(names)) from None
+        return {n: v[0] for n, v in _split(moved[None], shapes).items()}
+
+    return mode
+
+
+def _newton(hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """−H⁻¹ g; nothing along directions that the density does not depend on."""
+    scale = np.sqrt(np.abs(np.diag(hessian)))
+    used = scale > 0
+    inner = -hessian[np.ix_(used, used)] / np.outer(scale[used], scale[used])
+    step = np.zeros(len(gradient))
+    values, vectors = np.linalg.eigh(inner)
+    if np.any(values < -1e-9):
+        raise modes.Unbounded
+    kept = values > 1e-12
+    projected = vectors[:, kept].T @ (gradient[used] / scale[used])
+    step[used] = (vectors[:, kept] @ (projected / values[kept])) / scale[used]
+    return step
+
+
+def _colours(pattern: np.ndarray) -> np.ndarray:
+    """A colour for each column, so that columns of one colour have no row in common."""
+    colours = np.full(len(pattern), -1)
+    clash = (pattern.astype(int).T @ pattern.astype(int)) > 0
+    for j in range(len(pattern)):
+        taken = set(colours[np.flatnonzero(clash[j])])
+        colours[j] = next(c for c in range(len(pattern)) if c not in taken)
+    return colours

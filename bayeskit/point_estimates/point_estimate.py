@@ -1,0 +1,300 @@
+"""Points instead of distributions for what remains: type-II maximum likelihood, and the mode of the posterior.
+
+Everything with a closed form given φ is integrated out first; φ is then moved by its exact gradient on PyMC's
+unconstrained scale, x. Neither objective contains the Jacobian of that scale, so the maximum does not depend on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytensor
+from scipy import optimize
+
+from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
+from bayeskit.elimination.collapsed_model import collapsed_model, explained
+from bayeskit.elimination.plan import analyse
+from bayeskit.elimination.positive_definite import require_positive_definite
+from bayeskit.elimination.recovery import Recovery
+from bayeskit.errors import InferenceError, ModelError
+from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.environment import lightly, on_one_thread, silently
+from bayeskit.graphs.rewriting import inline, widen
+from bayeskit.model.unconstrained import Objective, Unconstrained, negative_hessian
+from bayeskit.results.records import LogEvidence, Plan
+from bayeskit.types import Graph
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+__all__ = ["PointEstimate", "map_estimate", "maximize_evidence"]
+
+FAR = 12.0  # on the unconstrained scale, from where a maximum counts as lying at the end of the support
+END = 30.0
+STARTS = 6
+FLAT = 1e-5  # gradient, in nats a unit of x, below which a point is a maximum
+
+
+@dataclass(frozen=True, eq=False)
+class PointEstimate:
+    """A maximum over the remaining variables φ.
+
+    Attributes
+    ----------
+    point : dict of str to array
+        φ̂ on its own support.
+    log_density : float
+        The objective there: log p(y | φ̂), or log p(y, φ̂).
+    curvature : numpy.ndarray
+        Negative Hessian of the objective in φ, entries in the order of ``names``.
+    covariance : numpy.ndarray
+        Its inverse; NaN where a maximum lies at the end of the support.
+    names : tuple of str
+        The scalar entries of φ.
+    log_evidence : LogEvidence
+        Laplace's approximation; its error is the difference between the approximations in φ and in x, which agree as
+        the posterior becomes Normal. An indication, not a bound.
+    gradient : float
+        Largest entry of the gradient at φ̂, on the unconstrained scale.
+    converged : bool
+    at_boundary : tuple of str
+        Variables whose maximum is at the end of their support (a scale of zero, say), where nothing is a local maximum.
+    plan : Plan
+    """
+
+    point: dict[str, np.ndarray]
+    log_density: float
+    curvature: np.ndarray
+    covariance: np.ndarray
+    names: tuple[str, ...]
+    log_evidence: LogEvidence
+    gradient: float
+    converged: bool
+    at_boundary: tuple[str, ...]
+    plan: Plan
+    _collapsed: Collapsed = field(repr=False)
+
+    def draw(self, number: int = 1000, *, random_seed: int | None = None) -> dict[str, np.ndarray]:
+        """Exact draws of the eliminated variables given φ̂, first axis the draws."""
+        fixed = {n: np.broadcast_to(v, (number, *np.shape(v))) for n, v in self.point.items()}
+        with lightly():
+            values = Recovery(self._collapsed).draw(fixed, np.random.default_rng(random_seed))
+        return {n: v for n, v in values.items() if n not in self.point}
+
+    def __str__(self) -> str:
+        sd = np.sqrt(np.diag(self.covariance))
+        flat = np.concatenate([np.ravel(v) for v in self.point.values()])
+        lines = [f"{n}: {v:.6g} (sd {s:.3g})" for n, v, s in zip(self.names, flat, sd, strict=True)]
+        if self.at_boundary:
+            lines.append(f"at the end of the support: {', '.join(self.at_boundary)}; there is no local maximum")
+        lines.append(f"objective: {self.log_density:.8g}; log evidence: {self.log_evidence}")
+        return "\n".join(lines)
+
+
+def maximize_evidence(model: pm.Model, *, random_seed: int | None = None) -> PointEstimate:
+    r"""Type-II maximum likelihood (empirical Bayes): the remaining variables at the maximum of the evidence.
+
+    .. math:: \hat\phi = \arg\max_\phi \log \int p(y, \theta \mid \phi) \, d\theta
+
+    The priors of :math:`\phi` do not enter the maximum, only the Laplace evidence
+    :math:`\log p(y \mid \hat\phi) + \log p(\hat\phi) + \tfrac k2 \log 2\pi - \tfrac12 \log |H|`.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    random_seed : int, optional
+        Of the starting points.
+
+    Returns
+    -------
+    PointEstimate
+
+    Raises
+    ------
+    ModelError
+        If nothing remains, a remaining variable is discrete, or its prior is not separate from the likelihood.
+    InferenceError
+        If the objective is not finite at any starting point.
+    """
+    return _maximum(model, random_seed, with_prior=False)
+
+
+def map_estimate(model: pm.Model, *, random_seed: int | None = None) -> PointEstimate:
+    r"""The mode of :math:`p(\phi \mid y)`, with everything that has a closed form integrated out.
+
+    The density is that of the variables as the model has them, without the Jacobian of a transform, as in
+    :func:`pymc.find_MAP`.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    random_seed : int, optional
+        Of the starting points.
+
+    Returns
+    -------
+    PointEstimate
+
+    Raises
+    ------
+    ModelError
+        If nothing remains or a remaining variable is discrete.
+    InferenceError
+        If the objective is not finite at any starting point.
+    """
+    return _maximum(model, random_seed, with_prior=True)
+
+
+def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> PointEstimate:
+    with lightly(), explained(), on_one_thread():
+        analysis = analyse(model)
+        plan = analysis.plan
+        if not plan.remaining:
+            raise ModelError("nothing remains to be maximised: every variable has a closed form; use bayeskit.infer")
+        discrete = [n for n in plan.remaining if not analysis.joint.values[n].type.dtype.startswith("float")]
+        if discrete:
+            raise ModelError(f"{', '.join(discrete)} is discrete and has no gradient; sum it out first")
+        require_positive_definite(analysis)
+        collapsed = collapsed_density(analysis)
+        mixed = [n for n in plan.remaining if n not in collapsed.priors]
+        if mixed and not with_prior:
+            raise ModelError(
+                f"the prior of {', '.join(mixed)} depends on variables that are integrated out, so that there is no "
+                "likelihood without it; use bayeskit.map_estimate"
+            )
+        small = collapsed_model(collapsed)
+        space = Unconstrained(small)
+        prior: Graph = small.logp(vars=small.free_RVs, jacobian=False, sum=True)
+        likelihood: Graph = small.logp(vars=small.potentials, jacobian=False, sum=True)
+        objective = _compiled(space, likelihood + prior if with_prior else likelihood)
+        best = _climb(objective, space, np.random.default_rng(random_seed))
+        best, far = _to_the_end(objective, space, best)
+        hessian = negative_hessian(objective, best)
+        value, gradient = objective(best)
+        jacobian = _jacobian(space, best)
+        singular = bool(np.any(far)) or not np.all(np.linalg.eigvalsh(hessian) > 0)
+        k = space.size
+        inverse = np.linalg.inv(jacobian) if not singular else np.full((k, k), np.nan)
+        curvature = inverse.T @ hessian @ inverse
+        covariance = np.full((k, k), np.nan) if singular else np.linalg.inv(curvature)
+        evidence = LogEvidence(np.nan, np.inf, "estimated")
+        if not singular:
+            in_phi = float(_compiled(space, likelihood + prior)(best)[0]) + _gauss(curvature)
+            whole = _compiled(space, small.logp(jacobian=True, sum=True))
+            mode = _climb(whole, space, np.random.default_rng(random_seed), first=best)
+            in_x = float(whole(mode)[0]) + _gauss(negative_hessian(whole, mode))
+            evidence = LogEvidence(in_phi, abs(in_phi - in_x), "estimated")
+    natural = {n: v[0] for n, v in space.backward(best[None]).items()}
+    names: list[str] = []
+    for name, entry in natural.items():
+        inside = [", ".join(map(str, i)) for i in np.ndindex(np.shape(entry))]
+        names += [f"{name}[{i}]" if i else name for i in inside]
+    boundary = [str(rv.name) for rv in small.free_RVs if np.any(far[space.slices[str(small.rvs_to_values[rv].name)]])]
+    largest = float(np.max(np.abs(gradient)))
+    return PointEstimate(
+        point=natural,
+        log_density=float(value),
+        curvature=curvature,
+        covariance=covariance,
+        names=tuple(names),
+        log_evidence=evidence,
+        gradient=largest,
+        converged=largest < FLAT * (1 + abs(value) * 1e-3) and not boundary,
+        at_boundary=tuple(boundary),
+        plan=plan,
+        _collapsed=collapsed,
+    )
+
+
+def _compiled(space: Unconstrained, graph: Graph) -> Objective:
+    """Value and gradient of a graph in the value variables, as a function of x."""
+    wide = widen([graph])[0]
+    gradient: Any = pytensor.grad(wide, space.variables, disconnected_inputs="ignore")
+    function = compile_small(space.variables, inline([wide, *gradient]))
+
+    def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
+        parts = [x[s].reshape(space.initial[n].shape) for n, s in space.slices.items()]
+        try:
+            with silently():
+                value, *slopes = function(*parts)
+        except (ValueError, np.linalg.LinAlgError, AssertionError):
+            return -np.inf, np.zeros_like(x)
+        slope = np.concatenate([np.ravel(s) for s in slopes])
+        return (float(value), slope) if np.all(np.isfinite(slope)) else (-np.inf, np.zeros_like(x))
+
+    return evaluate
+
+
+def _climb(
+    objective: Objective, space: Unconstrained, rng: np.random.Generator, first: np.ndarray | None = None
+) -> np.ndarray:
+    """The best of several local maxima, polished by Newton steps."""
+    starts = [space.start if first is None else first]
+    starts += [space.start + rng.normal(scale=1.5, size=space.size) for _ in range(STARTS - 1)]
+    # A scale may run to zero: −30 is e⁻³⁰, and the end of the road.
+    bounds = [(-END, END) if b else (None, None) for b in _transformed(space)]
+    found = []
+    for start in starts:
+        if not np.isfinite(objective(start)[0]):
+            continue
+        answer = optimize.minimize(
+            lambda x: tuple(-part for part in _finite(objective(x))), start, jac=True, method="L-BFGS-B", bounds=bounds
+        )
+        found.append((float(answer.fun), answer.x))
+    if not found:
+        raise InferenceError("the log density is not finite at any starting point; give the variables an initval")
+    x = min(found, key=lambda pair: pair[0])[1]
+    for _ in range(20):
+        value, gradient = objective(x)
+        if np.max(np.abs(gradient)) < 1e-9 or np.any(np.abs(x) > FAR):
+            break
+        hessian = negative_hessian(objective, x)
+        if not np.all(np.linalg.eigvalsh(hessian) > 0):
+            break
+        tried = x + np.linalg.solve(hessian, gradient)
+        if not objective(tried)[0] >= value - 1e-9 * (1 + abs(value)):
+            break
+        x = tried
+    return x
+
+
+def _to_the_end(objective: Objective, space: Unconstrained, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Move entries along which the objective does not fall to the end of their support, and say which."""
+    value, moved = objective(x)[0], x.copy()
+    far = np.abs(x) > FAR
+    for j in np.flatnonzero(_transformed(space)):
+        for sign in (-1.0, 1.0):
+            tried = moved.copy()
+            tried[j] += 5 * sign
+            if objective(tried)[0] > value - FLAT * (1 + 1e-3 * abs(value)):
+                moved[j], far[j] = sign * END, True
+                break
+    return (moved, far) if objective(moved)[0] >= value - 1e-3 else (x, far)
+
+
+def _finite(answer: tuple[float, np.ndarray]) -> tuple[float, np.ndarray]:
+    return answer if np.isfinite(answer[0]) else (-1e300, answer[1])
+
+
+def _transformed(space: Unconstrained) -> list[bool]:
+    """For each entry of x, whether it is the image of a bounded variable."""
+    flags: list[bool] = []
+    for rv, variable in zip(space.model.free_RVs, space.variables, strict=True):
+        size = space.initial[str(variable.name)].size
+        flags += [space.model.rvs_to_transforms.get(rv) is not None] * size
+    return flags
+
+
+def _jacobian(space: Unconstrained, x: np.ndarray, step: float = 1e-4) -> np.ndarray:
+    """dφ/dx."""
+    points = np.concatenate([x + k * step * np.eye(len(x)) for k in (1, -1, 2, -2)])
+    flat = np.concatenate([v.reshape(len(points), -1) for v in space.backward(points).values()], axis=1)
+    one, minus, two, less = flat.reshape(4, len(x), -1)
+    return ((8 * (one - minus) - (two - less)) / (12 * step)).T
+
+
+def _gauss(curvature: np.ndarray) -> float:
+    """log ∫ exp(−½ xᵀHx) dx."""
+    return float(0.5 * len(curvature) * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(curvature)[1])

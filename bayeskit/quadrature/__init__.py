@@ -1,0 +1,1 @@
+"""Integrals of smooth densities over one to three numbers."""

@@ -1,0 +1,315 @@
+"""How a model says that a row of each class is distributed: which variable is the class, and which are its features.
+
+The *label* is an observed Categorical (or Bernoulli) variable with one entry a row. Its *features* are the observed
+variables whose graph contains it (``mu[label]``), and those written one class at a time: ``x_setosa``, ``x_virginica``,
+… together are the feature ``x`` where there is one for every label of the dim of classes. :func:`add_rows` adds to a
+model a row that has not been seen: the same distributions, with its class given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pytensor.compile.sharedvalue import SharedVariable, shared
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random import shared_rng
+from pytensor.tensor.random.op import RandomVariable
+
+from bayeskit.errors import ModelError
+from bayeskit.graphs.rewriting import substitute
+from bayeskit.types import Graph
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+__all__ = ["CODE", "NEW", "Classes", "Feature", "Rows", "add_rows", "find_classes", "whole_rows"]
+
+NEW = "__new"  # what the name of a variable of a new row ends with
+CODE = "label__code"
+NORMAL = ("NormalRV", "MvNormalRV")
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One feature variable of the rows.
+
+    Attributes
+    ----------
+    name : str
+    strata : tuple of str
+        The variables of the model that it is: itself, or one for each class.
+    width : int or None
+        How many columns it has; None where it is one column without a dim of its own.
+    columns : tuple
+        Their names, where they have some.
+    normal : bool
+        Whether it is Normal, given the parameters.
+    """
+
+    name: str
+    strata: tuple[str, ...]
+    width: int | None
+    columns: tuple[Any, ...]
+    normal: bool
+
+    @property
+    def stratified(self) -> bool:
+        return self.strata != (self.name,)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a model and the features that tell them apart.
+
+    Attributes
+    ----------
+    label : str
+        The observed variable of the classes.
+    labels : tuple
+        Their names; their codes where the dim of classes has no coordinates.
+    features : tuple of Feature
+    covariates : tuple of str
+        Data containers with a value for each row that the label or the features depend on.
+    """
+
+    label: str
+    labels: tuple[Any, ...]
+    features: tuple[Feature, ...]
+    covariates: tuple[str, ...]
+
+
+def find_classes(model: pm.Model, label: str | None = None) -> Classes:
+    """Read from the graph of a model what its classes are.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    label : str, optional
+        The variable of the classes, where there is more than one candidate.
+
+    Raises
+    ------
+    ModelError
+        If no observed variable is a class, or several are.
+    """
+    observed = {str(rv.name): rv for rv in model.observed_RVs}
+    candidates = {n: rv for n, rv in observed.items() if type(rv.owner.op).__name__ in ("CategoricalRV", "BernoulliRV")}
+    candidates = {n: rv for n, rv in candidates.items() if rv.ndim == 1}
+    if label is None and len(candidates) > 1:
+        above = {n: set(ancestors([rv])) for n, rv in observed.items()}
+        roots = {n: rv for n, rv in candidates.items() if any(rv in above[m] for m in observed if m != n)}
+        candidates = roots or {n: rv for n, rv in candidates.items() if n == "label"} or candidates
+    if label is not None and label not in candidates:
+        raise ModelError(f"{label!r} is no observed Categorical or Bernoulli variable with one entry a row")
+    if label is None and len(candidates) != 1:
+        has = f"it has several: {', '.join(candidates)}; say which is the class" if candidates else "it has none"
+        raise ModelError(
+            f"classification needs an observed Categorical or Bernoulli variable with one entry a row; {has}"
+        )
+    name = label if label is not None else next(iter(candidates))
+    labels = _labels(model, observed[name])
+    features = _features(model, observed[name], labels)
+    row = (model.named_vars_to_dims.get(name) or (None,))[0]
+    variables = [observed[name], *(model[s] for f in features for s in f.strata)]
+    inside = set(ancestors(variables))
+    containers = [v for v in model.data_vars if v in inside and isinstance(v, SharedVariable)]
+    by_row = [str(v.name) for v in containers if (model.named_vars_to_dims.get(v.name) or (None,))[0] == row]
+    totals = {str(t.name) for f in features for s in f.strata if (t := _total(model[s])) is not None}
+    return Classes(name, labels, features, tuple(n for n in by_row if n not in totals))
+
+
+def whole_rows(model: pm.Model, observed: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Observed values, with those that are written class by class put together again in the order of the rows.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    observed : mapping of str to array
+        The values of its observed variables.
+    """
+    result = {str(n): np.asarray(v) for n, v in observed.items()}
+    try:
+        classes = find_classes(model)
+    except ModelError:
+        return result
+    codes = result[classes.label]
+    for feature in classes.features:
+        parts = {k: result[s] for k, s in enumerate(feature.strata) if feature.stratified and s in result}
+        if not parts or any(np.sum(codes == k) != len(part) for k, part in parts.items()):
+            continue
+        first = next(iter(parts.values()))
+        whole = np.repeat(first[:1], codes.size, axis=0)
+        for k, part in parts.items():
+            whole[codes == k] = part
+            del result[feature.strata[k]]
+        result[feature.name] = whole
+    return result
+
+
+def _labels(model: pm.Model, rv: Graph) -> tuple[Any, ...]:
+    if type(rv.owner.op).__name__ == "BernoulliRV":
+        return (0, 1)
+    (p,) = rv.owner.op.dist_params(rv.owner)
+    count = p.type.shape[-1]
+    for dims in model.named_vars_to_dims.values():
+        for dim in dims:
+            labels = model.coords.get(dim)
+            if dim == "class" and labels is not None and (count is None or len(labels) == count):
+                return tuple(labels)
+    named = next((v for v in ancestors([p]) if v in model.basic_RVs and model.named_vars_to_dims.get(v.name)), None)
+    if named is not None:
+        labels = model.coords.get(model.named_vars_to_dims[named.name][-1])
+        if labels is not None and (count is None or len(labels) == count):
+            return tuple(labels)
+    if count is None:
+        count = int(p.shape[-1].eval())
+    return tuple(range(count))
+
+
+def _features(model: pm.Model, label: Graph, labels: tuple[Any, ...]) -> tuple[Feature, ...]:
+    found = [
+        _feature(model, str(rv.name), (str(rv.name),))
+        for rv in model.observed_RVs
+        if rv is not label and label in ancestors([rv])
+    ]
+    used = set().union(*[set(ancestors([rv])) - {rv} for rv in model.basic_RVs])
+    leaves = {str(rv.name) for rv in model.basic_RVs if rv not in used}
+    observed = {str(rv.name) for rv in model.observed_RVs}
+    ends = [f"_{label}".replace("/", "_") for label in labels]  # PyMC allows no slash in a name
+    for end in ends:
+        for name in sorted(n.removesuffix(end) for n in observed if n.endswith(end)):
+            strata = tuple(f"{name}{other}" for other in ends)
+            if set(strata) <= leaves and all(name != f.name for f in found):
+                found.append(_feature(model, name, strata))
+    return tuple(found)
+
+
+def _feature(model: pm.Model, name: str, strata: tuple[str, ...]) -> Feature:
+    rv = next(model[s] for s in strata if model[s] in model.observed_RVs)
+    width = None
+    if rv.ndim > 1:
+        known = model.rvs_to_values[rv].type.shape[1]
+        width = int(np.shape(model.rvs_to_values[rv].eval())[1]) if known is None else int(known)
+    dims: Any = model.named_vars_to_dims.get(rv.name) or ()
+    columns = (model.coords.get(dims[1]) or ()) if len(dims) == 2 else ()
+    return Feature(name, strata, width, tuple(columns), type(rv.owner.op).__name__ in NORMAL)
+
+
+def _total(rv: Graph) -> Variable | None:
+    """The number of trials of a Multinomial variable: the sum of its counts, whatever it is."""
+    if type(rv.owner.op).__name__ != "MultinomialRV":
+        return None
+    total = rv.owner.op.dist_params(rv.owner)[0]
+    while total.owner is not None and len(total.owner.inputs) == 1:
+        total = total.owner.inputs[0]
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A model with rows that were not seen.
+
+    Attributes
+    ----------
+    model : pymc.Model
+        A copy with more free variables, which nothing depends on: the posterior of the others and the evidence stay.
+    code : SharedVariable
+        The class of the new rows of those features that are not given class by class.
+    inputs : dict of str to SharedVariable
+        The other containers that a new row fills: covariates, and totals by the name of their feature.
+    """
+
+    model: pm.Model
+    code: Any
+    inputs: dict[str, Any]
+
+
+def add_rows(model: pm.Model, classes: Classes, *, number: int = 1, normal_by_class: bool) -> Rows:
+    """Add to a copy of a model rows of each class that have not been seen.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    classes : Classes
+    number : int
+        How many rows.
+    normal_by_class : bool
+        Normal features get one row of each class, as free variables ``x__new`` with the classes in front (or
+        ``x__new_<code>``, where they are written class by class). All others, and Normal ones otherwise, get ``number``
+        rows whose class is ``code``, like ``label__new``.
+
+    Raises
+    ------
+    ModelError
+        If a feature depends on the rows in a way that does not carry over to new ones.
+    """
+    from pymc.model.fgraph import clone_model
+
+    other = clone_model(model)
+    code = shared(np.zeros(number, dtype=np.int64), name=CODE, shape=(number,))
+    every = np.arange(len(classes.labels))
+    label = other[classes.label]
+    inputs: dict[str, Any] = {}
+    new: dict[Variable, Variable] = {}
+    for name in classes.covariates:
+        old = other[name]
+        tail = old.get_value(borrow=True).shape[1:]
+        inputs[name] = shared(
+            np.zeros((number, *tail), dtype=old.type.dtype), name=f"{name}{NEW}", shape=(number, *tail)
+        )
+        new[old] = inputs[name]
+    with other:
+        _register(other, f"{classes.label}{NEW}", label, new, number)
+        for feature in classes.features:
+            by_class = feature.normal and normal_by_class
+            given = {label: _constant(every)} if by_class else {label: code, **new}
+            rows = (None if feature.stratified else len(every)) if by_class else number
+            for k, stratum in enumerate(feature.strata):
+                rv = other[stratum]
+                replaced = dict(given)
+                if (total := _total(rv)) is not None:
+                    inputs[feature.name] = shared(np.zeros(number, dtype=np.int64), shape=(number,))
+                    replaced[total] = inputs[feature.name]
+                suffix = f"_{k}" if feature.stratified else ""
+                _register(other, f"{feature.name}{NEW}{suffix}", rv, replaced, rows, feature)
+    return Rows(other, code, inputs)
+
+
+def _constant(values: np.ndarray) -> Any:
+    import pytensor.tensor as pt
+
+    return pt.constant(values)
+
+
+def _register(
+    model: pm.Model,
+    name: str,
+    like: Graph,
+    replaced: Mapping[Variable, Variable],
+    rows: int | None,
+    feature: Feature | None = None,
+) -> None:
+    """A free variable with the distribution of another, some of its parameters' inputs replaced."""
+    op: Any = like.owner.op
+    tail = [feature.width] if feature is not None and feature.width is not None and op.ndim_supp == 0 else []
+    size = [*([] if rows is None else [rows]), *tail]
+    if not isinstance(op, RandomVariable):
+        raise ModelError(f"{like.name!r} cannot be carried over to a new row: it is no plain random variable")
+    refused = (
+        f"{like.name!r} cannot be carried over to a new row: its distribution depends on numbers that belong to the "
+        "rows fitted; hold them in a pm.Data container with the rows as its first dim, and give them with the new rows"
+    )
+    try:
+        parameters = substitute(list(op.dist_params(like.owner)), replaced)
+        _, rv = op(*parameters, size=size or None, rng=shared_rng(seed=0), return_next_rng=True)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise ModelError(refused) from error
+    for parameter, ndim in zip(parameters, op.ndims_params, strict=True):
+        batch = parameter.type.shape[: parameter.type.ndim - ndim]
+        if size and len(batch) == len(size) and batch[0] not in (None, 1, size[0]):
+            raise ModelError(refused)
+    model.register_rv(rv, name, default_transform=None)

@@ -1,0 +1,272 @@
+"""Posterior predictive checks, by the plot that suits the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from bayeskit.reporting.pictures import BLUE, ORANGE, Picture, figure_of, to_picture
+from bayeskit.results.predictive import predict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from bayeskit.results.records import Posterior
+
+__all__ = ["check_pictures", "generator", "kind_of_check"]
+
+MAX_PICTURES = 3
+MAX_FACETS = 6
+MAX_DRAWS = 1000
+MAX_ROWS = 2000
+MAX_ELEMENTS = 20_000_000  # replicated values held in memory
+MAX_INTERVALS = 80
+FEW = 12
+MAX_COUNT = 60
+OVERLAID = 40
+BACKEND = "matplotlib"
+SIZE = (7.4, 2.9)  # inches
+FACET_COLUMNS = 2
+
+
+def kind_of_check(observed: xr.DataArray, predicted: xr.DataArray) -> str:
+    """Which plot suits the observed values.
+
+    Returns
+    -------
+    {"value", "interval", "proportion", "rootogram", "ecdf", "kde"}
+        One value: the predictive distribution with the value marked. Few values, or counts that are predicted to differ
+        from row to row (each has its own trials or exposure): an interval for each. Zeros and ones: the proportion of
+        ones. Small counts: a rootogram; large ones, and measurements so rounded that most are there twice (a density
+        estimate would show spikes): distribution functions. Else densities.
+    """
+    values = observed.to_numpy()
+    if values.size == 1:
+        return "value"
+    if values.size <= FEW:
+        return "interval"
+    if values.dtype.kind not in "biu":
+        return "ecdf" if _rounded(values) else "kde"
+    if values.min() >= 0 and values.max() <= 1:
+        return "proportion"
+    if values.size <= MAX_INTERVALS and _differ(predicted):
+        return "interval"
+    return "rootogram" if values.max() - values.min() <= MAX_COUNT else "ecdf"
+
+
+def _rounded(values: np.ndarray) -> bool:
+    """Whether fewer than half the values of some column are distinct."""
+    columns = values.reshape(len(values), -1).T
+    return any(2 * np.unique(column).size < column.size for column in columns)
+
+
+def _differ(predicted: xr.DataArray) -> bool:
+    """Whether predictions differ from row to row by more than a tenth of their own spread."""
+    sample = ("chain", "draw")
+    return float(predicted.mean(sample).std()) > 0.1 * float(predicted.std(sample).mean())
+
+
+def check_pictures(post: Posterior) -> tuple[Picture, ...]:
+    """One predictive check for each observed variable, by the plot of :func:`kind_of_check`.
+
+    Of a variable with many values, a random selection of rows is shown, and fewer replicated data sets are drawn.
+    """
+    observed = post.tree["observed_data"].to_dataset()
+    predicted = _replicated(post, max((v.size for v in observed.data_vars.values()), default=0))
+    names = [n for n in observed.data_vars if n in predicted.data_vars][:MAX_PICTURES]
+    rng = generator(post)
+    return tuple(_check(str(n), *_selected(observed[n], predicted[n], rng)) for n in names)
+
+
+def generator(post: Posterior) -> np.random.Generator:
+    """A stream of its own: with the posterior's seed alone, noise would repeat the numbers that made the draws."""
+    return np.random.default_rng(np.random.SeedSequence(post.random_seed, spawn_key=(1,)))
+
+
+def _replicated(post: Posterior, size: int) -> xr.Dataset:
+    """Posterior predictive draws; where the data are large, of a part of the draws only, and not kept."""
+    draws = post.tree["posterior"].to_dataset()
+    count = draws.sizes["chain"] * draws.sizes["draw"]
+    if "posterior_predictive" in post.tree.children or count * size <= MAX_ELEMENTS:
+        return post.posterior_predictive(random_seed=post.random_seed)
+    kept = max(1, max(MAX_ELEMENTS // size, OVERLAID) // draws.sizes["chain"])
+    few = xr.DataTree.from_dict({"posterior": draws.isel(draw=slice(kept))})
+    return predict(post.model, few, {}, random_seed=post.random_seed)
+
+
+def _selected(
+    observed: xr.DataArray, predicted: xr.DataArray, rng: np.random.Generator
+) -> tuple[xr.DataArray, xr.DataArray]:
+    """A random selection of the rows of large data."""
+    if observed.ndim == 0 or observed.shape[0] <= MAX_ROWS:
+        return observed, predicted
+    dim = observed.dims[0]
+    rows = np.sort(rng.choice(observed.sizes[dim], MAX_ROWS, replace=False))
+    total = observed.sizes[dim]
+    return observed.isel({dim: rows}).assign_attrs(shown=f" {MAX_ROWS:,} of {total:,} rows."), predicted.isel(
+        {dim: rows}
+    )
+
+
+def _check(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> Picture:
+    step = max(1, predicted.sizes["chain"] * predicted.sizes["draw"] // MAX_DRAWS)
+    figure, words = CHECKS[kind_of_check(observed, predicted)](
+        name, observed, predicted.isel(draw=slice(None, None, step))
+    )
+    words += observed.attrs.get("shown", "")
+    return to_picture(figure, alt=f"Posterior predictive check of {name}. {words}", caption=f"{name}. {words}")
+
+
+def _tree(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> xr.DataTree:
+    groups = {"posterior_predictive": xr.Dataset({name: predicted}), "observed_data": xr.Dataset({name: observed})}
+    return xr.DataTree.from_dict(groups)
+
+
+def _value(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
+    import arviz_plots as azp
+
+    hidden = dict.fromkeys(("dist", "point_estimate_text", "title", "remove_axis"), False)
+    panels = azp.plot_dist(
+        _tree(name, observed, predicted),
+        group="posterior_predictive",
+        kind="hist",
+        backend=BACKEND,
+        visuals={"face": {"color": BLUE, "alpha": 0.3}, "credible_interval": {"color": BLUE}, **hidden},
+        figure_kwargs={"figsize": SIZE},
+    )
+    figure = figure_of(panels)
+    axes = figure.axes[0]
+    axes.axvline(float(observed.to_numpy().item()), color=ORANGE, linewidth=2)
+    axes.set_yticks([])
+    axes.set_xlabel(name, parse_math=False)
+    return figure, "Histogram of replicated values (blue); the orange line is the observed one."
+
+
+def _interval(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
+    import arviz_plots as azp
+
+    observed, predicted = _in_one_row(observed, predicted)
+    panels = azp.plot_ppc_interval(
+        _tree(name, observed, predicted),
+        backend=BACKEND,
+        ci_kind="eti",
+        visuals={
+            "trunk": {"color": BLUE, "alpha": 0.25},
+            "twig": {"color": BLUE, "alpha": 0.5},
+            "prediction_markers": False,
+            "observed_markers": {"color": ORANGE, "size": 24, "zorder": 5},
+            "xlabel": False,
+            "ylabel": False,
+        },
+        figure_kwargs={"figsize": SIZE},
+    )
+    figure = figure_of(panels)
+    axes = figure.axes[0]
+    _label_elements(axes, [str(v) for v in predicted["element"].to_numpy()])
+    axes.set_ylabel(name, parse_math=False)
+    return (
+        figure,
+        "Each value's 50 % and wider predictive interval (blue), and what was observed (orange).",
+    )
+
+
+def _proportion(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
+    figure, _ = _value(name, observed.mean(), predicted.mean([d for d in predicted.dims if d not in ("chain", "draw")]))
+    figure.axes[0].set_xlabel(f"proportion of ones in {name}", parse_math=False)
+    return figure, "Histogram of the proportion of ones in replicated data (blue); the orange line is the observed one."
+
+
+def _rootogram(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
+    import arviz_plots as azp
+
+    blue = {"color": BLUE}
+    panels = azp.plot_ppc_rootogram(
+        _tree(name, observed, predicted),
+        backend=BACKEND,
+        visuals={
+            "predictive_markers": blue,
+            "credible_interval": blue,
+            "observed_markers": {"color": ORANGE, "size": 30},
+            "grid": {"color": "#e4e7eb"},
+            "xlabel": False,
+            "ylabel": False,
+            "title": False,
+        },
+        figure_kwargs={"figsize": SIZE},
+    )
+    figure = figure_of(panels)
+    figure.axes[0].set_xlabel(name, parse_math=False)
+    figure.axes[0].set_ylabel("frequency (root scale)")
+    return figure, "Rootogram: how often each count is predicted, with its interval (blue), and was observed (orange)."
+
+
+def _distribution(kind: str, name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
+    import arviz_plots as azp
+
+    facet = _facet(observed)
+    layout: dict[str, Any] = {"figure_kwargs": {"figsize": SIZE}}
+    if facet:
+        rows = -(-observed.sizes[facet] // FACET_COLUMNS)
+        size = (SIZE[0], 2.0 * rows + 0.2)
+        layout = {"cols": ["__variable__", facet], "col_wrap": FACET_COLUMNS, "figure_kwargs": {"figsize": size}}
+    panels = azp.plot_ppc_dist(
+        _tree(name, observed, predicted),
+        kind=kind,
+        backend=BACKEND,
+        num_samples=OVERLAID,
+        visuals={
+            "predictive_dist": {"color": BLUE, "alpha": 0.25, "width": 0.8},
+            "observed_dist": {"color": ORANGE, "width": 2},
+            "title": {"size": 9} if facet else False,
+        },
+        **layout,
+    )
+    figure = figure_of(panels)
+    if not facet:
+        figure.axes[0].set_xlabel(name, parse_math=False)
+    what = "Estimated densities" if kind == "kde" else "Distribution functions"
+    return figure, f"{what} of {OVERLAID} replicated data sets (blue) and of the observed data (orange)."
+
+
+CHECKS: dict[str, Callable[[str, xr.DataArray, xr.DataArray], tuple[Figure, str]]] = {
+    "value": _value,
+    "interval": _interval,
+    "proportion": _proportion,
+    "rootogram": _rootogram,
+    "ecdf": partial(_distribution, "ecdf"),
+    "kde": partial(_distribution, "kde"),
+}
+
+
+def _facet(observed: xr.DataArray) -> str | None:
+    """The dim along which the quantities differ: the last of two, if it is short."""
+    if observed.ndim == 2 and observed.sizes[observed.dims[1]] <= MAX_FACETS:
+        return str(observed.dims[1])
+    return None
+
+
+def _in_one_row(observed: xr.DataArray, predicted: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    """Both with their dims stacked into one, ``element``, labelled by its coordinates."""
+    dims = list(observed.dims)
+    labels = [
+        ", ".join(str(observed[d].to_numpy()[i]) for d, i in zip(dims, index, strict=True))
+        for index in np.ndindex(observed.shape)
+    ]
+    flat = xr.DataArray(observed.to_numpy().ravel(), dims=["element"], coords={"element": labels})
+    values = predicted.transpose("chain", "draw", *dims).to_numpy()
+    stacked = xr.DataArray(
+        values.reshape(*values.shape[:2], -1), dims=["chain", "draw", "element"], coords={"element": labels}
+    )
+    return flat, stacked
+
+
+def _label_elements(axes: Any, labels: list[str]) -> None:
+    """Label every element, or every few of many that are numbered."""
+    step = 1 if len(labels) <= 30 else 5
+    axes.set_xticks(range(0, len(labels), step), labels[::step], parse_math=False)
+    if sum(map(len, labels[::step])) > 60:
+        axes.tick_params(axis="x", rotation=90)

@@ -1,0 +1,213 @@
+"""Pictures of a posterior, by arviz-plots: marginals with their closed-form densities, intervals, predictive checks.
+
+Each function returns :class:`~bayeskit.report.pictures.Picture` records and leaves no figure open. Large models are cut
+to what a reader can take in; the caption says how much is not shown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from bayeskit.reporting.pictures import BLUE, INK, ORANGE, Picture, figure_of, to_picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from bayeskit.results.records import Posterior
+    from bayeskit.validation import Validation
+
+__all__ = ["MAX_INTERVALS", "MAX_PANELS", "interval_pictures", "marginal_picture", "split_variables", "variable_order"]
+
+MAX_PANELS = 12
+MAX_INTERVALS = 40
+MAX_INTERVAL_PICTURES = 4
+PANEL_VARIABLE = 9  # a variable with more elements is shown as intervals
+BACKEND = "matplotlib"
+LABELS = ("categorical", "markov_chain")  # steps of the plan whose variables are labels
+
+
+def variable_order(post: Posterior) -> tuple[str, ...]:
+    """Free variables in the order the user wrote them, then the Deterministics that were kept."""
+    stored = list(post.tree["posterior"].data_vars)
+    free = [str(rv.name) for rv in post.model.free_RVs if rv.name in stored]
+    return (*free, *(str(n) for n in stored if n not in free))
+
+
+def split_variables(post: Posterior) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Names shown as densities, as intervals, and not shown: small variables get panels while there is room."""
+    draws = post.tree["posterior"].to_dataset()
+    panels: list[str] = []
+    intervals: list[str] = []
+    hidden: list[str] = []
+    room = MAX_PANELS
+    # A component or a state is a label: an interval between labels says nothing.
+    labels = {n for step in post.plan.eliminated if step.family in LABELS for n in step.variables}
+    for name in variable_order(post):
+        size = _size(draws[name])
+        if not np.issubdtype(draws[name].dtype, np.number) or size == 0:
+            hidden.append(name)
+        elif size <= min(PANEL_VARIABLE, room):
+            panels.append(name)
+            room -= size
+        elif len(intervals) < MAX_INTERVAL_PICTURES and name not in labels:
+            intervals.append(name)
+        else:
+            hidden.append(name)
+    return tuple(panels), tuple(intervals), tuple(hidden)
+
+
+def marginal_picture(post: Posterior, names: tuple[str, ...], validation: Validation | None = None) -> Picture | None:
+    """Marginal posteriors, one panel a scalar: histogram of the draws, closed-form density, NUTS where it was run."""
+    if not names:
+        return None
+    import arviz_plots as azp
+
+    draws = post.tree["posterior"].to_dataset()[list(names)]
+    count = sum(_size(draws[n]) for n in names)
+    columns = count if count < 4 else 4 if count in (4, 7, 8) or count > 9 else 3
+    rows = -(-count // columns)
+    exact = any(n in post.marginals for n in names)
+    panels = azp.plot_dist(
+        draws,
+        kind="hist",
+        backend=BACKEND,
+        point_estimate="mean",
+        ci_kind="eti",
+        visuals={
+            "dist": False,
+            "face": {"color": BLUE, "alpha": 0.25},
+            "credible_interval": {"color": INK, "width": 2},
+            "point_estimate": {"color": INK},
+            "point_estimate_text": False,
+            "title": {"size": 9},
+        },
+        cols=["__variable__", *_dims(draws)],
+        col_wrap=columns,
+        figure_kwargs={"figsize": (min(2.6 * columns, 7.8), 1.75 * rows + 0.15)},
+    )
+    sampled = _sampled(validation, names)
+    if sampled is not None:
+        azp.plot_dist(
+            sampled,
+            kind="kde",
+            backend=BACKEND,
+            plot_collection=panels,
+            visuals={
+                "dist": {"color": ORANGE, "linestyle": "--", "width": 1.4},
+                **dict.fromkeys(("credible_interval", "point_estimate", "point_estimate_text", "title"), False),
+                "remove_axis": False,
+            },
+        )
+    for name in names:
+        marginal = post.marginals.get(name)
+        for at in _elements(draws[name]):
+            labels = {d: draws[name][d].to_numpy()[i] for d, i in at.items()}
+            axes = panels.get_target(name, labels)
+            if marginal is not None and marginal.elementwise:
+                _draw_density(axes, marginal, tuple(at.values()), np.issubdtype(draws[name].dtype, np.integer))
+            axes.locator_params(axis="x", nbins=4)
+            axes.set_ylim(bottom=min(axes.get_ylim()[0], 0.0))
+    words = [f"Shaded: histogram of {_count(draws)} {'independent ' if post.method == 'exact' else ''}draws"]
+    words += ["blue line: density in closed form or by quadrature"] if exact else []
+    words += ["dashed orange: NUTS"] if sampled is not None else []
+    words += [f"black: mean and {_probability():g} % interval"]
+    figure = figure_of(panels)
+    alt = f"Marginal posterior densities of {', '.join(names)}, one panel for each scalar."
+    return to_picture(figure, alt=alt, caption=f"Marginal posteriors. {'; '.join(words)}.")
+
+
+def interval_pictures(post: Posterior, names: tuple[str, ...]) -> tuple[Picture, ...]:
+    """50 % and wider intervals of large variables, one forest plot a variable, of its first elements."""
+    import arviz_plots as azp
+
+    draws = post.tree["posterior"].to_dataset()
+    pictures = []
+    for name in names:
+        variable = draws[name]
+        size = _size(variable)
+        flat = _flattened(variable, MAX_INTERVALS)
+        shown = flat.sizes["element"]
+        panels = azp.plot_forest(
+            xr.Dataset({name: flat}),
+            combined=True,
+            backend=BACKEND,
+            point_estimate="mean",
+            ci_kind="eti",
+            labels=["element"],
+            visuals={
+                "labels": {"size": 8},
+                "trunk": {"color": BLUE},
+                "twig": {"color": BLUE},
+                "point_estimate": {"color": INK},
+                "ticklabels": False,
+            },
+            figure_kwargs={"figsize": (7.4, 0.19 * shown + 0.7), "width_ratios": [1, 3]},
+        )
+        figure = figure_of(panels)
+        figure.axes[0].axis("off")  # the column of labels
+        rest = f" The first {shown} of {size} elements; {size - shown} are not shown." if size > shown else ""
+        caption = f"{name}: mean, 50 % and {_probability():g} % intervals of each element.{rest}"
+        alt = f"Posterior means and intervals of {shown} elements of {name}."
+        pictures.append(to_picture(figure, alt=alt, caption=caption))
+    return tuple(pictures)
+
+
+def _draw_density(axes: Axes, marginal: Any, index: tuple[int, ...], discrete: bool) -> None:
+    """The closed-form density (or mass) of one element over the range of its panel."""
+    low, high = axes.get_xlim()
+    if discrete:
+        x = np.arange(np.ceil(low), np.floor(high) + 1)
+        axes.plot(x, _element(marginal.dist.pmf, x, index), "o", color=BLUE, markersize=3)
+    else:
+        x = np.linspace(low, high, 200)
+        axes.plot(x, _element(marginal.dist.pdf, x, index), color=BLUE, linewidth=1.8)
+
+
+def _element(density: Any, x: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
+    """Density of one element of an array-valued distribution at the points x."""
+    values = np.asarray(density(x.reshape(-1, *(1 for _ in index))))
+    if values.ndim == 1:
+        return values
+    return values.reshape(len(values), -1)[:, np.ravel_multi_index(index, values.shape[1:])]
+
+
+def _sampled(validation: Validation | None, names: tuple[str, ...]) -> xr.Dataset | None:
+    """The sampler's draws of the same variables, where a validation kept them."""
+    if validation is None or validation.draws is None:
+        return None
+    draws = validation.draws["posterior"].to_dataset()
+    return draws[list(names)] if set(names) <= set(draws.data_vars) else None
+
+
+def _elements(variable: xr.DataArray) -> list[dict[str, int]]:
+    dims = [str(d) for d in variable.dims if d not in ("chain", "draw")]
+    return [dict(zip(dims, i, strict=True)) for i in np.ndindex(*(variable.sizes[d] for d in dims))]
+
+
+def _flattened(variable: xr.DataArray, limit: int) -> xr.DataArray:
+    """The first elements along one dim ``element``, labelled as ArviZ labels them."""
+    elements = _elements(variable)[:limit]
+    parts = [variable.isel(at, drop=True) for at in elements]
+    names = [", ".join(str(variable[d].to_numpy()[i]) for d, i in at.items()) for at in elements]
+    return xr.concat(parts, dim="element", coords="minimal", compat="override").assign_coords(element=names)
+
+
+def _dims(data: xr.Dataset) -> list[str]:
+    return [str(d) for d in data.dims if d not in ("chain", "draw")]
+
+
+def _size(variable: xr.DataArray) -> int:
+    return int(np.prod([n for d, n in variable.sizes.items() if d not in ("chain", "draw")], dtype=int))
+
+
+def _count(data: xr.Dataset) -> str:
+    return f"{data.sizes['chain'] * data.sizes['draw']:,}"
+
+
+def _probability() -> float:
+    import arviz_base
+
+    return 100 * float(arviz_base.rcParams["stats.ci_prob"])

@@ -1,0 +1,176 @@
+"""What pictures of mixtures and hidden Markov models show: probabilities of the states, and what each state emits.
+
+Averages are over posterior draws, some hundred of them: probabilities given each draw are exact. Draws that
+exchange the labels of components are relabelled first; otherwise all components would look like their average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+
+from bayeskit.elimination.plan import analyse
+from bayeskit.elimination.states_of_plan import state_recovery
+from bayeskit.finite.axis_dependence import NotSeparable, connection, without_checks
+from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.environment import silently
+from bayeskit.queries.relabelling import under_one_labelling
+from bayeskit.reporting.pictures import COLOURS
+from bayeskit.results.tree import thinned
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+    from bayeskit.results.records import Posterior
+
+__all__ = ["LatentStates", "blend", "latent_states"]
+
+MAX_DRAWS = 200
+MAX_NUMBERS = 20_000_000  # of all draws' probabilities
+SUMS = ("categorical", "markov_chain")
+
+
+@dataclass(frozen=True)
+class LatentStates:
+    """One finite variable that was summed out, behind one observed variable.
+
+    Attributes
+    ----------
+    name, observed : str
+        The finite variable and the observed one.
+    kind : {"independent", "chain"}
+    family : str
+        Of the observed variable, as PyMC names its operation.
+    probabilities : numpy.ndarray of shape (*shape, K)
+        p(state of an entry = k | y).
+    entries : numpy.ndarray of shape (rows,)
+        For each row of the observed variable, the flat index of the entry of the finite variable that it depends on.
+    parameters : list of numpy.ndarray of shape (draws, K, ...)
+        The parameters of the observed variable in each state, for some posterior draws.
+    weights : numpy.ndarray of shape (draws, K) or None
+        The prior probabilities of the states, where they are independent and the same for all entries.
+    y : numpy.ndarray
+        The observed values, the rows first.
+    relabelled : bool
+        Whether the draws had to be brought under one labelling.
+    """
+
+    name: str
+    observed: str
+    kind: str
+    family: str
+    probabilities: np.ndarray
+    entries: np.ndarray
+    parameters: list[np.ndarray]
+    weights: np.ndarray | None
+    y: np.ndarray
+    relabelled: bool
+
+    @property
+    def states(self) -> int:
+        return self.probabilities.shape[-1]
+
+
+def latent_states(post: Posterior) -> LatentStates | None:
+    """The states of a mixture or of a hidden Markov model.
+
+    Returns
+    -------
+    LatentStates or None
+        None where not exactly one finite variable was summed out, of at most ten states, for one observed variable
+        whose rows have an entry of it each and whose parameters depend on nothing else that changes from row to row.
+    """
+    model = post.model
+    if len(model.observed_RVs) != 1 or not any(s.family in SUMS for s in post.plan.eliminated):
+        return None
+    analysis = analyse(model)
+    if len(analysis.summed) != 1:
+        return None
+    (summed,) = analysis.summed
+    if summed.kind == "joint" or not 2 <= len(summed.values) <= len(COLOURS) or summed.values[0] != 0:
+        return None
+    observed = model.observed_RVs[0]
+    z = analysis.original.values[summed.name]
+    factor, _, _ = without_checks(analysis.original.factors[str(observed.name)])
+    try:
+        axes, _ = connection(factor, z, summed.shape)
+    except NotSeparable:
+        return None
+    if not axes or axes[0] is None or {a for x in axes if x is not None for a in x.all} != set(axes[0].all):
+        return None
+    tree, relabelled = under_one_labelling(post)
+    # One labelling throughout is as good as another, and the one that the tables of the page have.
+    tree = tree if relabelled else post.tree
+    wanted = min(MAX_DRAWS, max(1, MAX_NUMBERS // (int(np.prod(summed.shape)) * len(summed.values))))
+    draws = thinned(tree, [rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars], wanted)
+    parts = state_recovery(analysis)[summed.name].probabilities(draws, _number(draws))
+    total = sum(np.sum(found, axis=0) for _, found in parts)
+    states = len(summed.values)
+    try:
+        parameters = _by_state(model, summed.name, states, observed.owner.op.dist_params(observed.owner), draws)
+        weights = None
+        if summed.kind == "independent":
+            rv = model[summed.name]
+            (each,) = _by_state(model, summed.name, states, rv.owner.op.dist_params(rv.owner), draws)
+            weights = each[:, 0].reshape(_number(draws), -1)
+    except ValueError:  # something in the parameters has a value for each row
+        return None
+    return LatentStates(
+        name=summed.name,
+        observed=str(observed.name),
+        kind=summed.kind,
+        family=type(observed.owner.op).__name__.removesuffix("RV"),
+        probabilities=np.asarray(total) / _number(draws),
+        entries=axes[0].indices(axes[0].length(summed.shape)),
+        parameters=parameters,
+        weights=weights if weights is not None and weights.shape[1] == states else None,
+        y=np.asarray(post.tree["observed_data"][observed.name]),
+        relabelled=relabelled,
+    )
+
+
+def _number(draws: Mapping[str, np.ndarray]) -> int:
+    return len(next(iter(draws.values())))
+
+
+def _by_state(
+    model: pm.Model, name: str, states: int, graphs: list[Variable], draws: Mapping[str, np.ndarray]
+) -> list[np.ndarray]:
+    """Graphs of the model with the finite variable in each state everywhere, for each draw: (draws, K, ...).
+
+    Raises
+    ------
+    ValueError
+        If one that depends on the finite variable changes from row to row all the same.
+    """
+    free = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
+    found = clone_replace(list(graphs), free, rebuild_strict=False)
+    function = compile_small(list(free.values()), [pt.as_tensor_variable(g) for g in found])
+    shape = np.shape(draws[name])[1:]
+    every = [np.full(shape, k, dtype=draws[name].dtype) for k in range(states)]
+    with silently():
+        rows = [
+            [function(*(z if v.name == name else draws[v.name][n] for v in free)) for z in every]
+            for n in range(_number(draws))
+        ]
+    result = [np.stack([np.stack([k[i] for k in row]) for row in rows]) for i in range(len(graphs))]
+    for i, graph in enumerate(graphs):
+        if model[name] in set(ancestors([graph])):
+            if not np.array_equal(result[i], np.broadcast_to(result[i][:, :, :1], result[i].shape), equal_nan=True):
+                raise ValueError(f"row by row parameters of {name!r}")
+            result[i] = result[i][:, :, 0]
+    return result
+
+
+def blend(probabilities: np.ndarray) -> np.ndarray:
+    """One colour a row: the states' colours, mixed as the states are probable; of shape (rows, 3)."""
+    from matplotlib.colors import to_rgb
+
+    return np.clip(probabilities @ np.array([to_rgb(c) for c in COLOURS[: probabilities.shape[1]]]), 0.0, 1.0)

@@ -1,0 +1,332 @@
+"""What a report says, as plain data: sections of paragraphs, tables and pictures. No markup; :mod:`html` renders it."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeskit.reporting.checks import check_pictures
+from bayeskit.reporting.classes import class_picture, class_plane
+from bayeskit.reporting.components import (
+    allocation_picture,
+    component_picture,
+    gaussian_components,
+    same_component,
+)
+from bayeskit.reporting.curve import curve_picture, fitted_curve
+from bayeskit.reporting.decoding import decoded_series, decoding_pictures
+from bayeskit.reporting.figures import interval_pictures, marginal_picture, split_variables, variable_order
+from bayeskit.reporting.formulas import describe_variables
+from bayeskit.reporting.graph import draw_structure, read_structure
+from bayeskit.reporting.latent_states import latent_states
+from bayeskit.reporting.pictures import Picture, styled
+from bayeskit.reporting.projection import latent_projection, projection_picture
+from bayeskit.reporting.records import Cell, Section, Table
+from bayeskit.reporting.states import state_picture, state_series
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bayeskit.queries.comparison import Comparison
+    from bayeskit.results.records import Posterior
+    from bayeskit.validation import Validation
+
+__all__ = ["MAX_ROWS", "build_sections"]
+
+MAX_ROWS = 30
+RELABELLED = " The draws exchange labels and were relabelled first, unlike those of the table."
+PACKAGES = ("bayeskit", "pymc", "pytensor", "arviz", "numpy", "scipy", "xarray")
+
+
+def build_sections(
+    post: Posterior,
+    *,
+    validation: Validation | None = None,
+    comparison: Comparison | None = None,
+    about: Sequence[str] = (),
+) -> tuple[Section, ...]:
+    """Everything a report says about one posterior.
+
+    Parameters
+    ----------
+    post : Posterior
+    validation : Validation, optional
+        Adds a section that sets the sampler beside the closed form, and its densities to the plots.
+    comparison : Comparison, optional
+        Adds a section with the compared models.
+    about : sequence of str
+        Paragraphs on the data and the question, for the first section.
+
+    Returns
+    -------
+    tuple of Section
+        In the order of the page: question, graph, priors, plan, posterior, predictive check, evidence, certificate,
+        validation, comparison, versions.
+    """
+    with styled():
+        sections = [
+            _question(post, about),
+            _graph(post),
+            _priors(post),
+            _plan(post),
+            _posterior(post, validation),
+            _predictive(post),
+            _evidence(post),
+        ]
+        if validation is not None:
+            sections.append(_validation(validation))
+        if comparison is not None:
+            sections.append(_comparison(comparison))
+        sections.append(_versions(post))
+    return tuple(sections)
+
+
+def _question(post: Posterior, about: Sequence[str]) -> Section:
+    observed = post.tree["observed_data"].to_dataset()
+    shapes = [
+        f"{name} ({' × '.join(f'{d}: {n}' for d, n in values.sizes.items()) or 'one value'})"
+        for name, values in observed.data_vars.items()
+    ]
+    unknown = _list([str(rv.name) for rv in post.model.free_RVs])
+    how = {
+        "exact": "The posterior is known in closed form; its draws are independent and its moments are exact.",
+        "quadrature": "What has a closed form was integrated out, the rest by quadrature; the draws are independent.",
+        "nuts": "NUTS drew from the posterior: the model has no closed form.",
+    }.get(post.method, f"The posterior was found by the method “{post.method}”.")
+    if post.method == "nuts" and post.plan.eliminated:
+        how = "What has a closed form was integrated out; NUTS drew the rest."
+    rows: list[tuple[Cell, ...]] = [
+        ("method", post.method),
+        ("log evidence", "not available" if math.isnan(post.log_evidence.value) else post.log_evidence.value),
+        ("label", post.log_evidence.label),
+        ("certificate (nats)", None if math.isnan(post.certificate) else post.certificate),
+    ]
+    paragraphs = (*about, f"What do the data {_list(shapes)} say about {unknown}?", how)
+    return Section("question", "What was asked", paragraphs, tables=(Table(("", ""), tuple(rows), digits=10),))
+
+
+def _graph(post: Posterior) -> Section:
+    structure = read_structure(post.model)
+    words = [f"{n.name} ({n.role})" for n in structure.nodes]
+    picture = draw_structure(structure, alt=f"Graph of the model: {', '.join(words)}.")
+    legend = (
+        "Ellipses are random variables, shaded where observed; boxes are data and Deterministics. "
+        "Dims are given with their lengths."
+    )
+    hidden = (f"{structure.hidden} more variables are not shown.",) if structure.hidden else ()
+    return Section("graph", "The model", (legend, *hidden), pictures=(picture,))
+
+
+def _priors(post: Posterior) -> Section:
+    variables = describe_variables(post.model)
+    kinds = (
+        ("prior", "Priors"),
+        ("deterministic", "Deterministics"),
+        ("likelihood", "Likelihood"),
+        ("potential", "Potentials"),
+    )
+    tables = []
+    for role, caption in kinds:
+        rows = tuple((v.name, v.text, v.dims or "scalar") for v in variables if v.role == role)
+        if rows:
+            tables.append(
+                _capped(
+                    ("variable", "distribution" if role in {"prior", "likelihood"} else "formula", "dims"),
+                    rows,
+                    caption,
+                )
+            )
+    return Section("priors", "Priors and likelihood", tables=tuple(tables))
+
+
+def _plan(post: Posterior) -> Section:
+    plan = post.plan
+    tables = []
+    if plan.eliminated:
+        steps = tuple(
+            (i, ", ".join(s.variables), s.family.replace("_", " "), ", ".join(s.given) or "the data alone")
+            for i, s in enumerate(plan.eliminated, 1)
+        )
+        tables.append(
+            _capped(("step", "integrated out", "family", "given"), steps, "Closed forms, in order of elimination")
+        )
+    if plan.refusals:
+        given: set[str] = set()
+        refusals: tuple[tuple[Cell, ...], ...] = ()
+        for r in plan.refusals:
+            refusals = (*refusals, (r.variable, r.reason, "as above" if r.advice in given else r.advice))
+            given.add(r.advice)
+        tables.append(_capped(("variable", "why there is no closed form", "advice"), refusals, "No closed form"))
+    return Section("plan", "The plan", text=str(plan), tables=tuple(tables))
+
+
+def _posterior(post: Posterior, validation: Validation | None) -> Section:
+    table = _frame(
+        _ordered(post.summary(), post), "variable", "Mean, standard deviation and equal-tailed interval of every scalar"
+    )
+    panels, intervals, hidden = split_variables(post)
+    marginals = marginal_picture(post, panels, validation)
+    projection = latent_projection(post)
+    plane, series = class_plane(post), state_series(post)
+    pictures = (
+        *((class_picture(plane),) if plane is not None else ()),
+        *((state_picture(series),) if series is not None else ()),
+        *_state_pictures(post),
+        *((projection_picture(projection),) if projection is not None else ()),
+        *((marginals,) if marginals else ()),
+        *interval_pictures(post, intervals),
+    )
+    paragraphs = [
+        "Rows labelled exact come from the closed form and those labelled quadrature from numerical integration, "
+        "without Monte Carlo error; the others come from draws."
+    ]
+    if hidden:
+        paragraphs.append(f"Not drawn, because there are many: {_list(hidden[:8])}{' …' if len(hidden) > 8 else ''}.")
+    return Section("posterior", "The posterior", tuple(paragraphs), tables=(table,), pictures=pictures)
+
+
+def _state_pictures(post: Posterior) -> tuple[Picture, ...]:
+    """Pictures of mixtures and hidden Markov models."""
+    states = latent_states(post)
+    found: tuple[Picture, ...] = ()
+    if states is not None and (components := gaussian_components(post, states)) is not None:
+        found = (component_picture(components),)
+    elif states is not None and (series := decoded_series(post, states)):
+        found = decoding_pictures(series)
+    if states is not None and found:
+        return tuple(replace(p, caption=p.caption + RELABELLED) for p in found) if states.relabelled else found
+    pairs = same_component(post)
+    return (allocation_picture(*pairs),) if pairs is not None else ()
+
+
+def _predictive(post: Posterior) -> Section:
+    pictures = check_pictures(post)
+    curve = fitted_curve(post)
+    if curve is not None:
+        pictures = (curve_picture(curve), *pictures)
+    paragraph = (
+        "Would the fitted model produce data like these? "
+        "Replicated data are drawn from the posterior predictive distribution."
+    )
+    return Section("predictive", "Posterior predictive check", (paragraph,), pictures=pictures)
+
+
+def _evidence(post: Posterior) -> Section:
+    evidence = post.log_evidence
+    if math.isnan(evidence.value):
+        return Section("evidence", "Evidence and certificate", (f"Log evidence: {evidence}.",))
+    kind = {
+        "exact": "It is exact; the error given is that of rounding.",
+        "quadrature": "It comes from quadrature; the error given is a bound.",
+        "estimated": "It is estimated; the error given is a Monte Carlo standard error.",
+    }[evidence.label]
+    rows = ((evidence.value, evidence.error, evidence.label),)
+    table = Table(("log evidence (nats)", "error", "label"), rows, digits=10)
+    paragraphs = [
+        f"The log evidence is the log probability of the data under the model, parameters integrated out. {kind}"
+    ]
+    if evidence.convention:
+        paragraphs.append(f"It is {evidence.convention}.")
+    if not math.isnan(post.certificate):
+        paragraphs.append(
+            "The certificate: by Bayes' rule log p(y, θ) − log p(θ | y) is the same number, the log evidence, at every "
+            "θ. Over posterior and prior draws, with PyMC's own log density, it varied by at most "
+            f"{post.certificate:.1e} nats."
+        )
+    return Section("evidence", "Evidence and certificate", tuple(paragraphs), tables=(table,))
+
+
+def _validation(validation: Validation) -> Section:
+    verdict = "agree" if validation.passed else "do NOT agree"
+    facts = [f"{validation.comparisons} tests at family-wise level {validation.alpha:g}"]
+    if validation.divergences is not None:
+        facts.append(f"{validation.divergences} divergences")
+    paragraphs = [f"Draws by {validation.method} {verdict} with the closed form ({'; '.join(facts)})."]
+    paragraphs += [f"Failed: {failure}" for failure in validation.failures[:20]]
+    paragraphs += list(validation.notes)
+    table = validation.table
+    order = (
+        (table["verdict"] == "agrees").to_numpy().argsort(kind="stable")
+        if len(table) > MAX_ROWS
+        else np.arange(len(table))
+    )
+    caption = "z-scores of mean and standard deviation in Monte Carlo standard errors, and the ECDF test"
+    return Section(
+        "validation", "A sampler against the closed form", tuple(paragraphs),
+        tables=(_frame(table.iloc[order], "variable", caption),),
+    )  # fmt: skip
+
+
+def _comparison(comparison: Comparison) -> Section:
+    table = _frame(comparison.table, "model", "Models of the same data, the best first")
+    priors = tuple((str(m), "; ".join(comparison.priors[m])) for m in comparison.table.index if m in comparison.priors)
+    paragraphs = ("The evidence depends on the priors for good, so they are shown beside it.", *comparison.notes)
+    tables = (table, _capped(("model", "priors"), priors, "Priors")) if priors else (table,)
+    return Section("comparison", "Models compared", paragraphs, tables=tables)
+
+
+def _versions(post: Posterior) -> Section:
+    rows = [("python", platform.python_version()), *((p, _version(p)) for p in PACKAGES)]
+    seed = "none was given" if post.random_seed is None else str(post.random_seed)
+    return Section(
+        "versions",
+        "To reproduce this",
+        (f"Random seed: {seed}.",),
+        tables=(Table(("package", "version"), tuple(rows)),),
+    )
+
+
+def _version(package: str) -> str:
+    if package == "bayeskit":  # also from a checkout that is not installed
+        from bayeskit.version import __version__
+
+        return __version__
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _ordered(summary: pd.DataFrame, post: Posterior) -> pd.DataFrame:
+    """Rows in the order of the model: free variables first, but those that would fill the table after all others."""
+    order = {name: i for i, name in enumerate(variable_order(post))}
+    names = [str(label).split("[")[0] for label in summary.index]
+    rows = Counter(names)
+    position = [(rows[n] >= MAX_ROWS, order.get(n, len(order))) for n in names]
+    return summary.iloc[sorted(range(len(names)), key=position.__getitem__)]
+
+
+def _frame(frame: pd.DataFrame, head: str, caption: str) -> Table:
+    columns = (head, *(str(c) for c in frame.columns))
+    rows = tuple(
+        (str(label), *(_cell(v) for v in row))
+        for label, row in zip(frame.index[:MAX_ROWS], frame.to_numpy(dtype=object), strict=False)
+    )
+    return _capped(columns, rows, caption, total=len(frame))
+
+
+def _capped(
+    columns: tuple[str, ...], rows: Sequence[tuple[Cell, ...]], caption: str, *, total: int | None = None
+) -> Table:
+    total = len(rows) if total is None else total
+    shown = tuple(rows[:MAX_ROWS])
+    note = f"{total - len(shown)} of {total} rows are not shown." if total > len(shown) else ""
+    return Table(columns, shown, caption, note)
+
+
+def _cell(value: Any) -> Cell:
+    """A NumPy scalar as the Python value it is."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+
+
+def _list(words: Sequence[str]) -> str:
+    return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)

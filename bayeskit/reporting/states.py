@@ -1,0 +1,147 @@
+"""A series over its observed states: each run of a state as a band, and what the state emits on average as a line.
+
+It is drawn for models with a container of state codes, ``state_code``, and a matrix of transitions between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeskit.reporting.pictures import COLOURS, INK, MUTED, Picture, to_picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from bayeskit.results.records import Posterior
+
+__all__ = ["StateSeries", "state_picture", "state_series"]
+
+CODE = "_code"
+MOST_PANELS = 3
+MOST_ROWS = 5000
+MOST_STATES = 10
+TICKS = 8
+
+
+@dataclass(frozen=True)
+class StateSeries:
+    """Rows with a state and one or several series.
+
+    Attributes
+    ----------
+    states : tuple of str
+    codes : numpy.ndarray of shape (rows,)
+    begins : numpy.ndarray of bool, shape (rows,)
+        Whether a row begins a sequence.
+    labels : numpy.ndarray of shape (rows,)
+    names : tuple of str
+    values : numpy.ndarray of shape (rows, series)
+    means : numpy.ndarray of shape (states, series) or None
+        Posterior mean of what each state emits, where the model has it as a variable.
+    """
+
+    states: tuple[str, ...]
+    codes: np.ndarray
+    begins: np.ndarray
+    labels: np.ndarray
+    names: tuple[str, ...]
+    values: np.ndarray
+    means: np.ndarray | None
+
+
+def state_series(post: Posterior) -> StateSeries | None:
+    """The observed states of a chain and the series that they emit.
+
+    Returns
+    -------
+    StateSeries or None
+        None where the model has no such states, no series of numbers, or too many of either.
+    """
+    model = post.model
+    pairs = {dims for dims in model.named_vars_to_dims.values() if len(dims) == 2 and dims[1] == f"next_{dims[0]}"}
+    dim = next((d for d, _ in pairs if f"{d}{CODE}" in model.named_vars and model.coords.get(d) is not None), None)
+    if dim is None or len(model.coords[dim]) > MOST_STATES:
+        return None
+    codes = np.asarray(post.tree["constant_data"][f"{dim}{CODE}"]).astype(int)
+    (row,) = model.named_vars_to_dims[f"{dim}{CODE}"]
+    observed = post.tree["observed_data"].to_dataset()
+    series = [v for v in observed.data_vars.values() if v.ndim == 2 and v.dims[0] == row]
+    if not series or not 2 <= codes.size <= MOST_ROWS:
+        return None
+    names, values, means = [], [], []
+    for variable in series:
+        columns = variable.dims[1]
+        own = variable[columns].to_numpy() if columns in variable.coords else range(variable.shape[1])
+        names += [str(name) for name in own]
+        values.append(variable.to_numpy().astype(float))
+        means.append(_means(post, dim, str(columns)))
+    together = None if any(m is None for m in means) else np.concatenate(means, axis=1)
+    labels = observed[row].to_numpy() if row in observed.coords else np.arange(codes.size)
+    following = set(observed["step"].to_numpy().tolist()) if "step" in observed.coords else set()
+    begins = np.array([label not in following for label in labels.tolist()])
+    table = np.concatenate(values, axis=1)[:, :MOST_PANELS]
+    states = tuple(str(s) for s in model.coords[dim])
+    shown = None if together is None else together[:, :MOST_PANELS]
+    return StateSeries(states, codes, begins, labels, tuple(names[:MOST_PANELS]), table, shown)
+
+
+def _means(post: Posterior, dim: str, columns: str) -> Any:
+    """Posterior means of the variable that says what each state emits on average: a mean or a rate."""
+    posterior = post.tree["posterior"]
+    for name in ("mu", "rate"):
+        if name in posterior and posterior[name].dims[2:] == (dim, columns):
+            return posterior[name].mean(("chain", "draw")).to_numpy()
+    return None
+
+
+def state_picture(series: StateSeries) -> Picture:
+    """One panel a series, over bands of the states."""
+    import matplotlib.pyplot as plt
+
+    count = len(series.names)
+    figure, panels = plt.subplots(
+        count, 1, figsize=(7.4, 0.9 + 2.0 * count), layout="constrained", sharex=True, squeeze=False
+    )
+    for k, axes in enumerate(panels[:, 0]):
+        _draw(axes, series, k)
+    panels[-1, 0].set_xlabel("row")
+    ticks = np.unique(np.linspace(0, len(series.codes) - 1, TICKS).astype(int))
+    panels[-1, 0].set_xticks(ticks, [str(series.labels[t]) for t in ticks])
+    panels[0, 0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=min(len(series.states), 5))
+    mean = ", with the posterior mean of what each state emits" if series.means is not None else ""
+    words = ", ".join(series.names)
+    return to_picture(
+        figure,
+        alt=f"{words} row by row, over bands of the observed states {', '.join(series.states)}.",
+        caption=f"The series over its observed states{mean}.",
+    )
+
+
+def _draw(axes: Axes, series: StateSeries, column: int) -> None:
+    changes = np.flatnonzero((np.diff(series.codes) != 0) | series.begins[1:]) + 1
+    edges = np.concatenate([[0], changes, [len(series.codes)]])
+    named: set[int] = set()
+    for start, stop in pairwise(edges):
+        state = int(series.codes[start])
+        label = None if state in named else series.states[state]
+        named.add(state)
+        axes.axvspan(start - 0.5, stop - 0.5, color=COLOURS[state], alpha=0.18, linewidth=0, label=label)
+        if series.means is not None:
+            axes.hlines(series.means[state, column], start - 0.5, stop - 0.5, color=COLOURS[state], linewidth=1.6)
+    for start, stop in _runs(series.begins):
+        rows = np.arange(start, stop)
+        axes.plot(rows, series.values[rows, column], color=INK, linewidth=0.8, marker=".", markersize=2.5)
+    for start in np.flatnonzero(series.begins)[1:]:
+        axes.axvline(start - 0.5, color=MUTED, linewidth=0.8, linestyle=":")
+    axes.set_ylabel(series.names[column], parse_math=False)
+    axes.set_xlim(-0.5, len(series.codes) - 0.5)
+
+
+def _runs(begins: np.ndarray) -> list[tuple[int, int]]:
+    """From each beginning to the next; a sequence whose rows do not stand together is drawn in its parts."""
+    starts = np.unique(np.concatenate([[0], np.flatnonzero(begins)]))
+    return list(zip(starts.tolist(), [*starts[1:].tolist(), len(begins)], strict=True))

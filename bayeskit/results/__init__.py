@@ -1,0 +1,1 @@
+"""What comes back: plans, evidence, posteriors, marginals."""

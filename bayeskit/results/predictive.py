@@ -1,0 +1,170 @@
+"""Prior and posterior predictive draws, by PyMC's own forward sampling.
+
+A container ``group_code`` of a model with the labelled dim ``group`` holds the whole-number codes of that dim's labels:
+new rows may then be given as labels, ``{"group": ["north", "south"]}``, and codes are held to those that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeskit.errors import BayeskitError, DataError
+from bayeskit.terminal import quiet
+
+if TYPE_CHECKING:
+    import pymc as pm
+    import xarray as xr
+
+__all__ = ["ensure_posterior_predictive", "ensure_prior_predictive", "predict"]
+
+
+def predict(
+    model: pm.Model,
+    tree: xr.DataTree,
+    data: Mapping[str, Any],
+    *,
+    coords: Mapping[str, Any] | None = None,
+    var_names: Sequence[str] | None = None,
+    leaves: Sequence[str] = (),
+    random_seed: int | None = None,
+    progressbar: bool = False,
+) -> xr.Dataset:
+    """Posterior predictive draws at new data; the model is left as it was.
+
+    ``leaves`` are free variables that no data depend on, drawn anew like the observed ones.
+    """
+    import pymc as pm
+    from pytensor.compile.sharedvalue import SharedVariable
+
+    from bayeskit.graphs.compile import small_mode
+
+    containers = {str(v.name): v for v in model.data_vars if isinstance(v, SharedVariable)}
+    data = _labels_to_codes(data, containers, model)
+    values = {name: _checked(name, value, containers, model, leaves) for name, value in data.items()}
+    for name in var_names or ():
+        if name not in model.named_vars:
+            raise DataError(f"no variable {name!r} to predict; the model has {', '.join(model.named_vars)}")
+    before = {n: containers[n].get_value() for n in values}
+    labels, lengths = dict(model.coords), {d: int(model.dim_lengths[d].eval()) for d in model.coords}
+    new_coords = dict(coords or {})
+    for name, value in values.items():
+        for dim, length in zip(model.named_vars_to_dims.get(name, ()), value.shape, strict=False):
+            if labels.get(dim) is not None and dim not in new_coords and length != lengths[dim]:
+                new_coords[dim] = np.arange(length)
+    if var_names is None and leaves and values:
+        var_names = [*(rv.name for rv in model.observed_RVs), *leaves]
+    kept = [rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars]
+    try:
+        with model, quiet():
+            if values:
+                pm.set_data(values, coords=new_coords)
+            result = pm.sample_posterior_predictive(
+                tree,
+                var_names=list(var_names) if var_names is not None else None,
+                predictions=bool(values),
+                # The parameters keep their draws; only what is downstream of the new data is drawn anew.
+                freeze_vars=[n for n in kept if n not in leaves],
+                sample_vars=[n for n in kept if n in leaves] or None,
+                random_seed=random_seed,
+                progressbar=progressbar,
+                compile_kwargs={"mode": small_mode()},
+            )
+    except (ValueError, TypeError, IndexError) as error:
+        if not values or isinstance(error, BayeskitError):
+            raise
+        given = ", ".join(values)
+        raise DataError(f"the new values of {given} do not fit the model: {str(error).splitlines()[0]}") from error
+    finally:
+        for name, value in before.items():
+            containers[name].set_value(value)
+        for dim in labels:
+            if hasattr(model.dim_lengths[dim], "set_value"):
+                model.dim_lengths[dim].set_value(np.asarray(lengths[dim]))
+            # PyMC has no public way to take labels off a dim again.
+            model._coords[dim] = labels[dim]
+    return result["predictions" if data else "posterior_predictive"].to_dataset()
+
+
+CODE = "_code"  # what the container of a labelled dim's codes has after the name of the dim
+SHOWN = 8  # labels that a message lists
+
+
+def _labels_to_codes(data: Mapping[str, Any], containers: Mapping[str, Any], model: pm.Model) -> dict[str, Any]:
+    """New data by container, with the labels of a dim turned into the codes that its container holds."""
+    result: dict[str, Any] = {}
+    for name, value in data.items():
+        labels = model.coords.get(name)
+        if name in containers or labels is None or f"{name}{CODE}" not in containers:
+            result[name] = value
+            continue
+        if f"{name}{CODE}" in data:
+            raise DataError(f"new rows have both {name!r} and {name + CODE!r}; give the labels or the codes")
+        # Compared as text: the labels may be whole numbers, and text or numbers may be given for them.
+        place = {str(label): code for code, label in enumerate(labels)}
+        asked = [str(label).strip() for label in np.ravel(np.asarray(value, dtype=object))]
+        for label in asked:
+            if label not in place:
+                known = ", ".join(list(place)[:SHOWN]) + (", …" if len(place) > SHOWN else "")
+                raise DataError(
+                    f"the new values of {name!r} have {label!r}, which the model was not fitted to; it knows {known}"
+                )
+        result[f"{name}{CODE}"] = np.array([place[label] for label in asked]).reshape(np.shape(value))
+    return result
+
+
+def _checked(
+    name: str, value: Any, containers: Mapping[str, Any], model: pm.Model, leaves: Sequence[str]
+) -> np.ndarray:
+    """New values of one container as an array, or an error that says what does not fit."""
+    if name not in containers:
+        known = ", ".join(containers) or "none; wrap the covariates in pm.Data to predict at new ones"
+        raise DataError(f"{name!r} is not a pm.Data container of the model; it has: {known}")
+    array, old = np.asarray(value), containers[name].get_value(borrow=True)
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"the new values of {name!r} are not numbers")
+    labels = model.coords.get(name.removesuffix(CODE)) if name.endswith(CODE) else None
+    if labels is not None and array.size and not np.all((array >= 0) & (array < len(labels))):
+        raise DataError(f"the new values of {name!r} are not all codes of a known label, 0 to {len(labels) - 1}")
+    if array.ndim != old.ndim:
+        raise DataError(f"the new values of {name!r} have {array.ndim} dimension(s); the model has {old.ndim}")
+    fixed = {
+        d: rv.name for rv in model.free_RVs if rv.name not in leaves for d in model.named_vars_to_dims.get(rv.name, ())
+    }
+    for dim, length, was in zip(model.named_vars_to_dims.get(name, ()), array.shape, old.shape, strict=False):
+        if dim in fixed and length != was:
+            raise DataError(
+                f"the new values of {name!r} have length {length} along {dim!r}, "
+                f"but {fixed[dim]!r} was fitted with {was}"
+            )
+    return array
+
+
+def ensure_posterior_predictive(model: pm.Model, tree: xr.DataTree, *, random_seed: int | None = None) -> xr.Dataset:
+    """Posterior predictive draws, drawn once and kept in the tree."""
+    import xarray as xr
+
+    if "posterior_predictive" not in tree.children:
+        tree["posterior_predictive"] = xr.DataTree(predict(model, tree, {}, random_seed=random_seed))
+    return tree["posterior_predictive"].to_dataset()
+
+
+def ensure_prior_predictive(
+    model: pm.Model, tree: xr.DataTree, *, draws: int = 1000, random_seed: int | None = None
+) -> xr.Dataset:
+    """Prior and prior predictive draws, drawn once and kept in the tree."""
+    import pymc as pm
+
+    from bayeskit.graphs.compile import small_mode
+
+    if "prior_predictive" not in tree.children:
+        with quiet():
+            prior = pm.sample_prior_predictive(
+                draws, model=model, random_seed=random_seed, compile_kwargs={"mode": small_mode()}
+            )
+        for group in ("prior", "prior_predictive"):
+            if group in prior.children:
+                tree[group] = prior[group]
+    return tree["prior_predictive"].to_dataset()

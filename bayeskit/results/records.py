@@ -1,0 +1,290 @@
+"""The frozen records that every layer returns: plans, refusals, evidence, posteriors.
+
+Nothing here computes an answer. A record carries its label (``exact``, ``quadrature`` or ``estimated``) and its error
+wherever it carries a number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeskit.errors import ModelError
+from bayeskit.results import predictive
+from bayeskit.results.marginals import Marginal
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pymc as pm
+    import xarray as xr
+
+__all__ = ["LABELS", "LogEvidence", "Plan", "Posterior", "Refusal", "Step"]
+
+OUTLOOK = {
+    "quadrature": "{} will be integrated by quadrature, everything else in closed form given it.",
+    "nuts": "NUTS will sample {}; what has a closed form is recovered exactly. The log evidence will be estimated.",
+}
+LABELS = ("exact", "quadrature", "estimated")
+
+
+@dataclass(frozen=True)
+class LogEvidence:
+    """The log evidence log p(y), in nats, with its error and the label that says where it comes from.
+
+    Attributes
+    ----------
+    value : float
+        log p(y) = log ∫ p(y, θ) dθ. NaN where there is none that could be trusted; ``reason`` says why.
+    error : float
+        For ``exact``, the spread of the certificate (rounding); for ``quadrature``, an error bound; for
+        ``estimated``, a Monte Carlo standard error, infinite where there is no estimate.
+    label : {"exact", "quadrature", "estimated"}
+    reason : str
+        Why the value is NaN; empty where there is one.
+    convention : str
+        What the integral is taken over, where that is not plain: all labellings of exchangeable components, or a prior
+        restricted to an order.
+    """
+
+    value: float
+    error: float
+    label: str
+    reason: str = ""
+    convention: str = ""
+
+    def __post_init__(self) -> None:
+        if self.label not in LABELS:
+            raise ValueError(f"label is {self.label!r}; it must be one of {', '.join(LABELS)}")
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return f"not available: {self.reason or 'this method does not estimate it'}"
+        sign = {"exact": "rounding", "quadrature": "error bound", "estimated": "standard error"}[self.label]
+        convention = f"; {self.convention}" if self.convention else ""
+        return f"{self.value:.10g} ({self.label}; {sign} {self.error:.1e}{convention})"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why one variable was not integrated out.
+
+    Attributes
+    ----------
+    variable : str
+    reason : str
+        What breaks the closed form.
+    advice : str
+        The nearest model that has one.
+    """
+
+    variable: str
+    reason: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.variable}: {self.reason} {self.advice}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One elimination: these variables, integrated out together, by this family, given those not yet gone."""
+
+    variables: tuple[str, ...]
+    family: str
+    given: tuple[str, ...] = ()
+    note: str = ""
+
+    def __str__(self) -> str:
+        given = f" given {', '.join(self.given)}" if self.given else ""
+        note = f" — {self.note}" if self.note else ""
+        return f"{', '.join(self.variables)}: {self.family.replace('_', ' ')}{given}{note}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be integrated out, in which order, by which family; what is left, and why.
+
+    Attributes
+    ----------
+    eliminated : tuple of Step
+        In order of elimination; draws go back the other way.
+    remaining : tuple of str
+        Variables that no closed form integrates out.
+    method : str
+        The first method that :func:`bayeskit.inference.ladder` will try: ``"exact"``, ``"quadrature"`` or ``"nuts"``.
+    refusals : tuple of Refusal
+        One for each remaining variable.
+    notes : tuple of str
+        What else a reader of the result must know (a Potential, for example).
+    """
+
+    eliminated: tuple[Step, ...]
+    remaining: tuple[str, ...]
+    method: str
+    refusals: tuple[Refusal, ...]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"method: {self.method}"]
+        if self.eliminated:
+            lines.append("integrated out in closed form, in this order:")
+            lines += [f"  {i}. {step}" for i, step in enumerate(self.eliminated, 1)]
+        if self.refusals:
+            lines.append("remaining, without a closed form:")
+            # The scales of a model mostly get the same advice: it is given once, after the last of them.
+            last = {refusal.advice: k for k, refusal in enumerate(self.refusals)}
+            for k, refusal in enumerate(self.refusals):
+                lines.append(f"  {refusal.variable}: {refusal.reason}")
+                lines += [f"    advice: {refusal.advice}"] if last[refusal.advice] == k else []
+        lines += [OUTLOOK[self.method].format(", ".join(self.remaining))] if self.method in OUTLOOK else []
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """A posterior: draws, closed-form marginals, log evidence, and how they were got.
+
+    Attributes
+    ----------
+    model : pymc.Model
+        The model as the user wrote it.
+    plan : Plan
+    log_evidence : LogEvidence
+    method : str
+        The method used.
+    certificate : float
+        Largest spread, in nats, of log p(y, θ) − log p(θ | y) over posterior and prior draws θ; it is zero up to
+        rounding if and only if the closed form is right. NaN for a method that has none.
+    tree : xarray.DataTree
+        ``posterior`` and ``observed_data`` (and ``constant_data``) groups in the ArviZ schema. Exact draws are
+        independent; they are laid out as four chains where their number allows it, because :func:`arviz.rhat` needs
+        at least two.
+    marginals : mapping of str to Marginal
+        Closed-form marginal posteriors, where there are some.
+    random_seed : int
+        The seed the draws were made with.
+    seconds : float
+        Wall-clock time of the inference.
+    """
+
+    model: pm.Model
+    plan: Plan
+    log_evidence: LogEvidence
+    method: str
+    certificate: float
+    tree: xr.DataTree = field(repr=False)
+    marginals: Mapping[str, Marginal] = field(repr=False, default_factory=dict)
+    random_seed: int | None = None
+    seconds: float = math.nan
+
+    def marginal(self, name: str) -> Marginal:
+        """The closed-form marginal posterior of one variable.
+
+        Parameters
+        ----------
+        name : str
+            A free random variable of the model.
+
+        Returns
+        -------
+        Marginal
+            Behaves as a frozen ``scipy.stats`` distribution; the dims of the variable are kept.
+
+        Raises
+        ------
+        ModelError
+            If there is no such variable, or its marginal has no closed form.
+        """
+        if name in self.marginals:
+            return self.marginals[name]
+        names = [rv.name for rv in self.model.free_RVs]
+        if name not in names:
+            raise ModelError(f"no variable {name!r}: the model's free variables are {', '.join(names)}")
+        why = next((str(r) for r in self.plan.refusals if r.variable == name), "its marginal is a mixture")
+        raise ModelError(f"{name!r} has no closed-form marginal ({why}); use the draws in tree['posterior'][{name!r}]")
+
+    def predict(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        coords: Mapping[str, Any] | None = None,
+        var_names: Sequence[str] | None = None,
+        random_seed: int | None = None,
+        progressbar: bool = False,
+    ) -> xr.Dataset:
+        """Draw from the posterior predictive distribution at new data.
+
+        Parameters
+        ----------
+        data : mapping of str to array, optional
+            New values of the model's ``pm.Data`` containers; the model is left as it was. Without it, the posterior
+            predictive at the data that the model was fitted to. Where a container ``group_code`` holds the codes of
+            the dim ``group``, ``{"group": labels}`` gives it the codes of these labels.
+        coords : mapping of str to sequence, optional
+            New coordinates of dims whose length changes.
+        var_names : sequence of str, optional
+            Variables to predict, observed variables by default; Deterministics may be named.
+        random_seed : int, optional
+        progressbar : bool, default False
+
+        Returns
+        -------
+        xarray.Dataset
+            One predictive draw for each posterior draw, with the dims of the predicted variables.
+
+        Raises
+        ------
+        DataError
+            If a name is not a ``pm.Data`` container of the model, its shape does not fit, or a label is unknown.
+        """
+        return predictive.predict(
+            self.model,
+            self.tree,
+            data or {},
+            coords=coords,
+            var_names=var_names,
+            leaves=[n for step in self.plan.eliminated if step.family == "ancestral" for n in step.variables],
+            random_seed=random_seed,
+            progressbar=progressbar,
+        )
+
+    def posterior_predictive(self, *, random_seed: int | None = None) -> xr.Dataset:
+        """Posterior predictive draws of the observed variables; also kept in ``tree["posterior_predictive"]``."""
+        return predictive.ensure_posterior_predictive(self.model, self.tree, random_seed=random_seed)
+
+    def prior_predictive(self, *, draws: int = 1000, random_seed: int | None = None) -> xr.Dataset:
+        """Prior predictive draws of the observed variables; also kept in ``tree["prior_predictive"]``, beside the
+        draws of the latent variables in ``tree["prior"]``."""
+        return predictive.ensure_prior_predictive(self.model, self.tree, draws=draws, random_seed=random_seed)
+
+    def summary(self, *, ci_prob: float = 0.89) -> pd.DataFrame:
+        """Mean, standard deviation and equal-tailed interval of every scalar.
+
+        Parameters
+        ----------
+        ci_prob : float, default 0.89
+            Probability of the interval; the default is ArviZ's.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row a scalar, named as ArviZ names it, with columns ``mean``, ``sd``, ``etiXX_lb``, ``etiXX_ub``,
+            ``mcse_mean`` (zero where exact) and ``label`` ("exact" from the closed form, "estimated" from draws).
+        """
+        from bayeskit.results.marginals import summarise
+
+        if not 0 < ci_prob < 1:
+            raise ModelError(f"ci_prob is {ci_prob}; it must lie between 0 and 1")
+        return summarise(self.tree["posterior"].to_dataset(), self.marginals, ci_prob)
+
+    def __str__(self) -> str:
+        proof = "" if np.isnan(self.certificate) else f"\ncertificate: {self.certificate:.1e} nats"
+        return f"{self.plan}\nlog evidence: {self.log_evidence}{proof}"

@@ -1,0 +1,75 @@
+"""Draws as an ``xarray.DataTree`` in the ArviZ schema, as ``pymc.sample`` would give them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pymc as pm
+import xarray as xr
+from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
+
+from bayeskit.version import __version__
+
+__all__ = ["build_tree", "chains_of", "dims_of", "thinned"]
+
+FOUR_CHAINS_FROM = 100  # with fewer draws R-hat says nothing, and ArviZ warns of more chains than draws
+
+
+def chains_of(draws: int) -> tuple[int, int]:
+    """(chains, draws of each): four chains where the number allows it, because R-hat needs several."""
+    return (4, draws // 4) if draws % 4 == 0 and draws >= FOUR_CHAINS_FROM else (1, draws)
+
+
+def dims_of(model: pm.Model, name: str, ndim: int) -> tuple[str, ...]:
+    """The dims of a variable, named as ArviZ does where the model gives an axis no name."""
+    named = model.named_vars_to_dims.get(name) or [None] * ndim
+    return tuple(f"{name}_dim_{i}" if dim is None else str(dim) for i, dim in enumerate(named))
+
+
+def thinned(tree: xr.DataTree, names: Iterable[str], number: int) -> dict[str, np.ndarray]:
+    """At most so many posterior draws, evenly spaced over all chains: one array a variable, first axis the draws."""
+    draws = tree["posterior"].to_dataset().stack(sample=("chain", "draw"), create_index=False)
+    total = draws.sizes["sample"]
+    kept = np.unique(np.linspace(0, total - 1, min(number, total)).round().astype(int))
+    return {n: draws[n].transpose("sample", ...).to_numpy()[kept] for n in names}
+
+
+def build_tree(
+    model: pm.Model, values: Mapping[str, np.ndarray], draws: int, *, chains: int | None = None
+) -> xr.DataTree:
+    """A DataTree with posterior, observed_data and constant_data.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Gives dims and coords.
+    values : mapping of str to array
+        Draws, first axis the draws.
+    draws : int
+    chains : int, optional
+        How many chains the draws come from, in this order; by default :func:`chains_of` lays independent draws out.
+    """
+    chains, length = chains_of(draws) if chains is None else (chains, draws // chains)
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    posterior = {n: np.asarray(v).reshape(chains, length, *np.shape(v)[1:]) for n, v in values.items()}
+    groups: dict[str, Mapping[str, np.ndarray]] = {"posterior": posterior}
+    observed = find_observations(model)
+    constant = find_constants(model)
+    if observed:
+        groups["observed_data"] = observed
+        # Row numbers that are not stored: as an array they are as long as the data, and are copied several times.
+        numbered = {
+            f"{name}_dim_0": pd.RangeIndex(np.shape(value)[0])
+            for name, value in observed.items()
+            if np.ndim(value) and not any(dims.get(name, ()))
+        }
+        coords = numbered | coords
+    if constant:
+        groups["constant_data"] = constant
+    tree: xr.DataTree = az.from_dict(groups, coords=coords, dims=dims)
+    attributes = {"inference_library": "bayeskit", "inference_library_version": __version__}
+    tree["posterior"].attrs.update(attributes)
+    return tree

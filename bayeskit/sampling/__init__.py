@@ -1,0 +1,1 @@
+"""NUTS, and what compiles the densities that it samples."""

@@ -1,0 +1,1 @@
+"""The compiler of densities: graphs as loops over one array of doubles."""

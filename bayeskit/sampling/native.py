@@ -1,0 +1,234 @@
+"""A model's log density, its gradient and its draws as machine code for nutpie.
+
+nutpie compiles a model by itself, node by node as PyTensor does; most of what NUTS costs on a small model is waiting
+for that. Here both are loops over a workspace (:mod:`bayeskit.sampling.codegen.loops`), compiled in a few seconds and
+evaluated in a fraction of the time, since nothing is allocated on the way. What they give is held against the graph
+itself, run by NumPy, at a few points; a model that they cannot do, or do not do to rounding, is compiled by nutpie.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import nutpie
+import pymc as pm
+import pytensor
+from numba.core.errors import NumbaError
+from nutpie.compile_pymc import CompiledPyMCModel, _prepare_dims_and_coords
+from pymc.initial_point import make_initial_point_fn
+from pytensor.graph.rewriting.utils import rewrite_graph
+
+from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.environment import lightly, silently
+from bayeskit.graphs.mvnormal_gradients import shared_factorisations
+from bayeskit.graphs.rewriting import inline, with_constant_data, without_checks
+from bayeskit.sampling.codegen.generated import density_source, draw_source, load
+from bayeskit.sampling.codegen.loops import program
+from bayeskit.sampling.codegen.workspace import NoLoops
+from bayeskit.types import Graph
+
+__all__ = ["compile_for_nutpie", "compiled_loops", "density_graphs"]
+
+# Fused nodes hide what they do, and nothing is to be written over: the loops do both.
+LEFT_OUT = ("fusion", "inplace", "BlasOpt", "local_pow_to_nested_squaring")
+# Points around the start at which the machine code is held against the graph: their spread on the unconstrained scale,
+# and how far the two may be apart. A gradient through a covariance that is nearly singular keeps no more digits.
+POINTS = ((0.0, 1e-6), (0.1, 1e-6), (0.1, 1e-6), (1.0, 1e-3))
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where each variable lies in a vector: names and shapes, in order."""
+
+    names: list[str]
+    shapes: list[tuple[int, ...]]
+
+    @property
+    def slices(self) -> list[slice]:
+        ends = np.cumsum([0, *(int(np.prod(s)) for s in self.shapes)])
+        return [slice(int(a), int(b)) for a, b in pairwise(ends)]
+
+    @property
+    def size(self) -> int:
+        return sum(int(np.prod(s)) for s in self.shapes)
+
+    def parts(self, point: np.ndarray) -> list[np.ndarray]:
+        return [point[w].reshape(s) for w, s in zip(self.slices, self.shapes, strict=True)]
+
+
+def compile_for_nutpie(model: pm.Model, jitter: set[Any]) -> Any:
+    """What ``nutpie.sample`` takes, for a model whose free variables are all continuous.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    jitter : set of random variables
+        Those whose starting points differ from chain to chain.
+
+    Notes
+    -----
+    Data containers are constants of the density: after ``pm.set_data``, compile again.
+    """
+    try:
+        with lightly():
+            return compiled_loops(model, jitter)
+    except (NoLoops, NumbaError):
+        return nutpie.compile_pymc_model(model, jitter_rvs=jitter)
+
+
+def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
+    """As :func:`compile_for_nutpie`, by loops over a workspace or not at all.
+
+    Raises
+    ------
+    NoLoops
+        If there is no loop for a part of the model, or what they give is not what the graph gives.
+    """
+    first = make_initial_point_fn(model=model, jitter_rvs=jitter, return_transformed=True)
+    start = first(0)
+    variables: list[Any] = [model.rvs_to_values[rv] for rv in model.free_RVs]
+    layout = _Layout([v.name for v in variables], [np.shape(start[v.name]) for v in variables])
+    others: list[Any] = [v for v in model.unobserved_value_vars if v.name not in layout.names]
+    of_density = _graphs(model, _value_and_gradient(model, variables))
+    of_draw = _graphs(model, others)
+    graph_of_draw = compile_small(variables, of_draw)
+    values = graph_of_draw(*(start[n] for n in layout.names))
+    drawn = _Layout([*layout.names, *(v.name for v in others)], [*layout.shapes, *(np.shape(v) for v in values)])
+
+    at = [np.asarray(start[n], dtype=np.float64) for n in layout.names]
+    density = program("density", variables, _rewritten(of_density), at)
+    draw = program("draw", variables, _rewritten(of_draw), at, density.data.size)
+    data = np.concatenate([density.data, draw.data, np.zeros(1)])
+    source = density_source(density, layout.size, data.size) + draw_source(draw, layout.size, data.size)
+    module = load(source, {**density.calls, **draw.calls})
+    points = _points(np.concatenate([np.zeros(0), *map(np.ravel, at)]))
+    _hold_density(module, data, layout, compile_small(variables, of_density), points)
+    _hold_draw(module, data, layout, drawn, graph_of_draw, points)
+
+    shape_info = (drawn.names, drawn.slices, drawn.shapes)
+    moved = [str(model.rvs_to_values[rv].name) for rv in model.free_RVs if model.rvs_to_transforms.get(rv) is not None]
+    dims, coords = _prepare_dims_and_coords(model, shape_info, moved)
+    return CompiledPyMCModel(
+        dims=dims,
+        _coords=coords,
+        _n_dim=layout.size,
+        _shapes=dict(zip(drawn.names, drawn.shapes, strict=True)),
+        compiled_logp_func=module.density,
+        compiled_expand_func=module.draw,
+        initial_point_func=_flat(first, layout),
+        shared_data={},
+        shared_var_keys={},
+        user_data=data,
+        n_expanded=drawn.size,
+        shape_info=shape_info,
+        logp_func=module.density,
+        expand_func=module.draw,
+        reparameterized_names=moved,
+    )
+
+
+def _flat(first: Callable[[Any], dict[str, np.ndarray]], layout: _Layout) -> Callable[[Any], np.ndarray]:
+    """Starting points as vectors; chains ask for theirs at the same time."""
+    lock = Lock()
+
+    def start(seed: Any) -> np.ndarray:
+        with lock:
+            point = first(seed)
+        return np.concatenate([np.zeros(0), *(np.ravel(point[n]).astype(np.float64) for n in layout.names)])
+
+    return start
+
+
+def density_graphs(model: pm.Model, variables: Sequence[Graph]) -> list[Graph]:
+    """The log density and its gradient, rewritten for the loops."""
+    return _rewritten(_graphs(model, _value_and_gradient(model, variables)))
+
+
+def _value_and_gradient(model: pm.Model, variables: Sequence[Graph]) -> list[Graph]:
+    # Bounds are kept or removed as the model says, and the density simplified before it is differentiated.
+    removed = () if model.check_bounds else ("local_remove_check_parameter",)
+    value: Any = rewrite_graph(with_constant_data([model.logp()])[0], include=("canonicalize", "stabilize", *removed))
+    gradient: Any = pytensor.grad(value, list(variables))
+    return [value, *gradient]
+
+
+def _graphs(model: pm.Model, outputs: list[Graph]) -> list[Graph]:
+    """Graphs of doubles, of which nothing is hidden, and a parameter out of its bounds is a density of zero."""
+    graphs = shared_factorisations(inline(with_constant_data([*outputs])))
+    return [*(without_checks(graphs) if model.check_bounds else graphs)] if graphs else []
+
+
+def _rewritten(graphs: list[Graph]) -> list[Graph]:
+    if not graphs:
+        return []
+    rewritten: Any = rewrite_graph(graphs, include=("fast_run",), exclude=LEFT_OUT)
+    return inline(list(rewritten))
+
+
+# -- held against the graph ------------------------------------------------------------------------------------------
+def _points(start: np.ndarray) -> list[tuple[np.ndarray, float]]:
+    rng = np.random.default_rng(0)
+    return [(start + spread * rng.normal(size=start.shape), agreement) for spread, agreement in POINTS]
+
+
+def _hold_density(
+    module: Any,
+    data: np.ndarray,
+    layout: _Layout,
+    graph: Callable[..., Any],
+    points: Sequence[tuple[np.ndarray, float]],
+) -> None:
+    void, length = ctypes.c_void_p, ctypes.c_uint64
+    density: Any = ctypes.CFUNCTYPE(ctypes.c_int64, length, void, void, void, void)(module.density.address)
+    for k, (point, agreement) in enumerate(points):
+        value, gradient = np.zeros(1), np.zeros(layout.size)
+        failed = _called(density, layout.size, *(a.ctypes.data for a in (point, gradient, value, data)))
+        with silently():
+            expected = graph(*layout.parts(point))
+        finite = all(np.all(np.isfinite(e)) for e in expected)
+        if bool(failed) == finite and (finite or k == 0):
+            raise NoLoops("the loops are finite where the graph is not, or the other way round")
+        if not failed and finite:
+            _require_agreement([value, *layout.parts(gradient)], expected, agreement)
+
+
+def _hold_draw(
+    module: Any,
+    data: np.ndarray,
+    layout: _Layout,
+    drawn: _Layout,
+    graph: Callable[..., Any],
+    points: Sequence[tuple[np.ndarray, float]],
+) -> None:
+    void, length = ctypes.c_void_p, ctypes.c_uint64
+    draw: Any = ctypes.CFUNCTYPE(ctypes.c_int64, length, length, void, void, void)(module.draw.address)
+    for point, agreement in points:
+        found = np.zeros(drawn.size)
+        _called(draw, layout.size, drawn.size, *(a.ctypes.data for a in (point, found, data)))
+        with silently():
+            expected = [*layout.parts(point), *graph(*layout.parts(point))]
+        _require_agreement(drawn.parts(found), expected, agreement)
+
+
+def _called(function: Callable[..., int], *arguments: Any) -> int:
+    try:
+        return function(*arguments)
+    except SystemError as error:  # Python code that was called back has raised
+        raise NoLoops("a function that is called raises an error") from error
+
+
+def _require_agreement(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], agreement: float) -> None:
+    """Each variable by itself: one may be a thousand million times the other."""
+    for one, other in zip(found, expected, strict=True):
+        one, other = np.ravel(one), np.ravel(other).astype(float)
+        finite = np.isfinite(other)
+        largest = np.max(np.abs(other[finite]), initial=0.0)
+        alike = np.array_equal(one[~finite], other[~finite], equal_nan=True)
+        if not alike or np.any(np.abs(one[finite] - other[finite]) > agreement * (1e-3 + largest)):
+            raise NoLoops("the loops do not give what the graph gives")

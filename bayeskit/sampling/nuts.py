@@ -1,0 +1,131 @@
+"""NUTS on a model as written, through nutpie where every variable is continuous."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+import nutpie
+import pymc as pm
+from pymc.backends.arviz import patch_nutpie_idata
+from pymc.progress_bar import NutpieProgressBarManager
+
+from bayeskit.errors import InferenceError
+from bayeskit.graphs.environment import available_cpus, on_one_thread
+from bayeskit.sampling.native import compile_for_nutpie
+from bayeskit.terminal import quiet
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["CHAINS", "pop_unconstrained", "sample_nuts"]
+
+CHAINS = 4
+
+
+def sample_nuts(
+    model: pm.Model,
+    draws: int = 4000,
+    random_seed: int | None = None,
+    progressbar: bool = False,
+    tune: int = 1000,
+    target_accept: float = 0.9,
+    unconstrained: bool = False,
+) -> xr.DataTree:
+    """Draw from the posterior with NUTS.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    draws : int, default 4000
+        Draws in all, over four chains (rounded up to a multiple of four).
+    random_seed : int, optional
+    progressbar : bool, default False
+    tune : int, default 1000
+        Warm-up steps of each chain.
+    target_accept : float, default 0.9
+    unconstrained : bool, default False
+        Whether to keep the draws on the unconstrained scale as well, for :func:`pop_unconstrained`; nutpie only.
+
+    Returns
+    -------
+    xarray.DataTree
+        As ``pymc.sample`` gives it.
+
+    Raises
+    ------
+    InferenceError
+        If no chain could start.
+
+    Notes
+    -----
+    nutpie cannot sample discrete variables; a model that has some goes to PyMC's own compound step. Chains start at
+    PyMC's initial points, jittered where the model has no ``initval``.
+    """
+    with quiet(), on_one_thread(), warnings.catch_warnings():
+        # ArviZ suspects swapped dimensions where there are fewer draws than chains.
+        warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
+        options = {"draws": -(-draws // CHAINS), "tune": tune, "chains": CHAINS}
+        if model.discrete_value_vars:
+            accept = {"target_accept": target_accept} if model.continuous_value_vars else {}
+            return pm.sample(**options, **accept, random_seed=random_seed, progressbar=progressbar, model=model)
+        return _by_nutpie(model, options, random_seed, progressbar, target_accept, unconstrained)
+
+
+def _by_nutpie(
+    model: pm.Model,
+    options: dict[str, int],
+    random_seed: int | None,
+    progressbar: bool,
+    target_accept: float,
+    unconstrained: bool,
+) -> xr.DataTree:
+    # Jitter of one on the unconstrained scale is far more than a posterior sd where there are many data: loadings
+    # with the wrong sign are a mode of their own. Where the author gave a start, it is kept.
+    given = model.rvs_to_initial_values
+    compiled = compile_for_nutpie(model, {rv for rv in model.free_RVs if given.get(rv) is None})
+    start = time.perf_counter()
+    try:
+        with NutpieProgressBarManager(CHAINS, options["draws"], progressbar) as bar:
+            tree = nutpie.sample(
+                compiled,
+                **options,
+                # The threads share one process and need no lock of Python's.
+                cores=min(CHAINS, available_cpus()),
+                seed=int(np.random.default_rng(random_seed).integers(2**30)),
+                target_accept=target_accept,
+                save_warmup=False,
+                store_unconstrained=unconstrained,
+                progress_bar=False,
+                progress_callback=bar.update,
+            )
+    except RuntimeError as error:
+        # nutpie's own words: the density is zero or not a number wherever chains could start.
+        reason = str(error).splitlines()[0]
+        raise InferenceError(
+            f"NUTS could not sample: {reason}; check the data and the support of the priors"
+        ) from error
+    patch_nutpie_idata(tree, model, sampling_time=time.perf_counter() - start)
+    return tree
+
+
+def pop_unconstrained(tree: xr.DataTree) -> dict[str, np.ndarray]:
+    """Take the draws on the unconstrained scale out of a tree: value variables by name, axes (chain, draw, ...).
+
+    nutpie keeps a variable without a transform in ``posterior`` only.
+    """
+    group = "unconstrained_posterior"
+    if group not in tree.children:
+        return {str(n): v.transpose("chain", "draw", ...).to_numpy() for n, v in tree["posterior"].data_vars.items()}
+    both = {**tree["posterior"].to_dataset().data_vars, **tree[group].to_dataset().data_vars}
+    values = {str(n): v.transpose("chain", "draw", ...).to_numpy() for n, v in both.items()}
+    for name in (group, f"warmup_{group}"):
+        if name in tree.children:
+            del tree[name]
+    for name in ("sample_stats", "warmup_sample_stats"):
+        if name in tree.children:
+            stats = tree[name].to_dataset()
+            tree[name] = stats.drop_dims("unconstrained_parameter", errors="ignore")
+    return values

@@ -1,0 +1,146 @@
+"""The demonstration: one model end to end, the index and exit code, the Wishart prior in Bartlett's decomposition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+
+from bayeskit.cli import demo
+from bayeskit.errors import BayeskitError
+from bayeskit.graphs.compile import small_mode
+from bayeskit.models import MODELS
+from bayeskit.results.records import LogEvidence
+
+OUTCOME = demo.Outcome(
+    model="normal",
+    data="cavendish",
+    method="exact",
+    log_evidence=LogEvidence(0.841, 1e-13, "exact"),
+    certificate=1e-13,
+    agreement="pass (largest |z| 0.68, 6 tests)",
+    passed=True,
+    page="normal.html",
+)
+
+
+class Links(HTMLParser):
+    """The pages that a page leads to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.targets += [str(value) for key, value in attrs if tag == "a" and key == "href"]
+
+
+@pytest.fixture(scope="module")
+def normal(tmp_path_factory: pytest.TempPathFactory) -> tuple[demo.Outcome, str]:
+    """One model's outcome in this process, and its page."""
+    folder = tmp_path_factory.mktemp("demo") / "new"
+    outcome = demo.run_model("normal", folder, random_seed=20260101)
+    return outcome, (folder / outcome.page).read_text(encoding="utf-8")
+
+
+def test_one_model_end_to_end(normal: tuple[demo.Outcome, str]) -> None:
+    outcome, page = normal
+    assert (outcome.model, outcome.data, outcome.method) == ("normal", "cavendish", "exact")
+    assert outcome.passed
+    assert outcome.agreement.startswith("pass (largest |z| ")
+    assert outcome.certificate < 1e-8
+    # The closed form of the module's docstring, in SciPy: a multivariate Student-t of the data.
+    y = demo.example_data(demo.load_model("normal").EXAMPLE, demo.load_model("normal").VARIABLES)["y"].to_numpy()
+    shape = (0.1 / 2.0) * (np.eye(y.size) + 1 / 0.1)
+    exact = stats.multivariate_t(np.full(y.size, 5.0), shape, df=4.0).logpdf(y)
+    assert outcome.log_evidence.value == pytest.approx(exact, rel=1e-9)
+    assert "A sampler against the closed form" in page
+    assert "Cavendish" in page
+
+
+def test_evidence_is_shown_with_the_digits_it_has() -> None:
+    shown = [
+        demo._evidence(LogEvidence(*parts))
+        for parts in [(0.841, 1e-13, "exact"), (-3.25, 1e-9, "quadrature"), (-642.75123, 0.0042, "estimated")]
+    ]
+    assert shown == ["0.841000", "-3.250000", "-642.751 ± 0.004"]
+    assert demo._evidence(LogEvidence(float("nan"), float("inf"), "estimated", "no draws")) == "–"
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, passed: bool) -> None:
+    """Every model's outcome without its inference, which the test above is about."""
+
+    def run_model(name: str, output: Path, *, random_seed: int) -> demo.Outcome:
+        return replace(OUTCOME, model=name, page=f"{name}.html", passed=passed or name != "normal")
+
+    monkeypatch.setattr(demo, "run_model", run_model)
+
+
+def test_processes_give_the_same(normal: tuple[demo.Outcome, str], tmp_path: Path) -> None:
+    """Two models at the same time, each in a process of its own, against one of them in this process."""
+    outcomes = {o.model: o for o in demo._outcomes(("gamma_poisson", "normal"), tmp_path, 20260101, workers=2)}
+    assert set(outcomes) == {"gamma_poisson", "normal"}
+    assert outcomes["gamma_poisson"].passed
+    assert outcomes["normal"] == normal[0]
+    pages = {o.model: (tmp_path / o.page).read_text(encoding="utf-8") for o in outcomes.values()}
+    assert "A sampler against the closed form" in pages["gamma_poisson"]
+    assert pages["normal"] == normal[1]
+
+
+def test_an_error_in_a_process_is_raised_here(tmp_path: Path) -> None:
+    with pytest.raises(BayeskitError, match="no model 'nothing'"):
+        list(demo._outcomes(("nothing", "nothing"), tmp_path, 20260101, workers=2))
+
+
+@pytest.mark.parametrize(("passed", "code"), [(True, 0), (False, 1)])
+def test_table_index_and_exit_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], passed: bool, code: int
+) -> None:
+    stand_in(monkeypatch, passed)
+    assert demo.run(tmp_path / "reports", random_seed=1, progressbar=False, workers=1) == code
+    printed = capsys.readouterr().out
+    assert all(f"{name} " in printed for name in (*MODELS, "model", "exact"))
+    links = Links()
+    links.feed((tmp_path / "reports" / "index.html").read_text(encoding="utf-8"))
+    assert links.targets == [f"{name}.html" for name in MODELS]
+
+
+def test_folder_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(BayeskitError, match="cannot write"):
+        demo.run(tmp_path / "file" / "reports", progressbar=False)
+
+
+def test_bartlett_is_the_wishart_prior() -> None:
+    """Moments of the prior in Bartlett's decomposition against those of the Wishart distribution."""
+    scale = np.array([[2.0, 0.6], [0.6, 1.0]])
+    with pm.Model() as model:
+        precision = pm.Wishart("precision", nu=5, V=scale)
+        pm.MvNormal("y", np.zeros(2), tau=precision, observed=np.ones((3, 2)))
+    other = demo.bartlett(model, "precision")
+    assert [v.name for v in other.deterministics] == ["precision"]
+    assert "precision" not in [v.name for v in other.free_RVs]
+    draws = pm.draw(other["precision"], draws=4000, random_seed=1, mode=small_mode())
+    wishart = stats.wishart(5, scale)
+    np.testing.assert_array_less(np.abs(draws.mean(axis=0) - wishart.mean()), 4 * np.sqrt(wishart.var() / 4000))
+    np.testing.assert_allclose(draws.var(axis=0), wishart.var(), rtol=0.2)
+
+
+def test_bartlett_leaves_the_likelihood_alone() -> None:
+    with pm.Model() as model:
+        precision = pm.Wishart("precision", nu=5, V=np.eye(2))
+        mu = pm.MvNormal("mu", np.zeros(2), tau=0.1 * precision)
+        pm.MvNormal("y", mu, tau=precision, observed=np.ones((3, 2)))
+    other = demo.bartlett(model, "precision")
+    below, squares, mean = np.array([0.3]), np.array([2.0, 5.0]), np.array([0.2, -0.1])
+    lower = np.diag(np.sqrt(squares)) + np.tril([[0.0, 0.0], [0.3, 0.0]])
+    matrix = lower @ lower.T
+    point = {"precision_below": below, "precision_squares_log__": np.log(squares), "mu": mean}
+    likelihood = other.compile_logp([other["y"]], mode=small_mode())(point)
+    expected = stats.multivariate_normal(mean, np.linalg.inv(matrix)).logpdf(np.ones((3, 2))).sum()
+    assert likelihood == pytest.approx(expected, rel=1e-10)

@@ -1,0 +1,66 @@
+"""Compiled functions calculate as they are written, whoever calls them first, and have one version each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bayeskit.finite import forward_backward as chains_recursions
+from bayeskit.finite import hmm as chains
+from bayeskit.gaussian import banded_solve as banded
+
+COMPILED = [
+    (module.__name__, name) for module in (banded, chains_recursions) for name, f in vars(module).items()
+    if hasattr(f, "targetoptions")
+]  # fmt: skip
+
+# Sums that a graph of PyTensor may reorder, and a function that it calls.
+FIRST = """
+import numba
+import numpy as np
+from bayeskit.finite.forward_backward import compensated_sum
+
+@numba.njit(fastmath={"arcp", "contract", "afn", "reassoc", "nsz"})
+def outer(values):
+    return compensated_sum(values)
+
+for values in ([1e16, 1.0, -1e16], [-np.inf, -np.inf], [0.0, -np.inf, 1.0]):
+    print(outer(np.array(values)))
+"""
+
+
+@pytest.mark.parametrize(("module", "name"), COMPILED)
+def test_no_option_is_left_to_the_caller(module: str, name: str) -> None:
+    options = getattr(sys.modules[module], name).targetoptions
+    assert options["fastmath"] is False and options["error_model"] == "python"
+
+
+def test_sums_are_compensated_though_the_caller_reorders_its_own(tmp_path: Path) -> None:
+    assert len(COMPILED) > 20
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    for _ in range(2):  # compiled, then from the disk
+        found = subprocess.run(
+            [sys.executable, "-c", FIRST], env=environment, capture_output=True, text=True, check=True
+        )
+        assert found.stdout.split() == ["1.0", "-inf", "-inf"]
+
+
+def test_each_function_has_one_version() -> None:
+    rng = np.random.default_rng(0)
+    for steps, time_varying in ((5, False), (5, True), (1, False)):
+        likelihood = rng.normal(size=(2, steps, 3))
+        transition = np.log(rng.dirichlet(np.ones(3), size=(steps - 1, 3) if time_varying else 3))
+        for initial in (np.log(rng.dirichlet(np.ones(3))), np.log(np.full((1, 3), 1 / 3))[:, ::-1]):
+            arguments = (np.broadcast_to(initial, (2, 3)), transition, likelihood[:, :, ::-1])
+            chains.log_evidence(*arguments, time_varying=time_varying)
+            chains.filter_states(*arguments, time_varying=time_varying, lengths=np.array([steps, 1]))
+            chains.smooth_states(*arguments, time_varying=time_varying)
+            chains.most_likely_states(*arguments, time_varying=time_varying)
+            chains.draw_states(*arguments, rng=rng, size=2, time_varying=time_varying)
+    for module, name in COMPILED:
+        assert len(getattr(sys.modules[module], name).signatures) <= 1, name

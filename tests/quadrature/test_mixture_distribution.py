@@ -1,0 +1,46 @@
+"""Finite mixtures as marginals: the distribution function at many points against the same at few, which is direct."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bayeskit.quadrature import mixture_distribution as mixture_density
+from bayeskit.quadrature.mixture_distribution import MANY, MixtureDensity
+
+RNG = np.random.default_rng(0)
+MEANS = RNG.normal(size=(300, 2, 2))
+COMPONENTS = {
+    "normal": stats.norm(MEANS, [[0.5, 1.0], [2.0, 3.0]]),
+    "student": stats.t(3.0, MEANS, np.exp(0.3 * RNG.normal(size=(300, 2, 2)))),
+    "gamma": stats.gamma(2 + RNG.gamma(2.0, size=300), scale=RNG.gamma(3.0, size=300)),
+    "a spike beside a slab": stats.norm([0.0, 1.0], [1.0, 1e-4]),
+    "a spike of no width": stats.norm([0.0, 1.0], [1.0, 1e-300]),
+}
+
+
+@pytest.mark.parametrize("method", ["cdf", "sf"])
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_many_points_give_what_few_give(name: str, method: str) -> None:
+    components = COMPONENTS[name]
+    mixture = MixtureDensity(RNG.dirichlet(np.ones(len(components.mean()))), components)
+    x = mixture.rvs(4 * MANY, random_state=1)
+    x[0] = components.mean()[-1]  # on the spike, where there is one
+    pieces = [getattr(mixture, method)(part) for part in np.split(x, 8)]
+    np.testing.assert_allclose(getattr(mixture, method)(x), np.concatenate(pieces), rtol=0, atol=1e-12)
+
+
+def test_smooth_functions_are_interpolated_and_steps_are_not() -> None:
+    calls = []
+
+    def counted(function):  # type: ignore[no-untyped-def]
+        return lambda rows: (calls.append(len(rows)), function(rows))[1]
+
+    x = RNG.normal(size=4 * MANY)
+    smooth = mixture_density._interpolated(counted(stats.norm.cdf), x)
+    assert smooth is not None
+    assert sum(calls) < MANY
+    np.testing.assert_allclose(smooth, stats.norm.cdf(x), rtol=0, atol=1e-12)
+    assert mixture_density._interpolated(lambda rows: (rows > 0.3).astype(float), x) is None
+    assert mixture_density._interpolated(stats.norm.cdf, np.append(x, np.inf)) is None

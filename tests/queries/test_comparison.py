@@ -1,0 +1,245 @@
+"""Models compared by evidence: the numbers against closed forms written here, and what must be refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+
+import bayeskit as bk
+from bayeskit import BayeskitError
+from bayeskit.errors import ModelError, OptionError
+from bayeskit.queries.comparison import Comparison, compare
+
+Y = np.array([0.3, -0.8, 1.9, 0.7, 1.2, 0.4])
+X = np.array([-1.0, -0.6, -0.2, 0.2, 0.6, 1.0])
+
+
+def mean_model(prior_sd: float = 2.0, y: np.ndarray = Y, name: str = "y") -> pm.Model:
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, prior_sd)
+        pm.Normal(name, mu, 1.0, observed=y)
+    return model
+
+
+def mean_evidence(prior_sd: float = 2.0, y: np.ndarray = Y) -> float:
+    covariance = np.eye(y.size) + prior_sd**2
+    return float(stats.multivariate_normal(np.zeros(y.size), covariance).logpdf(y))
+
+
+def line_model() -> pm.Model:
+    with pm.Model() as model:
+        intercept = pm.Normal("intercept", 0.0, 2.0)
+        slope = pm.Normal("slope", 0.0, 1.5)
+        pm.Normal("y", intercept + slope * X, 1.0, observed=pm.Data("observations", Y))
+    return model
+
+
+def line_evidence() -> float:
+    covariance = np.eye(Y.size) + 4.0 + 2.25 * np.outer(X, X)
+    return float(stats.multivariate_normal(np.zeros(Y.size), covariance).logpdf(Y))
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    return compare(
+        {"mean": mean_model(), "line": line_model(), "wide": mean_model(1e3)},
+        prior_odds={"mean": 3.0, "line": 1.0, "wide": 2.0},
+        random_seed=1,
+    )
+
+
+def test_evidence_bayes_factors_and_probabilities(comparison: Comparison) -> None:
+    expected = {"mean": mean_evidence(), "line": line_evidence(), "wide": mean_evidence(1e3)}
+    table = comparison.table
+    assert list(table.index) == sorted(expected, key=lambda name: -expected[name])
+    for name, value in expected.items():
+        assert table.at[name, "log_evidence"] == pytest.approx(value, abs=1e-9)
+        assert table.at[name, "label"] == "exact"
+        for other in expected:
+            assert comparison.log_bayes_factor(name, other) == pytest.approx(value - expected[other], abs=1e-9)
+    weights = {"mean": 3.0, "line": 1.0, "wide": 2.0}
+    total = sum(weights[name] * math.exp(expected[name]) for name in expected)
+    for name, value in expected.items():
+        assert table.at[name, "posterior_probability"] == pytest.approx(weights[name] * math.exp(value) / total)
+        assert table.at[name, "prior_probability"] == pytest.approx(weights[name] / 6)
+    assert table["log_bayes_factor"].max() == 0
+
+
+def test_loo_is_the_exact_leave_one_out_density(comparison: Comparison) -> None:
+    """For a conjugate mean, log p(y_i | the others) is normal with known mean and variance."""
+    expected = 0.0
+    for i in range(Y.size):
+        others = np.delete(Y, i)
+        variance = 1 / (1 / 4.0 + others.size)
+        expected += stats.norm(variance * others.sum(), np.sqrt(1 + variance)).logpdf(Y[i])
+    assert comparison.table.at["mean", "elpd_loo"] == pytest.approx(expected, abs=0.1)
+    assert comparison.table.at["mean", "se_loo"] > 0
+
+
+def test_comparison_is_readable(comparison: Comparison) -> None:
+    text = str(comparison)
+    assert "log_evidence" in text
+    assert "slope ~ Normal(0, 1.5)" in text
+    assert "priors" in text
+    with pytest.raises(ModelError, match=r"no model 'cubic' in this comparison; it has"):
+        comparison.log_bayes_factor("mean", "cubic")
+
+
+def test_far_apart_models_do_not_overflow() -> None:
+    y = Y + 300.0
+    comparison = compare({"far": mean_model(0.1, y), "near": mean_model(300.0, y)}, loo=False)
+    assert comparison.table.at["near", "posterior_probability"] == pytest.approx(1.0)
+    assert comparison.table.at["far", "posterior_probability"] < 1e-300
+    assert np.isfinite(comparison.table["posterior_probability"]).all()
+    assert comparison.table["elpd_loo"].isna().all()
+
+
+def test_posteriors_are_compared_without_inferring_again() -> None:
+    posterior = bk.infer(mean_model(), random_seed=3, progressbar=False)
+    comparison = compare({"done": posterior, "line": line_model()}, loo=False)
+    assert comparison.table.at["done", "log_evidence"] == posterior.log_evidence.value
+
+
+def test_same_data_under_other_names_and_in_pm_data() -> None:
+    comparison = compare({"a": mean_model(), "b": mean_model(name="strength"), "c": line_model()}, loo=False)
+    assert comparison.log_bayes_factor("a", "b") == pytest.approx(0.0, abs=1e-12)
+
+
+def test_several_observed_variables_have_one_loo() -> None:
+    def two(prior_sd: float) -> pm.Model:
+        with pm.Model() as model:
+            mu = pm.Normal("mu", 0.0, prior_sd)
+            pm.Normal("first", mu, 1.0, observed=Y[:4])
+            pm.Normal("second", mu, 1.0, observed=Y[4:])
+        return model
+
+    split = compare({"a": two(2.0), "b": two(1.0)}, random_seed=1).table
+    whole = compare({"a": mean_model(2.0), "b": mean_model(1.0)}, random_seed=1).table
+    assert split.at["a", "elpd_loo"] == pytest.approx(whole.at["a", "elpd_loo"], abs=0.1)
+
+
+def test_loo_is_refused_for_one_observation() -> None:
+    with pm.Model() as series:
+        mu = pm.Normal("mu")
+        pm.MvNormal("y", mu * np.ones(6), np.eye(6), observed=Y)
+    comparison = compare({"series": series, "mean": mean_model()}, random_seed=1)
+    assert np.isnan(comparison.table.at["series", "elpd_loo"])
+    assert any("series: LOO was not computed" in note for note in comparison.notes)
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def refused(other: pm.Model, message: str) -> None:
+    with pytest.raises(ModelError, match=message) as error:
+        compare({"first": mean_model(), "second": other})
+    assert "\n" not in str(error.value)
+    assert isinstance(error.value, BayeskitError)
+
+
+def test_other_values_are_refused() -> None:
+    y = Y.copy()
+    y[2] += 1e-9
+    refused(mean_model(y=y), r"first and second do not explain the same data: 1 of 6 values of y differ")
+
+
+def test_other_shapes_are_refused() -> None:
+    refused(mean_model(y=Y[:5]), r"y has shape \(6,\) and \(5,\)")
+
+
+def test_more_observed_variables_are_refused() -> None:
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("y", mu, 1.0, observed=Y)
+        pm.Normal("z", mu, 1.0, observed=1.0)
+    refused(model, r"observed y in first, observed y, z in second")
+
+
+def test_transformed_data_are_refused() -> None:
+    y = np.exp(Y)
+    with pm.Model() as lognormal:
+        pm.LogNormal("y", pm.Normal("mu", 0.0, 2.0), 1.0, observed=y)
+    with pytest.raises(ModelError, match=r"6 of 6 values of y differ.*log y"):
+        compare({"lognormal": lognormal, "normal of the log": mean_model(y=np.log(y))})
+
+
+def test_probabilities_are_not_compared_with_densities() -> None:
+    counts = np.array([2, 0, 3])
+    with pm.Model() as poisson:
+        pm.Poisson("y", pm.Gamma("rate", 2.0, 1.0), observed=counts)
+    with pytest.raises(ModelError, match=r"y is discrete in one and continuous in the other"):
+        compare({"poisson": poisson, "normal": mean_model(y=counts.astype(float))})
+
+
+def test_potentials_are_refused() -> None:
+    model = mean_model()
+    with model:
+        pm.Potential("penalty", -(model["mu"] ** 2))
+    refused(model, r"second: it has a Potential \(penalty\)")
+
+
+@pytest.mark.parametrize("prior", [pm.Flat, pm.HalfFlat])
+def test_improper_priors_are_refused(prior: type) -> None:
+    with pm.Model() as model:
+        pm.Normal("y", prior("mu"), 1.0, observed=Y)
+    refused(model, rf"second: the prior of mu is improper \({prior.__name__}\)")
+
+
+def test_models_without_observed_variables_are_refused() -> None:
+    with pm.Model() as model:
+        pm.Normal("mu")
+    refused(model, r"second: it has no observed variable")
+
+
+def test_estimated_evidences_are_compared_with_their_errors() -> None:
+    """The same model twice, once by NUTS on the model as written: no difference, within the error."""
+    sampled = bk.infer(line_model(), method="nuts", random_seed=1, progressbar=False)
+    comparison = compare({"exact": line_model(), "sampled": sampled, "mean": mean_model()}, loo=False)
+    table = comparison.table
+    assert table.at["sampled", "label"] == "estimated"
+    error = table.at["sampled", "error"]
+    assert 0 < error < 0.05
+    assert abs(comparison.log_bayes_factor("exact", "sampled")) < 4 * error
+    assert table.index[0] == "mean"
+    assert table.at["mean", "log_bayes_factor_error"] == 0
+    assert table.at["sampled", "log_bayes_factor_error"] == pytest.approx(error, abs=1e-9)
+    p = table["posterior_probability"]
+    rest = p["exact"] + p["mean"]
+    assert table.at["sampled", "posterior_probability_error"] == pytest.approx(p["sampled"] * rest * error, rel=1e-6)
+    assert table.at["mean", "posterior_probability_error"] == pytest.approx(p["mean"] * p["sampled"] * error, rel=1e-6)
+    assert any("not every log evidence is exact" in note for note in comparison.notes)
+
+
+def test_models_without_evidence_are_refused_by_name() -> None:
+    with pm.Model() as model:
+        # Four real numbers remain, too many for quadrature, and what their order leaves of the prior is not known.
+        ordered = pm.distributions.transforms.ordered
+        mu = pm.Normal("mu", mu=[0.0, 0.0, 0.0, 1.0], transform=ordered, initval=[-1.0, 0.0, 1.0, 2.0])
+        pm.StudentT("y", nu=4.0, mu=mu.sum(), sigma=1.0, observed=Y)
+    refused(model, r"second: it cannot be compared, for its log evidence is not available: the prior of mu .*Ordered")
+
+
+def test_what_is_given_is_checked() -> None:
+    with pytest.raises(ModelError, match="at least two"):
+        compare({"only": mean_model()})
+    with pytest.raises(ModelError, match="second: a str cannot be compared"):
+        compare({"first": mean_model(), "second": "model"})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("odds", "message"),
+    [
+        ({"c": 1.0}, "no model 'c'; the models are a, b"),
+        ({"a": 0.0}, "'a' has 0.0"),
+        ({"a": -1.0}, "positive"),
+        ({"a": math.inf}, "finite"),
+        ({"a": math.nan}, "finite"),
+    ],
+)
+def test_prior_odds_are_checked(odds: dict[str, float], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        compare({"a": mean_model(), "b": line_model()}, prior_odds=odds)
