@@ -17,7 +17,7 @@ import xarray as xr
 from scipy import integrate, special, stats
 
 import bayeskit as bk
-from bayeskit.cli.main import main
+from bayeskit.cli import main
 from bayeskit.datasets import example_data, load_example, prepare
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.models import load_model

@@ -18,7 +18,7 @@ import xarray as xr
 from scipy import special, stats
 
 import bayeskit as bk
-from bayeskit.cli.main import main
+from bayeskit.cli import main
 from bayeskit.datasets import example_data, prepare
 from bayeskit.errors import BayeskitError, DataError
 from bayeskit.graphs.compile import compile_small
