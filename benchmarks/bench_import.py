@@ -53,7 +53,7 @@ def run(repeats: int = 7) -> list[Row]:
         [
             [sys.executable, "-c", "pass"],
             [sys.executable, "-c", EVERYTHING],
-            [sys.executable, "-m", "bayeskit.cli.main", "--help"],
+            [sys.executable, "-m", "bayeskit.cli", "--help"],
         ],
         repeats,
     )

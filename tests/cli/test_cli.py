@@ -130,7 +130,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(
 
 def test_bad_input_of_the_program_itself(folder: Path) -> None:
     (folder / "raises.py").write_text(RAISES)
-    command = [sys.executable, "-m", "bayeskit.cli.main", "infer", "raises.py", "--data", "none.csv"]
+    command = [sys.executable, "-m", "bayeskit.cli", "infer", "raises.py", "--data", "none.csv"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith("bayeskit: error: ")
@@ -312,7 +312,7 @@ def test_exit_codes(run: Run, monkeypatch: pytest.MonkeyPatch, raised: BaseExcep
 
 
 def test_a_reader_that_stops_early_is_no_error() -> None:
-    command = [sys.executable, "-m", "bayeskit.cli.main", "models"]
+    command = [sys.executable, "-m", "bayeskit.cli", "models"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.close()
         assert (process.stderr.read(), process.wait()) == ("", 0)
