@@ -33,9 +33,9 @@ from pytensor.scalar.math import Log1mexp, Sigmoid, Softplus
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.shape import Shape, Shape_i
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 
-from bayeskit.graphs.polynomial_degree import JOINS, core_op, is_structural
+from bayeskit.graphs.domain import Kind, kind_of, parts
+from bayeskit.graphs.nodes import core_op
 
 __all__ = ["Element", "NotProved", "Walker", "linear_score"]
 
@@ -190,16 +190,14 @@ class Walker:
             return self.comparison(node)
         if isinstance(op, Elemwise):
             return self.elementwise(op.scalar_op, node)
-        if is_structural(node):
+        if kind_of(node) in (Kind.MOVE, Kind.CHECK):
             if any(self.variable in self.depends.get(i, ()) for i in node.inputs[1:]):
                 raise NotProved("it is used as an index")
             return self.moved(node, position)
         if isinstance(op, Sum):
             return self.sum(node)
-        if isinstance(op, JOINS):
-            return self.union([self.moved_part(node, k, p) for k, p in enumerate(node.inputs)])
-        if isinstance(op, IncSubtensor | AdvancedIncSubtensor) and op.set_instead_of_inc:
-            return self.union([self.moved_part(node, k, p) for k, p in enumerate(node.inputs[:2])])
+        if kind_of(node) is Kind.JOIN:
+            return self.union([self.moved_part(node, k, node.inputs[k]) for k in parts(node)])
         return self.linear_algebra(node)
 
     def union(self, parts: list[Element]) -> Element:
@@ -376,9 +374,9 @@ class Walker:
     def comparison(self, node: Apply) -> Condition:
         """A boolean node: is its truth the same wherever φ lies in its support?"""
         op = core_op(node)
-        if is_structural(node):
+        if kind_of(node) in (Kind.MOVE, Kind.CHECK):
             return self.condition(node.inputs[0])
-        if isinstance(op, JOINS):
+        if kind_of(node) is Kind.JOIN:
             return Condition(all(self.condition(i).fixed for i in node.inputs if i.type.dtype == "bool"))
         if not isinstance(op, Elemwise):
             return Condition(False)

@@ -21,7 +21,7 @@ from bayeskit.elimination.collapsed_density import typical_points
 from bayeskit.errors import ModelError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
-from bayeskit.graphs.polynomial_degree import core_op
+from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.rewriting import depends_on, inline
 from bayeskit.model.forward_sampling import prior_points
 

@@ -19,7 +19,8 @@ from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.elimination.conjugacy import Proofs, advice_for
 from bayeskit.elimination.linear_score import NotProved
 from bayeskit.gaussian.block import GaussianBlock
-from bayeskit.graphs.polynomial_degree import core_op, degrees
+from bayeskit.graphs.nodes import core_op
+from bayeskit.graphs.polynomial_degree import degrees
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.support import Support, support_of
 from bayeskit.results.records import Plan, Refusal, Step

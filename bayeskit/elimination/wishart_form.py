@@ -20,8 +20,8 @@ from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.shape import Shape, Shape_i
 
 from bayeskit.elimination.linear_score import NotProved
-from bayeskit.graphs.nodes import without_shuffles
-from bayeskit.graphs.polynomial_degree import core_op, is_structural
+from bayeskit.graphs.domain import Kind, kind_of
+from bayeskit.graphs.nodes import core_op, without_shuffles
 
 __all__ = ["is_wishart_form"]
 
@@ -85,7 +85,7 @@ def _visit(node: Apply, kinds: list[_Kind | None]) -> _Kind:
             return _Kind("diagonal", first.power)
         if first in (MULTIPLE, LINEAR):
             return LINEAR
-    if is_structural(node) and first is not None and not any(kinds[1:]):
+    if kind_of(node) is Kind.MOVE and first is not None and not any(kinds[1:]):
         whole = name in ("Alloc", "SpecifyShape") or (isinstance(op, DimShuffle) and _keeps_matrices(op, node))
         if first.name == "multiple" and isinstance(op, DimShuffle) and set(op.shuffle[-2:]) == {0, 1}:
             return MULTIPLE  # W is symmetric

@@ -31,8 +31,10 @@ from bayeskit.gaussian.factorisation import NotPositiveDefinite, Precision, fact
 from bayeskit.gaussian.jacobians import Block, Jacobian, jacobians
 from bayeskit.graphs.chunked_sums import compile_rows
 from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.domain import Kind, kind_of
 from bayeskit.graphs.gradient import gradient as gradient_of
-from bayeskit.graphs.polynomial_degree import core_op, degrees, is_structural
+from bayeskit.graphs.nodes import core_op
+from bayeskit.graphs.polynomial_degree import degrees
 from bayeskit.model.log_joint import LogJoint
 
 __all__ = ["Gaussian", "GaussianBlock", "Product", "weighted_product"]
@@ -184,7 +186,7 @@ class GaussianBlock:
         zero = {self.joint.values[n] for n in self.names}
         products: list[Variable] = []
         for node in toposort(graphs):
-            moved = is_structural(node) and node.inputs[0] in zero
+            moved = kind_of(node) in (Kind.MOVE, Kind.CHECK) and node.inputs[0] in zero
             multiplied = isinstance(core_op(node), Dot) and any(i in zero for i in node.inputs)
             if moved or multiplied:
                 zero.update(node.outputs)

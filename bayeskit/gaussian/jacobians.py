@@ -26,7 +26,8 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from scipy import sparse
 from scipy.linalg import solve_triangular
 
-from bayeskit.graphs.polynomial_degree import JOINS, core_op, is_structural, linear_argument
+from bayeskit.graphs.domain import Kind, kind_of, linear_argument
+from bayeskit.graphs.nodes import core_op
 
 __all__ = ["Block", "Jacobian", "broadcast_jacobian", "jacobians", "linear_jacobian", "perform", "sum_jacobians"]
 
@@ -267,12 +268,11 @@ def _node_jacobian(node: Apply, parts: list[Any]) -> list[Jacobian]:
         return [_elementwise(node, parts, shape)]
     if type(op).__name__ in ("CheckParameterValue", "CheckAndRaise", "Assert"):
         return [parts[0]]
-    if is_structural(node):
+    if kind_of(node) is Kind.MOVE:
         return _gather(node, parts[0], parts)
-    if isinstance(op, JOINS):
-        return [_assemble(node, parts, [])]
-    if isinstance(op, IncSubtensor | AdvancedIncSubtensor):
-        return [_assemble(node, parts[:2], parts[2:])]
+    if kind_of(node) is Kind.JOIN:
+        count = 2 if isinstance(op, IncSubtensor | AdvancedIncSubtensor) else len(parts)
+        return [_assemble(node, parts[:count], parts[count:])]
     if isinstance(op, Sum):
         return [_sum(node, parts[0])]
     if isinstance(op, CumOp):

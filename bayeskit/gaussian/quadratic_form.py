@@ -41,7 +41,7 @@ from bayeskit.gaussian.separable_forms import OFFSET, Form, NotSeparable, Separa
 from bayeskit.gaussian.separated import materialised, recentred, stacked_matrix
 from bayeskit.gaussian.simultaneous_diagonal import Spectrum, spectrum
 from bayeskit.graphs.compile import compile_small
-from bayeskit.graphs.polynomial_degree import core_op
+from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.rewriting import depends_on, substitute
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph

@@ -31,7 +31,8 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 from scipy import sparse
 
 from bayeskit.gaussian.jacobians import Block, Jacobian, broadcast_jacobian, linear_jacobian, perform, sum_jacobians
-from bayeskit.graphs.polynomial_degree import CHECKS, JOINS, core_op, is_structural
+from bayeskit.graphs.domain import Kind, kind_of
+from bayeskit.graphs.nodes import core_op
 from bayeskit.types import Graph
 
 __all__ = ["OFFSET", "Form", "NotSeparable", "Separator", "Term", "dot_rows"]
@@ -203,7 +204,7 @@ class Separator:
     def _visit(self, node: Apply) -> None:
         out = node.outputs[0]
         with_theta = bool(self.dependence[out] & self.targets)
-        if isinstance(core_op(node), CHECKS):
+        if kind_of(node) is Kind.CHECK:
             self.conditions.update((c, None) for c in node.inputs[1:] if self.dependence.get(c))
         try:
             results: list[Form | None] = list(self._rule(node, [self._part(i) for i in node.inputs]))
@@ -228,17 +229,16 @@ class Separator:
 
     def _rule(self, node: Apply, parts: list[Any]) -> list[Form]:
         op = core_op(node)
-        if isinstance(op, CHECKS):
+        if kind_of(node) is Kind.CHECK:
             return [_as_form(parts[0])]
         if isinstance(op, Elemwise):
             shape = np.broadcast_shapes(*[p.shape for p in parts])
             return [self._tidy(self._elementwise(node, parts, shape))]
-        if is_structural(node):
+        if kind_of(node) is Kind.MOVE:
             return self._gather(node, parts)
-        if isinstance(op, JOINS):
-            return [self._assemble(node, [_as_form(p) for p in parts], [])]
-        if isinstance(op, IncSubtensor | AdvancedIncSubtensor):
-            return [self._assemble(node, [_as_form(p) for p in parts[:2]], parts[2:])]
+        if kind_of(node) is Kind.JOIN:
+            count = 2 if isinstance(op, IncSubtensor | AdvancedIncSubtensor) else len(parts)
+            return [self._assemble(node, [_as_form(p) for p in parts[:count]], parts[count:])]
         if isinstance(op, Sum):
             return [self._sum(node, parts[0])]
         if isinstance(op, Dot) and all(isinstance(p, Form) for p in parts):
@@ -400,8 +400,6 @@ class Separator:
 
     def _assemble(self, node: Apply, forms: list[Form], arguments: list[Any]) -> Form:
         if any(isinstance(a, Form) for a in arguments):
-            raise NotSeparable
-        if isinstance(node.op, JOINS) and len(node.inputs) != len(forms):
             raise NotSeparable
         pieces: list[tuple[Form, int]] = []
         start, inputs = 0, []

@@ -13,23 +13,19 @@ The largest nodes of this kind are replaced by sᵏ C, with C computed once. Two
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import toposort
+from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.scalar import basic as ps
-from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.math import Dot, Sum
-from pytensor.tensor.shape import Reshape
 
 from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.domain import Analysis, coefficients, exponents, parts
 from bayeskit.graphs.nodes import applies, constant_number
-from bayeskit.graphs.polynomial_degree import core_op
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.types import Graph
 
@@ -49,12 +45,15 @@ def constants_in_front(graph: Graph) -> Graph:
     replaced: dict[Variable, Graph] = {}
     for node in toposort([graph]):
         out = node.outputs[0]
-        if out in degrees:
+        if degrees.get(out, (out, 1))[0] is not out:
             continue
         for var in node.inputs:
             base, power = degrees.get(var, CONSTANT)
             if base is not None and power and var not in replaced and _worthwhile(var):
-                constant = np.asarray(compile_small([], graph_replace([var], {base: pt.ones_like(base)})[0])())
+                (at_one,) = graph_replace([var], {base: pt.constant(1, dtype=base.type.dtype)})
+                if not all(_fixed(i) for i in graph_inputs([at_one])):
+                    continue  # the shape of an input, or (t A) / (t B)
+                constant = np.asarray(compile_small([], at_one)())
                 if np.all(np.isfinite(constant)):
                     scale = _power(base, power).dimshuffle(*["x"] * var.type.ndim)
                     replaced[var] = pt.specify_shape(scale * pt.constant(constant), constant.shape)
@@ -74,72 +73,78 @@ def _worthwhile(var: Any) -> bool:
     node = var.owner
     if node is None or not applies(node, ps.Mul, ps.TrueDiv) or len(node.inputs) != 2:
         return True
-    kept = any(isinstance(i, Constant | SharedVariable) and i.type.shape == shape for i in node.inputs)
-    return not (kept and any(set(i.type.shape) <= {1} for i in node.inputs))
+    constant = any(_fixed(i) and i.type.shape == shape for i in node.inputs)
+    return not (constant and any(set(i.type.shape) <= {1} for i in node.inputs))
 
 
-def _degrees(graph: Graph) -> dict[Variable, _Degree]:
-    """The degree of every homogeneous node."""
-    found: dict[Variable, _Degree] = {}
-
-    def degree(var: Any) -> _Degree | None:
-        if isinstance(var, Constant | SharedVariable):
-            return CONSTANT
-        if var in found:
-            return found[var]
-        if var.type.ndim == 0 and str(var.type.dtype).startswith("float"):
-            return var, 1
-        return None
-
-    for node in toposort([graph]):
-        out: Any = node.outputs[0]
-        if len(node.outputs) != 1 or not hasattr(out.type, "ndim"):
-            continue
-        if out.type.ndim == 0 and not all(_constant(i, found) for i in node.inputs):
-            continue  # a number is a base of its own
-        of_inputs = [degree(i) if hasattr(i.type, "ndim") else None for i in node.inputs]
-        if any(d is None for d in of_inputs):
-            continue
-        answer = _rule(node, [d for d in of_inputs if d is not None])
-        if answer is not None and abs(answer[1]) <= HIGHEST:
-            found[out] = answer if answer[1] else CONSTANT
-    return found
+def _degrees(graph: Graph) -> dict[Graph, _Degree]:
+    """The degree of every homogeneous node that depends on an input of the graph."""
+    inputs = [v for v in graph_inputs([graph]) if not _fixed(v) or not hasattr(v.type, "ndim")]
+    values = _Homogeneity({v: _of_number(v) for v in inputs}).walk([graph])
+    return {var: degree for var, degree in values.items() if degree is not None}
 
 
-def _constant(var: Variable, found: Mapping[Variable, _Degree]) -> bool:
-    return isinstance(var, Constant | SharedVariable) or found.get(var) == CONSTANT
+def _fixed(var: Graph) -> bool:
+    return isinstance(var, Constant | SharedVariable)
 
 
-def _rule(node: Apply, degrees: list[_Degree]) -> _Degree | None:
-    if all(d == CONSTANT for d in degrees):
+def _of_number(var: Graph) -> _Degree | None:
+    """A number is a base of its own."""
+    number = getattr(var.type, "ndim", None) == 0 and str(var.type.dtype).startswith("float")
+    return (var, 1) if number else None
+
+
+class _Homogeneity(Analysis[_Degree | None]):
+    """The base s and the degree k of every node; None where there are none."""
+
+    def constant(self, var: Graph) -> _Degree:
         return CONSTANT
-    bases = {base for base, _ in degrees if base is not None}
-    if len(bases) != 1:
+
+    def unknown(self, out: Graph, values: list[Any]) -> None:
         return None
-    (base,) = bases
-    powers = [power for _, power in degrees]
-    if isinstance(node.op, Reshape):
-        return degrees[0] if degrees[1] == CONSTANT else None
-    op: Any = core_op(node)
-    if applies(node, ps.Mul) or isinstance(op, Dot):
-        return base, sum(powers)
-    if applies(node, ps.TrueDiv):
-        return base, powers[0] - powers[1]
-    if applies(node, ps.Add, ps.Sub):
-        return (base, powers[0]) if len(set(powers)) == 1 else None
-    if applies(node, ps.Sqr):
-        return base, 2 * powers[0]
-    if applies(node, ps.Pow):
-        exponent = constant_number(node.inputs[1])
-        return (base, int(exponent) * powers[0]) if exponent in (1, 2, 3, 4) and degrees[1] == CONSTANT else None
-    if applies(node, ps.Neg) or isinstance(node.op, DimShuffle | Sum):
-        return base, powers[0]
-    if applies(node, ps.Clip) and powers[0] % 2 == 0:
-        low, high = (constant_number(v) for v in node.inputs[1:])
-        return (base, powers[0]) if low == 0 and high == np.inf else None
-    if applies(node, ps.ScalarMaximum) and len(degrees) == 2:
-        # One of the two is the constant zero.
-        for k, var in enumerate(node.inputs):
-            if constant_number(var) == 0 and powers[1 - k] % 2 == 0:
-                return base, powers[1 - k]
-    return None
+
+    def transfer(self, out: Graph, values: list[Any]) -> _Degree | None:
+        if all(d == CONSTANT for d in values):
+            return CONSTANT
+        if None in values or out.type.ndim == 0 or len({base for base, _ in values} - {None}) > 1:
+            return _of_number(out)
+        degree = super().transfer(out, values)
+        if degree is None or abs(degree[1]) > HIGHEST:
+            return None
+        return degree if degree[1] else CONSTANT
+
+    def linear(self, out: Graph, values: list[Any]) -> _Degree | None:
+        return _same([d for d, c in zip(values, coefficients(out.owner) or (), strict=True) if c])
+
+    def product(self, out: Graph, values: list[Any]) -> _Degree | None:
+        powers = [(k, e) for (_, k), e in zip(values, exponents(out.owner) or (), strict=True) if k]
+        # √(s² C) is |s| √C.
+        return (_base(values), int(sum(k * e for k, e in powers))) if all(e == int(e) for _, e in powers) else None
+
+    def bilinear(self, out: Graph, values: list[Any]) -> _Degree:
+        return _base(values), sum(k for _, k in values)
+
+    def join(self, out: Graph, values: list[Any]) -> _Degree | None:
+        moved = parts(out.owner)
+        others = [d for k, d in enumerate(values) if k not in moved]
+        return _same([values[k] for k in moved]) if all(d == CONSTANT for d in others) else None
+
+    move = sum = join
+
+    def function(self, out: Graph, values: list[Any]) -> _Degree | None:
+        """max(v, 0), also written as a clip, of what has an even degree."""
+        node = out.owner
+        clipped = applies(node, ps.Clip) and constant_number(node.inputs[2]) == np.inf
+        if len(values) != 2 + clipped or not (clipped or applies(node, ps.ScalarMaximum)):
+            return None
+        first, second = (constant_number(v) == 0 for v in node.inputs[:2])
+        degree = values[0] if second else values[1] if first and not clipped else None
+        return degree if degree is not None and degree[1] % 2 == 0 else None
+
+
+def _same(degrees: list[_Degree]) -> _Degree | None:
+    return degrees[0] if len(set(degrees)) == 1 else None
+
+
+def _base(degrees: list[_Degree]) -> Graph:
+    return next(base for base, _ in degrees if base is not None)

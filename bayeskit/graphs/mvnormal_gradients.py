@@ -37,8 +37,7 @@ from pytensor.tensor.shape import Shape
 from bayeskit.graphs.compile import fill_to_alloc
 from bayeskit.graphs.diagonal_matrices import diagonal_entries
 from bayeskit.graphs.mvnormal_ops import DerivativeOfLogDeterminant, Terms
-from bayeskit.graphs.nodes import applies, constant_number
-from bayeskit.graphs.polynomial_degree import core_op
+from bayeskit.graphs.nodes import applies, constant_number, core_op
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.types import Graph
 

@@ -6,9 +6,15 @@ from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-__all__ = ["applies", "constant_number", "without_shuffles"]
+__all__ = ["applies", "constant_number", "core_op", "without_shuffles"]
+
+
+def core_op(node: Apply) -> Any:
+    """The op of a node, without the ``Blockwise`` around it."""
+    return node.op.core_op if isinstance(node.op, Blockwise) else node.op
 
 
 def applies(node: Apply, *kinds: type) -> bool:

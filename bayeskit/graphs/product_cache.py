@@ -19,7 +19,7 @@ from pytensor.tensor.math import Dot
 
 from bayeskit.graphs.chunked_sums import RowFunction, compile_rows
 from bayeskit.graphs.compile import compile_small
-from bayeskit.graphs.polynomial_degree import core_op
+from bayeskit.graphs.nodes import core_op
 
 __all__ = ["Function", "Products"]
 

@@ -28,7 +28,7 @@ from bayeskit.elimination.recovery import Recovery
 from bayeskit.elimination.states_of_plan import certify_states
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, silently
-from bayeskit.graphs.polynomial_degree import core_op
+from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.rewriting import inline
 from bayeskit.marginal_likelihood.conventions import orderings_of, stated
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in

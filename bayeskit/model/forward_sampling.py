@@ -19,7 +19,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from bayeskit.graphs.compile import compile_small, stacked
 from bayeskit.graphs.environment import silently
-from bayeskit.graphs.polynomial_degree import core_op
+from bayeskit.graphs.nodes import core_op
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph
 

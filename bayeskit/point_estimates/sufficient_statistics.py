@@ -29,8 +29,7 @@ from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.subtensor import Subtensor, get_idx_list
 
 from bayeskit.graphs.compile import compile_small
-from bayeskit.graphs.nodes import applies, without_shuffles
-from bayeskit.graphs.polynomial_degree import core_op
+from bayeskit.graphs.nodes import applies, core_op, without_shuffles
 from bayeskit.types import Graph
 
 __all__ = ["Columns", "Form", "NotReduced", "form_of"]

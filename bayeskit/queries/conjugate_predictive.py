@@ -31,7 +31,7 @@ from bayeskit.elimination.analysis import Scale
 from bayeskit.elimination.conjugate_posterior import Part
 from bayeskit.families.base import Parameters, solve_coefficients
 from bayeskit.graphs.compile import compile_small, stacked
-from bayeskit.graphs.polynomial_degree import is_structural
+from bayeskit.graphs.domain import Kind, kind_of
 from bayeskit.graphs.rewriting import depends_on
 
 __all__ = ["ConjugateUpdate", "NoClosedForm", "log_leaf_density"]
@@ -210,7 +210,8 @@ def _gathers(
         inside = [i for i in node.inputs if i in moved]
         if not inside or isinstance(node.op, Shape | Shape_i):
             continue
-        if is_structural(node) and inside == [node.inputs[0]] and not any(by_row.get(i) for i in node.inputs):
+        entries_only = kind_of(node) in (Kind.MOVE, Kind.CHECK) and inside == [node.inputs[0]]
+        if entries_only and not any(by_row.get(i) for i in node.inputs):
             moved.update(node.outputs)
         else:
             ends.update(dict.fromkeys(inside))

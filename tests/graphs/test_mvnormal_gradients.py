@@ -16,7 +16,7 @@ from scipy import stats
 import bayeskit as bk
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.mvnormal_gradients import cheap_gradients
-from bayeskit.graphs.polynomial_degree import core_op
+from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.rewriting import inline
 from bayeskit.sampling.native import density_graphs
 

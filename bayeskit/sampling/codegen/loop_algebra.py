@@ -15,7 +15,7 @@ from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Dot
 
 from bayeskit.graphs.mvnormal_ops import DerivativeOfLogDeterminant
-from bayeskit.graphs.polynomial_degree import core_op
+from bayeskit.graphs.nodes import core_op
 from bayeskit.sampling.codegen.scalar_expressions import stored
 from bayeskit.sampling.codegen.strided_view import Place
 from bayeskit.sampling.codegen.workspace import FAILED, NoLoops, Workspace
