@@ -242,6 +242,8 @@ def _elementwise(node: Apply, parts: list[Any], shape: tuple[int, ...]) -> Jacob
         return sum_jacobians([_scale(j, [chosen if i == 1 else ~chosen]) for i, j in affine.items()], shape)
     if isinstance(op, ps.Second):
         affine = {1: affine[1]}
+    elif not isinstance(op, ps.Add | ps.Sub | ps.Neg | ps.Identity | ps.Cast):
+        raise NotImplementedError(f"no Jacobian rule for {node.op}")
     signs = {0: 1.0, 1: -1.0} if isinstance(op, ps.Sub) else {0: -1.0} if isinstance(op, ps.Neg) else {}
     return sum_jacobians([_scale(j, [np.asarray(signs.get(i, 1.0))]) for i, j in affine.items()], shape)
 
@@ -275,9 +277,9 @@ def _node_jacobian(node: Apply, parts: list[Any]) -> list[Jacobian]:
         return [_assemble(node, parts[:count], parts[count:])]
     if isinstance(op, Sum):
         return [_sum(node, parts[0])]
-    if isinstance(op, CumOp):
+    if isinstance(op, CumOp) and op.mode == "add":
         return [_by_columns(lambda column: perform(node, [column])[0], parts[0])]
-    if isinstance(op, Dot) or linear_argument(node) is not None:
+    if len(affine) == 1 and (isinstance(op, Dot) or affine[0] == linear_argument(node)):
         (position,) = affine
         return [_apply_linear(node, position, parts[position], _with(parts, position, None))]
     raise NotImplementedError(f"no Jacobian rule for {node.op}")
