@@ -38,7 +38,9 @@ def certify(evaluator: Evaluator, component: Component, points: Iterable[Mapping
     InferenceError
         If the spread is more than rounding: the closed form would be wrong.
     """
-    level = component.log_evidence + component.log_density(component.centre)
+    # Of D Normal variables a draw's log density is D/2 below that of the centre: 12,500 nats with 25,000 of them.
+    below = 0.5 * sum(np.size(v) for v in component.centre.values())
+    level = component.log_evidence + component.log_density(component.centre) - below
     spread = 0.0
     inside = [p for p in points if _inside(component, p)]
     evaluator.prepare(inside)

@@ -231,17 +231,17 @@ class Part:
                 phi = self.scale.family.draw(self.parameters, rng, number)
             draws[self.scale.name] = phi
         if self.gaussian is not None:
-            noise = rng.standard_normal((number, self.gaussian.size))
             if self.multiple is not None and phi is not None:
-                rows = noise.reshape(number, len(self.multiple), -1)
+                rows = rng.standard_normal((number, self.gaussian.size)).reshape(number, len(self.multiple), -1)
                 outer = np.linalg.inv(np.linalg.cholesky(self.multiple))
                 inner = np.linalg.inv(np.linalg.cholesky(phi))
                 deviation = np.einsum("ab,nai,nij->nbj", outer, rows, inner).reshape(number, -1)
             else:
-                deviation = self.gaussian.precision.draw(noise)
+                deviation = self.gaussian.precision.draw(rng, number)
                 if phi is not None:
-                    deviation = deviation / self.stretch(phi)
-            draws |= self.gaussian.split(self.gaussian.mean + deviation)
+                    deviation /= self.stretch(phi)
+            deviation += self.gaussian.mean  # in place: draws of many groups are most of the memory
+            draws |= self.gaussian.split(deviation)
         return draws
 
 

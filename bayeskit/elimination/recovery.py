@@ -21,9 +21,9 @@ from scipy import linalg, stats
 from bayeskit.elimination.ancestral import draw_ancestral
 from bayeskit.elimination.collapsed_density import Collapsed
 from bayeskit.elimination.states_of_plan import state_recovery
-from bayeskit.gaussian.banded_layout import Layout, layout
+from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
 from bayeskit.gaussian.block import GaussianBlock
-from bayeskit.gaussian.integral import Lookup
+from bayeskit.gaussian.factorisation import Precision, factorise_entries
 from bayeskit.gaussian.observation_space_draws import side_draws, side_graphs, side_log_density, side_moments
 from bayeskit.gaussian.quadratic_form import QuadraticForm
 from bayeskit.graphs.rewriting import inline
@@ -166,8 +166,10 @@ def _draws(
 ) -> np.ndarray:
     result = np.empty_like(noise)
     if root is None and len(plan.inner):
+        solve = _Conditional(form, plan)
         for k in range(len(noise)):
-            result[k] = _Bordered(form, table[k], plan).draw(noise[k])
+            precision, linear = solve(table[k])
+            result[k] = precision.solve(linear) + precision.colour(noise[k])
         return form.origin + result
     for rows in _stacks(form, len(table)):
         mean, half, _ = _dense(form, table[rows], None if root is None else root[rows])
@@ -195,9 +197,8 @@ def _log_density(
     """log p(δ) of one draw."""
     constant = -0.5 * form.size * np.log(2 * np.pi)
     if root is None and len(plan.inner):
-        bordered = _Bordered(form, table[0], plan)
-        mean = bordered.draw(np.zeros(form.size))
-        return float(constant + 0.5 * bordered.log_determinant - 0.5 * bordered.square(deviation - mean))
+        precision, linear = _Conditional(form, plan)(table[0])
+        return precision.log_density(deviation - precision.solve(linear))
     mean, _, (factor, whitener, log_determinant) = _dense(form, table, root)
     white = np.swapaxes(factor[0], -1, -2) @ (whitener[0] @ (deviation - mean[0]))
     return float(constant + log_determinant[0] - 0.5 * np.sum(white**2))
@@ -211,7 +212,7 @@ def _dense(
     With a root of the prior, W = R and L is the factor of I + R⁻ᵀPR⁻¹; without one W scales Λ to unit diagonal.
     """
     size = form.size
-    lookup = Lookup(form)
+    lookup = Lookup(form.size + 1, form.rows, form.columns)
     padded = np.concatenate([table, np.zeros((len(table), 1))], axis=1)
     i, j = np.indices((size, size))
     precision = -padded[:, lookup(i.ravel(), j.ravel())].reshape(-1, size, size)
@@ -239,62 +240,13 @@ def _dense(
     return mean[..., 0], half, (factor, whitener, log_determinant)
 
 
-class _Bordered:
-    """Λ of one draw: a band in ``inner``, bordered by the ``shared`` entries; or all dense."""
+class _Conditional:
+    """Λ factorised as a band, bordered or not, and η, from the entries of T at one φ."""
 
-    def __init__(self, form: QuadraticForm, values: np.ndarray, plan: Layout) -> None:
-        lookup = Lookup(form)
-        padded = np.append(values, 0.0)
-        size = form.size
-        inner, shared = plan.inner, plan.shared
-        self.plan, self.size = plan, size
-        eta = padded[lookup(np.arange(size), np.full(size, size))]
-        i, j = np.meshgrid(shared, shared, indexing="ij")
-        self.own = -padded[lookup(i.ravel(), j.ravel())].reshape(len(shared), len(shared))
-        self.log_determinant = 0.0
-        schur, right = self.own, eta[shared]
-        if len(inner):
-            ahead = np.arange(plan.width)[:, None] + np.arange(len(inner))
-            valid = ahead < len(inner)
-            place = lookup(inner[np.where(valid, ahead, 0)].ravel(), np.broadcast_to(inner, ahead.shape).ravel())
-            self.band = -padded[np.where(valid.ravel(), place, lookup.nothing)].reshape(plan.width, len(inner))
-            i, j = np.meshgrid(inner, shared, indexing="ij")
-            self.cross = -padded[lookup(i.ravel(), j.ravel())].reshape(len(inner), len(shared))
-            self.factor = linalg.cholesky_banded(self.band, lower=True)
-            self.log_determinant += 2 * float(np.sum(np.log(self.factor[0])))
-            self.inner_mean = linalg.cho_solve_banded((self.factor, True), eta[inner])
-            self.slope = linalg.cho_solve_banded((self.factor, True), self.cross) if len(shared) else self.cross
-            schur = schur - self.cross.T @ self.slope
-            right = right - self.cross.T @ self.inner_mean
-        self.schur = linalg.cholesky(schur, lower=True) if len(shared) else schur
-        if len(shared):
-            self.log_determinant += 2 * float(np.sum(np.log(np.diag(self.schur))))
-            self.right = right
+    def __init__(self, form: QuadraticForm, plan: Layout) -> None:
+        lookup = Lookup(form.size + 1, form.rows, form.columns)
+        self.plan, self.places = plan, plan.places(lookup)
+        self.linear = lookup(np.arange(form.size), np.full(form.size, form.size))
 
-    def draw(self, noise: np.ndarray) -> np.ndarray:
-        """Λ⁻¹η plus noise of covariance Λ⁻¹."""
-        result = np.empty(self.size)
-        shared, inner = self.plan.shared, self.plan.inner
-        if len(shared):
-            half = linalg.solve_triangular(self.schur, self.right, lower=True) + noise[: len(shared)]
-            result[shared] = linalg.solve_triangular(self.schur, half, lower=True, trans="T")
-        if len(inner):
-            upper = np.zeros_like(self.factor)
-            width = len(self.factor)
-            for k in range(width):
-                upper[width - 1 - k, k:] = self.factor[k, : len(inner) - k]
-            spread = linalg.solve_banded((0, width - 1), upper, noise[len(shared) :])
-            result[inner] = self.inner_mean - self.slope @ result[shared] + spread
-        return result
-
-    def square(self, vector: np.ndarray) -> float:
-        """vᵀΛv."""
-        shared, inner = self.plan.shared, self.plan.inner
-        total = float(vector[shared] @ self.own @ vector[shared])
-        if len(inner):
-            part = vector[inner]
-            total += float(self.band[0] @ part**2)
-            for k in range(1, len(self.band)):
-                total += 2 * float(self.band[k, :-k] @ (part[k:] * part[:-k]))
-            total += 2 * float(part @ (self.cross @ vector[shared]))
-        return total
+    def __call__(self, entries: np.ndarray) -> tuple[Precision, np.ndarray]:
+        return factorise_entries(-entries, self.plan, self.places), np.append(entries, 0.0)[self.linear]

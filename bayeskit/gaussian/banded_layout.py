@@ -1,17 +1,49 @@
-"""How a precision matrix is solved: dense, as a band, or as a band with a border."""
+"""How a precision matrix is solved: dense, as a band, or as a band with a border; and where its entries stand."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-__all__ = ["BANDED_FROM", "Layout", "layout"]
+__all__ = ["BANDED_FROM", "Layout", "Lookup", "layout"]
 
 BANDED_FROM = 64  # size of θ from which a band is worth its bookkeeping
-SHARED = 40  # variables that may be set aside as shared by all
+SHARED = (0, *range(1, 9), 12, 16, 24, 32, 40)  # how many variables may be set aside as shared by all
+MANY = 8  # entries of a row of Λ from which its variable may count as shared
+
+
+class Lookup:
+    """Where an entry of a symmetric matrix stands in a list of its lower triangle.
+
+    Parameters
+    ----------
+    size : int
+        Of the matrix.
+    rows, columns : numpy.ndarray
+        Positions of the entries listed, in the order of rows, then of columns; no row is before its column.
+
+    Attributes
+    ----------
+    nothing : int
+        Where entries that are not listed stand: after the last.
+    """
+
+    def __init__(self, size: int, rows: np.ndarray, columns: np.ndarray) -> None:
+        self.size = size
+        # SciPy's sparse indices are of 32 bits: from 46,341 rows on, their products overflow.
+        self.keys = np.asarray(rows, dtype=np.int64) * size + columns
+        self.nothing = len(self.keys)
+
+    def __call__(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        key = np.maximum(i, j).astype(np.int64) * self.size + np.minimum(i, j)
+        if not self.nothing:
+            return np.zeros(key.shape, dtype=int)
+        place = np.minimum(np.searchsorted(self.keys, key), self.nothing - 1)
+        return np.where(self.keys[place] == key, place, self.nothing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +64,29 @@ class Layout:
     width: int
     shared: np.ndarray
 
+    @property
+    def order(self) -> np.ndarray:
+        """The entries of θ in the order in which Λ is factorised."""
+        return np.concatenate([self.inner, self.shared])
+
+    def places(self, lookup: Lookup) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the entries of Λ's lower band, of its border and of its corner stand in a list.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            Shapes (width, inner), (inner, shared) and (shared, shared).
+        """
+        inner, shared = self.inner, self.shared
+        ahead = np.arange(self.width)[:, None] + np.arange(len(inner))
+        inside = ahead < len(inner)
+        band = lookup(inner[np.where(inside, ahead, 0)], np.broadcast_to(inner, ahead.shape))
+        return (
+            np.where(inside, band, lookup.nothing),
+            lookup(*np.meshgrid(inner, shared, indexing="ij")),
+            lookup(*np.meshgrid(shared, shared, indexing="ij")),
+        )
+
 
 def layout(size: int, rows: np.ndarray, columns: np.ndarray) -> Layout:
     """Choose between dense, banded and bordered, by the cost of a factorisation.
@@ -47,26 +102,31 @@ def layout(size: int, rows: np.ndarray, columns: np.ndarray) -> Layout:
     dense = Layout(np.zeros(0, dtype=int), 0, np.arange(size))
     if size < BANDED_FROM:
         return dense
-    inside = (rows < size) & (columns < size)
-    rows, columns = rows[inside], columns[inside]
-    matrix = sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size))
+    # A band costs more an operation than a dense factorisation, which runs in BLAS.
+    costs = [
+        (8.0 * len(b.inner) * (b.width + len(b.shared)) ** 2 + len(b.shared) ** 3, b)
+        for b in _banded(size, rows, columns)
+    ]
+    cost, best = min(costs, key=lambda one: one[0])
+    return best if cost < float(size) ** 3 / 3 else dense
+
+
+def _banded(size: int, rows: np.ndarray, columns: np.ndarray) -> Iterator[Layout]:
+    """A band without a border, and with the entries that most others touch set aside."""
+    within = (rows < size) & (columns < size)
+    matrix = sparse.coo_array((np.ones(int(within.sum())), (rows[within], columns[within])), shape=(size, size))
     pattern = sparse.csr_array(matrix + matrix.T)
     degree = np.diff(pattern.indptr)
-    best, least = dense, float(size) ** 3 / 3
     by_degree = np.argsort(-degree, kind="stable")
-    for count in sorted({0, *range(1, 9), 12, 16, 24, 32, SHARED}):
-        if count >= size or (count and degree[by_degree[count - 1]] < 8):
-            break
+    for count in SHARED:
+        if count >= size or (count and degree[by_degree[count - 1]] < MANY):
+            return
         shared = np.sort(by_degree[:count])
-        kept = np.setdiff1d(np.arange(size), shared)
-        part = sparse.csr_array(pattern[kept][:, kept])
-        order = np.asarray(reverse_cuthill_mckee(sparse.csr_matrix(part), symmetric_mode=True))
-        rank = np.empty(len(kept), dtype=int)
-        rank[order] = np.arange(len(kept))
+        inner = np.setdiff1d(np.arange(size), shared)
+        part = sparse.csr_array(pattern[inner][:, inner])
+        order = np.asarray(reverse_cuthill_mckee(part, symmetric_mode=True))
+        rank = np.empty(len(inner), dtype=int)
+        rank[order] = np.arange(len(inner))
         entries = sparse.coo_array(part)
         reach = int(np.max(np.abs(rank[entries.coords[0]] - rank[entries.coords[1]]), initial=0))
-        # A band costs more an operation than a dense factorisation, which runs in BLAS.
-        cost = 8.0 * len(kept) * (reach + 1 + count) ** 2 + count**3
-        if cost < least:
-            best, least = Layout(kept[order], reach + 1, shared), cost
-    return best
+        yield Layout(inner[order] if reach else inner, reach + 1, shared)

@@ -27,6 +27,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Dot
 from scipy import sparse
 
+from bayeskit.gaussian.banded_layout import BANDED_FROM
 from bayeskit.gaussian.factorisation import NotPositiveDefinite, Precision, factorise, factorise_root
 from bayeskit.gaussian.jacobians import Block, Jacobian, jacobians
 from bayeskit.graphs.chunked_sums import compile_rows
@@ -43,6 +44,7 @@ _Term = tuple[Jacobian, Jacobian, np.ndarray]  # J₁, J₂ and weight of w·u�
 ILL_CONDITIONED = 1e7  # condition of Λ above which its square root is factorised instead
 ROOT_LIMIT = 4_000_000  # entries of the square root, which is dense
 REFINEMENTS = 6
+SPARSE = 0.25  # share of the entries of Λ up to which it is worth looking for a band
 CHUNK = 65_536  # rows multiplied at a time where the weights differ by row: bounds the scratch memory
 
 
@@ -406,11 +408,14 @@ def _assemble(
     blocks: Mapping[tuple[str, str], Any], names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]
 ) -> Any:
     sizes = {n: int(np.prod(shapes[n], dtype=int)) for n in names}
-    if all(sparse.issparse(b) for b in blocks.values()) and sum(sizes.values()) > 64:
-        grid = [[blocks.get((a, b), sparse.csr_array((sizes[a], sizes[b]))) for b in names] for a in names]
+    size = sum(sizes.values())
+    # A few columns shared by all may be dense, where thousands of groups are not.
+    entries = sum(b.nnz if sparse.issparse(b) else b.size for b in blocks.values())
+    if size > BANDED_FROM and entries <= SPARSE * size**2:
+        grid = [[sparse.csr_array(blocks.get((a, b), (sizes[a], sizes[b]))) for b in names] for a in names]
         return sparse.csr_array(sparse.block_array(grid, format="csr"))
     slices = _slices(names, shapes)
-    result = np.zeros((sum(sizes.values()),) * 2)
+    result = np.zeros((size, size))
     for (a, b), block in blocks.items():
         result[slices[a], slices[b]] = block.toarray() if sparse.issparse(block) else block
     return result

@@ -1,150 +1,289 @@
-"""Factorised precision matrices: dense, or banded where the graph leaves it sparse.
+"""Factorised precision matrices: one protocol, and a strategy for each structure.
 
-Λ is scaled to unit diagonal before it is factorised, so that variances of 1e-12 and 1e12 may stand side by side. A
-sparse Λ (plates, chains) is reordered by reverse Cuthill–McKee and factorised as a band: T steps of a random walk
-cost O(T).
+Λ = S⁻¹ Pᵀ L Lᵀ P S⁻¹ with S diagonal, P a permutation and L lower triangular. Λ is scaled to unit diagonal before it is
+factorised, so that variances of 1e-12 and 1e12 may stand side by side. With η the linear part of a log density,
+
+    integral   log ∫ exp(ηᵀδ − ½ δᵀΛδ) dδ = ½ ηᵀΛ⁻¹η − ½ log |Λ| + ½ D log 2π
+    draw       S Pᵀ L⁻ᵀ z, z standard normal: of covariance Λ⁻¹
+    moments    Λ⁻¹η and the diagonal of Λ⁻¹
+
+What differs is L, chosen by cost (:mod:`bayeskit.gaussian.banded_layout`):
+
+========  ==============================================  =====================
+strategy  structure                                       cost of a factor
+========  ==============================================  =====================
+dense     any                                             D³/3
+banded    chains, plates, in the order of reverse         D · width²
+          Cuthill–McKee
+bordered  a band once k variables shared by all are set   D · (width + k)² + k³
+          aside: the mean of 25,000 groups
+========  ==============================================  =====================
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import linalg, sparse
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from bayeskit.errors import InferenceError
+from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
 
-__all__ = ["NotPositiveDefinite", "Precision", "factorise", "factorise_root"]
+__all__ = ["NotPositiveDefinite", "Precision", "factorise", "factorise_entries", "factorise_root"]
 
 LARGEST_DENSE = 20_000  # variables in a dense precision matrix, which then takes 3.2 GB
+DRAWN = 50_000  # numbers drawn at a time, if not as many as L has: they stay in the cache until they are done
 
 
 class NotPositiveDefinite(Exception):
     """The matrix is not a precision: the density does not have a Gaussian normaliser."""
 
 
+class Triangular(Protocol):
+    """L of a positive definite A = L Lᵀ; vectors have its size as first axis."""
+
+    @property
+    def pivots(self) -> np.ndarray:
+        """The diagonal of L."""
+
+    @property
+    def entries(self) -> int:
+        """How many numbers L holds."""
+
+    def forward(self, right: np.ndarray) -> np.ndarray:
+        """L⁻¹ b."""
+
+    def backward(self, right: np.ndarray) -> np.ndarray:
+        """L⁻ᵀ b."""
+
+    def times(self, vector: np.ndarray) -> np.ndarray:
+        """Lᵀ v, for one vector."""
+
+    def inverse_diagonal(self) -> np.ndarray:
+        """The diagonal of A⁻¹."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """L as a square matrix."""
+
+    lower: np.ndarray
+
+    @property
+    def pivots(self) -> np.ndarray:
+        return np.diag(self.lower)
+
+    @property
+    def entries(self) -> int:
+        return self.lower.size
+
+    def forward(self, right: np.ndarray) -> np.ndarray:
+        return np.asarray(linalg.solve_triangular(self.lower, right, lower=True))
+
+    def backward(self, right: np.ndarray) -> np.ndarray:
+        return np.asarray(linalg.solve_triangular(self.lower, right, lower=True, trans="T"))
+
+    def times(self, vector: np.ndarray) -> np.ndarray:
+        return np.asarray(self.lower.T @ vector)
+
+    def inverse_diagonal(self) -> np.ndarray:
+        half = self.forward(np.eye(len(self.lower)))
+        return np.einsum("ij,ij->j", half, half)
+
+
+@dataclass(frozen=True, eq=False)
+class Banded:
+    """L as its lower band, one diagonal a row."""
+
+    lower: np.ndarray
+
+    @property
+    def pivots(self) -> np.ndarray:
+        return np.asarray(self.lower[0])
+
+    @property
+    def entries(self) -> int:
+        return self.lower.size
+
+    def forward(self, right: np.ndarray) -> np.ndarray:
+        return self._solve(right, b"N")
+
+    def backward(self, right: np.ndarray) -> np.ndarray:
+        return self._solve(right, b"T")
+
+    def _solve(self, right: np.ndarray, transposed: bytes) -> np.ndarray:
+        columns = right.reshape(len(right), -1)
+        if len(self.lower) == 1:
+            solved = columns / self.lower[0][:, None]
+        else:
+            solved, _ = linalg.lapack.dtbtrs(self.lower, columns, uplo=b"L", trans=transposed)
+        return np.asarray(solved.reshape(right.shape))
+
+    def times(self, vector: np.ndarray) -> np.ndarray:
+        result = self.lower[0] * vector
+        for k in range(1, len(self.lower)):
+            result[:-k] += self.lower[k, :-k] * vector[k:]
+        return np.asarray(result)
+
+    def inverse_diagonal(self) -> np.ndarray:
+        """In O(size · width²) (Takahashi, Fagan and Chin 1973).
+
+        SciPy has no selected inversion, and the whole inverse of a band is dense.
+        """
+        lower = self.lower
+        band, size = len(lower) - 1, lower.shape[1]
+        if band == 0:
+            return np.asarray(1.0 / lower[0] ** 2)
+        result = np.zeros(size)
+        window = np.zeros((band, band))  # the inverse over the entries i+1 … i+band
+        for i in range(size - 1, -1, -1):
+            reach = min(band, size - 1 - i)
+            column = lower[1 : reach + 1, i] / lower[0, i]
+            block = window[:reach, :reach]
+            cross = -block @ column
+            result[i] = 1.0 / lower[0, i] ** 2 - column @ cross
+            shifted = np.zeros_like(window)
+            shifted[0, 0] = result[i]
+            inside = min(reach, band - 1)
+            shifted[0, 1 : inside + 1] = shifted[1 : inside + 1, 0] = cross[:inside]
+            shifted[1 : inside + 1, 1 : inside + 1] = block[:inside, :inside]
+            window = shifted
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Bordered:
+    """L = ((B, 0), (Wᵀ, C)) with a band B and a dense C."""
+
+    band: Banded
+    border: np.ndarray  # W
+    corner: Dense
+
+    @property
+    def pivots(self) -> np.ndarray:
+        return np.concatenate([self.band.pivots, self.corner.pivots])
+
+    @property
+    def entries(self) -> int:
+        return self.band.entries + self.border.size + self.corner.entries
+
+    def _parts(self, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return vector[: len(self.border)], vector[len(self.border) :]
+
+    def forward(self, right: np.ndarray) -> np.ndarray:
+        top, bottom = self._parts(right)
+        top = self.band.forward(top)
+        return np.concatenate([top, self.corner.forward(bottom - self.border.T @ top)])
+
+    def backward(self, right: np.ndarray) -> np.ndarray:
+        top, bottom = self._parts(right)
+        bottom = self.corner.backward(bottom)
+        # Many draws lie one after the other in memory: a product laid out the other way would be ten times slower here.
+        return np.concatenate([self.band.backward(top - (bottom.T @ self.border.T).T), bottom])
+
+    def times(self, vector: np.ndarray) -> np.ndarray:
+        top, bottom = self._parts(vector)
+        return np.concatenate([self.band.times(top) + self.border @ bottom, self.corner.times(bottom)])
+
+    def inverse_diagonal(self) -> np.ndarray:
+        # The block of A⁻¹ within the band is B⁻ᵀ (I + W C⁻ᵀC⁻¹ Wᵀ) B⁻¹.
+        half = self.corner.forward(self.band.backward(self.border).T)
+        top = self.band.inverse_diagonal() + np.einsum("ij,ij->j", half, half)
+        return np.concatenate([top, self.corner.inverse_diagonal()])
+
+
 @dataclass(frozen=True, eq=False)
 class Precision:
-    """Λ = S⁻¹ Pᵀ L Lᵀ P S⁻¹ with S diagonal, P a permutation and L lower triangular, dense or banded.
+    """Λ = S⁻¹ Pᵀ L Lᵀ P S⁻¹.
 
     Attributes
     ----------
     inverse_scale : numpy.ndarray
         The diagonal of S, 1/√Λ_kk.
-    factor : numpy.ndarray
-        L as a square matrix, or its lower band, one diagonal a row, where ``banded``.
+    factor : Triangular
+        L.
     order : numpy.ndarray
         The permutation; entry i of the factorised matrix is entry ``order[i]`` of Λ.
-    banded : bool
     """
 
     inverse_scale: np.ndarray
-    factor: np.ndarray
+    factor: Triangular
     order: np.ndarray
-    banded: bool
 
     @property
     def size(self) -> int:
+        """D."""
         return len(self.inverse_scale)
 
     @property
     def condition(self) -> float:
         """A lower bound of the condition number of the scaled matrix, from the diagonal of its factor."""
-        diagonal = self.factor[0] if self.banded else np.diag(self.factor)
-        return float((np.max(diagonal) / np.min(diagonal)) ** 2)
+        pivots = self.factor.pivots
+        return float((np.max(pivots) / np.min(pivots)) ** 2)
 
     @cached_property
     def log_determinant(self) -> float:
         """log |Λ|."""
-        diagonal = self.factor[0] if self.banded else np.diag(self.factor)
-        return float(2 * np.sum(np.log(diagonal)) - 2 * np.sum(np.log(self.inverse_scale)))
+        return float(2 * np.sum(np.log(self.factor.pivots)) - 2 * np.sum(np.log(self.inverse_scale)))
+
+    def _scaled(self, vector: np.ndarray) -> np.ndarray:
+        """P S b."""
+        scale = self.inverse_scale if vector.ndim == 1 else self.inverse_scale[:, None]
+        return (scale * vector)[self.order]
+
+    def _unscaled(self, inner: np.ndarray) -> np.ndarray:
+        """S Pᵀ x."""
+        result = np.empty_like(inner)
+        result[self.order] = inner
+        return (self.inverse_scale if inner.ndim == 1 else self.inverse_scale[:, None]) * result
 
     def solve(self, vector: np.ndarray) -> np.ndarray:
         """Λ⁻¹ b for b of shape (size,) or (size, k)."""
-        scale = self.inverse_scale if vector.ndim == 1 else self.inverse_scale[:, None]
-        right = (scale * vector)[self.order]
-        if self.banded:
-            inner = linalg.cho_solve_banded((self.factor, True), right)
-        else:
-            inner = linalg.cho_solve((self.factor, True), right)
-        result = np.empty_like(inner)
-        result[self.order] = inner
-        return scale * result
+        return self._unscaled(self.factor.backward(self.factor.forward(self._scaled(vector))))
 
-    def draw(self, noise: np.ndarray) -> np.ndarray:
-        """Λ^(−1/2) z: draws with covariance Λ⁻¹ from standard normal ``noise`` of shape (n, size)."""
-        if self.banded:
-            upper = _transpose_band(self.factor)
-            inner = linalg.solve_banded((0, len(self.factor) - 1), upper, noise.T)
-        else:
-            inner = linalg.solve_triangular(self.factor, noise.T, lower=True, trans="T")
-        result = np.empty_like(inner)
-        result[self.order] = inner
-        return (self.inverse_scale[:, None] * result).T
+    def integral(self, linear: np.ndarray) -> float:
+        """log ∫ exp(ηᵀδ − ½ δᵀΛδ) dδ."""
+        half = self.factor.forward(self._scaled(linear))
+        return float(0.5 * half @ half - 0.5 * self.log_determinant + 0.5 * self.size * np.log(2 * np.pi))
+
+    def moments(self, linear: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Λ⁻¹η and the diagonal of Λ⁻¹: mean and variances under the normalised integrand."""
+        return self.solve(linear), self.variances
+
+    def colour(self, noise: np.ndarray) -> np.ndarray:
+        """Λ^(−½) z for z of shape (size,)."""
+        return self._unscaled(self.factor.backward(noise))
 
     def whiten(self, deviation: np.ndarray) -> np.ndarray:
         """Λ^(½)ᵀ δ for δ of shape (size,): its squared length is δᵀΛδ."""
-        right = (deviation / self.inverse_scale)[self.order]
-        if not self.banded:
-            return self.factor.T @ right
-        result = self.factor[0] * right
-        for k in range(1, len(self.factor)):
-            result[:-k] += self.factor[k, :-k] * right[k:]
+        return self.factor.times((deviation / self.inverse_scale)[self.order])
+
+    def log_density(self, deviation: np.ndarray) -> float:
+        """Of a Normal with this precision, at its mean plus δ."""
+        square = np.sum(self.whiten(deviation) ** 2)
+        return float(0.5 * (self.log_determinant - square - self.size * np.log(2 * np.pi)))
+
+    def draw(self, rng: np.random.Generator, number: int) -> np.ndarray:
+        """Independent draws with mean zero and covariance Λ⁻¹, of shape (number, size)."""
+        result = np.empty((number, self.size))
+        step = max(DRAWN, self.factor.entries) // max(self.size, 1)
+        for start in range(0, number, step):
+            rows = result[start : start + step]
+            rows[:, self.order] = self.factor.backward(rng.standard_normal(rows.shape).T).T
+            rows *= self.inverse_scale
         return result
 
     @cached_property
     def variances(self) -> np.ndarray:
         """The diagonal of Λ⁻¹."""
-        if self.banded:
-            inner = _diagonal_of_inverse(self.factor)
-        else:
-            half = linalg.solve_triangular(self.factor, np.eye(self.size), lower=True)
-            inner = np.einsum("ij,ij->j", half, half)
-        result = np.empty_like(inner)
-        result[self.order] = inner
-        return result * self.inverse_scale**2
+        return self._unscaled(self.factor.inverse_diagonal()) * self.inverse_scale
 
     def covariance(self) -> np.ndarray:
         """Λ⁻¹, dense."""
         return self.solve(np.eye(self.size))
-
-
-def _transpose_band(lower: np.ndarray) -> np.ndarray:
-    """The band of Lᵀ (upper form of ``scipy.linalg.solve_banded``) from the lower band of L."""
-    upper = np.zeros_like(lower)
-    width = len(lower)
-    for k in range(width):
-        upper[width - 1 - k, k:] = lower[k, : lower.shape[1] - k]
-    return upper
-
-
-def _diagonal_of_inverse(lower: np.ndarray) -> np.ndarray:
-    """The diagonal of (L Lᵀ)⁻¹ from the band of L, in O(size · width²) (Takahashi, Fagan and Chin 1973).
-
-    SciPy has no selected inversion, and the whole inverse of a band is dense.
-    """
-    width, size = lower.shape
-    band = width - 1
-    if band == 0:
-        return 1.0 / lower[0] ** 2
-    result = np.zeros(size)
-    window = np.zeros((band, band))  # the inverse over the entries i+1 … i+band
-    for i in range(size - 1, -1, -1):
-        reach = min(band, size - 1 - i)
-        column = lower[1 : reach + 1, i] / lower[0, i]
-        block = window[:reach, :reach]
-        cross = -block @ column
-        result[i] = 1.0 / lower[0, i] ** 2 - column @ cross
-        shifted = np.zeros_like(window)
-        shifted[0, 0] = result[i]
-        keep = min(reach, band - 1)
-        shifted[0, 1 : keep + 1] = shifted[1 : keep + 1, 0] = cross[:keep]
-        shifted[1 : keep + 1, 1 : keep + 1] = block[:keep, :keep]
-        window = shifted
-    return result
 
 
 def factorise(matrix: Any) -> Precision:
@@ -155,41 +294,85 @@ def factorise(matrix: Any) -> Precision:
     NotPositiveDefinite
         If it is not positive definite to working precision.
     InferenceError
-        If it is too large to be dense, and not banded.
+        If it is too large to be dense, and neither banded nor a band with a border.
     """
-    diagonal = matrix.diagonal()
-    if not np.all(np.isfinite(diagonal)) or np.any(diagonal <= 0):
-        raise NotPositiveDefinite
-    scale = 1.0 / np.sqrt(diagonal)
-    size = len(scale)
-    if sparse.issparse(matrix):
-        order = np.asarray(reverse_cuthill_mckee(sparse.csr_matrix(matrix), symmetric_mode=True))
-        rank = np.empty(size, dtype=int)
-        rank[order] = np.arange(size)
-        entries = sparse.coo_array(matrix)
-        rows, columns = rank[entries.coords[0]], rank[entries.coords[1]]
-        width = int(np.max(np.abs(rows - columns), initial=0))
-        if width < 64 or width < size // 8:
-            lower = rows >= columns
-            band = np.zeros((width + 1, size))
-            values = entries.data * scale[entries.coords[0]] * scale[entries.coords[1]]
-            np.add.at(band, (rows[lower] - columns[lower], columns[lower]), values[lower])
-            try:
-                return Precision(scale, linalg.cholesky_banded(band, lower=True), order, True)
-            except np.linalg.LinAlgError as error:
-                raise NotPositiveDefinite from error
-        if size > LARGEST_DENSE:
-            raise InferenceError(
-                f"the precision matrix of {size:,} Normal variables is not banded, for some of them are shared by all "
-                f"others, and dense it would take {8e-9 * size**2:.0f} GB; give the shared variables known values, or "
-                "sample the model with PyMC"
-            )
-        matrix = matrix.toarray()
+    size = matrix.shape[0]
+    if not sparse.issparse(matrix):
+        return _dense(matrix)
+    entries = sparse.coo_array(sparse.tril(sparse.csr_array(matrix), format="csr"))
+    entries.sum_duplicates()
+    rows, columns = entries.coords
+    plan = layout(size, rows, columns)
+    if len(plan.inner):
+        order = np.lexsort((columns, rows))
+        places = plan.places(Lookup(size, rows[order], columns[order]))
+        return factorise_entries(entries.data[order], plan, places)
+    if size > LARGEST_DENSE:
+        raise InferenceError(
+            f"the precision matrix of {size:,} Normal variables is not banded, for many of them are shared by all "
+            f"others, and dense it would take {8e-9 * size**2:.0f} GB; give the shared variables known values, or "
+            "sample the model with PyMC"
+        )
+    return _dense(matrix.toarray())
+
+
+def factorise_entries(
+    entries: np.ndarray, plan: Layout, places: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> Precision:
+    """Factorise a matrix whose entries are listed, by a layout.
+
+    Parameters
+    ----------
+    entries : numpy.ndarray
+    plan : Layout
+    places : tuple of numpy.ndarray
+        Where each entry of band, border and corner stands in the list, from :meth:`Layout.places`.
+
+    Raises
+    ------
+    NotPositiveDefinite
+        If it is not positive definite to working precision.
+    """
+    padded = np.append(entries, 0.0)
+    band, border, corner = (padded[place] for place in places)
+    diagonal = np.concatenate([band[0] if len(band) else np.zeros(0), np.diag(corner)])
+    scale = _inverse_root(diagonal)
+    inner, shared = scale[: len(plan.inner)], scale[len(plan.inner) :]
+    for k in range(len(band)):
+        band[k, : len(inner) - k] *= inner[k:] * inner[: len(inner) - k]
+    border *= inner[:, None] * shared
+    corner *= shared[:, None] * shared
+    inverse_scale = np.empty_like(scale)
+    inverse_scale[plan.order] = scale
     try:
-        factor = linalg.cholesky(matrix * scale[:, None] * scale, lower=True)
+        return Precision(inverse_scale, _factor(band, border, corner), plan.order)
     except (np.linalg.LinAlgError, ValueError) as error:
         raise NotPositiveDefinite from error
-    return Precision(scale, factor, np.arange(size), False)
+
+
+def _factor(band: np.ndarray, border: np.ndarray, corner: np.ndarray) -> Triangular:
+    if not len(border):
+        return Dense(linalg.cholesky(corner, lower=True))
+    upper = Banded(linalg.cholesky_banded(band, lower=True))
+    if not len(corner):
+        return upper
+    half = upper.forward(border)
+    return Bordered(upper, half, Dense(linalg.cholesky(corner - half.T @ half, lower=True)))
+
+
+def _dense(matrix: np.ndarray) -> Precision:
+    scale = _inverse_root(np.diag(matrix))
+    try:
+        factor = Dense(linalg.cholesky(matrix * scale[:, None] * scale, lower=True))
+    except (np.linalg.LinAlgError, ValueError) as error:
+        raise NotPositiveDefinite from error
+    return Precision(scale, factor, np.arange(len(matrix)))
+
+
+def _inverse_root(diagonal: np.ndarray) -> np.ndarray:
+    if not np.all(np.isfinite(diagonal)) or np.any(diagonal <= 0):
+        raise NotPositiveDefinite
+    return 1.0 / np.sqrt(diagonal)
 
 
 def factorise_root(root: np.ndarray) -> Precision:
@@ -208,4 +391,4 @@ def factorise_root(root: np.ndarray) -> Precision:
     diagonal = np.diag(upper)
     if np.min(np.abs(diagonal)) < size * np.finfo(float).eps:
         raise NotPositiveDefinite
-    return Precision(1 / norms, (upper * np.sign(diagonal)[:, None]).T, np.arange(size), False)
+    return Precision(1 / norms, Dense((upper * np.sign(diagonal)[:, None]).T), np.arange(size))

@@ -22,7 +22,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 
-from bayeskit.gaussian.banded_layout import layout
+from bayeskit.gaussian.banded_layout import Lookup, layout
 from bayeskit.gaussian.banded_solve import banded_solve
 from bayeskit.gaussian.observation_space import side_integral
 from bayeskit.gaussian.plate_rotation import Plates
@@ -30,7 +30,7 @@ from bayeskit.gaussian.quadratic_form import QuadraticForm, multiplied
 from bayeskit.gaussian.simultaneous_diagonal import spectral_integral
 from bayeskit.types import Graph
 
-__all__ = ["Lookup", "log_integral"]
+__all__ = ["log_integral"]
 
 CANCELLED = 1e10  # ratio of the terms of a sum to the sum beyond which it counts as unknown
 LEFT_OVER = 1e-4  # nats that the last correction may still be worth
@@ -63,48 +63,21 @@ def _integral(form: QuadraticForm | Plates, entries: Any) -> tuple[Graph, Any]:
     size = form.size
     plan = layout(size, form.rows, form.columns)
     values: Any = pt.concatenate([entries, pt.zeros(1)])
-    lookup = Lookup(form)
+    lookup = Lookup(form.size + 1, form.rows, form.columns)
     eta = values[lookup(np.arange(size), np.full(size, size))]
     corner = 0.5 * values[lookup(np.array([size]), np.array([size]))][0]
     constant = 0.5 * size * np.log(2 * np.pi)
-    if not len(plan.inner):
-        i, j = np.indices((size, size))
-        precision = -values[lookup(i.ravel(), j.ravel())].reshape((size, size))
-        return corner, constant + dense_integral(precision, eta)
     inner, shared = plan.inner, plan.shared
-    ahead = np.arange(plan.width)[:, None] + np.arange(len(inner))
-    valid = ahead < len(inner)
-    position = lookup(inner[np.where(valid, ahead, 0)].ravel(), np.broadcast_to(inner, ahead.shape).ravel())
-    position = np.where(valid.ravel(), position, lookup.nothing)
-    band = -values[position].reshape((plan.width, len(inner)))
-    right: list[Any] = [eta[inner][:, None]]
-    if len(shared):
-        i, j = np.meshgrid(inner, shared, indexing="ij")
-        right.append(-values[lookup(i.ravel(), j.ravel())].reshape((len(inner), len(shared))))
-    columns = pt.concatenate(right, axis=1) if len(right) > 1 else right[0]
+    band, border, own = (-values[place.ravel()].reshape(place.shape) for place in plan.places(lookup))
+    if not len(inner):
+        return corner, constant + dense_integral(own, eta)
+    columns = pt.concatenate([eta[inner][:, None], border], axis=1) if len(shared) else eta[inner][:, None]
     log_determinant, solution, _ = banded_solve(pt.specify_shape(band, (plan.width, len(inner))), columns)
     gram = pt.dot(columns.T, solution)
     result = 0.5 * gram[0, 0] - 0.5 * log_determinant
     if len(shared):
-        i, j = np.meshgrid(shared, shared, indexing="ij")
-        own = -values[lookup(i.ravel(), j.ravel())].reshape((len(shared), len(shared)))
         result = result + dense_integral(own - gram[1:, 1:], eta[shared] - gram[1:, 0])
     return corner, constant + result
-
-
-class Lookup:
-    """Where an entry of T stands among the values; entries that are always zero stand after the last."""
-
-    def __init__(self, form: QuadraticForm | Plates) -> None:
-        self.size = form.size + 1
-        self.keys = form.rows * self.size + form.columns
-        self.nothing = len(self.keys)
-
-    def __call__(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        key = np.maximum(i, j) * self.size + np.minimum(i, j)
-        place = np.searchsorted(self.keys, key)
-        found = (place < len(self.keys)) & (self.keys[np.minimum(place, len(self.keys) - 1)] == key)
-        return np.where(found, place, self.nothing)
 
 
 def whitened_integral(form: QuadraticForm) -> Graph:
@@ -119,7 +92,7 @@ def whitened_integral(form: QuadraticForm) -> Graph:
         arguments += [data[:, :size], data[:, size]]
     else:
         values: Any = pt.concatenate([form.values, pt.zeros(1)])
-        lookup = Lookup(form)
+        lookup = Lookup(form.size + 1, form.rows, form.columns)
         i, j = np.indices((size, size))
         arguments.append(-values[lookup(i.ravel(), j.ravel())].reshape((size, size)))
         arguments.append(values[lookup(np.arange(size), np.full(size, size))])
