@@ -36,14 +36,15 @@ A new row has the class probabilities
 
 with :math:`\nu` and :math:`V` of all classes where they are tied: ``bayeskit.classify`` computes them from the graph.
 A class that was declared and has no row is answered by its prior. With separate covariances the rows of each class are
-an observed variable of their own, ``x_<class>``.
+an observed variable of their own, ``x_<class>``. The free variables are ``class_probability`` of dims ``("class",)``,
+``mu`` of dims ``("class", "feature")`` and ``precision``; separate: ``mu_<class>`` and ``precision_<class>``.
 
 The example is Fisher's irises.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pymc as pm
@@ -70,6 +71,9 @@ EXAMPLE = Example(
     {"x": ("sepal_length", "sepal_width", "petal_length", "petal_width"), "label": "species"},
     {"covariance": "tied"},
 )
+
+# What has a variance of its own, where the features of a class are independent.
+INDEPENDENT = {"diagonal": "each", "tied_diagonal": "feature", "spherical": "class"}
 
 
 @model_builder(VARIABLES)
@@ -109,59 +113,50 @@ def build(
         Gamma priors (3 where not given).
     sd : float
         Prior guess of each feature's sd within a class, in the units of the prior.
-
-    Returns
-    -------
-    pymc.Model
-        With the free variables ``class_probability`` of dims ``("class",)``, ``mu`` of dims ``("class", "feature")``
-        and ``precision``; separate: ``mu_<class>`` and ``precision_<class>`` for each class.
-
-    Raises
-    ------
-    OptionError
-        If ``degrees_of_freedom`` is not above D - 1 for a Wishart prior, which would be improper.
-    DataError
-        If there is one class only, or a row of a class that was not declared.
     """
     x = data["x"].to_numpy()
-    rows, features = x.shape
     labels, codes = declared_codes(data["label"], "classes", classes)
-    feature = column_coords(data, "x")["feature"]
     location, unit = feature_units(x, prior)
     location = location + mean * unit
-    coords = {"row": np.arange(rows), "class": labels, "feature": feature, "other_feature": feature, **row_coords(data)}
-    if covariance not in ("separate", "tied"):
-        del coords["other_feature"]
-        variance = {"diagonal": "each", "tied_diagonal": "feature", "spherical": "class"}[covariance]
-        nu = 3.0 if degrees_of_freedom is None else degrees_of_freedom
-        with pm.Model(coords=coords) as model:
-            label = class_prior("class_probability", "label", codes, concentration, ("class", "row"))
-            normal_features(
-                "x", x, label, location=location, unit=unit, mean_weight=mean_weight, degrees_of_freedom=nu, sd=sd,
-                variance=variance,
-            )  # fmt: skip
-        return model
-    nu = features + 2.0 if degrees_of_freedom is None else degrees_of_freedom
-    if nu <= features - 1:
-        raise option_error("degrees_of_freedom", nu, f"above {features - 1}, the number of features less one")
-    scale_chol = np.diag(1.0 / (np.sqrt(nu) * sd * unit))
+    coords = {"row": np.arange(len(x)), "class": labels, **column_coords(data, "x"), **row_coords(data)}
     with pm.Model(coords=coords) as model:
         label = class_prior("class_probability", "label", codes, concentration, ("class", "row"))
-        if covariance == "tied":
-            precision = pm.Wishart("precision", nu=nu, scale_chol=scale_chol, dims=("feature", "other_feature"))
+        if covariance in INDEPENDENT:
+            normal_features(
+                "x", x, label, prior=prior, mean=mean, mean_weight=mean_weight, sd=sd,
+                degrees_of_freedom=degrees_of_freedom or 3.0, variance=INDEPENDENT[covariance],
+            )  # fmt: skip
+        elif covariance == "tied":
+            precision = _precision("precision", degrees_of_freedom, sd, unit)
             mu = pm.MvNormal("mu", location, tau=mean_weight * precision, dims=("class", "feature"))
             pm.MvNormal("x", mu[label], tau=precision, observed=x, dims=("row", "feature"))
-            return model
-        for code, name in enumerate(_suffixes(labels)):
-            precision = pm.Wishart(f"precision_{name}", nu=nu, scale_chol=scale_chol, dims=("feature", "other_feature"))
-            mu = pm.MvNormal(f"mu_{name}", location, tau=mean_weight * precision, dims="feature")
-            of_class = np.flatnonzero(codes == code)
-            if of_class.size:
-                model.add_coord(f"row_{name}", np.asarray(coords["row"])[of_class])
-                pm.MvNormal(f"x_{name}", mu, tau=precision, observed=x[of_class], dims=(f"row_{name}", "feature"))
-            else:  # the next row of this class
-                pm.MvNormal(f"x_{name}", mu, tau=precision, dims="feature")
+        else:
+            for code, suffix in enumerate(_suffixes(labels)):
+                precision = _precision(f"precision_{suffix}", degrees_of_freedom, sd, unit)
+                mu = pm.MvNormal(f"mu_{suffix}", location, tau=mean_weight * precision, dims="feature")
+                _normal_rows(suffix, x, np.flatnonzero(codes == code), mu, precision)
     return model
+
+
+def _precision(name: str, degrees_of_freedom: float | None, sd: float, unit: np.ndarray) -> pm.Distribution:
+    """A Wishart precision matrix of mean 1 / (sd · unit)² on its diagonal; improper ones are refused."""
+    nu = unit.size + 2.0 if degrees_of_freedom is None else degrees_of_freedom
+    if nu <= unit.size - 1:
+        raise option_error("degrees_of_freedom", nu, f"above {unit.size - 1}, the number of features less one")
+    model = pm.modelcontext(None)
+    model.add_coord("other_feature", model.coords["feature"])
+    scale_chol = np.diag(1.0 / (np.sqrt(nu) * sd * unit))
+    return pm.Wishart(name, nu=nu, scale_chol=scale_chol, dims=("feature", "other_feature"))
+
+
+def _normal_rows(suffix: str, x: np.ndarray, rows: np.ndarray, mu: Any, precision: Any) -> None:
+    """The rows of one class, an observed variable of their own; without rows, the next one, which is not observed."""
+    if not rows.size:
+        pm.MvNormal(f"x_{suffix}", mu, tau=precision, dims="feature")
+        return
+    model = pm.modelcontext(None)
+    model.add_coord(f"row_{suffix}", np.asarray(model.coords["row"])[rows])
+    pm.MvNormal(f"x_{suffix}", mu, tau=precision, observed=x[rows], dims=(f"row_{suffix}", "feature"))
 
 
 def _suffixes(labels: np.ndarray) -> list[str]:

@@ -33,12 +33,17 @@ of them, at the groups that k-means finds. Given everything else, the components
 and come back with their exact probabilities, the responsibilities. The evidence has no closed form; it compares numbers
 of components, for which ``components=1`` is the plain Gaussian with the same priors.
 
+The free variables are ``mean`` of dims ``("component", "feature")``, the covariance, and, for more than one component,
+``weights`` of dims ``("component",)`` and ``z`` of dims ``("row",)``. The covariance is ``variance`` of dims
+``("component",)`` (spherical) or ``("component", "feature")`` (diagonal), or the entries of the factor,
+``diagonal_square`` and ``below``, with the Deterministic ``covariance``.
+
 The example is Anderson's measurements of three species of iris, without the species.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pymc as pm
@@ -98,65 +103,71 @@ def build(
     degrees_of_freedom : float or None
         How firm that guess is: degrees of freedom nu of the Wishart prior, above D - 1, and twice the shape of the
         inverse Gamma prior; D + 2 where not given.
-
-    Returns
-    -------
-    pymc.Model
-        With the free variables ``mean`` of dims ``("component", "feature")``, the covariance, and, for more than one
-        component, ``weights`` of dims ``("component",)`` and ``z`` of dims ``("row",)``. The covariance is ``variance``
-        of dims ``("component",)`` (spherical) or ``("component", "feature")`` (diagonal), or the entries of the factor,
-        ``diagonal_square`` and ``below``, with the Deterministic ``covariance``.
-
-    Raises
-    ------
-    OptionError
-        If there are more components than rows, ``mean`` has no effect, or the degrees of freedom are too few.
     """
     y = data["y"].to_numpy()
     rows, features = y.shape
     nu = features + 2.0 if degrees_of_freedom is None else degrees_of_freedom
+    _check_options(components, rows, covariance, nu, features, mean, standardise)
+    centre, unit = location_and_scale(y) if standardise else (np.full(features, mean or 0.0), np.ones(features))
+    labels = group_rows(y, components)
+    size, means, scatter = _group_moments(y, labels, components)
+    coords = {"component": np.arange(1, components + 1), **column_coords(data, "y"), "row": np.arange(rows)}
+    with pm.Model(coords=coords | row_coords(data)) as model:
+        centres = pm.Normal("mean", centre, mean_scale * unit, dims=("component", "feature"), initval=means)
+        z: Any = 0
+        if components > 1:
+            share = (size + 1.0) / (rows + components)
+            weights = pm.Dirichlet("weights", np.full(components, concentration), dims="component", initval=share)
+            z = pm.Categorical("z", p=weights, dims="row", initval=labels)
+        if covariance in ("spherical", "diagonal"):
+            sd = _sds(covariance, scatter, size, nu, spread * unit, z)
+            pm.Normal("y", centres[z], sd, observed=y, dims=("row", "feature"))
+        else:
+            factor = _factors(covariance, scatter, size, nu, spread * unit)
+            root = factor[z] if covariance == "full" else factor
+            pm.MvNormal("y", centres[z], chol=root, observed=y, dims=("row", "feature"))
+    return model
+
+
+def _check_options(
+    components: int, rows: int, covariance: str, nu: float, features: int, mean: float | None, standardise: bool
+) -> None:
     if components > rows:
         raise OptionError(f"option components is {components}; it can be at most the number of rows, {rows}")
     if covariance in ("full", "tied") and nu <= features - 1:
         raise option_error("degrees_of_freedom", nu, f"above {features - 1}, the number of features less one")
     if mean is not None and standardise:
         raise OptionError(f"option mean is {mean!r} but has no effect here; set standardise=false too, or leave it out")
-    centre, unit = location_and_scale(y) if standardise else (np.full(features, mean or 0.0), np.ones(features))
-    guess = spread * unit
-    labels = group_rows(y, components)
-    size = np.bincount(labels)
-    means = np.stack([y[labels == k].mean(axis=0) for k in range(components)])
-    scatter = [(y[labels == k] - means[k]).T @ (y[labels == k] - means[k]) for k in range(components)]
-    feature = column_coords(data, "y")["feature"]
-    coords = {"component": np.arange(1, components + 1), "feature": feature, "row": np.arange(rows), **row_coords(data)}
-    with pm.Model(coords=coords) as model:
-        centres = pm.Normal("mean", centre, mean_scale * unit, dims=("component", "feature"), initval=means)
-        if components == 1:
-            where = centres[0]
-        else:
-            share = (size + 1.0) / (rows + components)
-            weights = pm.Dirichlet("weights", np.full(components, concentration), dims="component", initval=share)
-            z = pm.Categorical("z", p=weights, dims="row", initval=labels)
-            where = centres[z]
-        if covariance in ("spherical", "diagonal"):
-            prior, squares, number = guess**2, np.stack([np.diag(s) for s in scatter]), size[:, None]
-            if covariance == "spherical":
-                prior, squares, number = np.mean(prior), squares.sum(axis=1), size * features
-            dims = ("component", "feature") if covariance == "diagonal" else ("component",)
-            start = (squares + nu * prior) / (number + nu)
-            variance = pm.InverseGamma("variance", nu / 2, nu * prior / 2, dims=dims, initval=start)
-            sd = pt.sqrt(variance)[0 if components == 1 else z]
-            sd = sd[:, None] if covariance == "spherical" and components > 1 else sd
-            pm.Normal("y", where, sd, observed=y, dims=("row", "feature"))
-        else:
-            own = covariance == "full"
-            start = np.stack(scatter) if own else np.sum(scatter, axis=0)
-            start = (start + nu * np.diag(guess**2)) / ((size[:, None, None] if own else rows) + nu)
-            model.add_coord("other_feature", feature)
-            factor = _factor(start, nu, guess, ("component",) if own else ())
-            root = factor[0 if components == 1 else z] if own else factor
-            pm.MvNormal("y", where, chol=root, observed=y, dims=("row", "feature"))
-    return model
+
+
+def _group_moments(y: np.ndarray, labels: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The size of each group of rows, its mean, and its scatter matrix, where the chains start."""
+    means = np.stack([y[labels == k].mean(axis=0) for k in range(groups)])
+    scatter = [(y[labels == k] - means[k]).T @ (y[labels == k] - means[k]) for k in range(groups)]
+    return np.bincount(labels), means, np.stack(scatter)
+
+
+def _sds(kind: str, scatter: np.ndarray, size: np.ndarray, nu: float, guess: np.ndarray, z: Any) -> Any:
+    """The sds of the rows, one for each component or for each of its features, with inverse Gamma variances."""
+    prior, squares, number = guess**2, np.diagonal(scatter, axis1=-2, axis2=-1), size[:, None]
+    dims: tuple[str, ...] = ("component", "feature")
+    if kind == "spherical":
+        prior, squares, number, dims = np.mean(prior), squares.sum(axis=1), size * guess.size, ("component",)
+    start = (squares + nu * prior) / (number + nu)
+    sd = pt.sqrt(pm.InverseGamma("variance", nu / 2, nu * prior / 2, dims=dims, initval=start))[z]
+    return sd[:, None] if kind == "spherical" and sd.ndim else sd
+
+
+def _factors(kind: str, scatter: np.ndarray, size: np.ndarray, nu: float, guess: np.ndarray) -> pt.TensorVariable:
+    """Cholesky factors of covariances whose inverses are Wishart: one for each component, or one for all (``tied``)."""
+    dims: tuple[str, ...] = ("component",)
+    number: Any = size[:, None, None]
+    if kind == "tied":
+        scatter, number, dims = np.sum(scatter, axis=0), size.sum(), ()
+    start = (scatter + nu * np.diag(guess**2)) / (number + nu)
+    model = pm.modelcontext(None)
+    model.add_coord("other_feature", model.coords["feature"])
+    return _factor(start, nu, guess, dims)
 
 
 def _factor(start: np.ndarray, nu: float, guess: np.ndarray, dims: tuple[str, ...]) -> pt.TensorVariable:

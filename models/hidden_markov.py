@@ -28,12 +28,19 @@ The prior is the same for every state, so that each of the K! labellings has the
 them, at the groups that k-means finds. Given the parameters, the states are summed out by the forward algorithm, and
 come back with their exact (smoothed) probabilities. The evidence has no closed form; it compares numbers of states.
 
+The free variables are ``transition`` of dims ``("state", "next_state")``; ``initial`` of dims ``("state",)`` where it
+is unknown (a Deterministic where it is stationary); ``mean`` and ``variance``, or ``rate``, of dims ``("state",)``, or
+``probability`` of dims ``("state", "category")``; and ``z``, of dims ``("row",)`` for one sequence and
+``("sequence", "step")`` for several. With missing entries, ``y`` has the dim ``observed_row`` and ``y_unobserved`` the
+dim ``missing_row``.
+
 The example is the yearly number of great earthquakes in the world.
 """
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -88,46 +95,53 @@ def build(
     emissions : {"normal", "poisson", "categorical"}
         The distribution of y given the state.
     initial : {"uniform", "dirichlet", "stationary"}
-        The distribution of the first state of a sequence: equal probabilities, unknown ones, or those of the
-        stationary chain.
+        The first state of a sequence: equal probabilities, unknown ones, or those of the stationary chain.
     concentration : float
-        As many transitions from each state to each state as the prior is worth; also of an unknown initial
-        distribution.
+        Prior transitions from each state to each state; also of an unknown initial distribution.
     persistence : float
         As many more transitions from each state to itself.
     standardise : bool
-        Whether the priors of normal and Poisson emissions are counted from the mean of y, in its sds (of counts: in its
-        mean), or in units of y.
-    mean_scale : float
-        Prior sd of the states' means, for normal emissions.
-    spread : float
-        Prior guess s of the sd within a state, for normal emissions.
-    degrees_of_freedom : float
-        How firm that guess is: twice the shape of the inverse Gamma prior of the variance.
-    rate_shape : float
-        Shape of the Gamma prior of the rates, for Poisson emissions.
+        Priors of normal and Poisson emissions from the mean of y, in its sds (counts: its mean), or in units of y.
+    mean_scale, spread : float
+        Prior sd of the states' means, and prior guess s of the sd within a state, for normal emissions.
+    degrees_of_freedom, rate_shape : float
+        Twice the shape of the inverse Gamma prior of normal variances; shape of the Gamma prior of Poisson rates.
     categories : int or None
-        Number of categories, for categorical emissions, where some may not have been seen; where not given, every
-        category from 0 to the largest has to be there.
+        Number of categories, where some may not have been seen; otherwise all from 0 to the largest have to be there.
     category_concentration : float
         As many emissions of each category in each state as the prior is worth.
-
-    Returns
-    -------
-    pymc.Model
-        With the free variables ``transition`` of dims ``("state", "next_state")``; ``initial`` of dims ``("state",)``
-        where it is unknown (a Deterministic where it is stationary); ``mean`` and ``variance``, or ``rate``, of dims
-        ``("state",)``, or ``probability`` of dims ``("state", "category")``; and ``z``, of dims ``("row",)`` for one
-        sequence and ``("sequence", "step")`` for several. With missing entries, ``y`` has the dim ``observed_row`` and
-        ``y_unobserved`` the dim ``missing_row``.
-
-    Raises
-    ------
-    OptionError
-        If there are more states than rows.
-    DataError
-        If y cannot come from such emissions, or no sequence has two rows.
     """
+    series, categories = _read(data, states, emissions, categories)
+    with pm.Model(coords=_coords(data, series, states, categories)) as model:
+        transition = _transition(series, states, concentration, persistence)
+        first = _initial(initial, transition, concentration, series.labels[series.step == 0], states)
+        chain = _chain(first, transition, series)
+        emission, parameters = _emissions(
+            series, states, emissions, categories, standardise=standardise, mean_scale=mean_scale, spread=spread,
+            nu=degrees_of_freedom, shape=rate_shape, concentration=category_concentration,
+        )  # fmt: skip
+        _observe(series, chain, emission, parameters)
+    return model
+
+
+@dataclass(frozen=True)
+class _Series:
+    """The rows, the sequence of each and its place there from 0, and a state for each to start from."""
+
+    y: np.ndarray
+    seen: np.ndarray
+    names: Any
+    sequence: np.ndarray
+    step: np.ndarray
+    labels: np.ndarray
+
+    def of_rows(self, chain: Any, rows: Any = slice(None)) -> Any:
+        """The states at some rows; the chain has dims (row,) for one sequence and (sequence, step) for several."""
+        return chain[rows] if len(self.names) == 1 else chain[self.sequence[rows], self.step[rows]]
+
+
+def _read(data: xr.Dataset, states: int, emissions: str, categories: int | None) -> tuple[_Series, int | None]:
+    """The series of a table, and the number of categories of categorical emissions; refused where it has no model."""
     y, column = data["y"].to_numpy(), str(data["y"].attrs.get("column", "y"))
     seen = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(y.size, dtype=bool)
     if states > seen.sum():
@@ -144,38 +158,17 @@ def build(
     step = _steps(sequence)
     if step.max() == 0:
         raise DataError("no sequence has two rows, so that no transition was seen; a mixture is the model of such data")
-    alone = len(names) == 1
-    labels = _groups(y, seen, sequence, states, categories if emissions == "categorical" else None)
-    row = row_coords(data).get("row", np.arange(y.size))
+    return _Series(y, seen, names, sequence, step, _groups(y, seen, states, categories)), categories
+
+
+def _coords(data: xr.Dataset, series: _Series, states: int, categories: int | None) -> dict[str, Any]:
     state = np.arange(1, states + 1)
-    coords: dict[str, Any] = {"row": row, "state": state, "next_state": state}
-    if not alone:
-        coords |= {"sequence": names, "step": np.arange(step.max() + 1)}
-    if emissions == "categorical":
-        coords["category"] = np.arange(categories or 0)
-    with pm.Model(coords=coords) as model:
-        prior = np.full((states, states), concentration) + persistence * np.eye(states)
-        follows, before = _pairs(sequence)
-        start = np.ones((states, states))
-        np.add.at(start, (labels[before], labels[follows]), 1.0)
-        start /= start.sum(axis=1, keepdims=True)
-        transition = pm.Dirichlet("transition", prior, dims=("state", "next_state"), initval=start)
-        first = _initial(initial, transition, concentration, labels[step == 0], states)
-        chain = _chain(first, transition, len(names), int(step.max()) + 1, labels, sequence, step)
-        emission, parameters = _emissions(
-            y, seen, labels, states, emissions, categories, standardise=standardise, mean_scale=mean_scale,
-            spread=spread, nu=degrees_of_freedom, shape=rate_shape, concentration=category_concentration,
-        )  # fmt: skip
-        if seen.all():
-            z = chain if alone else chain[sequence, step]
-            emission("y", *[p[z] for p in parameters], observed=y, dims="row")
-            return model
-        for name, dim, at in (("y", "observed_row", seen), ("y_unobserved", "missing_row", ~seen)):
-            model.add_coord(dim, np.asarray(row)[at])
-            z = chain[np.flatnonzero(at)] if alone else chain[sequence[at], step[at]]
-            values = y[at] if emissions == "normal" else y[seen].astype(np.int64)
-            emission(name, *[p[z] for p in parameters], observed=values if name == "y" else None, dims=dim)
-    return model
+    coords: dict[str, Any] = {"row": np.arange(series.y.size), **row_coords(data), "state": state, "next_state": state}
+    if len(series.names) > 1:
+        coords |= {"sequence": series.names, "step": np.arange(series.step.max() + 1)}
+    if categories is not None:
+        coords["category"] = np.arange(categories)
+    return coords
 
 
 def _categories(y: np.ndarray, column: str, declared: int | None) -> int:
@@ -213,14 +206,24 @@ def _pairs(sequence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return order[1:][inside], order[:-1][inside]
 
 
-def _groups(y: np.ndarray, seen: np.ndarray, sequence: np.ndarray, states: int, categories: int | None) -> np.ndarray:
+def _groups(y: np.ndarray, seen: np.ndarray, states: int, categories: int | None) -> np.ndarray:
     """A state for each row to start from; a missing one has that of the last observation before it."""
     if categories is None:
-        found = group_rows(y[seen].astype(float)[:, None], states)
+        labels = group_rows(y[seen].astype(float)[:, None], states)
     else:
-        found = group_steps(y[seen].astype(np.int64), categories, states)
+        labels = group_steps(y[seen].astype(np.int64), categories, states)
     last = np.maximum.accumulate(np.where(seen, np.cumsum(seen) - 1, 0))
-    return found[last]
+    return labels[last]
+
+
+def _transition(series: _Series, states: int, concentration: float, persistence: float) -> Any:
+    """The transition matrix, which starts at the shares of the transitions between the starting states."""
+    prior = np.full((states, states), concentration) + persistence * np.eye(states)
+    follows, before = _pairs(series.sequence)
+    start = np.ones((states, states))
+    np.add.at(start, (series.labels[before], series.labels[follows]), 1.0)
+    start /= start.sum(axis=1, keepdims=True)
+    return pm.Dirichlet("transition", prior, dims=("state", "next_state"), initval=start)
 
 
 def _initial(kind: str, transition: Any, concentration: float, first: np.ndarray, states: int) -> Any:
@@ -234,16 +237,15 @@ def _initial(kind: str, transition: Any, concentration: float, first: np.ndarray
     return pm.Deterministic("initial", pt.linalg.solve(system.T, np.ones(states)), dims="state")
 
 
-def _chain(
-    first: Any, transition: Any, sequences: int, steps: int, labels: np.ndarray, sequence: np.ndarray, step: np.ndarray
-) -> Any:
+def _chain(first: Any, transition: Any, series: _Series) -> Any:
     """The states, with dims (row,) for one sequence or (sequence, step); padded at the end with the last state."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pymc_extras.distributions.timeseries import DiscreteMarkovChain
 
+    sequences, steps = len(series.names), int(series.step.max()) + 1
     start = np.zeros((sequences, steps), dtype=np.int64)
-    start[sequence, step] = labels
+    start[series.sequence, series.step] = series.labels
     if sequences == 1:
         dist = pm.Categorical.dist(p=first)
         return DiscreteMarkovChain("z", P=transition, init_dist=dist, dims="row", steps=steps - 1, initval=start[0])
@@ -254,11 +256,11 @@ def _chain(
 
 
 def _emissions(
-    y: np.ndarray, seen: np.ndarray, labels: np.ndarray, states: int, kind: str, categories: int | None, *,
+    series: _Series, states: int, kind: str, categories: int | None, *,
     standardise: bool, mean_scale: float, spread: float, nu: float, shape: float, concentration: float,
 ) -> tuple[Any, list[Any]]:  # fmt: skip
     """The distribution of an observation, and its parameters in each state."""
-    values, group = y[seen], labels[seen]
+    values, group = series.y[series.seen], series.labels[series.seen]
     size = np.bincount(group, minlength=states)
     if kind == "categorical":
         count = np.zeros((states, categories or 0))
@@ -278,3 +280,17 @@ def _emissions(
     guess = nu * (spread * unit) ** 2
     variance = pm.InverseGamma("variance", nu / 2, guess / 2, dims="state", initval=(squares + guess) / (size + nu))
     return pm.Normal, [mean, pt.sqrt(variance)]
+
+
+def _observe(series: _Series, chain: Any, emission: Any, parameters: list[Any]) -> None:
+    """What each state emits; rows without an observation are predicted, as a variable of their own."""
+    y, seen = series.y, series.seen
+    if seen.all():
+        emission("y", *[p[series.of_rows(chain)] for p in parameters], observed=y, dims="row")
+        return
+    model = pm.modelcontext(None)
+    for name, dim, present in (("y", "observed_row", seen), ("y_unobserved", "missing_row", ~seen)):
+        rows = np.flatnonzero(present)
+        model.add_coord(dim, np.asarray(model.coords["row"])[rows])
+        z = series.of_rows(chain, rows)
+        emission(name, *[p[z] for p in parameters], observed=y[rows] if name == "y" else None, dims=dim)

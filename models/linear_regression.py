@@ -29,6 +29,9 @@ conjugate noise; with known noise it is the Normal density of :math:`y` with mea
 :math:`\sigma^2 I + \Phi S_0 \Phi^\top`, where :math:`S_0` is the prior covariance. The prior is proper, so a constant
 column, collinear columns and fewer rows than weights all have an answer.
 
+The free variables are ``weights``, of dims ``("basis",)``; ``intercept``, if there is one; ``variance`` (of conjugate
+noise) or ``noise_sd``; and ``weight_scale`` where the shrinkage is learnt.
+
 The design matrix is part of the graph: new values of the data container ``x`` give predictions at new inputs.
 """
 
@@ -82,12 +85,11 @@ def build(
     noise_shape: Positive = 1.0,
     noise_rate: Positive = 1.0,
 ) -> pm.Model:
-    """Build the linear regression.
+    """Build the linear regression of ``y``, of dims ``("row",)``, on ``x``, of dims ``("row", "feature")``.
 
     Parameters
     ----------
     data : xarray.Dataset
-        ``y`` with dims ``("row",)`` and ``x`` with dims ``("row", "feature")``.
     basis : {"linear", "polynomial", "gaussian", "sigmoid"}
         The basis functions of each feature.
     degree : int or None
@@ -95,19 +97,15 @@ def build(
     centres : int or None
         Number of centres for each feature, for the gaussian and sigmoid bases; 9 where not given.
     width : float or None
-        Width h of the gaussian and sigmoid basis functions, in units of the (standardised) feature; the distance
-        between centres where not given.
+        Width h of the local functions, in units of the (standardised) feature; the distance between centres if None.
     standardise : bool
         Shift and scale each feature by the mean and sd of these data before the basis functions see it.
     intercept : bool
         Whether there is one.
-    intercept_mean : float
-        Prior mean of the intercept, in units of y.
-    intercept_scale : float
-        Prior sd of the intercept, in units of the noise (conjugate noise) or of y (any other).
+    intercept_mean, intercept_scale : float
+        Its prior mean, in units of y, and prior sd, in units of the noise (conjugate noise) or of y (any other).
     prior_scale : float
-        Prior sd of each weight, in units of the noise (conjugate noise) or of y (any other); where the shrinkage is
-        learnt, the scale of the half-Cauchy prior of that sd.
+        Prior sd of each weight, in those units; where the shrinkage is learnt, scale of that sd's half-Cauchy prior.
     shrinkage : {"fixed", "ridge", "relevance"}
         Whether the prior sd of the weights is given, one unknown number for all of them, or one for each.
     noise : {"conjugate", "known", "half_normal", "half_cauchy", "exponential"}
@@ -116,59 +114,59 @@ def build(
         The sd of known noise, in units of y; 1 where not given.
     noise_scale : float or None
         Scale (of an exponential: mean) of the prior of an unknown noise sd, in units of y; 1 where not given.
-    noise_shape : float
-        Shape a0 of the inverse-gamma prior of the variance, for conjugate noise.
-    noise_rate : float
-        Scale b0 of that prior, in squared units of y.
-
-    Returns
-    -------
-    pymc.Model
-        With the free variables ``weights``, of dims ``("basis",)``; ``intercept``, if there is one; ``variance`` (of
-        conjugate noise) or ``noise_sd``; and ``weight_scale`` where the shrinkage is learnt.
-
-    Raises
-    ------
-    OptionError
-        If ``degree``, ``centres``, ``width``, ``noise_sd`` or ``noise_scale`` is given where nothing would use it.
-    DataError
-        If a power of a feature overflows.
+    noise_shape, noise_rate : float
+        Shape a0 and scale b0 (in squared units of y) of the inverse-gamma prior of the variance, for conjugate noise.
     """
-    local = basis in ("gaussian", "sigmoid")
-    _refuse_unused("degree", degree, basis == "polynomial", "basis=polynomial")
-    _refuse_unused("centres", centres, local, "basis=gaussian or basis=sigmoid")
-    _refuse_unused("width", width, local, "basis=gaussian or basis=sigmoid")
-    unknown = noise in ("half_normal", "half_cauchy", "exponential")
-    _refuse_unused("noise_sd", noise_sd, noise == "known", "noise=known")
-    _refuse_unused("noise_scale", noise_scale, unknown, "noise=half_normal, half_cauchy or exponential")
-    x = data["x"].to_numpy()
-    features = column_coords(data, "x")["feature"]
-    shift, stretch = _location_and_scale(x) if standardise else (np.zeros(x.shape[1]), np.ones(x.shape[1]))
-    low, high = (x.min(axis=0) - shift) / stretch, (x.max(axis=0) - shift) / stretch
-    _check_powers(features, np.maximum(abs(low), abs(high)), 1 if local else degree or 1)
-    with pm.Model(coords={"feature": features, **row_coords(data)}) as model:
-        inputs = pm.Data("x", x, dims=("row", "feature"))
-        z = (inputs - shift) / stretch if standardise else inputs
-        if local:
-            design, labels = _local_basis(z, features, basis, *_centres(low, high, centres or 9, width))
-        else:
-            design, labels = _powers(z, features, degree or 1)
-        model.add_coord("basis", labels)
-        if noise == "conjugate":
-            sd = unit = pt.sqrt(pm.InverseGamma("variance", alpha=noise_shape, beta=noise_rate))
-        elif unknown:
-            sd, unit = half_prior("noise_sd", noise, noise_scale or 1.0), 1.0
-        else:
-            sd, unit = noise_sd or 1.0, 1.0
-        scale: Any = prior_scale
-        if shrinkage != "fixed":
-            dims = {"dims": "basis"} if shrinkage == "relevance" else {}
-            scale = half_prior("weight_scale", "half_cauchy", prior_scale, **dims)
+    with pm.Model(coords={**column_coords(data, "x"), **row_coords(data)}) as model:
+        design = _design(data["x"].to_numpy(), standardise, basis, degree, centres, width)
+        sd, unit = _noise(noise, noise_sd, noise_scale, noise_shape, noise_rate)
+        scale = _weight_scale(shrinkage, prior_scale)
         mean = pt.dot(design, pm.Normal("weights", 0.0, scale * unit, dims="basis"))
         if intercept:
             mean = pm.Normal("intercept", intercept_mean, intercept_scale * unit) + mean
         pm.Normal("y", mean, sd, observed=data["y"].to_numpy(), dims="row")
     return model
+
+
+def _design(x: np.ndarray, standardise: bool, basis: str, degree: int | None, centres: int | None,
+            width: float | None) -> Any:  # fmt: skip
+    """The basis functions of the data container ``x``, of shape (rows, basis), and the coordinate of their names."""
+    local = basis in ("gaussian", "sigmoid")
+    _refuse_unused("degree", degree, basis == "polynomial", "basis=polynomial")
+    _refuse_unused("centres", centres, local, "basis=gaussian or basis=sigmoid")
+    _refuse_unused("width", width, local, "basis=gaussian or basis=sigmoid")
+    model = pm.modelcontext(None)
+    features = np.asarray(model.coords["feature"])
+    shift, stretch = _location_and_scale(x) if standardise else (np.zeros(x.shape[1]), np.ones(x.shape[1]))
+    low, high = (x.min(axis=0) - shift) / stretch, (x.max(axis=0) - shift) / stretch
+    _check_powers(features, np.maximum(abs(low), abs(high)), 1 if local else degree or 1)
+    inputs = pm.Data("x", x, dims=("row", "feature"))
+    z = (inputs - shift) / stretch if standardise else inputs
+    if local:
+        design, labels = _local_basis(z, features, basis, *_centres(low, high, centres or 9, width))
+    else:
+        design, labels = _powers(z, features, degree or 1)
+    model.add_coord("basis", labels)
+    return design
+
+
+def _noise(kind: str, known: float | None, scale: float | None, shape: float, rate: float) -> tuple[Any, Any]:
+    """The sd of the noise, and the unit in which the priors of intercept and weights are."""
+    unknown = kind in ("half_normal", "half_cauchy", "exponential")
+    _refuse_unused("noise_sd", known, kind == "known", "noise=known")
+    _refuse_unused("noise_scale", scale, unknown, "noise=half_normal, half_cauchy or exponential")
+    if kind == "conjugate":
+        sd = pt.sqrt(pm.InverseGamma("variance", alpha=shape, beta=rate))
+        return sd, sd
+    return half_prior("noise_sd", kind, scale or 1.0) if unknown else known or 1.0, 1.0
+
+
+def _weight_scale(shrinkage: str, scale: float) -> Any:
+    """The prior sd of the weights: given, one unknown number for all of them, or one for each."""
+    if shrinkage == "fixed":
+        return scale
+    dims = {"dims": "basis"} if shrinkage == "relevance" else {}
+    return half_prior("weight_scale", "half_cauchy", scale, **dims)
 
 
 def _refuse_unused(name: str, value: object, used: bool, where: str) -> None:

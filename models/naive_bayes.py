@@ -27,12 +27,16 @@ Student-t, Bernoulli and negative binomial (or Dirichlet-multinomial) probabilit
 from the graph. A class that was declared and has no row is answered by its prior, and so is a feature value that no row
 of a class has.
 
+The free variables are ``class_probability`` of dims ``("class",)`` and, as the data have them, ``mu`` and ``precision``
+of dims ``("class", "feature")``, ``binary_probability`` of dims ``("class", "indicator")``, and ``rate`` or
+``item_probability`` of dims ``("class", "item")``.
+
 The example is handwritten digits, by the pixels that are dark.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pymc as pm
@@ -41,10 +45,8 @@ from bayeskit.catalogue.builder import column_coords, model_builder, row_coords
 from bayeskit.catalogue.class_conditional import (
     bernoulli_features,
     class_prior,
-    feature_units,
     normal_features,
     poisson_features,
-    rate_prior,
 )
 from bayeskit.datasets.labels import declared_codes
 from bayeskit.datasets.schema import Example, Positive, Variable
@@ -86,20 +88,17 @@ def build(
     rate_mean: Positive = 1.0,
     item_concentration: Positive = 1.0,
 ) -> pm.Model:
-    """Build the naive Bayes classifier.
+    """Build the naive Bayes classifier of ``label`` by one or more of ``x``, ``binary`` and ``counts``.
 
     Parameters
     ----------
     data : xarray.Dataset
-        ``label`` with dims ``("row",)`` and at least one of ``x`` with dims ``("row", "feature")``, ``binary`` with
-        dims ``("row", "indicator")`` and ``counts`` with dims ``("row", "item")``.
     classes : str or None
         All classes, separated by commas, where some have no rows or the order matters; those found where not given.
     concentration : float
         As many rows of each class as the prior is worth.
     prior : {"data", "given"}
-        Units of the priors of real features and rates: each column's mean and sd (of counts: mean) over all rows of all
-        classes, or the columns' own units.
+        Units of the priors: each column's mean and sd (of counts: mean) over all rows, or the columns' own units.
     mean : float
         Prior mean of each real feature's class mean: so many sds from the overall mean, or in units of the feature.
     mean_weight : float
@@ -112,54 +111,44 @@ def build(
         Parameters of the Beta prior of binary features: as many ones and zeros as it is worth.
     counts : {"poisson", "multinomial"}
         Independent counts, or the parts of a whole whose size says nothing of the class.
-    rate_shape : float
-        Shape of the Gamma prior of the rates: as many events as it is worth.
-    rate_mean : float
-        Its mean, in the units of the prior.
+    rate_shape, rate_mean : float
+        Shape of the Gamma prior of the rates (as many events as it is worth), and its mean in the units of the prior.
     item_concentration : float
         Parameter b of the Dirichlet prior of the multinomial probabilities.
-
-    Returns
-    -------
-    pymc.Model
-        With the free variables ``class_probability`` of dims ``("class",)`` and, as the data have them, ``mu`` and
-        ``precision`` of dims ``("class", "feature")``, ``binary_probability`` of dims ``("class", "indicator")``, and
-        ``rate`` or ``item_probability`` of dims ``("class", "item")``.
-
-    Raises
-    ------
-    DataError
-        If there are no features, one class only, or a row of a class that was not declared.
     """
+    labels, codes = declared_codes(data["label"], "classes", classes)
+    with pm.Model(coords=_coords(data, labels)) as model:
+        label = class_prior("class_probability", "label", codes, concentration, ("class", "row"))
+        if "x" in data:
+            normal_features(
+                "x", data["x"].to_numpy(), label, prior=prior, mean=mean, mean_weight=mean_weight,
+                degrees_of_freedom=degrees_of_freedom, sd=sd,
+            )  # fmt: skip
+        if "binary" in data:
+            bernoulli_features("binary", data["binary"].to_numpy(), label, ones=ones, zeros=zeros)
+        if "counts" in data and counts == "poisson":
+            poisson_features("counts", data["counts"].to_numpy(), label, prior=prior, shape=rate_shape, mean=rate_mean)
+        elif "counts" in data:
+            _multinomial_features(data["counts"].to_numpy(), label, item_concentration)
+    return model
+
+
+def _coords(data: xr.Dataset, labels: np.ndarray) -> dict[str, np.ndarray]:
     kinds = [name for name in ("x", "binary", "counts") if name in data]
     if not kinds:
         raise DataError(
             "the model needs features: name the columns of at least one of x (real), binary (0 or 1) and counts"
         )
-    labels, codes = declared_codes(data["label"], "classes", classes)
-    coords = {"row": np.arange(codes.size), "class": labels, **row_coords(data)}
+    coords = {"row": np.arange(data["label"].size), "class": labels, **row_coords(data)}
     for name in kinds:
         coords |= column_coords(data, name)
-    with pm.Model(coords=coords) as model:
-        label = class_prior("class_probability", "label", codes, concentration, ("class", "row"))
-        if "x" in kinds:
-            x = data["x"].to_numpy()
-            location, unit = feature_units(x, prior)
-            normal_features(
-                "x", x, label, location=location + mean * unit, unit=unit, mean_weight=mean_weight,
-                degrees_of_freedom=degrees_of_freedom, sd=sd,
-            )  # fmt: skip
-        if "binary" in kinds:
-            dims = ("class", "row", "indicator")
-            bernoulli_features("binary", data["binary"].to_numpy(), label, ones=ones, zeros=zeros, dims=dims)
-        if "counts" in kinds:
-            number = data["counts"].to_numpy()
-            if counts == "poisson":
-                rate = rate_prior(number, prior, rate_shape, rate_mean)
-                poisson_features("counts", number, label, shape=rate_shape, rate=rate, dims=("class", "row", "item"))
-            else:
-                total = pm.Data("total", number.sum(axis=1), dims="row")
-                concentrations = np.full((labels.size, number.shape[1]), item_concentration)
-                probability = pm.Dirichlet("item_probability", a=concentrations, dims=("class", "item"))
-                pm.Multinomial("counts", n=total, p=probability[label], observed=number, dims=("row", "item"))
-    return model
+    return coords
+
+
+def _multinomial_features(counts: np.ndarray, label: Any, concentration: float) -> None:
+    """Counts of the parts of a whole of known size, with Dirichlet probabilities in each class."""
+    total = pm.Data("total", counts.sum(axis=1), dims="row")
+    classes = len(pm.modelcontext(None).coords["class"])
+    concentrations = np.full((classes, counts.shape[1]), concentration)
+    probability = pm.Dirichlet("item_probability", a=concentrations, dims=("class", "item"))
+    pm.Multinomial("counts", n=total, p=probability[label], observed=counts, dims=("row", "item"))

@@ -30,6 +30,12 @@ components are clearest: the rotation is as uncertain as those rows are. With ``
 each component with a half-Cauchy prior, so that components that are not needed shrink away; then the choice of rows is
 part of the model.
 
+The free variables are ``diagonal_square`` and ``below`` (the free entries of W, in the order of its triangular form),
+the noise ``sigma``, ``mu`` and ``z``; ``loadings`` of dims ``("column", "component")`` is a Deterministic. With missing
+entries, ``y`` has the dim ``observed_entry`` and ``y_unobserved`` the dim ``missing_entry``, both row by row and
+labelled "row, column"; ``table[np.isnan(table)] = draw`` puts a draw of ``y_unobserved`` in its place. A row that is
+missing throughout is predicted from the posterior of W, and a column from the prior of its loadings and mean.
+
 The evidence has no closed form. Given :math:`W` and the noise, the coordinates and the means are jointly Normal and
 integrated out exactly; only :math:`W` and the scales are sampled. They start from the maximum-likelihood solution: in
 closed form, or, with missing entries or a noise for each column, by EM.
@@ -37,7 +43,7 @@ closed form, or, with missing entries or a noise for each column, by EM.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pymc as pm
@@ -100,23 +106,6 @@ def build(
         Prior sd of the means, in the same units.
     noise_scale : float
         Scale of the half-Normal prior of the noise sd, in the same units.
-
-    Returns
-    -------
-    pymc.Model
-        With ``diagonal_square`` and ``below`` (the free entries of W, in the order of its triangular form), the noise
-        ``sigma``, ``mu``, ``z`` and the Deterministic ``loadings`` of dims ``("column", "component")``. With missing
-        entries, ``y`` has the dim ``observed_entry`` and ``y_unobserved`` the dim ``missing_entry``, both row by row
-        and labelled "row, column"; ``table[np.isnan(table)] = draw`` puts a draw of ``y_unobserved`` in its place. A
-        row that is missing throughout is predicted from the posterior of W, and a column from the prior of its loadings
-        and mean.
-
-    Raises
-    ------
-    OptionError
-        If there are not fewer components than columns.
-    DataError
-        If a column to be standardised is missing throughout: it has no sd.
     """
     y = data["y"].to_numpy()
     rows, columns = y.shape
@@ -125,46 +114,57 @@ def build(
     labels = column_coords(data, "y")["column"]
     shift, unit = _location_and_scale(y, labels) if standardise else (np.zeros(columns), np.ones(columns))
     start, start_noise = fit_factors((y - shift) / unit, components, shared=noise == "shared")
-    order = _clearest_first(start)
-    start = _trapezoidal(start[order])
-    lower, diagonal = np.tril_indices(columns, -1, components), np.diag_indices(components)
     coords = {"column": labels, "component": np.arange(1, components + 1), "row": np.arange(rows), **row_coords(data)}
-    missing = np.isnan(y)
     with pm.Model(coords=coords) as model:
         scale = pm.HalfCauchy("scale", loading_scale, dims="component") if relevance else loading_scale
-        scales = scale * pt.ones(components)
-        square = pm.Gamma(
-            "diagonal_square",
-            (components - np.arange(components)) / 2,
-            0.5 / scales**2,
-            dims="component",
-            initval=start[diagonal].clip(1e-3) ** 2,
-        )
-        below = pm.Normal("below", 0.0, scales[lower[1]], shape=len(lower[0]), initval=start[lower])
-        loadings = pt.zeros((columns, components))
-        loadings = loadings[order[diagonal[0]], diagonal[1]].set(pt.sqrt(square))
-        loadings = loadings[order[lower[0]], lower[1]].set(below)
-        pm.Deterministic("loadings", loadings, dims=("column", "component"))
-        if noise == "shared":
-            sigma = pm.HalfNormal("sigma", noise_scale, initval=start_noise[0])
-        else:
-            sigma = pm.HalfNormal("sigma", noise_scale, dims="column", initval=start_noise)
+        loadings = _loadings(scale, start)
+        each = {"dims": "column", "initval": start_noise}
+        sigma = pm.HalfNormal("sigma", noise_scale, **(each if noise == "each" else {"initval": start_noise[0]}))
         mu = pm.Normal("mu", 0.0, mean_scale, dims="column")
         z = pm.Normal("z", 0.0, 1.0, dims=("row", "component"))
         mean, sd = mu + pt.dot(z, loadings.T), sigma
         if standardise:
-            unit = pm.Data("column_sd", unit, dims="column")
-            mean, sd = pm.Data("column_mean", shift, dims="column") + unit * mean, unit * sigma
-        if not missing.any():
-            pm.Normal("y", mean, sd, observed=y, dims=("row", "column"))
-            return model
-        sd = sd * pt.ones(columns)
-        for name, dim, at in (("y", "observed_entry", ~missing), ("y_unobserved", "missing_entry", missing)):
-            row, column = np.nonzero(at)
-            entries = [f"{coords['row'][n]}, {labels[p]}" for n, p in zip(row, column, strict=True)]
-            model.add_coord(dim, entries)
-            pm.Normal(name, mean[row, column], sd[column], observed=y[at] if name == "y" else None, dims=dim)
+            scale = pm.Data("column_sd", unit, dims="column")
+            mean, sd = pm.Data("column_mean", shift, dims="column") + scale * mean, scale * sigma
+        _observe(y, mean, sd)
     return model
+
+
+def _loadings(scale: Any, start: np.ndarray) -> Any:
+    """W of shape (columns, components), whose K clearest rows are lower triangular with a positive diagonal."""
+    columns, components = start.shape
+    order = _clearest_first(start)
+    start = _trapezoidal(start[order])
+    lower, diagonal = np.tril_indices(columns, -1, components), np.diag_indices(components)
+    scales = scale * pt.ones(components)
+    square = pm.Gamma(
+        "diagonal_square",
+        (components - np.arange(components)) / 2,
+        0.5 / scales**2,
+        dims="component",
+        initval=start[diagonal].clip(1e-3) ** 2,
+    )
+    below = pm.Normal("below", 0.0, scales[lower[1]], shape=len(lower[0]), initval=start[lower])
+    loadings = pt.zeros((columns, components))
+    loadings = loadings[order[diagonal[0]], diagonal[1]].set(pt.sqrt(square))
+    loadings = loadings[order[lower[0]], lower[1]].set(below)
+    pm.Deterministic("loadings", loadings, dims=("column", "component"))
+    return loadings
+
+
+def _observe(y: np.ndarray, mean: Any, sd: Any) -> None:
+    """The entries of y; those that are missing are predicted, as a variable of their own."""
+    missing = np.isnan(y)
+    if not missing.any():
+        pm.Normal("y", mean, sd, observed=y, dims=("row", "column"))
+        return
+    model = pm.modelcontext(None)
+    rows, columns = np.asarray(model.coords["row"]), np.asarray(model.coords["column"])
+    sd = sd * pt.ones(y.shape[1])
+    for name, dim, at in (("y", "observed_entry", ~missing), ("y_unobserved", "missing_entry", missing)):
+        row, column = np.nonzero(at)
+        model.add_coord(dim, [f"{rows[n]}, {columns[p]}" for n, p in zip(row, column, strict=True)])
+        pm.Normal(name, mean[row, column], sd[column], observed=y[at] if name == "y" else None, dims=dim)
 
 
 def _location_and_scale(y: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

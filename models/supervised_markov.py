@@ -34,13 +34,17 @@ The graph has the first state of each sequence, ``state_first``, the states that
 one before it, and the emissions given the states, which are a data container too: ``predict({"state": labels})`` draws
 what a sequence of states would emit.
 
+The free variables are ``initial_probability`` of dims ``("state",)``, ``transition_probability`` of dims
+``("state", "next_state")`` and, as the data have them, ``mu`` and ``precision`` of dims ``("state", "feature")``,
+``rate`` of dims ``("state", "item")`` and ``symbol_probability`` of dims ``("state", "symbol")``.
+
 The example is the growth of the economy of the United States, with the recessions as dated by the National Bureau of
 Economic Research.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pymc as pm
@@ -48,10 +52,8 @@ import pymc as pm
 from bayeskit.catalogue.builder import column_coords, model_builder, row_coords
 from bayeskit.catalogue.class_conditional import (
     class_prior,
-    feature_units,
     normal_features,
     poisson_features,
-    rate_prior,
 )
 from bayeskit.datasets.labels import category_codes, declared_codes
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
@@ -95,19 +97,15 @@ def build(
     Parameters
     ----------
     data : xarray.Dataset
-        ``state`` and, where given, ``sequence`` with dims ``("row",)``, and at least one of ``y`` with dims
-        ``("row", "feature")``, ``counts`` with dims ``("row", "item")`` and ``symbols`` with dims ``("row",)``.
-    states : str or None
-        All states, separated by commas, where some have no rows or the order matters; those found where not given.
-    symbols : str or None
-        All symbols, likewise.
+        ``state``, ``sequence`` where there are several, and at least one of ``y``, ``counts`` and ``symbols``.
+    states, symbols : str or None
+        All of them, separated by commas, where some have no rows or the order matters; those found where not given.
     concentration : float
         As many first states, and transitions from each state, to each state as the prior is worth.
     persistence : float
         As many more transitions from each state to itself.
     prior : {"data", "given"}
-        Units of the priors of Gaussian and Poisson emissions: each column's mean and sd (of counts: mean) over all rows
-        of all states, or the columns' own units.
+        Units of the priors: each column's mean and sd (of counts: mean) over all rows, or the columns' own units.
     mean : float
         Prior mean of each state's mean: so many sds from the overall mean, or in units of y.
     mean_weight : float
@@ -116,64 +114,62 @@ def build(
         Degrees of freedom nu0 of the prior of the precisions, twice the shape of their Gamma.
     sd : float
         Prior guess of the sd within a state, in the units of the prior.
-    rate_shape : float
-        Shape of the Gamma prior of the rates: as many events as it is worth.
-    rate_mean : float
-        Its mean, in the units of the prior.
+    rate_shape, rate_mean : float
+        Shape of the Gamma prior of the rates (as many events as it is worth), and its mean in the units of the prior.
     symbol_concentration : float
         As many emissions of each symbol in each state as the prior is worth.
-
-    Returns
-    -------
-    pymc.Model
-        With the free variables ``initial_probability`` of dims ``("state",)``, ``transition_probability`` of dims
-        ``("state", "next_state")`` and, as the data have them, ``mu`` and ``precision`` of dims
-        ``("state", "feature")``, ``rate`` of dims ``("state", "item")`` and ``symbol_probability`` of dims
-        ``("state", "symbol")``.
-
-    Raises
-    ------
-    DataError
-        If nothing is emitted, or a row has a state or a symbol that was not declared.
     """
+    labels, codes = declared_codes(data["state"], "states", states)
+    with pm.Model(coords=_coords(data, labels)) as model:
+        state = _states(data, codes, concentration, persistence)
+        if "y" in data:
+            normal_features(
+                "y", data["y"].to_numpy(), state, prior=prior, mean=mean, mean_weight=mean_weight,
+                degrees_of_freedom=degrees_of_freedom, sd=sd, dims=("state", "row", "feature"),
+            )  # fmt: skip
+        if "counts" in data:
+            number, dims = data["counts"].to_numpy(), ("state", "row", "item")
+            poisson_features("counts", number, state, prior=prior, shape=rate_shape, mean=rate_mean, dims=dims)
+        if "symbols" in data:
+            _symbols(*declared_codes(data["symbols"], "symbols", symbols), state, symbol_concentration)
+    return model
+
+
+def _coords(data: xr.Dataset, labels: np.ndarray) -> dict[str, np.ndarray]:
     kinds = [name for name in ("y", "counts", "symbols") if name in data]
     if not kinds:
         raise DataError("the model needs emissions: name the columns of at least one of y (real), counts and symbols")
-    labels, codes = declared_codes(data["state"], "states", states)
+    coords = {"row": np.arange(data["state"].size), "state": labels, "next_state": labels, **row_coords(data)}
+    for name in kinds:
+        coords |= column_coords(data, name) if data[name].ndim == 2 else {}
+    return coords
+
+
+def _states(data: xr.Dataset, codes: np.ndarray, concentration: float, persistence: float) -> Any:
+    """The first state of each sequence, those that follow, each given the one before it; the states as a container."""
     sequences, sequence = np.array([0]), np.zeros(codes.size, dtype=np.int64)
     if "sequence" in data:
         sequences, sequence = category_codes(data["sequence"].to_numpy())
     first, follows, previous = _transitions(sequence)
-    rows = np.arange(codes.size)
-    coords = {"row": rows, "state": labels, "next_state": labels, "sequence": sequences, **row_coords(data)}
-    coords["step"] = np.asarray(coords["row"])[follows]
-    for name in kinds:
-        coords |= column_coords(data, name) if data[name].ndim == 2 else {}
-    with pm.Model(coords=coords) as model:
-        state = pm.Data("state_code", codes, dims="row")
-        class_prior("initial_probability", "state_first", codes[first], concentration, ("state", "sequence"))
-        count = np.full((labels.size, labels.size), concentration) + persistence * np.eye(labels.size)
-        transition = pm.Dirichlet("transition_probability", a=count, dims=("state", "next_state"))
-        if follows.size:
-            pm.Categorical("state_next", p=transition[codes[previous]], observed=codes[follows], dims="step")
-        if "y" in kinds:
-            y = data["y"].to_numpy()
-            location, unit = feature_units(y, prior)
-            normal_features(
-                "y", y, state, location=location + mean * unit, unit=unit, mean_weight=mean_weight,
-                degrees_of_freedom=degrees_of_freedom, sd=sd, dims=("state", "row", "feature"),
-            )  # fmt: skip
-        if "counts" in kinds:
-            number = data["counts"].to_numpy()
-            rate = rate_prior(number, prior, rate_shape, rate_mean)
-            poisson_features("counts", number, state, shape=rate_shape, rate=rate, dims=("state", "row", "item"))
-        if "symbols" in kinds:
-            names, emitted = declared_codes(data["symbols"], "symbols", symbols)
-            model.add_coord("symbol", names)
-            concentrations = np.full((labels.size, names.size), symbol_concentration)
-            probability = pm.Dirichlet("symbol_probability", a=concentrations, dims=("state", "symbol"))
-            pm.Categorical("symbols", p=probability[state], observed=emitted, dims="row")
-    return model
+    model = pm.modelcontext(None)
+    model.add_coords({"sequence": sequences, "step": np.asarray(model.coords["row"])[follows]})
+    state = pm.Data("state_code", codes, dims="row")
+    class_prior("initial_probability", "state_first", codes[first], concentration, ("state", "sequence"))
+    size = len(model.coords["state"])
+    count = np.full((size, size), concentration) + persistence * np.eye(size)
+    transition = pm.Dirichlet("transition_probability", a=count, dims=("state", "next_state"))
+    if follows.size:
+        pm.Categorical("state_next", p=transition[codes[previous]], observed=codes[follows], dims="step")
+    return state
+
+
+def _symbols(names: np.ndarray, codes: np.ndarray, state: Any, concentration: float) -> None:
+    """The symbol of each row, with Dirichlet probabilities in each state."""
+    model = pm.modelcontext(None)
+    model.add_coord("symbol", names)
+    concentrations = np.full((len(model.coords["state"]), names.size), concentration)
+    probability = pm.Dirichlet("symbol_probability", a=concentrations, dims=("state", "symbol"))
+    pm.Categorical("symbols", p=probability[state], observed=codes, dims="row")
 
 
 def _transitions(sequence: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -26,6 +26,11 @@ one more for each further predictor, which NUTS takes on the collapsed model. Bo
 (:math:`a_j = \mu_a + \tau_a z_j`), are the same model and have the same evidence. A single group has an answer too: its
 :math:`\tau` is then known from the prior only.
 
+The free variables are ``mu_intercept``, ``tau_intercept``, ``intercept`` of dims ``("group",)``, ``sigma``, and, where
+slopes vary, ``mu_slope`` and ``tau_slope`` of dims ``("predictor",)`` and ``slope`` of dims ``("group", "predictor")``;
+where they are shared, ``slope`` of dims ``("predictor",)``. Non-centred, intercept and varying slope are Deterministics
+of ``z_intercept`` and ``z_slope``.
+
 The predictors and the groups are data containers: ``predict({"x": ..., "group": [...]})`` takes new rows, with the
 labels of groups that the model was fitted to (the container ``group_code`` holds their codes).
 
@@ -103,80 +108,67 @@ def build(
     slopes : {"varying", "shared"}
         A slope for each group, or one for all of them: then only the intercepts vary.
     predictors : {"raw", "centred", "standardised", "within"}
-        Predictors as they are; less their mean over all rows; that divided by their sd over all rows; or less the mean
-        of their own group. The intercept of a group is its response where these are zero; new rows are shifted and
-        scaled by the same numbers.
+        As they are; less the mean over all rows; that in sds over all rows; or less the mean of their own group.
     logarithms : bool
-        Whether the lines are between the logarithms of y and of the predictors; all of them must be above zero, and
-        everything below is then in units of log y.
+        Whether the lines are between the logarithms of y and of the predictors; all units are then those of log y.
     centred : bool
         Whether intercepts and slopes are written as Normal(mu, tau) or as mu + tau z.
-    intercept_mean : float
-        Prior mean of the mean intercept, in units of y.
-    intercept_scale : float
-        Prior sd of the mean intercept, in units of y.
-    slope_mean : float
-        Prior mean of the mean slope (of the slope, where shared), in units of y for each unit of x as transformed.
-    slope_scale : float
-        Prior sd of the mean slope (of the slope, where shared), in the same units.
+    intercept_mean, intercept_scale : float
+        Prior mean and sd of the mean intercept, in units of y.
+    slope_mean, slope_scale : float
+        Prior mean and sd of the mean slope (the slope, where shared), in units of y for each unit of x as transformed.
     spread : {"half_cauchy", "half_normal", "exponential"}
         The prior of the sds between groups.
-    intercept_spread : float
-        Scale (of an exponential: mean) of the prior of the sd of the intercepts, in units of y.
-    slope_spread : float
-        Scale (of an exponential: mean) of the prior of the sd of the slopes, in their units.
+    intercept_spread, slope_spread : float
+        Scales (of an exponential: means) of the priors of the sds of the intercepts and of the slopes, in their units.
     noise : {"half_cauchy", "half_normal", "exponential"}
         The prior of the sd within groups.
     noise_scale : float
         Its scale (of an exponential: mean), in units of y.
-
-    Returns
-    -------
-    pymc.Model
-        With the free variables ``mu_intercept``, ``tau_intercept``, ``intercept`` of dims ``("group",)``, ``sigma``,
-        and, where slopes vary, ``mu_slope`` and ``tau_slope`` of dims ``("predictor",)`` and ``slope`` of dims
-        ``("group", "predictor")``; where they are shared, ``slope`` of dims ``("predictor",)``. Non-centred, intercept
-        and varying slope are Deterministics of ``z_intercept`` and ``z_slope``.
-
-    Raises
-    ------
-    DataError
-        If a logarithm is asked for of a number that is not above zero.
     """
-    y, x = data["y"].to_numpy(), data["x"].to_numpy()
     names = column_coords(data, "x")["predictor"]
     groups, codes = category_codes(data["group"].to_numpy())
-    if logarithms:
-        _check_positive(y, str(data["y"].attrs.get("column", "y")))
-        for values, name in zip(x.T, names, strict=True):
-            _check_positive(values, str(name))
-    shift, stretch = _location_and_scale(np.log(x) if logarithms else x, codes, predictors)
     with pm.Model(coords={"group": groups, "predictor": names, **row_coords(data)}) as model:
-        inputs = pm.Data("x", x, dims=("row", "predictor"))
-        group = pm.Data("group_code", codes, dims="row")
-        z = pt.log(inputs) if logarithms else inputs
-        if predictors != "raw":
-            z = (z - (pt.as_tensor(shift)[group] if predictors == "within" else shift)) / stretch
-        mean = pm.Normal("mu_intercept", intercept_mean, intercept_scale)
-        tau = half_prior("tau_intercept", spread, intercept_spread)
-        intercept = _effects("intercept", mean, tau, centred, "group")
+        z, group = _transformed(data, codes, predictors, logarithms)
+        priors = (intercept_mean, intercept_scale, intercept_spread)
+        intercept = _effects("intercept", *priors, spread, centred)[group]
         if slopes == "varying":
-            means = pm.Normal("mu_slope", slope_mean, slope_scale, dims="predictor")
-            taus = half_prior("tau_slope", spread, slope_spread, dims="predictor")
-            slope = _effects("slope", means, taus, centred, ("group", "predictor"))[group]
+            slope = _effects("slope", slope_mean, slope_scale, slope_spread, spread, centred, "predictor")[group]
         else:
             slope = pm.Normal("slope", slope_mean, slope_scale, dims="predictor")
         sigma = half_prior("sigma", noise, noise_scale)
-        line = intercept[group] + pt.sum(z * slope, axis=1)
-        (pm.LogNormal if logarithms else pm.Normal)("y", line, sigma, observed=y, dims="row")
+        line = intercept + pt.sum(z * slope, axis=1)
+        (pm.LogNormal if logarithms else pm.Normal)("y", line, sigma, observed=data["y"].to_numpy(), dims="row")
     return model
 
 
-def _effects(name: str, mean: Any, tau: Any, centred: bool, dims: str | tuple[str, ...]) -> Any:
-    """Normal effects with a mean and an sd that are unknown, in one of their two spellings."""
+def _transformed(data: xr.Dataset, codes: np.ndarray, predictors: str, logarithms: bool) -> tuple[Any, Any]:
+    """The predictors as the lines see them, and the group of each row, both from data containers.
+
+    The intercept of a group is its response where these are zero; new rows are shifted and scaled by the same numbers.
+    """
+    y, x = data["y"], data["x"].to_numpy()
+    if logarithms:
+        _check_positive(y.to_numpy(), str(y.attrs.get("column", "y")))
+        for values, name in zip(x.T, column_coords(data, "x")["predictor"], strict=True):
+            _check_positive(values, str(name))
+    shift, stretch = _location_and_scale(np.log(x) if logarithms else x, codes, predictors)
+    inputs = pm.Data("x", x, dims=("row", "predictor"))
+    group = pm.Data("group_code", codes, dims="row")
+    z = pt.log(inputs) if logarithms else inputs
+    if predictors != "raw":
+        z = (z - (pt.as_tensor(shift)[group] if predictors == "within" else shift)) / stretch
+    return z, group
+
+
+def _effects(name: str, mean: float, scale: float, spread: float, kind: str, centred: bool, *dims: str) -> Any:
+    """Normal effects of each group with a mean and an sd that are unknown, in one of their two spellings."""
+    mu = pm.Normal(f"mu_{name}", mean, scale, dims=dims or None)
+    tau = half_prior(f"tau_{name}", kind, spread, dims=dims or None)
+    over = ("group", *dims)
     if centred:
-        return pm.Normal(name, mean, tau, dims=dims)
-    return pm.Deterministic(name, mean + tau * pm.Normal(f"z_{name}", 0.0, 1.0, dims=dims), dims=dims)
+        return pm.Normal(name, mu, tau, dims=over)
+    return pm.Deterministic(name, mu + tau * pm.Normal(f"z_{name}", 0.0, 1.0, dims=over), dims=over)
 
 
 def _check_positive(values: np.ndarray, column: str) -> None:

@@ -15,7 +15,7 @@ from bayeskit.catalogue.starts import location_and_scale
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["bernoulli_features", "class_prior", "feature_units", "normal_features", "poisson_features", "rate_prior"]
+__all__ = ["bernoulli_features", "class_prior", "feature_units", "normal_features", "poisson_features"]
 
 
 def feature_units(values: np.ndarray, prior: Literal["data", "given"]) -> tuple[np.ndarray, np.ndarray]:
@@ -36,21 +36,6 @@ def feature_units(values: np.ndarray, prior: Literal["data", "given"]) -> tuple[
     if prior == "given":
         return np.zeros(columns), np.ones(columns)
     return location_and_scale(values)
-
-
-def rate_prior(counts: np.ndarray, prior: Literal["data", "given"], shape: float, mean: float) -> np.ndarray:
-    """The rates of the Gamma priors of Poisson rates, column by column.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (rows, columns)
-    prior : {"data", "given"}
-        Units of ``mean``: each column's mean over all rows (one, where that is zero), or one.
-    shape, mean : float
-        Of the Gamma priors.
-    """
-    overall = counts.mean(axis=0) if prior == "data" else np.ones(counts.shape[1])
-    return shape / (mean * np.where(overall > 0, overall, 1.0))
 
 
 def class_prior(name: str, observed: str, codes: np.ndarray, concentration: float, dims: tuple[str, str]) -> Any:
@@ -79,19 +64,18 @@ def normal_features(
     values: np.ndarray,
     label: Any,
     *,
-    location: np.ndarray,
-    unit: np.ndarray,
+    prior: Literal["data", "given"],
+    mean: float,
     mean_weight: float,
     degrees_of_freedom: float,
     sd: float,
     variance: Literal["each", "feature", "class"] = "each",
-    mean_name: str = "mu",
     dims: tuple[str, str, str] = ("class", "row", "feature"),
 ) -> pm.Distribution:
     """Independent Normal features given the class, with a normal-gamma prior of each mean and precision.
 
     ``precision`` ~ Gamma(nu / 2, rate nu sd² / 2), so that its prior mean is 1 / sd²; the mean of a class is Normal
-    with precision ``mean_weight * precision`` about ``location``; everything in units of ``unit``.
+    with precision ``mean_weight * precision`` about ``mean``; everything in the units of :func:`feature_units`.
 
     Parameters
     ----------
@@ -100,14 +84,12 @@ def normal_features(
     values : ndarray of shape (rows, features)
     label : tensor or ndarray of int
         The class of each row.
-    location, unit : ndarray of shape (features,)
-        From :func:`feature_units`.
-    mean_weight, degrees_of_freedom, sd : float
+    prior : {"data", "given"}
+        Units of the prior.
+    mean, mean_weight, degrees_of_freedom, sd : float
         Parameters of the prior.
     variance : {"each", "feature", "class"}
         A precision for each class and feature, for each feature, or for each class.
-    mean_name : str
-        Of the means.
     dims : tuple of str
         Of the classes, the rows and the features.
     """
@@ -115,17 +97,25 @@ def normal_features(
     import pytensor.tensor as pt
 
     of_class, row, feature = dims
+    location, unit = feature_units(values, prior)
     over = {"each": (of_class, feature), "feature": (feature,), "class": (of_class,)}[variance]
     half = degrees_of_freedom / 2
     precision = pm.Gamma("precision", alpha=half, beta=half * sd**2, dims=over)
     by_class = precision[:, None] if variance == "class" else precision
     by_row = precision if variance == "feature" else by_class[label]
-    mean = pm.Normal(mean_name, location, unit / pt.sqrt(mean_weight * by_class), dims=(of_class, feature))
-    return pm.Normal(name, mean[label], unit / pt.sqrt(by_row), observed=values, dims=(row, feature))
+    centre = location + mean * unit
+    mu = pm.Normal("mu", centre, unit / pt.sqrt(mean_weight * by_class), dims=(of_class, feature))
+    return pm.Normal(name, mu[label], unit / pt.sqrt(by_row), observed=values, dims=(row, feature))
 
 
 def bernoulli_features(
-    name: str, values: np.ndarray, label: Any, *, ones: float, zeros: float, dims: tuple[str, str, str]
+    name: str,
+    values: np.ndarray,
+    label: Any,
+    *,
+    ones: float,
+    zeros: float,
+    dims: tuple[str, str, str] = ("class", "row", "indicator"),
 ) -> pm.Distribution:
     """Independent zeros and ones given the class, with Beta(ones, zeros) probabilities ``name_probability``."""
     import pymc as pm
@@ -136,11 +126,23 @@ def bernoulli_features(
 
 
 def poisson_features(
-    name: str, values: np.ndarray, label: Any, *, shape: float, rate: np.ndarray, dims: tuple[str, str, str]
+    name: str,
+    values: np.ndarray,
+    label: Any,
+    *,
+    prior: Literal["data", "given"],
+    shape: float,
+    mean: float,
+    dims: tuple[str, str, str] = ("class", "row", "item"),
 ) -> pm.Distribution:
-    """Independent Poisson counts given the class; their rates are Gamma(shape, rate), ``rate`` of shape (features,)."""
+    """Independent Poisson counts given the class; their rates are Gamma with this shape and mean.
+
+    With ``prior="data"`` the unit of ``mean`` is each column's mean over all rows (one, where that is zero).
+    """
     import pymc as pm
 
     of_class, row, feature = dims
-    rates = pm.Gamma("rate", alpha=shape, beta=rate, dims=(of_class, feature))
-    return pm.Poisson(name, mu=rates[label], observed=values, dims=(row, feature))
+    unit = values.mean(axis=0) if prior == "data" else np.ones(values.shape[1])
+    inverse_scale = shape / (mean * np.where(unit > 0, unit, 1.0))
+    rate = pm.Gamma("rate", alpha=shape, beta=inverse_scale, dims=(of_class, feature))
+    return pm.Poisson(name, mu=rate[label], observed=values, dims=(row, feature))

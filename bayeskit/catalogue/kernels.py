@@ -12,7 +12,10 @@ scale unless its value is given, ``periodic(period=12)``. Kernels are PyMC's (``
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +24,7 @@ from bayeskit.errors import OptionError
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["KERNELS", "Kernel", "Product", "Sum", "build_kernel", "parse_kernel"]
+__all__ = ["KERNELS", "Kernel", "KernelProduct", "KernelSum", "build_kernel", "parse_kernel"]
 
 # The arguments of each kernel; those in the second tuple are numbers of the kernel itself, never given a prior.
 KERNELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -49,14 +52,14 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Product:
+class KernelProduct:
     """A product of covariance functions."""
 
     factors: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Sum:
+class KernelSum:
     """A sum of covariance functions."""
 
     terms: tuple[Any, ...]
@@ -97,13 +100,13 @@ class _Parser:
         terms = [self.product()]
         while self.take("+"):
             terms.append(self.product())
-        return terms[0] if len(terms) == 1 else Sum(tuple(terms))
+        return terms[0] if len(terms) == 1 else KernelSum(tuple(terms))
 
     def product(self) -> Any:
         factors = [self.factor()]
         while self.take("*"):
             factors.append(self.factor())
-        return factors[0] if len(factors) == 1 else Product(tuple(factors))
+        return factors[0] if len(factors) == 1 else KernelProduct(tuple(factors))
 
     def factor(self) -> Any:
         if self.take("("):
@@ -120,27 +123,27 @@ class _Parser:
 
     def arguments(self, name: str) -> tuple[tuple[str, float], ...]:
         allowed = (*KERNELS[name][0], *KERNELS[name][1])
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         while not self.take(")"):
-            if found:
+            if values:
                 self.require(",")
             kind, argument, column = self.peek()
-            if kind != "name" or argument not in allowed or argument in found:
+            if kind != "name" or argument not in allowed or argument in values:
                 raise self.error(column, f"{name} takes {', '.join(allowed) or 'no argument'}, each once")
             self.at += 1
             self.require("=")
             kind, number, column = self.peek()
             if kind != "number":
                 raise self.error(column, "expected a number")
-            found[argument] = float(number)
-            if argument not in ("centre",) and found[argument] <= 0:
+            values[argument] = float(number)
+            if argument not in ("centre",) and values[argument] <= 0:
                 raise self.error(column, f"{argument} must be above zero")
             self.at += 1
-        return tuple(found.items())
+        return tuple(values.items())
 
 
 def parse_kernel(text: str) -> Any:
-    """The tree of a kernel string: :class:`Kernel`, :class:`Product` and :class:`Sum`.
+    """The tree of a kernel string: :class:`Kernel`, :class:`KernelProduct` and :class:`KernelSum`.
 
     Raises
     ------
@@ -162,7 +165,7 @@ def build_kernel(tree: Any, columns: int) -> pm.gp.cov.Covariance:
 
     Parameters
     ----------
-    tree : Kernel, Product or Sum
+    tree : Kernel, KernelProduct or KernelSum
         From :func:`parse_kernel`.
     columns : int
         Number of input columns.
@@ -175,48 +178,52 @@ def build_kernel(tree: Any, columns: int) -> pm.gp.cov.Covariance:
     """
     import pymc as pm
 
-    taken: dict[str, int] = {}
+    taken: Counter[str] = Counter()
+    terms = tree.terms if isinstance(tree, KernelSum) else (tree,)
+    scaled = [pm.HalfNormal(_named("amplitude", taken), 1.0) ** 2 * _combined(term, columns, taken) for term in terms]
+    return functools.reduce(operator.add, scaled)
 
-    def named(name: str) -> str:
-        taken[name] = taken.get(name, 0) + 1
-        return name if taken[name] == 1 else f"{name}_{taken[name]}"
 
-    def prior(name: str) -> Any:
-        if name in ("lengthscale", "period"):
-            return pm.LogNormal(named(name), 0.0, 1.0)
-        if name == "centre":
-            return pm.Normal(named(name), 0.0, 1.0)
-        return pm.HalfNormal(named(name), 1.0)
+def _named(name: str, taken: Counter[str]) -> str:
+    """A name for a hyperparameter, numbered from the second of its kind on."""
+    taken[name] += 1
+    return name if taken[name] == 1 else f"{name}_{taken[name]}"
 
-    def one(kernel: Kernel) -> Any:
-        given = dict(kernel.arguments)
-        value = {a: given[a] if a in given else prior(a) for a in KERNELS[kernel.name][0]}
-        cov = pm.gp.cov
-        if kernel.name == "constant":
+
+def _prior(name: str, taken: Counter[str]) -> Any:
+    import pymc as pm
+
+    if name in ("lengthscale", "period"):
+        return pm.LogNormal(_named(name, taken), 0.0, 1.0)
+    if name == "centre":
+        return pm.Normal(_named(name, taken), 0.0, 1.0)
+    return pm.HalfNormal(_named(name, taken), 1.0)
+
+
+def _combined(tree: Any, columns: int, taken: Counter[str]) -> Any:
+    """The covariance of a tree, without the amplitude of the outermost terms."""
+    if isinstance(tree, Kernel):
+        return _covariance(tree, columns, taken)
+    product = isinstance(tree, KernelProduct)
+    parts = [_combined(part, columns, taken) for part in (tree.factors if product else tree.terms)]
+    return functools.reduce(operator.mul if product else operator.add, parts)
+
+
+def _covariance(kernel: Kernel, columns: int, taken: Counter[str]) -> Any:
+    from pymc.gp import cov
+
+    given = dict(kernel.arguments)
+    value = {a: given[a] if a in given else _prior(a, taken) for a in KERNELS[kernel.name][0]}
+    match kernel.name:
+        case "constant":
             return cov.Constant(1.0)
-        if kernel.name == "linear":
+        case "linear":
             return cov.Linear(columns, c=value["centre"])
-        if kernel.name == "polynomial":
+        case "polynomial":
             return cov.Polynomial(columns, c=value["centre"], d=given.get("degree", 2.0), offset=value["offset"])
-        if kernel.name == "periodic":
+        case "periodic":
             return cov.Periodic(columns, period=value["period"], ls=value["lengthscale"])
-        if kernel.name == "ratquad":
+        case "ratquad":
             return cov.RatQuad(columns, alpha=value["mixture"], ls=value["lengthscale"])
-        classes = {"expquad": cov.ExpQuad, "matern12": cov.Matern12, "matern32": cov.Matern32, "matern52": cov.Matern52}
-        return classes[kernel.name](columns, ls=value["lengthscale"])
-
-    def combine(node: Any) -> Any:
-        if isinstance(node, Kernel):
-            return one(node)
-        parts = [combine(n) for n in (node.factors if isinstance(node, Product) else node.terms)]
-        result = parts[0]
-        for part in parts[1:]:
-            result = result * part if isinstance(node, Product) else result + part
-        return result
-
-    total = None
-    for term in tree.terms if isinstance(tree, Sum) else (tree,):
-        amplitude = pm.HalfNormal(named("amplitude"), 1.0)
-        scaled = amplitude**2 * combine(term)
-        total = scaled if total is None else total + scaled
-    return total
+    classes = {"expquad": cov.ExpQuad, "matern12": cov.Matern12, "matern32": cov.Matern32, "matern52": cov.Matern52}
+    return classes[kernel.name](columns, ls=value["lengthscale"])

@@ -13,7 +13,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
 import bayeskit as bk
-from bayeskit.catalogue.kernels import Kernel, Product, Sum, build_kernel, parse_kernel
+from bayeskit.catalogue.kernels import Kernel, KernelProduct, KernelSum, build_kernel, parse_kernel
 from bayeskit.datasets import example_data
 from bayeskit.errors import OptionError
 from bayeskit.graphs.compile import compile_small
@@ -40,10 +40,10 @@ def data(**variables: Any) -> xr.Dataset:
 
 def test_kernel_strings_have_the_usual_precedence() -> None:
     tree = parse_kernel("periodic(period=1.5) * expquad + linear * (matern32 + constant)")
-    assert tree == Sum(
+    assert tree == KernelSum(
         (
-            Product((Kernel("periodic", (("period", 1.5),)), Kernel("expquad"))),
-            Product((Kernel("linear"), Sum((Kernel("matern32"), Kernel("constant"))))),
+            KernelProduct((Kernel("periodic", (("period", 1.5),)), Kernel("expquad"))),
+            KernelProduct((Kernel("linear"), KernelSum((Kernel("matern32"), Kernel("constant"))))),
         )
     )
 
