@@ -15,6 +15,7 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.replace import clone_replace, graph_replace
 
+from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density, typical_points
 from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.positive_definite import require_positive_definite
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["collapse", "collapsed_model", "recover"]
 
 
-def collapse(model: pm.Model) -> pm.Model:
+def collapse(model: pm.Model | Analysis) -> pm.Model:
     r"""The model with everything that has a closed form integrated out.
 
     .. math:: \log p(y, \phi) = \log \int p(y, \theta, \phi) \, d\theta
@@ -44,6 +45,7 @@ def collapse(model: pm.Model) -> pm.Model:
     Parameters
     ----------
     model : pymc.Model
+        Or what is known of one already, the analysis of a posterior.
 
     Returns
     -------
@@ -62,11 +64,10 @@ def collapse(model: pm.Model) -> pm.Model:
     density does not grow with the number of rows; chains and plates are solved in time linear in their length.
     """
     with lightly(), explained():
-        return collapsed_model(_collapsed(model))
+        return collapsed_model(_collapsed(model if isinstance(model, Analysis) else analyse(model)))
 
 
-def _collapsed(model: pm.Model) -> Collapsed:
-    analysis = analyse(model)
+def _collapsed(analysis: Analysis) -> Collapsed:
     if not analysis.plan.remaining:
         raise ModelError("nothing remains to sample: every variable has a closed form; use bayeskit.infer")
     require_positive_definite(analysis)
@@ -157,7 +158,7 @@ def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: in
     """
     posterior: Any = draws["posterior"].to_dataset() if "posterior" in getattr(draws, "children", {}) else draws
     with lightly(), explained():
-        collapsed = _collapsed(model)
+        collapsed = _collapsed(analyse(model))
         missing = [n for n in collapsed.remaining if n not in posterior]
         if missing:
             raise DataError(f"no draws of {', '.join(missing)}; sample bayeskit.collapse(model) first")

@@ -18,7 +18,7 @@ from bayeskit.finite.sum_out import Summed, TooLarge, sum_out
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.results.records import Refusal, Step
 
-__all__ = ["analyse"]
+__all__ = ["analyse", "with_sums"]
 
 
 def analyse(model: pm.Model, *, sums: bool = False) -> Analysis:
@@ -35,15 +35,25 @@ def analyse(model: pm.Model, *, sums: bool = False) -> Analysis:
     bayeskit.errors.ModelError
         If the model cannot be read.
     """
-    joint = LogJoint.from_model(model)
-    plain = _search(joint)
-    finite = [n for n in joint.names if n not in plain.ancestral and plain.supports[n].kind == "finite"]
+    plain = _search(LogJoint.from_model(model))
+    finite = _finite(plain)
     if plain.plan.method != "exact" or sums:
-        return _with_sums(joint, finite, plain) if finite else plain
+        return with_sums(plain)
     if all(plain.shapes[n] == () for n in finite):
         return plain
     # A table of all allocations has their joint probabilities only; sums that need none have those of each entry.
-    return min(plain, _with_sums(joint, finite, plain), key=lambda a: (a.plan.method != "exact", a is plain))
+    return min(plain, with_sums(plain), key=lambda a: (a.plan.method != "exact", a is plain))
+
+
+def with_sums(analysis: Analysis) -> Analysis:
+    """The analysis of the same density with its finite variables summed out, where it has them in a table."""
+    finite = [] if analysis.summed else _finite(analysis)
+    return _with_sums(analysis.joint, finite, analysis) if finite else analysis
+
+
+def _finite(analysis: Analysis) -> list[str]:
+    left = [n for n in analysis.joint.names if n not in analysis.ancestral]
+    return [n for n in left if analysis.supports[n].kind == "finite"]
 
 
 def _search(joint: LogJoint) -> Analysis:

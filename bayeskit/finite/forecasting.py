@@ -25,7 +25,7 @@ __all__ = ["observe_next"]
 
 
 def observe_next(
-    model: pm.Model,
+    joint: LogJoint,
     recovery: StateRecovery,
     parameters: Mapping[str, np.ndarray],
     number: int,
@@ -37,7 +37,8 @@ def observe_next(
 
     Parameters
     ----------
-    model : pymc.Model
+    joint : LogJoint
+        The density of the model as written.
     recovery : StateRecovery
         Of the finite variable.
     parameters : mapping of str to array
@@ -59,7 +60,8 @@ def observe_next(
     if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
         raise OptionError(f"steps is {steps!r}; it must be a whole number of at least 1")
     summed = recovery.summed
-    observed = _observed(model, summed.name, summed.shape)
+    model = joint.model
+    observed = _observed(joint, summed.name, summed.shape)
     rng = np.random.default_rng(random_seed)
     path = _path(model, recovery, parameters, number, steps, rng)
     found: dict[str, list[np.ndarray]] = {name: [] for name in observed}
@@ -78,11 +80,10 @@ def observe_next(
     return xr.Dataset(variables, coords={"step_ahead": np.arange(1, steps + 1)}, attrs={"label": "estimated"})
 
 
-def _observed(model: pm.Model, name: str, shape: tuple[int, ...]) -> dict[str, int | None]:
+def _observed(joint: LogJoint, name: str, shape: tuple[int, ...]) -> dict[str, int | None]:
     """The observed variables that depend on a finite one, and the axis along which they follow its last axis."""
-    joint = LogJoint.from_model(model)
     result: dict[str, int | None] = {}
-    for rv in model.observed_RVs:
+    for rv in joint.model.observed_RVs:
         if name not in joint.scopes[rv.name]:
             continue
         graph, _, _ = without_checks(joint.factors[rv.name])

@@ -37,6 +37,7 @@ from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.remainder import by_nuts, by_quadrature
 from bayeskit.marginal_likelihood.sampled import evidence_of_draws
 from bayeskit.model.forward_sampling import deterministics, prior_points
+from bayeskit.model.snapshot import Snapshot
 from bayeskit.quadrature.integrate import NotIntegrable
 from bayeskit.results.marginals import Marginal, labelled
 from bayeskit.results.records import LogEvidence, Plan, Posterior
@@ -129,7 +130,8 @@ def infer(
             building.close()  # what follows is long, and its garbage is to be collected
         building.enter_context(nullcontext() if exact and analysis.joint.data_size >= MANY_THREADS else on_one_thread())
         post = _first_that_applies(model, analysis, method, int(draws), random_seed, progressbar and is_terminal())
-    return replace(post, seconds=time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    return replace(post, seconds=seconds, analysis=analysis, snapshot=Snapshot.of(model))
 
 
 def _first_that_applies(

@@ -29,6 +29,7 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.graphs.rewriting import depends_on
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.snapshot import on_its_data
 from bayeskit.queries.class_rows import NEW, Classes, Feature, add_rows, find_classes
 from bayeskit.queries.conjugate_predictive import ConjugateUpdate, NoClosedForm, log_leaf_density
 from bayeskit.results.tree import thinned
@@ -48,6 +49,7 @@ BATCHES = 20  # of consecutive draws, from whose spread a Monte Carlo error is t
 TOLERANCE = 1e-7  # relative agreement of the evidence with that of the posterior given
 
 
+@on_its_data
 def classify(
     post: Posterior,
     new_data: Mapping[str, Any] | xr.Dataset,

@@ -32,6 +32,7 @@ from scipy import special
 
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.inference.ladder import infer
+from bayeskit.model.snapshot import on_its_data
 from bayeskit.queries.class_rows import whole_rows
 from bayeskit.results.records import Posterior
 
@@ -147,7 +148,7 @@ def compare(
     weights = _prior_weights(list(models), prior_odds)
     for name, model in models.items():
         _audit(name, model)
-    _audit_data({name: _model_of(model) for name, model in models.items()})
+    _audit_data(models)
     posteriors = {
         name: model if isinstance(model, Posterior) else infer(model, random_seed=random_seed, progressbar=False)
         for name, model in models.items()
@@ -209,8 +210,10 @@ def _audit(name: str, given: pm.Model | Posterior) -> None:
         raise ModelError(f"{name}: it has no observed variable, so there is no evidence")
 
 
-def _observed(model: pm.Model) -> dict[str, tuple[bool, NDArray[np.float64]]]:
+@on_its_data
+def _observed(given: pm.Model | Posterior) -> dict[str, tuple[bool, NDArray[np.float64]]]:
     """Observed values by variable, with whether the variable is discrete."""
+    model = _model_of(given)
     kinds = {rv.name: np.dtype(rv.type.dtype).kind in "biu" for rv in model.observed_RVs}
     return {
         name: (kinds.get(name, value.dtype.kind in "biu"), value.astype(np.float64))
@@ -218,7 +221,7 @@ def _observed(model: pm.Model) -> dict[str, tuple[bool, NDArray[np.float64]]]:
     }
 
 
-def _audit_data(models: Mapping[str, pm.Model]) -> None:
+def _audit_data(models: Mapping[str, pm.Model | Posterior]) -> None:
     """Refuse models that do not explain the same data, naming the first difference."""
     (first, reference), *others = ((name, _observed(model)) for name, model in models.items())
     for name, observed in others:
@@ -310,6 +313,7 @@ def _priors(model: pm.Model) -> tuple[str, ...]:
     return tuple(rv.str_repr(formatting="plain") for rv in model.free_RVs)
 
 
+@on_its_data
 def _loo(posterior: Posterior) -> tuple[tuple[float, float, float], str]:
     """(elpd, its standard error, number of high Pareto k) and a note; NaN and the reason where LOO is not available."""
     import arviz as az
@@ -325,7 +329,7 @@ def _loo(posterior: Posterior) -> tuple[tuple[float, float, float], str]:
     if labels:
         # Each observation has a label of its own, drawn given that observation: its weight would be infinite.
         return missing, f"LOO was not computed: the draws of {', '.join(labels)} have seen each observation"
-    observations = sum(value.size for _, value in _observed(posterior.model).values())
+    observations = sum(value.size for _, value in _observed(posterior).values())
     draws: xr.Dataset = posterior.tree["posterior"].to_dataset()
     kept = min(draws.sizes["chain"] * draws.sizes["draw"], LOO_ELEMENTS // max(observations, 1))
     if kept < LOO_MIN_DRAWS:

@@ -29,6 +29,7 @@ import pymc as pm
 import xarray as xr
 from scipy import optimize
 
+from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.collapsed_model import collapse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly, silently
@@ -36,6 +37,7 @@ from bayeskit.marginal_likelihood.exchangeable import exchangeable
 from bayeskit.marginal_likelihood.permutations import Exchangeable
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.snapshot import on_its_data
 from bayeskit.model.support import support_of
 from bayeskit.results.records import Posterior
 
@@ -48,6 +50,7 @@ ROUNDS = 100
 NARROW = 1e-10  # least variance of a component, relative to that of all
 
 
+@on_its_data
 def relabel(
     draws: Posterior | xr.DataTree | xr.Dataset,
     model: pm.Model | None = None,
@@ -91,21 +94,29 @@ def relabel(
     -----
     Time is linear in the number of draws and cubic in the number of components.
     """
+    known: Analysis | None = None
     if isinstance(draws, Posterior):
+        known = draws.analysis if model in (None, draws.model) else None
         model, draws = model or draws.model, draws.tree
     if model is None:
         raise OptionError("relabel needs the model that the draws are from: relabel(draws, model)")
     tree = draws.copy() if isinstance(draws, xr.DataTree) else xr.DataTree.from_dict({"posterior": draws})
     if "posterior" not in tree.children:
         raise DataError("the draws have no group 'posterior'")
-    posterior = tree["posterior"].to_dataset()
     if groups is None:
-        groups = exchangeable(_without_labels(model))
+        groups = exchangeable(_without_labels(model, known))
     if not groups:
         raise ModelError("the model has no exchangeable components: exchanging labels changes its density")
-    groups = tuple(groups)
-    chosen = _labels_of_groups(labels or _allocations(model, groups, posterior), groups, posterior)
-    joint = LogJoint.from_model(model)
+    joint = LogJoint.from_model(model) if known is None else known.original
+    return _relabelled(tree, joint, tuple(groups), labels)
+
+
+def _relabelled(
+    tree: xr.DataTree, joint: LogJoint, groups: tuple[Exchangeable, ...], labels: Sequence[str] | Mapping[str, str]
+) -> xr.DataTree:
+    """The draws with each group of components permuted draw by draw."""
+    posterior = tree["posterior"].to_dataset()
+    chosen = _labels_of_groups(labels or _allocations(joint.model, groups, posterior), groups, posterior)
     pivot = _pivot(tree, joint, posterior)
     permutations = {}
     for number, group in enumerate(groups):
@@ -136,12 +147,12 @@ def under_one_labelling(post: Posterior) -> tuple[xr.DataTree, bool]:
     return tree, any(bool(np.any(order != order[0, 0])) for order in orders)
 
 
-def _without_labels(model: pm.Model) -> pm.Model:
+def _without_labels(model: pm.Model, known: Analysis | None) -> pm.Model:
     """The model with finite variables, labels for example, summed out."""
     if not model.discrete_value_vars:
         return model
     try:
-        return collapse(model)
+        return collapse(model if known is None else known)
     except ModelError:
         return model
 

@@ -21,7 +21,7 @@ import xarray as xr
 from scipy import special
 
 from bayeskit.elimination.analysis import Analysis
-from bayeskit.elimination.plan import analyse
+from bayeskit.elimination.plan import analyse, with_sums
 from bayeskit.elimination.states_of_plan import state_recovery
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.finite import hmm
@@ -29,6 +29,7 @@ from bayeskit.finite.conditional import StateRecovery
 from bayeskit.finite.forecasting import observe_next
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.markov_chain import is_chain
+from bayeskit.model.snapshot import Snapshot, on_its_data
 from bayeskit.queries.relabelling import under_one_labelling
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import dims_of, thinned
@@ -38,6 +39,7 @@ __all__ = ["States", "states"]
 MOST = 400  # draws of a posterior over which is averaged: enough for an error of 0.025 at the worst
 
 
+@on_its_data
 def states(
     source: Posterior | pm.Model,
     variable: str | None = None,
@@ -78,20 +80,21 @@ def states(
     if draws < 1:
         raise OptionError(f"draws is {draws}; it must be at least 1")
     with lightly():
-        analysis = analyse(model, sums=True)
+        analysis = with_sums(source.analysis) if isinstance(source, Posterior) else analyse(model, sums=True)
     name = _variable(analysis, variable)
     recovery = state_recovery(analysis)[name]
     others = [n for n in analysis.original.names if n in _needed(analysis, name)]
     if at is not None:
         values = {n: _value(analysis, n, at)[None] for n in others}
-        return States(name, recovery, values, 1, model, _dims(model, analysis, name), exact=True)
+        return States(name, recovery, values, 1, analysis, _dims(model, analysis, name), Snapshot.of(model))
     assert isinstance(source, Posterior)
     tree = source.tree
     if others and any(analysis.supports[n].kind != "finite" for n in others):
         tree, _ = under_one_labelling(source)
     values = thinned(tree, others, draws)
     number = len(next(iter(values.values()))) if values else 1
-    return States(name, recovery, values, number, model, _dims(model, analysis, name), exact=not others)
+    layout, snapshot = _dims(model, analysis, name), source.snapshot or Snapshot.of(model)
+    return States(name, recovery, values, number, analysis, layout, snapshot, exact=not others)
 
 
 def _variable(analysis: Analysis, name: str | None) -> str:
@@ -153,6 +156,8 @@ class States:
     variable : str
     draws : int
         Over how many draws of the parameters is averaged.
+    snapshot : Snapshot
+        The data that the model had: every answer is given them.
     exact : bool
         Whether the answers are exact.
     """
@@ -161,8 +166,9 @@ class States:
     _recovery: StateRecovery = field(repr=False)
     _parameters: Mapping[str, np.ndarray] = field(repr=False)
     draws: int
-    _model: pm.Model = field(repr=False)
+    _analysis: Analysis = field(repr=False)
     _layout: tuple[tuple[str, ...], dict[str, Any]] = field(repr=False)
+    snapshot: Snapshot = field(repr=False)
     exact: bool = True
 
     @property
@@ -170,20 +176,24 @@ class States:
         """``independent`` for allocations, ``chain`` for a Markov chain."""
         return self._recovery.summed.kind
 
+    @on_its_data
     def responsibilities(self) -> xr.Dataset:
         r""":math:`p(z_i = k \mid y)`: the probability that each entry is in each state, given all data."""
         return self._averaged(self._marginals(), ("state",))
 
+    @on_its_data
     def smooth(self) -> xr.Dataset:
         r""":math:`p(z_t = k \mid y_{1:T})`: the states of a chain given all observations."""
         self._require_chain("smooth")
         return self.responsibilities()
 
+    @on_its_data
     def filter(self) -> xr.Dataset:
         r""":math:`p(z_t = k \mid y_{1:t})`: the states of a chain given the observations up to each."""
         self._require_chain("filter")
         return self._averaged(self._of_chain(lambda *a, **k: hmm.filter_states(*a, **k).probabilities), ("state",))
 
+    @on_its_data
     def predict(self, steps: int = 1) -> xr.Dataset:
         r""":math:`p(z_{T+h} = k \mid y_{1:T})` for :math:`h = 1 \ldots` ``steps`` after the last observation.
 
@@ -196,6 +206,7 @@ class States:
         found = self._of_chain(lambda *a, **k: hmm.forecast_states(*a, steps=steps, **k))
         return self._averaged(found, ("step_ahead", "state"), along=False, steps=np.arange(1, steps + 1))
 
+    @on_its_data
     def viterbi(self) -> xr.Dataset:
         """The most probable path of a chain, with the log of its posterior probability.
 
@@ -225,12 +236,14 @@ class States:
             attrs={"label": "exact" if self.exact else "at the draw of the largest likelihood"},
         )
 
+    @on_its_data
     def occupancy(self) -> xr.Dataset:
         r"""The expected number of entries, or of steps, in each state, :math:`\sum_t p(z_t = k \mid y)`."""
         axis = -2
         found = ((rows, p.sum(axis=axis)) for rows, p in self._marginals())
         return self._averaged(found, ("state",), along=False, name="expected")
 
+    @on_its_data
     def next_observation(self, steps: int = 1, *, random_seed: int | None = None) -> xr.Dataset:
         r"""Draws from the predictive distribution of what is observed next, :math:`p(y_{T+h} \mid y_{1:T})`.
 
@@ -256,9 +269,10 @@ class States:
             If the observed variables do not follow the entries of the finite one.
         """
         return observe_next(
-            self._model, self._recovery, self._parameters, self.draws, self._layout[0], steps, random_seed
+            self._analysis.original, self._recovery, self._parameters, self.draws, self._layout[0], steps, random_seed
         )
 
+    @on_its_data
     def log_likelihood(self) -> xr.Dataset:
         r""":math:`\log p(y \mid \phi)`, the states summed out: of each entry of a mixture, of each sequence of a chain.
 
@@ -270,7 +284,7 @@ class States:
     # -- how ---------------------------------------------------------------------------------------------------------
     def _require_chain(self, what: str) -> None:
         if self.kind != "chain":
-            if is_chain(self._model[self.variable]):
+            if is_chain(self._analysis.original.model[self.variable]):
                 raise ModelError(
                     f"the chain {self.variable!r} was enumerated as a whole, because other variables couple its steps "
                     f"or it looks back more than one, and {what} is for chains that are not; ask for responsibilities"

@@ -16,7 +16,6 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
-from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.states_of_plan import state_recovery
 from bayeskit.finite.axis_dependence import NotSeparable, connection, without_checks
 from bayeskit.graphs.compile import compile_small
@@ -90,7 +89,7 @@ def latent_states(post: Posterior) -> LatentStates | None:
     model = post.model
     if len(model.observed_RVs) != 1 or not any(s.family in SUMS for s in post.plan.eliminated):
         return None
-    analysis = analyse(model)
+    analysis = post.analysis
     if len(analysis.summed) != 1:
         return None
     (summed,) = analysis.summed

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayeskit.model.snapshot import on_its_data
 from bayeskit.reporting.checks import check_pictures
 from bayeskit.reporting.classes import class_picture, class_plane
 from bayeskit.reporting.components import (
@@ -45,6 +46,7 @@ RELABELLED = " The draws exchange labels and were relabelled first, unlike those
 PACKAGES = ("bayeskit", "pymc", "pytensor", "arviz", "numpy", "scipy", "xarray")
 
 
+@on_its_data
 def build_sections(
     post: Posterior,
     *,

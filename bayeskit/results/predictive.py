@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeskit.errors import BayeskitError, DataError
+from bayeskit.model.snapshot import Snapshot
 from bayeskit.terminal import quiet
 
 if TYPE_CHECKING:
@@ -47,18 +48,17 @@ def predict(
     for name in var_names or ():
         if name not in model.named_vars:
             raise DataError(f"no variable {name!r} to predict; the model has {', '.join(model.named_vars)}")
-    before = {n: containers[n].get_value() for n in values}
-    labels, lengths = dict(model.coords), {d: int(model.dim_lengths[d].eval()) for d in model.coords}
     new_coords = dict(coords or {})
     for name, value in values.items():
         for dim, length in zip(model.named_vars_to_dims.get(name, ()), value.shape, strict=False):
-            if labels.get(dim) is not None and dim not in new_coords and length != lengths[dim]:
+            labels = model.coords.get(dim)
+            if labels is not None and dim not in new_coords and length != len(labels):
                 new_coords[dim] = np.arange(length)
     if var_names is None and leaves and values:
         var_names = [*(rv.name for rv in model.observed_RVs), *leaves]
     kept = [rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars]
     try:
-        with model, quiet():
+        with Snapshot.of(model).restored(), model, quiet():
             if values:
                 pm.set_data(values, coords=new_coords)
             result = pm.sample_posterior_predictive(
@@ -77,14 +77,6 @@ def predict(
             raise
         given = ", ".join(values)
         raise DataError(f"the new values of {given} do not fit the model: {str(error).splitlines()[0]}") from error
-    finally:
-        for name, value in before.items():
-            containers[name].set_value(value)
-        for dim in labels:
-            if hasattr(model.dim_lengths[dim], "set_value"):
-                model.dim_lengths[dim].set_value(np.asarray(lengths[dim]))
-            # PyMC has no public way to take labels off a dim again.
-            model._coords[dim] = labels[dim]
     return result["predictions" if data else "posterior_predictive"].to_dataset()
 
 

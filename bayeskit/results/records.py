@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeskit.errors import ModelError
+from bayeskit.model.snapshot import Snapshot, on_its_data
 from bayeskit.results import predictive
 from bayeskit.results.marginals import Marginal
 
@@ -155,7 +156,8 @@ class Posterior:
     Attributes
     ----------
     model : pymc.Model
-        The model as the user wrote it.
+        The model as the user wrote it. What is asked of the posterior is answered with the data of its ``snapshot``:
+        ``pm.set_data`` after the inference changes nothing of it.
     plan : Plan
     log_evidence : LogEvidence
     method : str
@@ -173,6 +175,10 @@ class Posterior:
         The seed the draws were made with.
     seconds : float
         Wall-clock time of the inference.
+    analysis : bayeskit.elimination.analysis.Analysis
+        What was found in the model before a number was computed; queries ask it, and do not read the model again.
+    snapshot : Snapshot
+        The data that the model had.
     """
 
     model: pm.Model
@@ -184,6 +190,8 @@ class Posterior:
     marginals: Mapping[str, Marginal] = field(repr=False, default_factory=dict)
     random_seed: int | None = None
     seconds: float = math.nan
+    analysis: Any = field(repr=False, default=None)
+    snapshot: Snapshot | None = field(repr=False, default=None)
 
     def marginal(self, name: str) -> Marginal:
         """The closed-form marginal posterior of one variable.
@@ -211,6 +219,7 @@ class Posterior:
         why = next((str(r) for r in self.plan.refusals if r.variable == name), "its marginal is a mixture")
         raise ModelError(f"{name!r} has no closed-form marginal ({why}); use the draws in tree['posterior'][{name!r}]")
 
+    @on_its_data
     def predict(
         self,
         data: Mapping[str, Any] | None = None,
@@ -256,10 +265,12 @@ class Posterior:
             progressbar=progressbar,
         )
 
+    @on_its_data
     def posterior_predictive(self, *, random_seed: int | None = None) -> xr.Dataset:
         """Posterior predictive draws of the observed variables; also kept in ``tree["posterior_predictive"]``."""
         return predictive.ensure_posterior_predictive(self.model, self.tree, random_seed=random_seed)
 
+    @on_its_data
     def prior_predictive(self, *, draws: int = 1000, random_seed: int | None = None) -> xr.Dataset:
         """Prior predictive draws of the observed variables; also kept in ``tree["prior_predictive"]``, beside the
         draws of the latent variables in ``tree["prior"]``."""

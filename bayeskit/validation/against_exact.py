@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -219,6 +220,14 @@ def validate(
     Discrete variables are drawn by PyMC's Gibbs steps, since NUTS cannot; for a model that neither can sample, pass
     draws of another sampler to :func:`assert_matches_exact`.
     """
+    snapshot = None if exact is None or exact.model is not model else exact.snapshot
+    with nullcontext() if snapshot is None else snapshot.restored():
+        return _validated(model, draws, random_seed, progressbar, exact)
+
+
+def _validated(
+    model: pm.Model, draws: int, random_seed: int | None, progressbar: bool, exact: Posterior | None
+) -> Validation:
     from bayeskit.sampling.nuts import sample_nuts
     from bayeskit.terminal import is_terminal, quiet
 

@@ -52,6 +52,7 @@ def posterior(model: pm.Model, seed: int = 0) -> Posterior:
         certificate=0.0,
         tree=build_tree(model, values, DRAWS),
         random_seed=seed,
+        analysis=analysis,
     )
 
 

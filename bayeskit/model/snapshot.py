@@ -1,0 +1,75 @@
+"""The data that a model had when it was fitted: a posterior is asked with these, whatever the model has later.
+
+``pm.set_data`` gives a container another array; it does not write into the one that was there. Holding the arrays is
+therefore a snapshot, and costs no copy of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any
+
+import pymc as pm
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.random.type import RandomType
+
+__all__ = ["Snapshot", "on_its_data"]
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Values of everything in a model that can be given another value, and the labels of its dims.
+
+    Attributes
+    ----------
+    model : pymc.Model
+    values : dict of SharedVariable to array
+        Data containers, other shared variables and lengths of dims; not the states of random number generators.
+    coords : dict of str to sequence or None
+    """
+
+    model: pm.Model
+    values: dict[SharedVariable, Any]
+    coords: dict[str, Any]
+
+    @classmethod
+    def of(cls, model: pm.Model) -> Snapshot:
+        """The data of a model as they are now."""
+        graphs: list[Any] = [*model.basic_RVs, *model.potentials, *model.deterministics, *model.data_vars]
+        leaves = graph_inputs([*graphs, *model.rvs_to_values.values(), *model.dim_lengths.values()])
+        shared = [v for v in leaves if isinstance(v, SharedVariable) and not isinstance(v.type, RandomType)]
+        return cls(model, {v: v.get_value(borrow=True) for v in shared}, dict(model.coords))
+
+    def _put(self) -> None:
+        for variable, value in self.values.items():
+            variable.set_value(value, borrow=True)
+        # PyMC has no public way to take labels off a dim again.
+        self.model._coords.clear()
+        self.model._coords.update(self.coords)
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Within it the model has these data; afterwards those it had before, whatever was set in between."""
+        now = {v: v.get_value(borrow=True) for v in self.values}
+        before = replace(self, values=now, coords=dict(self.model.coords))
+        self._put()
+        try:
+            yield
+        finally:
+            before._put()
+
+
+def on_its_data[**P, R](query: Callable[P, R]) -> Callable[P, R]:
+    """A query that runs on the data that its first argument was fitted to, where it has a ``snapshot`` of them."""
+
+    @wraps(query)
+    def asked(*args: P.args, **kwargs: P.kwargs) -> R:
+        snapshot = getattr(args[0], "snapshot", None) if args else None
+        with nullcontext() if snapshot is None else snapshot.restored():
+            return query(*args, **kwargs)
+
+    return asked
