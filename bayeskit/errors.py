@@ -4,7 +4,15 @@ They all derive from :class:`BayeskitError`, which is a ``ValueError``, so that 
 line, can turn any of them into one readable line: what was wrong, where, and what to do.
 """
 
-__all__ = ["BayeskitError", "DataError", "InferenceError", "ModelError", "OptionError"]
+__all__ = [
+    "BayeskitError",
+    "CertificateError",
+    "DataError",
+    "InferenceError",
+    "ModelError",
+    "OptionError",
+    "UnanswerableError",
+]
 
 
 class BayeskitError(ValueError):
@@ -25,3 +33,11 @@ class OptionError(BayeskitError):
 
 class InferenceError(BayeskitError):
     """A computed answer that failed its own proof; never returned, always raised."""
+
+
+class CertificateError(InferenceError):
+    """A closed form that disagrees with the model's own density; no method that uses it may answer."""
+
+
+class UnanswerableError(InferenceError):
+    """A posterior that no other method would do better at: it is improper, or the data are impossible."""

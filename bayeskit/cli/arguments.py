@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bayeskit.errors import OptionError
+from bayeskit.inference.methods import method_names
 from bayeskit.version import __version__
 
 __all__ = ["parser"]
@@ -104,7 +105,7 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_method(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--method", choices=("auto", "exact", "nuts"), default="auto", help="default: auto")
+    parser.add_argument("--method", choices=method_names(), default="auto", help="default: auto")
 
 
 def _add_seed(parser: argparse.ArgumentParser) -> None:

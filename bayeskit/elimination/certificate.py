@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bayeskit.elimination.conjugate_posterior import Component, Evaluator
-from bayeskit.errors import InferenceError
+from bayeskit.errors import CertificateError
 
 __all__ = ["certify", "certify_terms", "require"]
 
@@ -35,7 +35,7 @@ def certify(evaluator: Evaluator, component: Component, points: Iterable[Mapping
 
     Raises
     ------
-    InferenceError
+    CertificateError
         If the spread is more than rounding: the closed form would be wrong.
     """
     # Of D Normal variables a draw's log density is D/2 below that of the centre: 12,500 nats with 25,000 of them.
@@ -62,7 +62,7 @@ def certify_terms(terms: Iterable[tuple[float, float, float]]) -> float:
 
     Raises
     ------
-    InferenceError
+    CertificateError
         If the difference is more than rounding at any of them.
     """
     spread, level = 0.0, None
@@ -86,13 +86,13 @@ def require(log_joint: Any, log_posterior: Any, log_evidence: Any, level: Any) -
 
     Raises
     ------
-    InferenceError
+    CertificateError
         If the difference is more than rounding: the closed form would be wrong.
     """
     difference = float(abs(log_joint - log_posterior - log_evidence))
     size = float(max(1.0, abs(level), abs(log_evidence), abs(log_joint), abs(log_posterior)))
     if not difference <= max(ABSOLUTE, RELATIVE * size):
-        raise InferenceError(
+        raise CertificateError(
             f"the certificate failed: log p(y, θ) − log p(θ | y) differs by {difference:.3g} nats between "
             "two points, so the closed form is not proved; use method='nuts', and please report the model"
         )

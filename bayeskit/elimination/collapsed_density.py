@@ -22,6 +22,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
 
 from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.elimination.conjugate_posterior import Evaluator, solve
@@ -31,7 +32,8 @@ from bayeskit.gaussian.integral import log_integral
 from bayeskit.gaussian.quadratic_form import Point, QuadraticForm, quadratic_form, reduced
 from bayeskit.graphs.constant_factors import constants_in_front
 from bayeskit.graphs.mvnormal_gradients import cheap_gradients
-from bayeskit.graphs.rewriting import with_constant_data
+from bayeskit.graphs.nodes import core_op
+from bayeskit.graphs.rewriting import inline, with_constant_data
 from bayeskit.model.forward_sampling import prior_points
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph
@@ -81,6 +83,21 @@ class Collapsed:
     def eliminated(self) -> tuple[str, ...]:
         """Every variable that is integrated out, those drawn forward included."""
         return tuple(n for n in self.analysis.original.names if n not in self.remaining)
+
+    @property
+    def weight(self) -> int:
+        """About how many numbers one evaluation of the density holds."""
+        joint = self.analysis.joint
+        covariances = [
+            v for v in ancestors(inline([self.likelihood])) if v.owner and type(core_op(v.owner)).__name__ == "Cholesky"
+        ]
+        rows = max((int(np.size(o.data)) for o in joint.model.rvs_to_values.values() if hasattr(o, "data")), default=0)
+        dense = rows**2 if any(v.type.shape[-1] is None or v.type.shape[-1] > 64 for v in covariances) else 0
+        # On the side of the data, they are in the blocks already.
+        condensed = {f for block, form in self.blocks if form.side is not None for f in block.factors}
+        condensed.update(self.priors, self.analysis.ancestral)
+        data = 0 if condensed >= set(joint.factors) else joint.data_size
+        return 100 + dense + data + sum(form.weight for _, form in self.blocks)
 
 
 def typical_points(analysis: Analysis, number: int, random_seed: int = 0) -> list[dict[str, np.ndarray]]:

@@ -37,12 +37,12 @@ def analyse(model: pm.Model, *, sums: bool = False) -> Analysis:
     """
     plain = _search(LogJoint.from_model(model))
     finite = _finite(plain)
-    if plain.plan.method != "exact" or sums:
+    if plain.plan.remaining or sums:
         return with_sums(plain)
     if all(plain.shapes[n] == () for n in finite):
         return plain
     # A table of all allocations has their joint probabilities only; sums that need none have those of each entry.
-    return min(plain, with_sums(plain), key=lambda a: (a.plan.method != "exact", a is plain))
+    return min(plain, with_sums(plain), key=lambda a: (bool(a.plan.remaining), a is plain))
 
 
 def with_sums(analysis: Analysis) -> Analysis:
@@ -58,7 +58,7 @@ def _finite(analysis: Analysis) -> list[str]:
 
 def _search(joint: LogJoint) -> Analysis:
     leaves_last = Search(joint).run()
-    if leaves_last.plan.method == "exact":
+    if not leaves_last.plan.remaining:
         return leaves_last
     # A leaf may also be drawn forward instead of joining a block; try that before giving up.
     leaves_first = Search(joint, ancestral_first=True).run()

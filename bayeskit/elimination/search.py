@@ -28,7 +28,6 @@ from bayeskit.results.records import Plan, Refusal, Step
 __all__ = ["COUPLED", "Search", "sentence"]
 
 TABLE_LIMIT = 4096  # hypotheses in a table of finite variables
-QUADRATURE_LIMIT = 3  # real numbers
 COUPLED = (
     "Let each entry of the data depend on one entry of it, as in mu[z]; make it a pymc_extras.DiscreteMarkovChain; or "
     "make it smaller."
@@ -85,7 +84,6 @@ class Search:
         if self.left:
             self.put_back_matrices()
         remaining = tuple(self.left)
-        method = self.method()
         notes: tuple[str, ...] = ()
         if self.joint.potentials:
             notes = (
@@ -95,7 +93,7 @@ class Search:
         plan = Plan(
             eliminated=tuple(self.steps),
             remaining=remaining,
-            method=method,
+            method="",
             refusals=tuple(self.refusals[n] for n in remaining),
             notes=notes,
         )
@@ -111,20 +109,6 @@ class Search:
             values,
             self.supports,
         )
-
-    def method(self) -> str:
-        """The first method of the ladder that may answer."""
-        if not self.left:
-            return "exact"
-        if any(not self.joint.values[n].type.dtype.startswith("float") for n in self.left):
-            return "nuts"
-        return "quadrature" if sum(self.free_numbers(n) for n in self.left) <= QUADRATURE_LIMIT else "nuts"
-
-    def free_numbers(self, name: str) -> int:
-        """How many real numbers PyMC moves for a variable."""
-        shape = self.shapes[name]
-        size = int(np.prod(shape, dtype=int))
-        return size - size // shape[-1] if self.supports[name].kind == "simplex" and size else size
 
     def put_back_matrices(self) -> None:
         """A Wishart matrix has no closed form as a graph in other variables that remain."""

@@ -115,6 +115,20 @@ class Quadrature:
             rate = max(len(kept[-1]) / len(t), 0.02)
             t, log_ratio = propose(int(min((number - have) / rate * 1.1 + 50, 100_000)))
 
+    def nodes(self, negligible: float) -> tuple[np.ndarray, np.ndarray]:
+        """Points (n, k) and normalised weights of the rule, but for nodes whose weights add up to a negligible share.
+
+        Parameters
+        ----------
+        negligible : float
+            The share of the integral that may be left out.
+        """
+        lattice, frame = self._runs[0].lattice, self._runs[0].frame
+        weights = lattice.weights()
+        order = np.argsort(weights)
+        chosen = np.sort(order[np.cumsum(weights[order]) > negligible * weights.sum()])
+        return frame.forward(lattice.positions(lattice.nodes[chosen])), weights[chosen] / weights[chosen].sum()
+
     def expectation(self, function: Function) -> tuple[np.ndarray, np.ndarray]:
         """E g(x) of a smooth vectorised function, at no further evaluation of the density.
 

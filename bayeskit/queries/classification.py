@@ -256,7 +256,7 @@ def _exact(post: Posterior, classes: Classes, rows: _Rows) -> np.ndarray:
         raise NoClosedForm("no observed variable depends on the class: it is predicted from data")
     added = add_rows(post.model, classes, normal_by_class=True)
     analysis = analyse(added.model)
-    if analysis.plan.method != "exact" or analysis.finite:
+    if analysis.plan.remaining or analysis.finite:
         raise NoClosedForm("with a new row added, the model has no closed form")
     component = solve(analysis, Evaluator(analysis))
     known, again = float(post.log_evidence), float(component.log_evidence)

@@ -97,13 +97,7 @@ def _question(post: Posterior, about: Sequence[str]) -> Section:
         for name, values in observed.data_vars.items()
     ]
     unknown = _list([str(rv.name) for rv in post.model.free_RVs])
-    how = {
-        "exact": "The posterior is known in closed form; its draws are independent and its moments are exact.",
-        "quadrature": "What has a closed form was integrated out, the rest by quadrature; the draws are independent.",
-        "nuts": "NUTS drew from the posterior: the model has no closed form.",
-    }.get(post.method, f"The posterior was found by the method “{post.method}”.")
-    if post.method == "nuts" and post.plan.eliminated:
-        how = "What has a closed form was integrated out; NUTS drew the rest."
+    how = post.account or f"The posterior was found by the method “{post.method}”."
     rows: list[tuple[Cell, ...]] = [
         ("method", post.method),
         ("log evidence", "not available" if math.isnan(post.log_evidence.value) else post.log_evidence.value),

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LABELS", "LogEvidence", "Plan", "Posterior", "Refusal", "Step"]
 
-OUTLOOK = {
-    "quadrature": "{} will be integrated by quadrature, everything else in closed form given it.",
-    "nuts": "NUTS will sample {}; what has a closed form is recovered exactly. The log evidence will be estimated.",
-}
 LABELS = ("exact", "quadrature", "estimated")
 
 
@@ -119,11 +115,14 @@ class Plan:
     remaining : tuple of str
         Variables that no closed form integrates out.
     method : str
-        The first method that :func:`bayeskit.inference.ladder` will try: ``"exact"``, ``"quadrature"`` or ``"nuts"``.
+        The first method that :func:`bayeskit.infer` will try, of :data:`bayeskit.inference.methods.METHODS`; in the
+        plan of a posterior, the one that answered.
     refusals : tuple of Refusal
         One for each remaining variable.
     notes : tuple of str
-        What else a reader of the result must know (a Potential, for example).
+        What else a reader of the result must know (a Potential, a method that was tried before and failed).
+    outlook : str
+        What the method will do with what remains.
     """
 
     eliminated: tuple[Step, ...]
@@ -131,6 +130,7 @@ class Plan:
     method: str
     refusals: tuple[Refusal, ...]
     notes: tuple[str, ...] = ()
+    outlook: str = ""
 
     def __str__(self) -> str:
         lines = [f"method: {self.method}"]
@@ -144,7 +144,7 @@ class Plan:
             for k, refusal in enumerate(self.refusals):
                 lines.append(f"  {refusal.variable}: {refusal.reason}")
                 lines += [f"    advice: {refusal.advice}"] if last[refusal.advice] == k else []
-        lines += [OUTLOOK[self.method].format(", ".join(self.remaining))] if self.method in OUTLOOK else []
+        lines += [self.outlook] if self.outlook else []
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -179,6 +179,8 @@ class Posterior:
         What was found in the model before a number was computed; queries ask it, and do not read the model again.
     snapshot : Snapshot
         The data that the model had.
+    account : str
+        How the posterior was found, in a sentence.
     """
 
     model: pm.Model
@@ -192,6 +194,7 @@ class Posterior:
     seconds: float = math.nan
     analysis: Any = field(repr=False, default=None)
     snapshot: Snapshot | None = field(repr=False, default=None)
+    account: str = ""
 
     def marginal(self, name: str) -> Marginal:
         """The closed-form marginal posterior of one variable.

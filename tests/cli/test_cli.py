@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import integrate, special, stats
 
 from bayeskit import cli, errors
 
@@ -234,6 +234,34 @@ def test_a_report_of_an_example_goes_to_reports(run: Run, folder: Path) -> None:
     code, out, err = run("report", "normal", "--draws", "400", "--seed", "1")
     assert (code, out, err) == (0, "reports/normal.html\n", "")
     assert (folder / "reports" / "normal.html").exists()
+
+
+ONE_SCALE = """import pymc as pm
+
+with pm.Model() as model:
+    pm.Normal("y", pm.Normal("mean"), pm.HalfNormal("sigma"), observed=[0.3, -0.2, 1.1])
+"""
+
+
+def test_every_method_of_the_ladder_can_be_forced(run: Run, folder: Path) -> None:
+    (folder / "scale.py").write_text(ONE_SCALE)
+    code, out, err = run("infer", "scale.py", "--method", "quadrature", "--draws", "40", "--json")
+    assert (code, err) == (0, "")
+    record = json.loads(out)
+    assert record["method"] == record["plan"]["method"] == record["log_evidence"]["label"] == "quadrature"
+    # ∫ N(y; 0, σ² I + 1 1') 2 N(σ; 0, 1) dσ over σ > 0, with SciPy.
+    y = np.array([0.3, -0.2, 1.1])
+
+    def density(sigma: float) -> float:
+        covariance = sigma**2 * np.eye(3) + 1
+        return float(2 * stats.norm.pdf(sigma) * stats.multivariate_normal.pdf(y, cov=covariance))
+
+    expected, _ = integrate.quad(density, 0, 10, epsabs=0, epsrel=1e-10)
+    assert math.isclose(record["log_evidence"]["value"], math.log(expected), abs_tol=1e-7)
+    code, _, err = run("infer", "scale.py", "--method", "exact")
+    assert code == 2 and "no exact answer" in err and "sigma" in err
+    code, _, err = run("infer", "normal", "--method", "quadrature")
+    assert code == 2 and "method='exact'" in err
 
 
 def test_explain_names_the_family(run: Run) -> None:

@@ -9,7 +9,7 @@ from scipy import linalg
 
 from bayeskit.graphs.batched_linalg import LARGEST, cholesky, solve, solve_triangular
 from bayeskit.graphs.compile import compile_small
-from bayeskit.inference.remainder import CALL, LEAST, WORK
+from bayeskit.inference.quadrature import CALL, LEAST, WORK
 from bayeskit.model.unconstrained import calls_of
 
 SIZES = [1, 2, 3, 8, 20]

@@ -1,0 +1,56 @@
+"""The certificate of a collapsed density, where something remains.
+
+    log p(y, θ, φ) − log p(θ | φ, y) − log p(y, φ) = 0
+
+is held at posterior and prior draws, with PyMC's own log density on the left.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytensor.tensor as pt
+
+from bayeskit.elimination.certificate import certify_terms
+from bayeskit.elimination.collapsed_density import Collapsed
+from bayeskit.elimination.conjugate_posterior import Evaluator
+from bayeskit.elimination.recovery import Recovery
+from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.environment import silently
+from bayeskit.graphs.rewriting import inline
+from bayeskit.model.forward_sampling import prior_points
+
+__all__ = ["certify_collapsed"]
+
+POINTS = 4  # posterior draws, and as many prior draws, at which it is evaluated
+
+
+def certify_collapsed(
+    collapsed: Collapsed, recovery: Recovery, draws: dict[str, np.ndarray], random_seed: int
+) -> float:
+    """The spread of log p(y, θ, φ) − log p(θ | φ, y) − log p(y, φ), in nats.
+
+    Raises
+    ------
+    CertificateError
+        If it is more than rounding.
+    """
+    analysis = collapsed.analysis
+    evaluator = Evaluator(analysis)
+    total = pt.add(collapsed.likelihood, *[pt.sum(analysis.joint.factors[n]) for n in collapsed.priors])
+    marginal = compile_small(collapsed.inputs, inline([total])[0])
+    number = min(POINTS, len(next(iter(draws.values()))))
+    points = [{n: v[k] for n, v in draws.items()} for k in range(number)]
+    prior = list(prior_points(analysis.joint.model, number, random_seed))
+    away = {n: np.stack([p[n] for p in prior]) for n in collapsed.remaining}
+    with silently():
+        far = recovery.draw(away, np.random.default_rng([random_seed, 2]), leaves=False)
+    points += [{n: v[k] for n, v in far.items()} for k in range(number)]
+
+    def terms(point: dict[str, np.ndarray]) -> tuple[float, float, float]:
+        arguments = [
+            np.asarray(point[n], dtype=v.type.dtype) for n, v in zip(collapsed.remaining, collapsed.inputs, strict=True)
+        ]
+        with silently():
+            return evaluator.log_joint(point), recovery.log_density(point), float(marginal(*arguments))
+
+    return certify_terms(map(terms, points))

@@ -1,0 +1,140 @@
+"""The exact answer: every variable has a closed form, and the evidence is a sum over the hypotheses of finite ones.
+
+    log p(y) = log Σ_z p(y, z),    log p(y, z) = log p(y, θ, z) − log p(θ | y, z) at any θ.
+
+Draws go back the way the variables went: scales, Gaussian blocks given them, the states that were summed out, and what
+no data depend on. The certificate is held before anything is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from scipy import special
+
+from bayeskit.elimination.analysis import Analysis
+from bayeskit.elimination.ancestral import draw_ancestral
+from bayeskit.elimination.certificate import certify
+from bayeskit.elimination.conjugate_posterior import Component, Evaluator, solve
+from bayeskit.elimination.hypotheses import table
+from bayeskit.elimination.states_of_plan import certify_states, state_recovery
+from bayeskit.errors import CertificateError, InferenceError, UnanswerableError
+from bayeskit.finite.discrete_distribution import FiniteDensity
+from bayeskit.graphs.environment import lightly, on_one_thread
+from bayeskit.inference.closed_form_marginals import Closed, finite_marginals, part_marginals
+from bayeskit.inference.methods import Request
+from bayeskit.model.forward_sampling import deterministics, prior_points
+from bayeskit.results.marginals import Marginal, labelled
+from bayeskit.results.records import LogEvidence, Posterior
+from bayeskit.results.tree import build_tree
+
+__all__ = ["answer", "obstacle"]
+
+POINTS = 4  # posterior draws, and as many prior draws, at which the certificate is evaluated
+MANY_THREADS = 1_000_000  # numbers in the data from which an answer is computed on several threads
+LARGE = 10_000_000  # numbers in the data above which one of each is enough
+
+
+def obstacle(analysis: Analysis) -> str:
+    """Variables without a closed form, each with its reason."""
+    return f"no exact answer: {'; '.join(map(str, analysis.plan.refusals))}" if analysis.plan.remaining else ""
+
+
+def answer(request: Request) -> Posterior:
+    """The posterior and log evidence in closed form.
+
+    Raises
+    ------
+    CertificateError
+        If the closed form failed its proof.
+    UnanswerableError
+        If the posterior is improper, or the data are impossible: no sampler mends that.
+    """
+    many = request.analysis.joint.data_size >= MANY_THREADS
+    with lightly(), nullcontext() if many else on_one_thread():
+        try:
+            return _answer(request)
+        except CertificateError:
+            raise
+        except InferenceError as error:
+            raise UnanswerableError(str(error)) from error
+
+
+def _answer(request: Request) -> Posterior:
+    model, analysis, random_seed, draws = request.model, request.analysis, request.random_seed, request.draws
+    evaluator = Evaluator(analysis)
+    rng = np.random.default_rng(random_seed)
+    components = [solve(analysis, evaluator, fixed) for fixed in table(analysis)]
+    log_weights = np.array([float(c.log_evidence) for c in components])
+    log_evidence = float(special.logsumexp(log_weights))
+    if log_evidence == -np.inf:
+        raise UnanswerableError("the data are impossible whatever the variables are: check them against the model")
+    weights = np.exp(log_weights - log_evidence)
+    values = _draw(components, weights, rng, draws)
+    certificate = max(
+        certify(evaluator, c, _check_points(analysis, c, random_seed))
+        for c in components
+        if np.isfinite(c.log_evidence)
+    )
+    for name, recovery in state_recovery(analysis).items():
+        values[name] = recovery.draw(values, draws, rng)
+    values |= draw_ancestral(analysis, values, rng, draws)
+    values = {n: values[n] for n in analysis.original.names}
+    certificate = max(certificate, certify_states(analysis, values, random_seed))
+    values |= deterministics(analysis.original, values)
+    return Posterior(
+        model=model,
+        plan=analysis.plan,
+        log_evidence=LogEvidence(log_evidence, certificate, "exact"),
+        method=analysis.plan.method,
+        certificate=certificate,
+        tree=build_tree(model, values, draws),
+        marginals=_marginals(model, analysis, components, weights),
+        random_seed=random_seed,
+    )
+
+
+def _draw(components: list[Component], weights: np.ndarray, rng: np.random.Generator, draws: int) -> dict[str, Any]:
+    if len(components) == 1:
+        return components[0].draw(rng, draws)
+    chosen = rng.choice(len(components), size=draws, p=weights / weights.sum())
+    result: dict[str, np.ndarray] = {}
+    for k in np.unique(chosen):
+        rows = np.flatnonzero(chosen == k)
+        for name, value in components[k].draw(rng, len(rows)).items():
+            if name not in result:
+                result[name] = np.empty((draws, *value.shape[1:]), dtype=value.dtype)
+            result[name][rows] = value
+    return result
+
+
+def _check_points(analysis: Analysis, component: Component, random_seed: int) -> Iterator[dict[str, np.ndarray]]:
+    number = 1 if analysis.joint.data_size > LARGE else POINTS
+    drawn = component.draw(np.random.default_rng([random_seed, 1]), number)
+    for k in range(number):
+        yield {n: v[k] for n, v in drawn.items()}
+    for point in prior_points(analysis.joint.model, number, random_seed):
+        yield {**point, **component.fixed}
+
+
+def _marginals(
+    model: pm.Model, analysis: Analysis, components: list[Component], weights: np.ndarray
+) -> dict[str, Marginal]:
+    closed: dict[str, Closed] = {}
+    if len(components) == 1:
+        for part in components[0].parts:
+            closed |= part_marginals(part)
+    closed |= finite_marginals(analysis, components, weights)
+    for name, recovery in state_recovery(analysis).items():
+        # With another finite variable among what it depends on, its marginal is a mixture.
+        if len(analysis.summed) == 1 and not analysis.joint.names and recovery.summed.kind != "joint":
+            ((_, probabilities),) = recovery.probabilities({}, 1)
+            closed[name] = FiniteDensity(recovery.summed.values, probabilities[0]), "categorical", None, True
+    result = {}
+    for name, (dist, family, joint, elementwise) in closed.items():
+        result[name] = labelled(Marginal(name, dist, family, joint=joint, elementwise=elementwise), model)
+    return {n: result[n] for n in analysis.original.names if n in result}

@@ -1,0 +1,138 @@
+"""The methods of inference, in the order in which they are tried.
+
+A method is a record here and a module with two functions: ``obstacle(analysis)`` says why the method cannot answer and
+what to do instead, or is empty; ``answer(request)`` gives a posterior or raises. The modules are imported when they are
+needed: the command line reads the names before PyMC is imported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+    from bayeskit.elimination.analysis import Analysis
+    from bayeskit.results.records import Plan, Posterior
+
+__all__ = ["METHODS", "Method", "Request", "ladder", "method_names"]
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What a method is asked.
+
+    Attributes
+    ----------
+    model : pymc.Model
+    analysis : Analysis
+        Its plan is the posterior's.
+    draws : int
+    random_seed : int
+    progressbar : bool
+    """
+
+    model: pm.Model
+    analysis: Analysis
+    draws: int
+    random_seed: int
+    progressbar: bool = False
+
+
+class _Home(Protocol):
+    def obstacle(self, analysis: Analysis) -> str: ...
+
+    def answer(self, request: Request) -> Posterior: ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method of inference.
+
+    Attributes
+    ----------
+    name : str
+        What ``infer(method=...)`` and ``--method`` call it; two rungs may share a name.
+    title : str
+        What a sentence calls it.
+    home : str
+        The module of its two functions.
+    account : str
+        How the posterior was found, for the report.
+    outlook : str
+        What will be done, for the plan; ``{}`` stands for the variables that remain.
+    closed_form : bool
+        Whether it rests on the closed form of what was eliminated; then it is no help where that failed its proof.
+    samples : bool
+        Whether it takes so long that the garbage of building graphs is collected before.
+    """
+
+    name: str
+    title: str
+    home: str
+    account: str
+    outlook: str = ""
+    closed_form: bool = True
+    samples: bool = False
+
+    def obstacle(self, analysis: Analysis) -> str:
+        """Why the method cannot answer, and what to do instead; empty where it can."""
+        return cast("_Home", import_module(self.home)).obstacle(analysis)
+
+    def answer(self, request: Request) -> Posterior:
+        """The posterior, or an exception of any type."""
+        return cast("_Home", import_module(self.home)).answer(request)
+
+    def planned(self, plan: Plan) -> Plan:
+        """A plan that this method carries out."""
+        return replace(plan, method=self.name, outlook=self.outlook.format(", ".join(plan.remaining)))
+
+
+_SAMPLED = "NUTS will sample {}; what has a closed form is recovered exactly. The log evidence will be estimated."
+
+METHODS: tuple[Method, ...] = (
+    Method(
+        "exact",
+        "the closed form",
+        "bayeskit.inference.exact",
+        "The posterior is known in closed form; its draws are independent and its moments are exact.",
+    ),
+    Method(
+        "quadrature",
+        "quadrature",
+        "bayeskit.inference.quadrature",
+        "What has a closed form was integrated out, the rest by quadrature; the draws are independent.",
+        "{} will be integrated by quadrature, everything else in closed form given it.",
+    ),
+    Method(
+        "nuts",
+        "NUTS on the collapsed model",
+        "bayeskit.inference.nuts",
+        "What has a closed form was integrated out; NUTS drew the rest.",
+        _SAMPLED,
+        samples=True,
+    ),
+    Method(
+        "nuts",
+        "NUTS on the model as written",
+        "bayeskit.inference.nuts_as_written",
+        "NUTS drew from the posterior of the model as written; no variable was integrated out.",
+        _SAMPLED,
+        closed_form=False,
+        samples=True,
+    ),
+)
+
+
+def method_names() -> tuple[str, ...]:
+    """What ``method`` may be: ``auto``, and each name of the ladder once."""
+    return (AUTO, *dict.fromkeys(method.name for method in METHODS))
+
+
+def ladder(name: str = AUTO) -> tuple[Method, ...]:
+    """The methods that are tried, in order: all, or those of one name."""
+    return tuple(method for method in METHODS if name in (AUTO, method.name))

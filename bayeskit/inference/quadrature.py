@@ -1,0 +1,106 @@
+"""Quadrature over what remains, one to three real numbers, given which everything else has a closed form.
+
+The integral of the collapsed density comes with an error bound, draws from it are independent, and the eliminated
+variables come back exactly from their conditional distribution. The certificate is part of the error.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bayeskit.elimination.analysis import Analysis
+from bayeskit.elimination.collapsed_certificate import certify_collapsed
+from bayeskit.elimination.collapsed_density import collapsed_density
+from bayeskit.elimination.collapsed_model import collapsed_model
+from bayeskit.elimination.recovery import Recovery
+from bayeskit.elimination.states_of_plan import certify_states
+from bayeskit.graphs.environment import lightly, on_one_thread, silently
+from bayeskit.inference.methods import Request
+from bayeskit.inference.quadrature_marginals import quadrature_marginals
+from bayeskit.marginal_likelihood.conventions import orderings_of, stated
+from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
+from bayeskit.model.forward_sampling import deterministics
+from bayeskit.model.unconstrained import Unconstrained, calls_of
+from bayeskit.quadrature.integrate import NotIntegrable, integrate
+from bayeskit.results.records import LogEvidence, Posterior
+from bayeskit.results.tree import build_tree
+
+__all__ = ["answer", "obstacle"]
+
+NUMBERS = 3  # real numbers that are integrated over, at most
+TOLERANCE = {1: 1e-8, 2: 1e-8, 3: 1e-6}  # nats, by number of dimensions
+WORK = 3e8  # numbers that quadrature may compute with; beyond it NUTS is quicker
+CALL = 30  # numbers that handling one matrix by itself counts for
+EVALUATIONS = (20_000, 2_000_000)
+LEAST = 200_000  # evaluations that three dimensions take
+PROBES = 40  # draws from the prior at which other modes are looked for
+
+
+def obstacle(analysis: Analysis) -> str:
+    """Nothing remains, or more than three real numbers do."""
+    remaining = analysis.plan.remaining
+    if not remaining:
+        return "quadrature has nothing to do: every variable has a closed form; use method='exact'"
+    real = all(analysis.joint.values[n].type.dtype.startswith("float") for n in remaining)
+    if real and sum(_free_numbers(analysis, n) for n in remaining) <= NUMBERS:
+        return ""
+    return f"no quadrature over {', '.join(remaining)}: it is for one to three real numbers; use method='nuts'"
+
+
+def _free_numbers(analysis: Analysis, name: str) -> int:
+    """How many real numbers PyMC moves for a variable."""
+    shape = analysis.shapes[name]
+    size = int(np.prod(shape, dtype=int))
+    return size - size // shape[-1] if analysis.supports[name].kind == "simplex" and size else size
+
+
+def answer(request: Request) -> Posterior:
+    """The posterior and log evidence by quadrature over what remains.
+
+    Raises
+    ------
+    bayeskit.quadrature.NotIntegrable
+        If the error bound cannot be met.
+    NotImplementedError
+        If the closed form of some part cannot be written as a graph.
+    CertificateError
+        If the closed form failed its proof.
+    """
+    model, analysis, random_seed = request.model, request.analysis, request.random_seed
+    with lightly(), on_one_thread():
+        orderings = orderings_of(analysis.joint)
+        if unknown := [o.reason for o in orderings.values() if o.reason]:
+            raise NotIntegrable(unknown[0])
+        collapsed = collapsed_density(analysis)
+        space = Unconstrained(collapsed_model(collapsed), collapsed.weight)
+        work = space.weight + CALL * calls_of(collapsed.likelihood)
+        budget = int(np.clip(WORK / work, *EVALUATIONS))
+        if space.size == 3 and budget < LEAST:
+            raise NotIntegrable("in three dimensions it would take longer than sampling")
+        with silently():
+            # A narrow mode far out in the tail of another is found only from within: half of the prior may lie there.
+            probes = space.prior_draws(PROBES, 0)
+            tolerance = TOLERANCE[min(space.size, 3)]
+            result = integrate(space.log_density, space.start, probes=probes, tolerance=tolerance, budget=budget)
+        rng = np.random.default_rng(random_seed)
+        points = result.draw(rng, request.draws)
+        recovery = Recovery(collapsed)
+        remaining = space.backward(points)
+        values = recovery.draw(remaining, rng)
+        certificate = certify_collapsed(collapsed, recovery, values, random_seed)
+        certificate = max(certificate, certify_states(analysis, values, random_seed))
+        values |= deterministics(analysis.original, values)
+        marginals = quadrature_marginals(model, collapsed, recovery, space, result)
+        evidence = LogEvidence(result.log_integral, result.error + certificate, "quadrature")
+        groups = [g for g in exchangeable_in(space, points, random_seed=random_seed) if g.complete]
+        evidence = stated(evidence, groups, orderings.values())
+    return Posterior(
+        model=model,
+        plan=analysis.plan,
+        log_evidence=evidence,
+        method=analysis.plan.method,
+        certificate=certificate,
+        tree=build_tree(model, values, request.draws),
+        marginals=marginals,
+        random_seed=random_seed,
+    )

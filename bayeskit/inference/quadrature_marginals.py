@@ -1,0 +1,90 @@
+"""Marginal posteriors of an answer by quadrature: grids for what remains, mixtures for what was eliminated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.transforms import Interval, LogExpM1, LogOddsTransform, LogTransform
+from pytensor.graph.traversal import ancestors
+
+from bayeskit.elimination.collapsed_density import Collapsed
+from bayeskit.elimination.recovery import Recovery
+from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.environment import silently
+from bayeskit.model.unconstrained import Unconstrained
+from bayeskit.quadrature.grid_distribution import GridDensity
+from bayeskit.quadrature.integrate import Quadrature
+from bayeskit.quadrature.mixture_distribution import MixtureDensity
+from bayeskit.results.marginals import Marginal, labelled
+
+__all__ = ["quadrature_marginals"]
+
+NEGLIGIBLE = 1e-8  # weight of the nodes left out of the marginals of eliminated variables, in all
+ELEMENTWISE = (LogTransform, LogOddsTransform, Interval, LogExpM1)
+
+Function = Callable[[np.ndarray], np.ndarray]
+
+
+def quadrature_marginals(
+    model: pm.Model, collapsed: Collapsed, recovery: Recovery, space: Unconstrained, result: Quadrature
+) -> dict[str, Marginal]:
+    """Of what remains, densities on a grid; of what was eliminated, mixtures over the nodes of the rule."""
+    densities: dict[str, tuple[Any, str]] = {}
+    for rv, variable in zip(space.model.free_RVs, space.variables, strict=True):
+        name, shape = str(rv.name), space.initial[str(variable.name)].shape
+        functions = _transform(space.model, rv)
+        if functions is None or shape != collapsed.analysis.shapes[name]:
+            continue
+        axes = np.empty(shape, dtype=object)
+        axes.reshape(-1)[:] = result.marginals[space.slices[str(variable.name)]]
+        densities[name] = GridDensity(axes, *functions), "quadrature"
+    points, weights = result.nodes(NEGLIGIBLE)
+    for name, components in recovery.marginals(space.backward(points)).items():
+        densities[name] = MixtureDensity(weights, components), "mixture"
+    return {
+        n: labelled(Marginal(n, *densities[n], label="quadrature"), model)
+        for n in collapsed.analysis.original.names
+        if n in densities
+    }
+
+
+def _transform(model: pm.Model, rv: Any) -> tuple[Function, Function, Function, tuple[float, float]] | None:
+    """A monotone transform that acts on each entry alike: forward, backward, log |dx/dy| and the support; else None."""
+    transform = model.rvs_to_transforms.get(rv)
+    if transform is None:
+        return (lambda y: y), (lambda x: x), np.zeros_like, (-np.inf, np.inf)
+    if not isinstance(transform, ELEMENTWISE):
+        return None
+    others = set(model.free_RVs) - {rv}
+    constants: list[Any] = []
+    for parameter in rv.owner.inputs:
+        if not hasattr(parameter.type, "dtype"):
+            constants.append(parameter)
+            continue
+        if others & set(ancestors([parameter])):
+            return None
+        value = np.asarray(compile_small([], parameter)())
+        if value.size and np.any(value != value.flat[0]):
+            return None
+        constants.append(pt.constant(value.flat[0] if value.size else value))
+    x = pt.vector("x")
+    forward = compile_small([x], transform.forward(x, *constants))
+    backward = compile_small([x], transform.backward(x, *constants))
+    slope = compile_small([x], -transform.log_jac_det(transform.forward(x, *constants), *constants))
+
+    def on_any_shape(function: Any) -> Function:
+        def call(values: np.ndarray) -> np.ndarray:
+            values = np.asarray(values, dtype=float)
+            with silently():
+                return np.asarray(function(values.ravel())).reshape(values.shape)
+
+        return call
+
+    with silently():
+        ends = np.sort(np.asarray(backward(np.array([-1e3, 1e3]))))
+    support = (float(ends[0]), float(ends[1]) if ends[1] < 1e100 else np.inf)
+    return on_any_shape(forward), on_any_shape(backward), on_any_shape(slope), support
