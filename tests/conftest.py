@@ -3,6 +3,7 @@ time, small matrices on one thread, and as many processes as there are cores."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import matplotlib
@@ -16,6 +17,8 @@ matplotlib.use("Agg")
 
 # Where PyMC's own functions are asked what a density is, once each, g++ would be most of the time.
 pytensor.config.cxx = ""
+# Nor does a test read where in the source each variable of a graph was made.
+pytensor.config.traceback__limit = 0
 
 # No deadline: a test's time is a property of the machine. Derandomised: a failure must come back when it is run again.
 settings.register_profile(
@@ -36,3 +39,10 @@ def pytest_xdist_auto_num_workers() -> int:
 def one_thread() -> Iterator[None]:
     with on_one_thread():
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def light_garbage_collection() -> None:
+    """What was imported stays: the collector need not walk through its million objects after every small graph."""
+    gc.collect()
+    gc.freeze()

@@ -1,6 +1,9 @@
 """The certificate: log p(y, θ) − log p(θ | y) must be the same number, log p(y), at every θ.
 
-It is evaluated with PyMC's own log density at posterior and prior draws. Where θ is so far out that the density is
+log p(y, θ) is the graph that PyMC derives, its constants widened, evaluated in extended precision where the data are
+small (:mod:`bayeskit.graphs.extended_precision`) at posterior and prior draws; the tests hold both the graph and the
+arithmetic to ``model.compile_logp`` over every model with a known answer. PyMC's function itself is not made for each
+answer: deriving it a second time is a quarter of the time of a small model. Where θ is so far out that the density is
 10⁴ nats below the posterior's, rounding alone moves the difference by more than 1e-8; there agreement is asked for
 relative to the size of the terms, and the point does not count in the reported spread.
 """

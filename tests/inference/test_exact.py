@@ -32,6 +32,40 @@ Z_LIMIT = 5.0
 BY_NAME = {case.name: case for case in CASES}
 every_case = pytest.mark.parametrize("name", BY_NAME)
 
+# Rows that have, or lack, what a property is about. `test_rows_are_listed_for_what_they_have` holds these lists to the
+# models themselves, so that a property is asked of every row that has it and of no other.
+MILLIONS = frozenset(n for n in BY_NAME if "million" in n)
+WITH_DETERMINISTICS = frozenset(
+    (
+        "beta: Binomial groups by index, Deterministic, pm.Data, dims",
+        "uniform: Binomial of the complement, Deterministic",
+        "gamma: Poisson, exposures and groups by index, dims",
+        "exponential: Weibull, Deterministic scale",
+        "gamma: Pareto, Deterministic of the reciprocal",
+        "inverse gamma: Normal variance, groups by index, Deterministic, dims",
+        "dirichlet: Categorical and Multinomial share the simplex",
+        "normal: one mean, Deterministic",
+        "normal: three levels, non-centred",
+        "normal: random walk by cumsum",
+        "normal: latent GP, rotated",
+        "normal inverse gamma: precision by mu and sigma, Deterministic sd",
+        "normal inverse gamma: variance by mu and sigma, kappa from pm.Data, Deterministic",
+        "wishart: MvNormal, cov = inverse, Deterministic",
+        "normal wishart: three dimensions, kappa from pm.Data, Deterministic",
+    )
+)
+GAUSSIAN = frozenset(n for n, case in BY_NAME.items() if case.family in ("normal", "mvnormal"))
+WITHOUT_JOINT = frozenset(  # oracles that work from sums have no joint covariance
+    ("normal: regression, a million rows", "mvnormal: hierarchy of vectors")
+)
+ALL_IMPUTED = frozenset(
+    (
+        "normal: missing values in a regression",
+        "normal: missing values in a matrix",
+        "normal inverse gamma: missing values",
+    )
+)
+
 
 @cache
 def result(name: str) -> tuple[Case, bk.Posterior]:
@@ -51,8 +85,34 @@ def z_score(values: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
     return (values.mean(axis=0) - np.ravel(mean)) / (np.ravel(sd) / math.sqrt(len(values)))
 
 
+def imputed_of(model: pm.Model) -> set[str]:
+    """Variables of which a part was seen: PyMC gives that part a name of its own."""
+    return {rv.name.removesuffix("_observed") for rv in model.observed_RVs if rv.name.endswith("_observed")}
+
+
+def deterministics_of(model: pm.Model) -> list[str]:
+    """Those of the author: a variable that PyMC imputed is put together by one too."""
+    return [d.name for d in model.deterministics if d.name not in imputed_of(model)]
+
+
 def test_names_are_unique() -> None:
     assert len(BY_NAME) == len(CASES)
+
+
+def test_no_row_is_lost() -> None:
+    assert len(CASES) >= 153
+    assert len(MILLIONS) >= 7
+    assert len(GAUSSIAN - WITHOUT_JOINT) >= 36
+    assert set(BY_NAME) >= WITH_DETERMINISTICS | WITHOUT_JOINT | ALL_IMPUTED
+
+
+@every_case
+def test_rows_are_listed_for_what_they_have(name: str) -> None:
+    case, post = result(name)
+    assert bool(deterministics_of(post.model)) is (name in WITH_DETERMINISTICS)
+    assert all(rv.name.endswith("_observed") for rv in post.model.observed_RVs) is (name in ALL_IMPUTED)
+    if name in GAUSSIAN:
+        assert (case.answer().joint is None) is (name in WITHOUT_JOINT)
 
 
 @every_case
@@ -100,16 +160,29 @@ def test_draws_have_the_exact_mean(name: str) -> None:
         assert np.all(np.abs(z) < Z_LIMIT), (variable, z)
 
 
+def uniform_of_draws(post: bk.Posterior, variable: str) -> np.ndarray:
+    """F(draw) of every scalar as (draw, element), uniform if the draws follow the marginal.
+
+    A step of F is crossed at a random height. Of a Wishart matrix, Wᵢᵢ / Vᵢᵢ is χ² with its degrees of freedom.
+    """
+    marginal = post.marginal(variable)
+    values = post.tree["posterior"][variable].to_numpy()
+    values = values.reshape(DRAWS, *values.shape[2:])
+    if marginal.family == "wishart":
+        diagonal = np.diagonal(values, axis1=-2, axis2=-1)
+        return stats.chi2(marginal.dist.df).cdf(diagonal / np.diag(marginal.dist.scale))
+    u = marginal.cdf(values)
+    if marginal.family == "categorical":
+        u = u - np.random.default_rng(SEED).random(u.shape) * marginal.pmf(values)
+    return u.reshape(DRAWS, -1)
+
+
 @every_case
 def test_draws_follow_the_marginal(name: str) -> None:
     """u = F(draw) is uniform: its mean is 1/2 (variance 1/12), and the mean of (2u − 1)² is 1/3 (variance 4/45)."""
     case, post = result(name)
-    discrete = {rv.name for rv in post.model.free_RVs if rv.dtype.startswith(("int", "bool"))}
     for variable in case.variables:
-        if variable in discrete or post.marginal(variable).family == "wishart":
-            continue
-        values = post.tree["posterior"][variable].to_numpy()
-        u = post.marginal(variable).cdf(values.reshape(-1, *values.shape[2:])).reshape(DRAWS, -1)
+        u = uniform_of_draws(post, variable)
         one = np.ones(u.shape[1])
         assert np.all(np.abs(z_score(u, one / 2, one / math.sqrt(12))) < Z_LIMIT), variable
         assert np.all(np.abs(z_score((2 * u - 1) ** 2, one / 3, one * math.sqrt(4 / 45))) < Z_LIMIT), variable
@@ -126,11 +199,9 @@ def joint_z(post: bk.Posterior, answer: Answer) -> float:
     return float(z_score(distance[:, None], np.array([size]), np.array([math.sqrt(2 * size)]))[0])
 
 
-@pytest.mark.parametrize("name", [n for n, case in BY_NAME.items() if case.family in ("normal", "mvnormal")])
+@pytest.mark.parametrize("name", sorted(GAUSSIAN - WITHOUT_JOINT))
 def test_draws_have_the_exact_correlations(name: str) -> None:
     case, post = result(name)
-    if case.answer().joint is None:
-        return  # an oracle that works from sums has no joint covariance
     assert abs(joint_z(post, case.answer())) < Z_LIMIT
 
 
@@ -150,13 +221,14 @@ def test_draws_are_laid_out_as_arviz_expects(name: str) -> None:
                 assert list(group.coords[dim].to_numpy()) == list(post.model.coords[dim])
 
 
-@every_case
+@pytest.mark.parametrize("name", [n for n in BY_NAME if n not in ALL_IMPUTED])
 def test_observed_data_are_kept(name: str) -> None:
     _, post = result(name)
     kept = post.tree["observed_data"].to_dataset()
-    for rv in post.model.observed_RVs:
-        if rv.name.endswith("_observed"):
-            continue  # the part of an imputed variable that was seen; ArviZ shows the variable whole
+    # What was seen of an imputed variable has a name of its own in the model; ArviZ shows the variable whole.
+    whole = [rv for rv in post.model.observed_RVs if not rv.name.endswith("_observed")]
+    assert whole
+    for rv in whole:
         assert np.array_equal(kept[rv.name].to_numpy(), post.model.rvs_to_values[rv].data)
 
 
@@ -179,11 +251,10 @@ def test_exact_summary(name: str) -> None:
     assert np.all(exact_rows["mcse_mean"] == 0)
 
 
-@every_case
+# A million rows are the same code as their neighbours, at a hundred times their cost.
+@pytest.mark.parametrize("name", [n for n in BY_NAME if n not in MILLIONS])
 def test_the_same_seed_gives_the_same_draws(name: str) -> None:
     case, post = result(name)
-    if "million" in name:
-        return  # the same code as its neighbours, at a hundred times their cost
     again = bk.infer(case.build(), draws=DRAWS, random_seed=SEED, progressbar=False)
     assert again.log_evidence.value == post.log_evidence.value
     for variable in case.variables:
@@ -191,15 +262,12 @@ def test_the_same_seed_gives_the_same_draws(name: str) -> None:
         assert np.array_equal(first, second), variable
 
 
-@every_case
+@pytest.mark.parametrize("name", sorted(WITH_DETERMINISTICS))
 def test_deterministics_are_recomputed_from_the_draws(name: str) -> None:
     _, post = result(name)
     drawn = post.tree["posterior"].to_dataset()
-    # PyMC draws the seen part of an imputed variable anew here; the next test looks at those
-    imputed = {rv.name.removesuffix("_observed") for rv in post.model.observed_RVs if rv.name.endswith("_observed")}
-    names = [d.name for d in post.model.deterministics if d.name not in imputed]
-    if not names:
-        return
+    names = deterministics_of(post.model)  # PyMC draws the seen part of an imputed variable anew here: see below
+    assert names
     free = drawn[[rv.name for rv in post.model.free_RVs]]
     options = {"compile_kwargs": {"mode": small_mode()}, "progressbar": False}
     expected = pm.compute_deterministics(free, var_names=names, model=post.model, **options)

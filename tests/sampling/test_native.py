@@ -204,10 +204,11 @@ def test_shapes_that_depend_on_values_are_refused_or_noticed(shape: str) -> None
             "repeat": lambda: pt.sum(pt.repeat(x, number)),
         }
         pm.Potential("p", of[shape]())
-    try:
-        compiled = compiled_loops(model, set())
-    except NoLoops:
+    if shape == "repeat":
+        with pytest.raises(NoLoops, match="Int_div"):
+            compiled_loops(model, set())
         return
+    compiled = compiled_loops(model, set())
     value = compile_small(model.value_vars, model.logp())
     for x_at in (np.array([0.1, 0.2, 0.3]), np.array([0.1, 0.2, 4.0])):
         failed, found = value_at(compiled, x_at)
@@ -279,16 +280,15 @@ def test_another_process_finds_what_can_be_kept(tmp_path: Path) -> None:
     assert printed == [["1", "0", "1", "0"], ["1", "0", "1", "1"]]
 
 
-@pytest.mark.parametrize("name", MODELS)
+# The labels of a binomial mixture are discrete, and its exact answer is not sampled.
+@pytest.mark.parametrize("name", [n for n in MODELS if n != "binomial_mixture"])
 def test_there_are_loops_for_the_catalogue(name: str) -> None:
     module = load_model(name)
     model = module.build(example_data(module.EXAMPLE, module.VARIABLES), **module.EXAMPLE.options)
-    for each in [bk.collapse(model)] if bk.explain(model).method != "exact" else [model]:
-        if each.discrete_value_vars:
-            continue
-        start = each.initial_point(0)
-        point = [np.asarray(start[v.name], dtype=float) for v in each.value_vars]
-        assert program("density", each.value_vars, density_graphs(each, each.value_vars), point).functions
+    model = bk.collapse(model) if bk.explain(model).method != "exact" else model
+    start = model.initial_point(0)
+    point = [np.asarray(start[v.name], dtype=float) for v in model.value_vars]
+    assert program("density", model.value_vars, density_graphs(model, model.value_vars), point).functions
 
 
 def test_nothing_is_compiled_by_a_c_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
