@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bayeskit.families import ScoreFamily
+from bayeskit.families import ConjugateFamily
 from bayeskit.finite.sum_out import Summed
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.model.log_joint import LogJoint
@@ -18,13 +18,12 @@ __all__ = ["Analysis", "Scale"]
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """A variable integrated out by a score family, and the Gaussian block that it scales, if any.
+    """A variable integrated out by its conjugate family, and the Gaussian block that it scales, if any.
 
     Attributes
     ----------
     name : str
-    family : ScoreFamily or None
-        None for a Wishart matrix.
+    family : ConjugateFamily
     block : GaussianBlock or None
     kappa : int
         The precision of the block is proportional to φ^kappa.
@@ -35,11 +34,17 @@ class Scale:
     """
 
     name: str
-    family: ScoreFamily | None
+    family: ConjugateFamily
     block: GaussianBlock | None = None
     kappa: int = 0
     group: np.ndarray | None = None
     multiple: np.ndarray | None = None
+
+    def governed(self, shape: tuple[int, ...]) -> np.ndarray:
+        """How many numbers (for a matrix, vectors) of the block each entry of φ governs, for φ of a shape."""
+        if self.multiple is not None:
+            return np.asarray(len(self.multiple))
+        return np.bincount(np.asarray(self.group), minlength=int(np.prod(shape, dtype=int))).reshape(shape)
 
 
 @dataclass(frozen=True, eq=False)

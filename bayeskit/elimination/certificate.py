@@ -104,10 +104,5 @@ def require(log_joint: Any, log_posterior: Any, log_evidence: Any, level: Any) -
 
 def _inside(component: Component, point: Mapping[str, np.ndarray]) -> bool:
     """Whether no draw was rounded onto the edge of its support: Beta(1.5, 0.05) gives 1.0 now and then."""
-    for part in component.parts:
-        if part.scale is None or part.scale.family is None:
-            continue
-        value = np.asarray(point[part.scale.name])
-        if np.any(value <= 0) or (part.scale.family.support != "positive" and np.any(value >= 1)):
-            return False
-    return True
+    scales = [p.scale for p in component.parts if p.scale is not None]
+    return all(s.family.support.inside(np.asarray(point[s.name])) for s in scales)

@@ -26,7 +26,7 @@ from pytensor.graph.traversal import ancestors
 
 from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.elimination.conjugate_posterior import Evaluator, solve
-from bayeskit.families.base import solve_coefficients
+from bayeskit.families import support_kinds
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.gaussian.integral import log_integral
 from bayeskit.gaussian.quadratic_form import Point, QuadraticForm, quadratic_form, reduced
@@ -104,24 +104,19 @@ def typical_points(analysis: Analysis, number: int, random_seed: int = 0) -> lis
     """Generic values of every variable inside its support: no zeros, no ties."""
     rng = np.random.default_rng(random_seed)
     kinds = {n: analysis.supports[n].kind for n in analysis.joint.names}
+    known = support_kinds()
     # Prior draws only where needed: they fail where a covariance in the prior is not positive definite.
-    drawn = set(kinds.values()) - {"positive", "unit", "real", "simplex"}
+    drawn = set(kinds.values()) - {"real", *known}
     priors = prior_points(analysis.joint.model, number, random_seed) if drawn else iter([{}] * number)
     points = []
     for prior in priors:
         point = {}
         for name, kind in kinds.items():
             shape = analysis.shapes[name]
-            if kind == "positive":
-                value = np.exp(rng.normal(scale=0.3, size=shape))
-            elif kind == "unit":
-                value = rng.uniform(0.2, 0.8, size=shape)
-            elif kind == "real":
-                value = rng.normal(scale=0.5, size=shape)
-            elif kind == "simplex":
-                value = rng.dirichlet(np.full(shape[-1], 5.0), size=shape[:-1])
+            if kind in known:
+                value = known[kind].typical(shape, rng)
             else:
-                value = prior[name]
+                value = rng.normal(scale=0.5, size=shape) if kind == "real" else prior[name]
             point[name] = np.asarray(value)
         points.append(point)
     return points
@@ -197,20 +192,21 @@ def _sum(joint: LogJoint, factors: list[str], point: Point, shapes: Mapping[str,
 
 def _integrate_scale(joint: LogJoint, scale: Scale, total: Any, reference: Point) -> tuple[Any, dict[str, Graph]]:
     family = scale.family
-    if family is None:
-        raise NotImplementedError(f"{scale.name!r}, a Wishart matrix, given other variables")
+    if family.log_density_graph is None:
+        raise NotImplementedError(f"{scale.name!r}, of the {family.label} family, given other variables")
     variable = joint.values[scale.name]
     centre = np.asarray(reference[scale.name], dtype=float)
     gradient: Any = pytensor.grad(total, variable)
     anchors = family.anchors(centre.shape, centre)
     values = []
     for anchor in anchors:
-        held: Graph = pt.constant(np.asarray(anchor, dtype=float))
-        values.append(family.weight(anchor) * graph_replace([gradient], {variable: held}, strict=False)[0])
-    parameters: dict[str, Any] = family.parameters(solve_coefficients(anchors, values))
+        fixed: Graph = pt.constant(np.asarray(anchor, dtype=float))
+        values.append(graph_replace([gradient], {variable: fixed}, strict=False)[0])
+    parameters: dict[str, Any] = family.parameters(family.coefficients_at(anchors, values))
     at: Graph = pt.constant(centre)
     at_centre = graph_replace([total], {variable: at}, strict=False)[0]
     density: Any = pt.sum(family.log_density_graph(parameters, centre))
     # An improper conditional has no integral; the normaliser's formula would go on giving numbers.
-    proper: Any = pt.all(pt.stack([pt.all(p > 0) for p in parameters.values()]))
-    return pt.switch(proper, at_centre - density, -np.inf), parameters
+    proper = [pt.all(p > 0) for p in family.positive(parameters)]
+    value = at_centre - density
+    return pt.switch(pt.all(pt.stack(proper)), value, -np.inf) if proper else value, parameters

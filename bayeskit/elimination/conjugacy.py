@@ -20,7 +20,7 @@ from bayeskit.elimination.analysis import Scale
 from bayeskit.elimination.linear_score import Element, NotProved, Walker, linear_score
 from bayeskit.elimination.scaling import groups, wishart_multiple
 from bayeskit.elimination.wishart_form import is_wishart_form
-from bayeskit.families import ScoreFamily, families_for, wishart
+from bayeskit.families import ConjugateFamily, families_for, support_kinds
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.graphs.compile import compile_small
 from bayeskit.model.log_joint import LogJoint
@@ -28,13 +28,9 @@ from bayeskit.model.support import Support
 
 __all__ = ["Proofs", "advice_for"]
 
-KAPPA = {"inverse_gamma": -1, "gamma": 1}  # the power of φ that a Gaussian precision may carry
-
 
 def advice_for(kind: str) -> str:
     """What would make a variable of some support conjugate."""
-    if kind == "positive_definite":
-        return wishart.ADVICE
     return " ".join(f.advice for f in families_for(kind))
 
 
@@ -59,11 +55,8 @@ class Proofs:
         point = {}
         for name in self.joint.names:
             support, shape, dtype = self.supports[name], self.shapes[name], self.joint.values[name].type.dtype
-            value: np.ndarray = np.full(shape, {"positive": 1.0, "unit": 0.5}.get(support.kind, 0.0))
-            if support.kind == "simplex":
-                value = np.full(shape, 1.0 / shape[-1])
-            if support.kind == "positive_definite":
-                value = np.broadcast_to(np.eye(shape[-1]), shape)
+            known = support_kinds().get(support.kind)
+            value: np.ndarray = np.zeros(shape) if known is None else known.start(shape)
             if support.kind == "finite" and support.values is not None:
                 value = np.full(shape, support.values[0])
             point[name] = np.asarray(value, dtype=dtype)
@@ -81,21 +74,21 @@ class Proofs:
         NotProved
             With the reason, in words that follow the name of the variable.
         """
-        if self.supports[name].kind == "positive_definite":
-            return self.wishart(name, factors, block)
-        return self.family(name, factors, block)
+        families = families_for(self.supports[name].kind)
+        matrix = [f for f in families if f.solve is not None]
+        return self.matrix(name, matrix[0], factors, block) if matrix else self.family(name, factors, block)
 
-    def wishart(self, name: str, factors: Sequence[str], block: GaussianBlock | None) -> Scale:
+    def matrix(self, name: str, family: ConjugateFamily, factors: Sequence[str], block: GaussianBlock | None) -> Scale:
         if len(self.shapes[name]) != 2:
             raise NotProved("it is a stack of matrices; give each matrix a variable of its own")
         for factor in factors:
             is_wishart_form(self.joint.factors[factor], self.joint.values[name])
         if block is None:
-            return Scale(name, None)
+            return Scale(name, family)
         for factor in block.factors:
             if name not in self.joint.scopes[factor]:
                 raise NotProved(_unscaled(block, factor, name))
-        return Scale(name, None, block, multiple=wishart_multiple(block, name, self.reference))
+        return Scale(name, family, block, 1, multiple=wishart_multiple(block, name, self.reference))
 
     def family(self, name: str, factors: Sequence[str], block: GaussianBlock | None) -> Scale:
         variable = self.joint.values[name]
@@ -114,11 +107,10 @@ class Proofs:
             try:
                 for factor, (walker, element) in elements.items():
                     try:
-                        linear_score(walker, element, family.symbolic_weight, family.order)
+                        linear_score(walker, element, family.weight, len(family.basis(sympy.Symbol("x"), sympy)) - 1)
                     except NotProved as error:
                         raise NotProved(
-                            f"the log density of {factor!r} is not that of "
-                            f"a {family.name.replace('_', ' ')} variable in it"
+                            f"the log density of {factor!r} is not that of a {family.label} variable in it"
                         ) from error
                 if block is None:
                     return Scale(name, family)
@@ -133,19 +125,19 @@ class Proofs:
         if not conditions:
             return
         function = compile_small(list(self.joint.values.values()), conditions)
-        for value in _points(self.supports[name].kind, self.shapes[name]):
+        for value in support_kinds()[self.supports[name].kind].edges(self.shapes[name]):
             with np.errstate(all="ignore"):
                 holds = function(*{**self.reference, name: value}.values())
             if not all(np.all(h) for h in holds):
                 raise NotProved("a parameter leaves its allowed range inside the support")
 
     def homogeneous(
-        self, name: str, family: ScoreFamily, block: GaussianBlock, elements: Mapping[str, tuple[Walker, Element]]
+        self, name: str, family: ConjugateFamily, block: GaussianBlock, elements: Mapping[str, tuple[Walker, Element]]
     ) -> int:
         """Prove that φ^κ times something free of φ is all that depends on the Gaussian block."""
-        kappa = KAPPA.get(family.name)
-        if kappa is None:
+        if family.gaussian is None:
             raise NotProved(f"it enters the distribution of {', '.join(block.names)} but is no scale of it")
+        kappa = family.gaussian.power
         inside = {self.joint.values[n] for n in block.names}
         for factor in block.factors:
             if factor not in elements:
@@ -159,16 +151,6 @@ class Proofs:
                     if len(views) != 1 or not walker.free_of_views(sympy.powsimp(term / views[0] ** kappa)):
                         raise NotProved(_unscaled(block, factor, name))
         return kappa
-
-
-def _points(kind: str, shape: tuple[int, ...]) -> list[np.ndarray]:
-    """Points all over a support, near its edges too."""
-    if kind == "simplex":
-        return list(np.random.default_rng(0).dirichlet(np.full(shape[-1], 0.3), size=(40, *shape[:-1])))
-    if kind == "unit":
-        edges = 10.0 ** np.arange(-12.0, 0.0)
-        return [np.full(shape, v) for v in np.concatenate([edges, np.linspace(0.05, 0.95, 37), 1 - edges])]
-    return [np.full(shape, v) for v in 10.0 ** np.arange(-12.0, 12.5, 0.5)]
 
 
 def _unscaled(block: GaussianBlock, factor: str, name: str) -> str:

@@ -59,7 +59,6 @@ class Recovery:
         number = len(next(iter(values.values())))
         for position in reversed(range(len(self.collapsed.scales))):
             solved = self.collapsed.scales[position]
-            assert solved.scale.family is not None
             parameters = self._parameters(position, values)
             values[solved.scale.name] = solved.scale.family.draw(parameters, rng, 1)[0]
         for position, (block, form) in enumerate(self.collapsed.blocks):
@@ -80,7 +79,6 @@ class Recovery:
         one = {n: np.asarray(v)[None] for n, v in point.items()}
         total = 0.0
         for position, solved in enumerate(self.collapsed.scales):
-            assert solved.scale.family is not None
             parameters = {k: v[0] for k, v in self._parameters(position, one).items()}
             total += float(np.sum(solved.scale.family.log_density(parameters, np.asarray(point[solved.scale.name]))))
         for position, (block, form) in enumerate(self.collapsed.blocks):
@@ -102,7 +100,6 @@ class Recovery:
         found: dict[str, Any] = {}
         scaled = {s.scale.name for s in self.collapsed.scales}
         for position, solved in enumerate(self.collapsed.scales):
-            assert solved.scale.family is not None
             found[solved.scale.name] = solved.scale.family.frozen(self._parameters(position, values))
         for position, (block, form) in enumerate(self.collapsed.blocks):
             outside = set().union(*[self.collapsed.analysis.joint.scopes[f] for f in block.factors])

@@ -113,7 +113,7 @@ class Search:
     def put_back_matrices(self) -> None:
         """A Wishart matrix has no closed form as a graph in other variables that remain."""
         others = ", ".join(self.left)
-        for scale in [s for s in self.scales if s.family is None]:
+        for scale in [s for s in self.scales if s.family.log_density_graph is None]:
             self.scales.remove(scale)
             self.steps = [s for s in self.steps if s.variables != (scale.name,)]
             self.left = {n: None for n in self.joint.names if n == scale.name or n in self.left}
@@ -186,11 +186,10 @@ class Search:
                 continue
             self.scales.append(scale)
             del self.left[name]
-            family = "wishart" if scale.family is None else scale.family.name
             inside = {name, *(scale.block.names if scale.block else ())}
             around = {n for n in self.neighbours(inside) if n not in self.ancestral}
             given = tuple(n for n in self.joint.names if n in around)
-            self.steps.append(Step((name,), family, given))
+            self.steps.append(Step((name,), scale.family.name, given))
             self.blocked.update(dict.fromkeys((n for n in around if n in self.left), name))
 
     def prove(self, name: str) -> Scale:

@@ -1,9 +1,13 @@
-"""What a conjugate family with a linear score is: its facts, stated once.
+r"""What a conjugate family is: its facts, stated once.
 
-The density p(φ) ∝ exp(c · t(φ)) of each family has, after multiplication with a weight w, a polynomial score:
+The density :math:`p(\varphi) \propto \exp(\eta \cdot t(\varphi))` of each family has a score that is linear in known
+functions of the variable, the score basis, once it is multiplied by a weight that clears denominators:
 
-    w(φ) ∂/∂φ log p(φ) = c₀ + c₁ φ.
+.. math::
 
+   w(\varphi) \, \partial_\varphi \log p(\varphi) = c_0 b_0(\varphi) + c_1 b_1(\varphi) + \dots
+
+A variable of which this is proved, with coefficients :math:`c` free of it, has its conditional posterior in the family.
 The coefficients are recovered from the gradient of a log density at as many anchor points as there are coefficients.
 """
 
@@ -14,75 +18,125 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import sympy
 
-__all__ = ["Parameters", "ScoreFamily", "solve_coefficients"]
+from bayeskit.families.support_kinds import Shape, SupportKind
+
+__all__ = ["ConjugateFamily", "GaussianScaling", "Parameters"]
 
 Parameters = dict[str, np.ndarray]
+Coefficients = list[Any]
 
 
 @dataclass(frozen=True)
-class ScoreFamily:
+class GaussianScaling:
+    r"""How a variable of the family may scale a Gaussian block that is integrated out before it.
+
+    With the precision of the block proportional to :math:`\varphi^\kappa`, integrating out the :math:`d` numbers that
+    an entry governs multiplies its density by :math:`\varphi^{-\kappa d/2}`, which stays in the family.
+
+    Attributes
+    ----------
+    power : int
+        κ: −1 for a variance, 1 for a precision.
+    coefficient : int
+        Which coefficient the block's :math:`-\kappa d / 2` is added to.
+    student : callable
+        Parameters → (degrees of freedom, squared scale) of the Student-t that the Gaussian becomes once φ is
+        integrated out; the scale is relative to the Gaussian's at φ = 1 (for a matrix, the matrix itself).
+    """
+
+    power: int
+    coefficient: int
+    student: Callable[[Parameters], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class ConjugateFamily:
     """One family.
 
     Attributes
     ----------
     name : str
-    support : str
-        The kind of support (:class:`bayeskit.model.support.Support`).
+    support : SupportKind
+    priors : tuple of str
+        PyMC's distributions that are members of the family, by the class of their op.
+    basis : callable
+        (φ, ``numpy`` or ``sympy``) → the values of b₀, b₁, … at numbers or as SymPy expressions.
     weight : callable
         w(φ), on numbers, arrays and SymPy symbols alike.
-    order : int
-        Degree of the polynomial w(φ)·score.
     anchors : callable
-        (shape, guess) → list of ``order + 1`` arrays at which to take the score, around ``guess``.
-    start : callable
-        shape → a first guess.
-    parameters : callable
-        List of coefficient arrays → named parameters.
-    proper : callable
-        Parameters → whether each entry's density can be normalised.
+        (shape, guess) → list of as many arrays as the basis has functions at which to take the score, around ``guess``.
+    parameters, coefficients : callable
+        List of coefficient arrays → named parameters, and back; on arrays and graphs alike.
+    positive : callable
+        Parameters → what must be positive for the density to be normalised, on arrays and graphs alike.
     centre : callable
         Parameters → a typical point, where cancellation is least.
     log_density : callable
-        (parameters, φ) → log density, one number a variable entry (or a vector, for Dirichlet).
-    log_density_graph : callable
-        The same for parameters that are PyTensor graphs, in double precision.
+        (parameters, φ) → log density, one number a variate, in extended precision where it can be.
+    log_density_graph : callable or None
+        The same for parameters that are PyTensor graphs, in double precision; None where there is none.
     draw : callable
         (parameters, generator, number) → draws of shape (number, …).
     frozen : callable
-        Parameters → the frozen ``scipy.stats`` marginal, elementwise.
+        Parameters → the frozen ``scipy.stats`` marginal of each entry; of the whole matrix for a family of matrices.
     joint : callable
-        Parameters → the frozen joint distribution where SciPy has one, else None.
+        Parameters → the frozen joint distribution of one variate where SciPy has one, else None.
+    mode : callable
+        (coefficients, value now) → where Σ c · ∫ b / w is largest; the value now where it is flat. Raises
+        :class:`~bayeskit.families.modes.Unbounded`.
     advice : str
         What makes a variable of this support conjugate, for a refusal.
+    gaussian : GaussianScaling, optional
+        Where a variable of the family may scale a Gaussian block.
+    solve : callable, optional
+        (anchors, gradients) → coefficients, where the score is not one number an entry.
+    from_values : callable, optional
+        (log density, guess) → coefficients, where values cost less than gradients.
     """
 
     name: str
-    support: str
+    support: SupportKind
+    priors: tuple[str, ...]
+    basis: Callable[[Any, Any], tuple[Any, ...]]
     weight: Callable[[Any], Any]
-    order: int
-    anchors: Callable[[tuple[int, ...], np.ndarray], list[np.ndarray]]
-    start: Callable[[tuple[int, ...]], np.ndarray]
-    parameters: Callable[[list[np.ndarray]], Parameters]
-    proper: Callable[[Parameters], bool]
+    anchors: Callable[[Shape, np.ndarray], list[np.ndarray]]
+    parameters: Callable[[Coefficients], Parameters]
+    coefficients: Callable[[Parameters], Coefficients]
+    positive: Callable[[Parameters], tuple[Any, ...]]
     centre: Callable[[Parameters], np.ndarray]
     log_density: Callable[[Parameters, np.ndarray], np.ndarray]
-    log_density_graph: Callable[[Mapping[str, Any], Any], Any]
+    log_density_graph: Callable[[Mapping[str, Any], Any], Any] | None
     draw: Callable[[Parameters, np.random.Generator, int], np.ndarray]
     frozen: Callable[[Parameters], Any]
     joint: Callable[[Parameters], Any]
+    mode: Callable[[Coefficients, np.ndarray], np.ndarray]
     advice: str
+    gaussian: GaussianScaling | None = None
+    solve: Callable[[list[np.ndarray], list[Any]], Coefficients] | None = None
+    from_values: Callable[[Callable[[np.ndarray], Any], np.ndarray], Coefficients] | None = None
 
-    def symbolic_weight(self, symbol: sympy.Symbol) -> sympy.Expr:
-        """w as a SymPy expression."""
-        return sympy.sympify(self.weight(symbol))
+    @property
+    def label(self) -> str:
+        """Its name in words."""
+        return self.name.replace("_", " ")
 
+    def proper(self, parameters: Parameters) -> bool:
+        """Whether the density can be normalised, in every entry."""
+        return all(bool(np.all(v > 0)) for v in self.positive(parameters))
 
-def solve_coefficients(points: list[np.ndarray], values: list[np.ndarray]) -> list[np.ndarray]:
-    """c₀, c₁ of the line through two points, or c₀ through one, entry by entry."""
-    if len(points) == 1:
-        return [values[0]]
-    (x0, x1), (f0, f1) = points, values
-    slope = (f1 - f0) / (x1 - x0)
-    return [f0 - slope * x0, slope]
+    def coefficients_at(self, anchors: list[np.ndarray], gradients: list[Any]) -> Coefficients:
+        """c from the gradient of a log density at the anchors, entry by entry.
+
+        Parameters
+        ----------
+        anchors : list of array
+        gradients : list of array or graph
+            One for each anchor, of its shape (or with more axes in front).
+        """
+        if self.solve is not None:
+            return self.solve(anchors, gradients)
+        rows = [np.stack([np.broadcast_to(b, np.shape(x)) for b in self.basis(x, np)], axis=-1) for x in anchors]
+        inverse = np.linalg.inv(np.stack(rows, axis=-2))
+        values = [self.weight(x) * g for x, g in zip(anchors, gradients, strict=True)]
+        return [sum(inverse[..., j, k] * v for k, v in enumerate(values)) for j in range(len(values))]

@@ -12,7 +12,9 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy import special, stats
 
-from bayeskit.families.base import Parameters, ScoreFamily
+from bayeskit.families.base import ConjugateFamily, Parameters
+from bayeskit.families.modes import Unbounded, without_rounding
+from bayeskit.families.support_kinds import UNIT
 from bayeskit.graphs.extended_precision import gammaln, xlogy
 
 __all__ = ["FAMILY"]
@@ -33,21 +35,32 @@ def _log_density_graph(p: Mapping[str, Any], x: Any) -> Any:
     return (a - 1) * pt.log(x) + (b - 1) * pt.log1p(-x) - pt.gammaln(a) - pt.gammaln(b) + pt.gammaln(a + b)
 
 
-FAMILY = ScoreFamily(
+def _mode(c: list[np.ndarray], now: np.ndarray) -> np.ndarray:
+    size = np.maximum(np.abs(c[0]), np.abs(c[1]))
+    ones, zeros = without_rounding(c[0], size), without_rounding(-(c[0] + c[1]), size)
+    if np.any((ones < 0) | (zeros < 0)):
+        raise Unbounded.where((ones < 0) | (zeros < 0))
+    total = ones + zeros
+    return np.where(total > 0, ones / np.where(total > 0, total, 1.0), now)
+
+
+FAMILY = ConjugateFamily(
     name="beta",
-    support="unit",
+    support=UNIT,
+    priors=("BetaRV",),
+    basis=lambda x, _: (1, x),
     weight=lambda x: x * (1 - x),
-    order=1,
     anchors=_anchors,
-    start=lambda shape: np.full(shape, 0.5),
     parameters=lambda c: {"a": c[0] + 1, "b": 1 - (c[0] + c[1])},
-    proper=lambda p: bool(np.all(p["a"] > 0) and np.all(p["b"] > 0)),
+    coefficients=lambda p: [p["a"] - 1, 2 - p["a"] - p["b"]],
+    positive=lambda p: (p["a"], p["b"]),
     centre=lambda p: p["a"] / (p["a"] + p["b"]),
     log_density=_log_density,
     log_density_graph=_log_density_graph,
     draw=lambda p, rng, n: rng.beta(p["a"], p["b"], size=(n, *np.shape(p["a"]))),
     frozen=lambda p: stats.beta(p["a"], p["b"]),
     joint=lambda p: None,
+    mode=_mode,
     advice="A Beta or Uniform(0, 1) prior is conjugate to Bernoulli, Binomial, Geometric and NegativeBinomial data "
     "with this probability itself as parameter.",
 )

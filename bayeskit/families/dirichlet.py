@@ -12,7 +12,9 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy import stats
 
-from bayeskit.families.base import Parameters, ScoreFamily
+from bayeskit.families.base import ConjugateFamily, Parameters
+from bayeskit.families.modes import Unbounded, without_rounding
+from bayeskit.families.support_kinds import SIMPLEX
 from bayeskit.graphs.extended_precision import gammaln, xlogy
 
 __all__ = ["FAMILY"]
@@ -37,21 +39,31 @@ def _log_density_graph(p: Mapping[str, Any], x: Any) -> Any:
     return pt.gammaln(pt.sum(a, axis=-1)) - pt.sum(pt.gammaln(a), axis=-1) + pt.sum((a - 1) * pt.log(x), axis=-1)
 
 
-FAMILY = ScoreFamily(
+def _mode(c: list[np.ndarray], now: np.ndarray) -> np.ndarray:
+    ones = without_rounding(c[0], np.abs(np.sum(c[0], axis=-1, keepdims=True)))
+    if np.any(ones < 0):
+        raise Unbounded.where(ones < 0)
+    total = np.sum(ones, axis=-1, keepdims=True)
+    return np.where(total > 0, ones / np.where(total > 0, total, 1.0), now)
+
+
+FAMILY = ConjugateFamily(
     name="dirichlet",
-    support="simplex",
+    support=SIMPLEX,
+    priors=("DirichletRV",),
+    basis=lambda x, _: (1,),
     weight=lambda x: x,
-    order=0,
     anchors=lambda shape, guess: [guess],
-    start=lambda shape: np.full(shape, 1.0 / shape[-1]),
     parameters=lambda c: {"a": c[0] + 1},
-    proper=lambda p: bool(np.all(p["a"] > 0)),
+    coefficients=lambda p: [p["a"] - 1],
+    positive=lambda p: (p["a"],),
     centre=lambda p: p["a"] / p["a"].sum(-1, keepdims=True),
     log_density=_log_density,
     log_density_graph=_log_density_graph,
     draw=_draw,
     frozen=lambda p: stats.beta(p["a"], p["a"].sum(-1, keepdims=True) - p["a"]),
     joint=_joint,
+    mode=_mode,
     advice="A Dirichlet prior is conjugate to Categorical and Multinomial data with these probabilities themselves as "
     "parameter.",
 )

@@ -12,7 +12,9 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy import stats
 
-from bayeskit.families.base import Parameters, ScoreFamily
+from bayeskit.families.base import ConjugateFamily, GaussianScaling, Parameters
+from bayeskit.families.modes import positive_mode
+from bayeskit.families.support_kinds import POSITIVE
 from bayeskit.graphs.extended_precision import gammaln, xlogy
 
 __all__ = ["FAMILY"]
@@ -28,21 +30,24 @@ def _log_density_graph(p: Mapping[str, Any], x: Any) -> Any:
     return a * pt.log(b) - pt.gammaln(a) + (a - 1) * pt.log(x) - b * x
 
 
-FAMILY = ScoreFamily(
+FAMILY = ConjugateFamily(
     name="gamma",
-    support="positive",
+    support=POSITIVE,
+    priors=("GammaRV", "ExponentialRV", "ChiSquaredRV"),
+    basis=lambda x, _: (1, x),
     weight=lambda x: x,
-    order=1,
     anchors=lambda shape, guess: [guess * 0.5, guess * 2.0],
-    start=np.ones,
     parameters=lambda c: {"shape": c[0] + 1, "rate": -c[1]},
-    proper=lambda p: bool(np.all(p["shape"] > 0) and np.all(p["rate"] > 0)),
+    coefficients=lambda p: [p["shape"] - 1, -p["rate"]],
+    positive=lambda p: (p["shape"], p["rate"]),
     centre=lambda p: p["shape"] / p["rate"],
     log_density=_log_density,
     log_density_graph=_log_density_graph,
     draw=lambda p, rng, n: rng.gamma(p["shape"], size=(n, *np.shape(p["shape"]))) / p["rate"],
     frozen=lambda p: stats.gamma(p["shape"], scale=1 / p["rate"]),
     joint=lambda p: None,
+    mode=lambda c, now: positive_mode(np.stack(c), (1,), now),
     advice="A Gamma, Exponential or ChiSquared prior is conjugate to the rate of Poisson, Exponential and Gamma data "
     "and to the precision (not the variance or the sd) of Normal and LogNormal data.",
+    gaussian=GaussianScaling(1, 0, lambda p: (2 * p["shape"], p["rate"] / p["shape"])),
 )

@@ -12,7 +12,9 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy import stats
 
-from bayeskit.families.base import Parameters, ScoreFamily
+from bayeskit.families.base import ConjugateFamily, GaussianScaling, Parameters
+from bayeskit.families.modes import positive_mode
+from bayeskit.families.support_kinds import POSITIVE
 from bayeskit.graphs.extended_precision import gammaln, xlogy
 
 __all__ = ["FAMILY"]
@@ -28,21 +30,24 @@ def _log_density_graph(p: Mapping[str, Any], x: Any) -> Any:
     return a * pt.log(b) - pt.gammaln(a) - (a + 1) * pt.log(x) - b / x
 
 
-FAMILY = ScoreFamily(
+FAMILY = ConjugateFamily(
     name="inverse_gamma",
-    support="positive",
+    support=POSITIVE,
+    priors=("InvGammaRV",),
+    basis=lambda x, _: (1, x),
     weight=lambda x: x**2,
-    order=1,
     anchors=lambda shape, guess: [guess * 0.5, guess * 2.0],
-    start=np.ones,
     parameters=lambda c: {"shape": -c[1] - 1, "scale": c[0]},
-    proper=lambda p: bool(np.all(p["shape"] > 0) and np.all(p["scale"] > 0)),
+    coefficients=lambda p: [p["scale"], -p["shape"] - 1],
+    positive=lambda p: (p["shape"], p["scale"]),
     centre=lambda p: p["scale"] / p["shape"],
     log_density=_log_density,
     log_density_graph=_log_density_graph,
     draw=lambda p, rng, n: p["scale"] / rng.gamma(p["shape"], size=(n, *np.shape(p["shape"]))),
     frozen=lambda p: stats.invgamma(p["shape"], scale=p["scale"]),
     joint=lambda p: None,
+    mode=lambda c, now: positive_mode(np.stack(c[::-1]), (-1,), now),
     advice="An InverseGamma prior is conjugate to the variance (not the sd or the precision) of Normal and LogNormal "
     "data and to the scale of Exponential data.",
+    gaussian=GaussianScaling(-1, 1, lambda p: (2 * p["shape"], p["scale"] / p["shape"])),
 )

@@ -1,106 +1,126 @@
 """Wishart(ν, V) on positive definite W: p(W) ∝ |W|^((ν−D−1)/2) exp(−½ tr V⁻¹W).
 
 ∂/∂W log p = ½ (ν−D−1) W⁻¹ − ½ V⁻¹. A log density is of this form if and only if it is c₀ + c₁ log |W| + (something
-linear in W); :mod:`bayeskit.elimination.wishart_form` proves it.
+linear in W); :mod:`bayeskit.elimination.wishart_form` proves it. The coefficients are the number ½ (ν−D−1) and the
+matrix −½ V⁻¹.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 
-__all__ = ["ADVICE", "WishartParameters", "parameters_from_values"]
+from bayeskit.families.base import ConjugateFamily, GaussianScaling, Parameters
+from bayeskit.families.modes import ROUNDING, Unbounded
+from bayeskit.families.support_kinds import POSITIVE_DEFINITE
 
-ADVICE = (
-    "A Wishart prior is conjugate to the precision matrix of MvNormal data (tau=W), alone or with a MvNormal "
-    "mean whose precision is a multiple of W."
-)
-
-
-@dataclass(frozen=True)
-class WishartParameters:
-    """ν (``df``) and V⁻¹ (``inverse_scale``)."""
-
-    df: float
-    inverse_scale: np.ndarray
-
-    @property
-    def size(self) -> int:
-        return len(self.inverse_scale)
-
-    @property
-    def scale(self) -> np.ndarray:
-        """V."""
-        return np.linalg.inv(self.inverse_scale)
-
-    def log_density(self, matrix: np.ndarray) -> float:
-        """log p(W), up to rounding; Bishop (2006), equation B.78."""
-        d, size = self.df, self.size
-        log_det = np.linalg.slogdet(matrix)[1]
-        log_det_scale = -np.linalg.slogdet(self.inverse_scale)[1]
-        normaliser = 0.5 * d * size * np.log(2) + 0.5 * d * log_det_scale + special.multigammaln(d / 2, size)
-        return float(0.5 * (d - size - 1) * log_det - 0.5 * np.sum(self.inverse_scale * matrix) - normaliser)
+__all__ = ["FAMILY", "scatter_over_count"]
 
 
-def parameters_from_values(
-    log_density: Callable[[np.ndarray], Any], start: np.ndarray, shift: float = 0.0
-) -> WishartParameters:
-    """ν and V⁻¹ of a log density f(W) = c + ½ q log |W| − ½ tr SW from its values, q = ν − D − 1 and S = V⁻¹.
+def _solve(anchors: list[np.ndarray], gradients: list[np.ndarray]) -> list[np.ndarray]:
+    """c₀ from tr (G₁ − G₂) W₁ = c₀ tr (I − W₂⁻¹ W₁), and C₁ = G₁ − c₀ W₁⁻¹, for leading axes of one or more matrices.
 
-    With M = L Lᵀ near the mean and S′ = LᵀSL, the values at M, 2M and M/2 give q and tr S′; those at L(I + E)Lᵀ, one
-    symmetric unit matrix E at a time, give the entries of S′. Near the mean S′ is about ν I and no digits are lost.
-
-    Parameters
-    ----------
-    log_density : callable
-        f, up to a constant.
-    start : numpy.ndarray
-        A first M; the scale of the posterior is searched for from there.
-    shift : float
-        Added to ν: what integrating out a Normal mean takes off the power of |W|.
+    PyTensor's gradient treats the entries above and below the diagonal as different; half their sum is meant.
     """
-    size = len(start)
-    matrix = start
-    for _ in range(8):
-        power, trace = _power_and_trace(log_density, matrix)
-        ratio = size * power / trace if trace > 0 and power > 0 else (1e-6 if power <= 0 else 1e6)
-        matrix = matrix * np.clip(ratio, 1e-12, 1e12)
-        if 0.5 < ratio < 2:
-            break
-    for _ in range(2):
-        power, _ = _power_and_trace(log_density, matrix)
-        inverse_scale = _inverse_scale(log_density, matrix, power)
-        parameters = WishartParameters(power + size + 1 + shift, inverse_scale)
-        if np.all(np.linalg.eigvalsh(inverse_scale) > 0) and parameters.df > 0:
-            matrix = parameters.df * parameters.scale
-    return parameters
+    first, second = (0.5 * (g + np.swapaxes(g, -1, -2)) for g in gradients)
+    inverse = np.linalg.inv(anchors[0])
+    change = inverse - np.linalg.inv(anchors[1])
+    c = np.sum((first - second) * anchors[0], axis=(-2, -1)) / np.sum(change * anchors[0], axis=(-2, -1))
+    return [c, first - np.asarray(c)[..., None, None] * inverse]
 
 
-def _power_and_trace(log_density: Callable[[np.ndarray], Any], matrix: np.ndarray) -> tuple[float, float]:
-    """q and tr SM from the values at M/2, M and 2M."""
-    low, middle, high = (log_density(matrix * k) for k in (0.5, 1.0, 2.0))
-    trace = -4 * ((high - middle) + (low - middle))
-    power = ((high - middle) + 0.5 * trace) * 2 / (len(matrix) * np.log(np.longdouble(2)))
-    return float(power), float(trace)
+def _from_values(log_density: Callable[[np.ndarray], Any], matrix: np.ndarray) -> list[np.ndarray]:
+    """The coefficients from values of the log density f: its gradient through a Cholesky factor costs more to compile.
 
-
-def _inverse_scale(log_density: Callable[[np.ndarray], Any], matrix: np.ndarray, power: float) -> np.ndarray:
-    """S from the values at L(I + E)Lᵀ: with E = eᵢeᵢᵀ, log |I + E| = log 2; with E = ½(eᵢeⱼᵀ + eⱼeᵢᵀ), it is log ¾."""
+    With M = L Lᵀ, the values at M/2, M and 2M give c₀ and tr C₁M; those at L(I + E)Lᵀ, for one symmetric unit matrix E
+    at a time, the entries of Lᵀ C₁ L. Near the mean that is about ν I, and no digits are lost.
+    """
     size = len(matrix)
-    root = np.linalg.cholesky(matrix)
-    base = log_density(matrix)
-    white = np.zeros((size, size))
-    for i in range(size):
-        for j in range(i + 1):
-            unit = np.zeros((size, size))
-            unit[i, j] += 0.5
-            unit[j, i] += 0.5
-            change = log_density(root @ (np.eye(size) + unit) @ root.T) - base
-            log_determinant = np.log(2.0) if i == j else np.log(0.75)
-            white[i, j] = white[j, i] = power * log_determinant - 2 * float(change)
+    low, base, high = (log_density(matrix * k) for k in (0.5, 1.0, 2.0))
+    trace = 2 * ((high - base) + (low - base))
+    power = float((high - base - trace) / (size * np.log(np.longdouble(2))))
+    root, white = np.linalg.cholesky(matrix), np.zeros((size, size))
+    for i, j in zip(*np.tril_indices(size), strict=True):
+        unit = np.zeros((size, size))
+        unit[[i, j], [j, i]] = 1.0 if i == j else 0.5
+        change = log_density(root @ (np.eye(size) + unit) @ root.T) - base
+        white[i, j] = white[j, i] = float(change) - power * np.log(2.0 if i == j else 0.75)
     inverse = np.linalg.inv(root)
-    return inverse.T @ white @ inverse
+    return [np.asarray(power), inverse.T @ white @ inverse]
+
+
+def _size(p: Parameters) -> int:
+    return int(np.shape(p["inverse_scale"])[-1])
+
+
+def _centre(p: Parameters) -> np.ndarray:
+    # Of a matrix that is nothing but rounding there is an inverse of some size.
+    matrix = p["inverse_scale"] + np.finfo(float).tiny * np.eye(_size(p))
+    return np.asarray(p["df"])[..., None, None] * np.linalg.inv(matrix)
+
+
+def _log_density(p: Parameters, matrix: np.ndarray) -> np.ndarray:
+    """Bishop (2006), equation B.78."""
+    df, size = p["df"], _size(p)
+    log_det = np.linalg.slogdet(matrix)[1]
+    log_det_scale = -np.linalg.slogdet(p["inverse_scale"])[1]
+    normaliser = 0.5 * df * size * np.log(2) + 0.5 * df * log_det_scale + special.multigammaln(df / 2, size)
+    trace = np.sum(p["inverse_scale"] * matrix, axis=(-2, -1))
+    return np.asarray(0.5 * (df - size - 1) * log_det - 0.5 * trace - normaliser)
+
+
+def _frozen(p: Parameters) -> Any:
+    return stats.wishart(float(p["df"]), np.linalg.inv(p["inverse_scale"]))
+
+
+def _draw(p: Parameters, rng: np.random.Generator, number: int) -> np.ndarray:
+    draws = np.asarray(_frozen(p).rvs(number, random_state=rng))
+    return draws.reshape(number, *np.shape(p["inverse_scale"]))
+
+
+def _student(p: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    df = p["df"] - _size(p) + 1
+    return df, p["inverse_scale"] / df
+
+
+def scatter_over_count(count: np.ndarray, scatter: np.ndarray) -> np.ndarray:
+    """S / n, the covariance that is most likely given n and the scatter S.
+
+    Raises
+    ------
+    Unbounded
+        If S is singular, or n is not positive.
+    """
+    for entry in np.ndindex(np.shape(count)):
+        values = np.linalg.eigvalsh(scatter[entry])
+        if not (count[entry] > 0 and values[0] > 100 * ROUNDING * values[-1]):
+            raise Unbounded(entry)
+    return scatter / np.asarray(count)[..., None, None]
+
+
+FAMILY = ConjugateFamily(
+    name="wishart",
+    support=POSITIVE_DEFINITE,
+    priors=("WishartRV",),
+    basis=lambda x, _: (np.linalg.inv(x), 1),
+    weight=lambda x: 1,
+    anchors=lambda shape, guess: [guess * 0.5, guess * 2.0],
+    parameters=lambda c: {"df": 2 * c[0] + np.shape(c[1])[-1] + 1, "inverse_scale": -2 * c[1]},
+    coefficients=lambda p: [(p["df"] - _size(p) - 1) / 2, -p["inverse_scale"] / 2],
+    positive=lambda p: (p["df"] - _size(p) + 1, np.linalg.eigvalsh(p["inverse_scale"])),
+    centre=_centre,
+    log_density=_log_density,
+    log_density_graph=None,
+    draw=_draw,
+    frozen=_frozen,
+    joint=_frozen,
+    mode=lambda c, now: np.linalg.inv(scatter_over_count(2 * np.asarray(c[0]), -2 * c[1])),
+    advice="A Wishart prior is conjugate to the precision matrix of MvNormal data (tau=W), alone or with a MvNormal "
+    "mean whose precision is a multiple of W.",
+    gaussian=GaussianScaling(1, 0, _student),
+    solve=_solve,
+    from_values=_from_values,
+)

@@ -27,11 +27,13 @@ def part_marginals(part: Part) -> dict[str, Closed]:
     result: dict[str, Closed] = {}
     if part.scale is not None:
         family = part.scale.family
-        if family is None:
-            joint = stats.wishart(part.parameters.df, part.parameters.scale)
-            result[part.scale.name] = joint, "wishart", joint, False
-        else:
-            result[part.scale.name] = family.frozen(part.parameters), family.name, family.joint(part.parameters), True
+        elementwise = family.support.event < 2
+        result[part.scale.name] = (
+            family.frozen(part.parameters),
+            family.name,
+            family.joint(part.parameters),
+            elementwise,
+        )
     if part.gaussian is not None:
         result |= _gaussian_marginals(part)
     return result
@@ -58,42 +60,37 @@ def _gaussian_marginals(part: Part) -> dict[str, Closed]:
         }
     group = part.group
     assert group is not None
-    a = np.ravel(part.parameters["shape"])[group]
-    b = np.ravel(part.parameters["scale" if part.scale.kappa < 0 else "rate"])[group]
-    scale = np.sqrt(b / a * np.ravel(part.reference)[group] ** part.scale.kappa) * sd
+    df, ratio = (np.ravel(v)[group] for v in part.student)
+    scale = np.sqrt(ratio * np.ravel(part.reference)[group] ** part.scale.kappa) * sd
     result: dict[str, Closed] = {}
     for name, s in gaussian.slices.items():
         shape = gaussian.shapes[name]
-        dist = stats.t(2 * a[s].reshape(shape), gaussian.mean[s].reshape(shape), scale[s].reshape(shape))
+        dist = stats.t(df[s].reshape(shape), gaussian.mean[s].reshape(shape), scale[s].reshape(shape))
         joint = None
         if covariance is not None and np.all(group[s] == group[s][:1]):
             ratio = np.outer(scale[s] / sd[s], scale[s] / sd[s])
-            joint = stats.multivariate_t(
-                gaussian.mean[s], ratio * covariance[s, s], df=2 * a[s][0], allow_singular=True
-            )
+            joint = stats.multivariate_t(gaussian.mean[s], ratio * covariance[s, s], df=df[s][0], allow_singular=True)
         result[name] = dist, "student_t", joint, True
     return result
 
 
 def _multivariate_t(part: Part) -> dict[str, Closed]:
-    gaussian, parameters, multiple = part.gaussian, part.parameters, part.multiple
+    gaussian, multiple = part.gaussian, part.multiple
     assert gaussian is not None and multiple is not None
-    size = parameters.size
-    df = parameters.df - size + 1
+    df, matrix = part.student
+    size = len(matrix)
     outer = np.linalg.inv(multiple)
     result: dict[str, Closed] = {}
     for name, s in gaussian.slices.items():
         shape = gaussian.shapes[name]
         rows = slice(s.start // size, s.stop // size)
-        scale = np.sqrt(np.outer(np.diag(outer)[rows], np.diag(parameters.inverse_scale)) / df).reshape(shape)
+        scale = np.sqrt(np.outer(np.diag(outer)[rows], np.diag(matrix))).reshape(shape)
         mean = gaussian.mean[s].reshape(shape)
         joint = None
         if rows.stop - rows.start == 1:
             # Columns in very different units are singular to SciPy, which would leave some of them out.
             with suppress(np.linalg.LinAlgError):
-                joint = stats.multivariate_t(
-                    gaussian.mean[s], outer[rows, rows].item() * parameters.inverse_scale / df, df=df
-                )
+                joint = stats.multivariate_t(gaussian.mean[s], outer[rows, rows].item() * matrix, df=df)
         result[name] = stats.t(df, mean, scale), "student_t", joint, True
     return result
 

@@ -17,11 +17,13 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.op import RandomVariable
 
+from bayeskit.families import support_kinds, support_of_prior
 from bayeskit.model.markov_chain import is_chain, states_of_chain
 
 __all__ = ["Support", "support_of", "support_without_transform"]
 
-# Distributions of PyMC 6 with a density normalised on the whole of the support named; by the class of their op.
+# Distributions of PyMC 6 with a density normalised on the whole of the support named, by the class of their op; those
+# that are members of a conjugate family are among the family's facts.
 REAL = frozenset(
     [
         "NormalRV",
@@ -44,10 +46,6 @@ REAL = frozenset(
 )
 POSITIVE = frozenset(
     [
-        "GammaRV",
-        "ExponentialRV",
-        "InvGammaRV",
-        "ChiSquaredRV",
         "HalfNormalRV",
         "HalfCauchyRV",
         "HalfStudentTRV",
@@ -57,7 +55,7 @@ POSITIVE = frozenset(
         "RiceRV",
     ]
 )
-UNIT = frozenset(["BetaRV", "KumaraswamyRV"])
+UNIT = frozenset(["KumaraswamyRV"])
 IMPROPER = {
     "FlatRV": "pm.Flat is improper: it has no normaliser, so there is no evidence",
     "HalfFlatRV": "pm.HalfFlat is improper: it has no normaliser, so there is no evidence",
@@ -79,7 +77,7 @@ class Support:
     Attributes
     ----------
     kind : str
-        ``real``, ``positive``, ``unit``, ``simplex``, ``positive_definite``, ``finite`` or ``other``.
+        ``real``, ``finite``, ``other`` or the name of one of :func:`bayeskit.families.support_kinds`.
     why : str
         For ``other``: what stands in the way, as a sentence.
     advice : str
@@ -142,14 +140,13 @@ def support_without_transform(rv: Variable) -> Support:
         return Support("positive")
     if kind in UNIT:
         return Support("unit")
-    if kind == "DirichletRV":
-        return Support("simplex")
-    if kind == "WishartRV":
-        return Support("positive_definite")
+    if (member := support_of_prior(kind)) is not None:
+        return Support(member.name)
     if kind == "UniformRV":
         bounds = _bounds(op, rv)
-        if bounds is not None and np.all(bounds[0] == 0) and np.all(bounds[1] == 1):
-            return Support("unit")
+        for known in support_kinds().values():
+            if bounds and known.bounds and all(np.all(b == end) for b, end in zip(bounds, known.bounds, strict=True)):
+                return Support(known.name)
         return Support(
             "other",
             "a Uniform prior that is not on (0, 1) cuts the support off inside it",

@@ -343,7 +343,7 @@ def _update(
     scales: dict[Scale, Any] = {}
     for n in names:
         scale = parts[n].scale if n in parts and parts[n].gaussian is None else None
-        if scale is None or scale.family is None:
+        if scale is None or scale.family.log_density_graph is None:
             raise NoClosedForm(f"{n!r} governs features of different kinds")
         scales[scale] = parts[n].parameters
     row_values: list[Any] = []

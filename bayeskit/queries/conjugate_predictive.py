@@ -29,7 +29,7 @@ from scipy import linalg, special
 
 from bayeskit.elimination.analysis import Scale
 from bayeskit.elimination.conjugate_posterior import Part
-from bayeskit.families.base import Parameters, solve_coefficients
+from bayeskit.families.base import Parameters
 from bayeskit.graphs.compile import compile_small, stacked
 from bayeskit.graphs.domain import Kind, kind_of
 from bayeskit.graphs.rewriting import depends_on
@@ -66,15 +66,15 @@ def log_leaf_density(part: Part, index: np.ndarray) -> Callable[[np.ndarray], np
     assert gaussian is not None
     mean = gaussian.mean[index]
     if part.multiple is not None:
-        size = part.parameters.size
+        df, matrix = part.student
+        size = len(matrix)
         rows = np.unique(index // size)
         if len(rows) > 1 or len(index) != size:
             raise NoClosedForm("several vectors of a new row share a Wishart matrix")
-        df = part.parameters.df - size + 1
         factor = linalg.cho_factor(part.multiple, lower=True)
         unit = np.eye(len(part.multiple))[rows[0]]
         weight = float(linalg.cho_solve(factor, unit)[rows[0]])
-        return _student(mean, weight * part.parameters.inverse_scale / df, df)
+        return _student(mean, weight * matrix, float(df))
     unit = np.zeros((gaussian.size, len(index)))
     unit[index, np.arange(len(index))] = 1.0
     covariance = gaussian.precision.solve(unit)[index]
@@ -82,14 +82,13 @@ def log_leaf_density(part: Part, index: np.ndarray) -> Callable[[np.ndarray], np
         return _student(mean, covariance, np.inf)
     assert part.group is not None
     group = part.group[index]
-    shape = np.ravel(part.parameters["shape"])
-    rate = np.ravel(part.parameters["scale" if part.scale.kappa < 0 else "rate"])
-    factor = rate / shape * np.ravel(part.reference) ** part.scale.kappa
+    df, ratio = (np.ravel(v) for v in part.student)
+    factor = ratio * np.ravel(part.reference) ** part.scale.kappa
     if len(np.unique(group)) == len(group):  # a scale for each entry: independent
-        return _students(mean, np.sqrt(factor[group] * np.diag(covariance)), 2 * shape[group])
+        return _students(mean, np.sqrt(factor[group] * np.diag(covariance)), df[group])
     members = [np.flatnonzero(group == g) for g in np.unique(group)]
     densities = [
-        (m, _student(mean[m], factor[group[m[0]]] * covariance[np.ix_(m, m)], 2 * shape[group[m[0]]])) for m in members
+        (m, _student(mean[m], factor[group[m[0]]] * covariance[np.ix_(m, m)], df[group[m[0]]])) for m in members
     ]
     return lambda values: sum((density(values[:, m]) for m, density in densities), np.zeros(len(values)))
 
@@ -185,7 +184,7 @@ class ConjugateUpdate:
             return list(self._function(*batch, *rows, *common))
 
         total = np.broadcast_to(evaluate({s: t.centre for s, t in touched.items()})[0], (count,)).astype(float)
-        anchors = {s: _family(s).anchors(t.centre.shape, t.centre) for s, t in touched.items()}
+        anchors = {s: s.family.anchors(t.centre.shape, t.centre) for s, t in touched.items()}
         slopes: dict[Scale, list[np.ndarray]] = {s: [] for s in touched}
         for k in range(max((len(a) for a in anchors.values()), default=0)):
             here = {s: a[min(k, len(a) - 1)] for s, a in anchors.items()}
@@ -194,9 +193,9 @@ class ConjugateUpdate:
                 np.add.at(gradient[gather.scale], place.ravel(), slope.reshape(count, -1).T)
             for s, t in touched.items():
                 if k < len(anchors[s]):
-                    slopes[s].append(_family(s).weight(here[s]) * gradient[s].T.reshape(count, *t.centre.shape))
+                    slopes[s].append(gradient[s].T.reshape(count, *t.centre.shape))
         for s, t in touched.items():
-            total += t.log_ratio(solve_coefficients(anchors[s], slopes[s]))
+            total += t.log_ratio(s.family.coefficients_at(anchors[s], slopes[s]))
         return total
 
 
@@ -231,10 +230,10 @@ class _Touched:
     """The entries of one parameter (for a Dirichlet, whole vectors) that a row of one class depends on."""
 
     def __init__(self, scale: Scale, parameters: Parameters) -> None:
-        self.family = _family(scale)
+        self.family = scale.family
         self.all = parameters
         shape = _shape(parameters)
-        self.length = shape[-1] if self.family.support == "simplex" else 1
+        self.length = shape[-1] if self.family.support.event else 1
         self.units = np.empty(0, dtype=int)  # which entries, or vectors, by flat index
 
     def add(self, flat: np.ndarray) -> None:
@@ -246,7 +245,7 @@ class _Touched:
 
     @cached_property
     def parameters(self) -> Parameters:
-        tail = (self.length,) if self.family.support == "simplex" else ()
+        tail = (self.length,) if self.family.support.event else ()
         return {n: np.reshape(v, (-1, *tail))[self.units] for n, v in self.all.items()}
 
     @cached_property
@@ -255,25 +254,18 @@ class _Touched:
 
     def log_ratio(self, added: list[np.ndarray]) -> np.ndarray:
         """Σ log p(φ₀; η) − log p(φ₀; η + Δ) for coefficients Δ of shape (n, …)."""
-        change = self.family.parameters(added)
-        none = self.family.parameters([np.zeros(1) for _ in added])
+        eta = self.family.coefficients(self.parameters)
         before = np.sum(self.family.log_density(self.parameters, self.centre))
-        if self.family.support == "simplex":
-            new = {n: self.parameters[n] + change[n] - none[n] for n in change}
+        if self.family.support.event:
+            new = self.family.parameters([e + a for e, a in zip(eta, added, strict=True)])
             return np.asarray(before - self.family.log_density(new, self.centre).sum(axis=-1), dtype=float)
         after = np.zeros(len(added[0]), dtype=np.longdouble)
         for k in range(len(self.units)):  # the same number in many rows, of a count say, is looked up once
-            steps = np.stack([change[n][:, k] - none[n] for n in change])
-            distinct, inverse = np.unique(steps, axis=1, return_inverse=True)
-            new = {n: self.parameters[n][k] + d for n, d in zip(change, distinct, strict=True)}
+            distinct, inverse = np.unique(np.stack([a[:, k] for a in added]), axis=1, return_inverse=True)
+            new = self.family.parameters([e[k] + d for e, d in zip(eta, distinct, strict=True)])
             after += self.family.log_density(new, np.broadcast_to(self.centre[k], distinct.shape[1:]))[inverse]
         return np.asarray(before - after, dtype=float)
 
 
 def _shape(parameters: Parameters) -> tuple[int, ...]:
     return np.shape(next(iter(parameters.values())))
-
-
-def _family(scale: Scale) -> Any:
-    assert scale.family is not None
-    return scale.family

@@ -1,0 +1,126 @@
+"""The log joint density at a point and its gradient in the scales, compiled once a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.logprob.utils import ParameterValueError
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.scalar.basic import Log
+from pytensor.tensor.elemwise import Elemwise
+
+from bayeskit.elimination.analysis import Analysis, Scale
+from bayeskit.graphs.compile import compile_small, vectorised
+from bayeskit.graphs.extended_precision import compile_extended
+from bayeskit.graphs.gradient import gradient as gradient_of
+from bayeskit.graphs.product_cache import Function, Products
+from bayeskit.graphs.rewriting import depends_on
+
+__all__ = ["Evaluator", "Point"]
+
+Point = dict[str, np.ndarray]
+
+EXTENDED_LIMIT = 100_000  # numbers in the data up to which the log density is evaluated in extended precision
+
+
+class Evaluator:
+    """Compiled once a model: log p(y, θ) over the active factors, and its gradient in the scales."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        joint = analysis.joint
+        self.inputs = list(joint.values.values())
+        active = [f for f in joint.factors if f not in analysis.ancestral]
+        self.products = Products()
+        self.total = vectorised(pt.add(*[pt.sum(joint.factors[f]) for f in active], pt.constant(0.0)))
+
+    def _arguments(self, point: Mapping[str, Any]) -> list[np.ndarray]:
+        values = self.analysis.joint.values
+        filler = self.analysis.shapes
+        return [
+            np.asarray(point[n] if n in point else np.zeros(filler[n]), dtype=v.type.dtype) for n, v in values.items()
+        ]
+
+    @cached_property
+    def _log_joint(self) -> Any:
+        small = self.analysis.joint.data_size <= EXTENDED_LIMIT
+        return (compile_extended if small else self.products.compile)(self.inputs, self.total)
+
+    def prepare(self, points: Iterable[Mapping[str, Any]]) -> None:
+        """Make the products of a large design with all these points at once, before ``log_joint`` is asked for them."""
+        if isinstance(self._log_joint, Function):
+            self._log_joint.prepare([self._arguments(p) for p in points])
+
+    def log_joint(self, point: Mapping[str, Any]) -> Any:
+        """log p(y, θ) without the factors of variables that are drawn forward, in extended precision for small data.
+
+        With many rows the log evidence is large itself, so that double precision is enough relative to it.
+        """
+        try:
+            with np.errstate(all="ignore"):
+                return self._log_joint(*self._arguments(point))
+        except (ParameterValueError, np.linalg.LinAlgError):
+            return -np.inf
+
+    @property
+    def differentiated(self) -> list[Scale]:
+        """The scales that the gradient is taken in."""
+        return [s for s in self.analysis.scales if s.family.from_values is None]
+
+    @cached_property
+    def _gradient(self) -> tuple[Any, Any]:
+        """Two functions: everything that does not depend on the scales, and from it and them the gradient."""
+        scales = [self.analysis.joint.values[s.name] for s in self.differentiated]
+        total = _without_log_of_zero(self.total, depends_on([self.total], self.inputs))
+        gradient = gradient_of(total, scales)
+        whole = self.products.compile(self.inputs, gradient)
+        if isinstance(whole, Function) and whole.by_rows:
+            # Residuals are computed again at every anchor, in the cache, rather than written to memory and held.
+            return (lambda *arguments: []), whole
+        # The residuals y − Xθ̂ need not be computed again at every anchor.
+        cut = _frontier(gradient, depends_on(gradient, self.inputs), set(scales))
+        return self.products.compile(self.inputs, cut), compile_small([*self.inputs, *cut], gradient)
+
+    def gradient_at(self, point: Mapping[str, Any]) -> Callable[[Point], Point]:
+        """∂/∂φ log p(y, θ) as a function of the scales φ, all else held at ``point``."""
+        fixed, function = self._gradient
+        with np.errstate(all="ignore"):
+            unchanged = fixed(*self._arguments(point))
+
+        def gradient(scales: Point) -> Point:
+            with np.errstate(all="ignore"):
+                values = function(*self._arguments({**point, **scales}), *unchanged)
+            return {s.name: np.asarray(v) for s, v in zip(self.differentiated, values, strict=True)}
+
+        return gradient
+
+
+def _frontier(graphs: list[Variable], dependence: Mapping[Variable, Any], moving: set[Variable]) -> list[Variable]:
+    """The computed nodes that depend on latent variables but not on the moving ones, and feed a node that does."""
+    frontier: dict[Variable, None] = {}
+    for node in toposort(graphs):
+        if any(dependence.get(i, frozenset()) & moving for i in node.inputs):
+            frontier.update(
+                (i, None) for i in node.inputs if (d := dependence.get(i)) and not d & moving and i.owner is not None
+            )
+    return list(frontier)
+
+
+def _without_log_of_zero(graph: Variable, depends: Mapping[Variable, Any]) -> Variable:
+    """The same density, with log 0 read as 0, for differentiation.
+
+    A Poisson count of 0 with exposure 0 has the density 0·log(0·λ) = 0 by a ``switch``, but its gradient there is 0·∞.
+    """
+    logs = [
+        v
+        for v in ancestors([graph])
+        if v.owner and isinstance(v.owner.op, Elemwise) and isinstance(v.owner.op.scalar_op, Log) and depends.get(v)
+    ]
+    safe = {v: pt.log(pt.switch(pt.eq(v.owner.inputs[0], 0), 1.0, v.owner.inputs[0])) for v in logs}
+    return graph_replace([graph], safe)[0] if safe else graph
