@@ -6,28 +6,27 @@ those, and sums of squares and of log diagonals of these.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
-import numpy as np
-from pymc.logprob.utils import CheckParameterValue
-from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.traversal import toposort
-from pytensor.raise_op import CheckAndRaise
+from pytensor.graph.basic import Variable
 from pytensor.scalar import basic as ps
-from pytensor.tensor.basic import ExtractDiag
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.math import Dot, Sum
-from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.basic import Alloc, ExtractDiag
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import Sum
+from pytensor.tensor.shape import SpecifyShape
 
 from bayeskit.elimination.linear_score import NotProved
-from bayeskit.graphs.domain import Kind, kind_of
-from bayeskit.graphs.nodes import core_op, without_shuffles
+from bayeskit.graphs.domain import Analysis, Kind, coefficients, exponents, kind_of, parts
+from bayeskit.graphs.nodes import applies, core_op
+from bayeskit.types import Graph
 
 __all__ = ["is_wishart_form"]
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _Part:
     """What is known of a node.
 
     ``multiple`` (a number times W), ``linear`` (entries linear in W), ``power`` (a multiple of W^k), ``cholesky`` (of
@@ -38,9 +37,13 @@ class _Kind:
     power: int = 0
 
 
-MULTIPLE, LINEAR, DONE = _Kind("multiple"), _Kind("linear"), _Kind("done")
-CONDITION = _Kind("condition")  # a comparison of it, or something made of comparisons: only checks may use one
-ADDITIVE = ("multiple", "linear", "done")
+MULTIPLE, LINEAR, DONE = _Part("multiple"), _Part("linear"), _Part("done")
+CONDITION = _Part("condition")  # a comparison of it, or something made of comparisons: only checks may use one
+INVERSE = _Part("power", -1)
+ADDITIVE = (MULTIPLE, LINEAR, DONE)
+STEP = "its density has a step inside the support"
+
+_Parts = list[_Part | None]  # None: W does not enter
 
 
 def is_wishart_form(graph: Variable, variable: Variable) -> None:
@@ -50,114 +53,133 @@ def is_wishart_form(graph: Variable, variable: Variable) -> None:
     ------
     NotProved
     """
-    found: dict[Variable, _Kind] = {variable: MULTIPLE}
-    for node in toposort([graph]):
-        kinds = [found.get(i) for i in node.inputs]
-        if not any(kinds) or isinstance(node.op, Shape | Shape_i):
-            continue
-        if CONDITION in kinds and not isinstance(node.op, CheckParameterValue | CheckAndRaise):
-            if not _is_condition(node):
-                raise NotProved("its density has a step inside the support")
-            kind = CONDITION
-        else:
-            kind = CONDITION if _is_condition(node) else _visit(node, kinds)
-        found.update(dict.fromkeys(node.outputs, kind))
-    if found.get(graph, DONE).name not in ADDITIVE:
+    if _WishartForm({variable: MULTIPLE}).walk([graph]).get(graph) not in (None, *ADDITIVE):
         raise NotProved("its log density is not c + log |W| + a linear function of it")
 
 
-def _is_condition(node: Apply) -> bool:
-    return all(not o.type.dtype.startswith("float") for o in node.outputs)
+class _WishartForm(Analysis[_Part | None]):
+    """In which way W enters each node."""
 
+    def constant(self, var: Graph) -> None:
+        return None
 
-def _visit(node: Apply, kinds: list[_Kind | None]) -> _Kind:
-    op = core_op(node)
-    name = type(op).__name__
-    first = kinds[0]
-    if isinstance(op, CheckParameterValue | CheckAndRaise):
-        if first is None:
+    def unknown(self, out: Graph, values: _Parts) -> NoReturn:
+        raise NotProved(f"it enters through {type(core_op(out.owner)).__name__}")
+
+    def elementwise(self, out: Graph, values: _Parts) -> NoReturn:
+        raise NotProved(f"it enters through {str(out.owner.op.scalar_op).split('{')[0].lower()}")
+
+    def transfer(self, out: Graph, values: _Parts) -> _Part | None:
+        if not any(values):
+            return None
+        if kind_of(out.owner) is not Kind.CHECK:
+            if not out.type.dtype.startswith("float"):
+                return CONDITION
+            if CONDITION in values:
+                raise NotProved(STEP)
+        return super().transfer(out, values)
+
+    def linear(self, out: Graph, values: _Parts) -> _Part | None:
+        entering = [v for v, c in zip(values, coefficients(out.owner) or (), strict=True) if c]
+        if not _additive(entering):
+            self.elementwise(out, values)
+        return values[0] if len(values) == 1 else _total(entering)
+
+    def product(self, out: Graph, values: _Parts) -> _Part | None:
+        entering = [(v, e) for v, e in zip(values, exponents(out.owner) or (), strict=True) if v]
+        (part, exponent), *others = entering
+        number = all(all(i.type.broadcastable) for i, v in zip(out.owner.inputs, values, strict=True) if v is None)
+        if not others and exponent == 1:
+            if number and (part in ADDITIVE or part.name in ("power", "square", "logdiagonal")):
+                return part
+            if part in ADDITIVE:
+                return _total([part])
+        if not others and exponent == 2 and part.name == "half":
+            return _Part("square", part.power)
+        self.elementwise(out, values)
+
+    def choice(self, out: Graph, values: _Parts) -> _Part | None:
+        if values[0] is not None or not _additive(values):
+            raise NotProved(STEP)
+        return _total(values)
+
+    def function(self, out: Graph, values: _Parts) -> _Part:
+        if applies(out.owner, ps.Log) and values[0] is not None and values[0].name == "diagonal":
+            return _Part("logdiagonal", values[0].power)
+        self.elementwise(out, values)
+
+    def check(self, out: Graph, values: _Parts) -> _Part:
+        if values[0] is None:
             raise NotProved("it enters a check only")
-        return first
-    if isinstance(op, Elemwise):
-        return _elementwise(op.scalar_op, node, kinds)
-    if isinstance(op, ExtractDiag) and first is not None:
-        if first.name == "cholesky":
-            return _Kind("diagonal", first.power)
-        if first in (MULTIPLE, LINEAR):
-            return LINEAR
-    if kind_of(node) is Kind.MOVE and first is not None and not any(kinds[1:]):
-        whole = name in ("Alloc", "SpecifyShape") or (isinstance(op, DimShuffle) and _keeps_matrices(op, node))
-        if first.name == "multiple" and isinstance(op, DimShuffle) and set(op.shuffle[-2:]) == {0, 1}:
-            return MULTIPLE  # W is symmetric
-        if whole:
-            return first
-        if first.name in ADDITIVE:
-            return LINEAR if first == MULTIPLE else first
-    if name == "MatrixInverse" and first in (MULTIPLE, _Kind("power", -1)):
-        return _Kind("power", -1) if first == MULTIPLE else MULTIPLE
-    if name == "Cholesky" and first in (MULTIPLE, _Kind("power", -1)):
-        return _Kind("cholesky", 1 if first == MULTIPLE else -1)
-    if name == "SolveTriangular" and op.lower:
-        if first is not None and first == _Kind("cholesky", -1) and kinds[1] is None:
-            return _Kind("half", 0 if op.b_ndim == 1 else 3)
-        if first is None and kinds[1] == _Kind("cholesky", 1):
-            return _Kind("half", 2)
-    if isinstance(op, Dot) and [k for k in kinds if k] in ([MULTIPLE], [LINEAR]):
+        return values[0]
+
+    def move(self, out: Graph, values: _Parts) -> _Part | None:
+        op, part = core_op(out.owner), values[0]
+        if part is None or any(values[1:]):
+            self.unknown(out, values)
+        ndim = out.owner.inputs[0].type.ndim
+        if isinstance(op, ExtractDiag) and part.name == "cholesky":
+            if op.offset == 0 and (op.axis1, op.axis2) == (ndim - 2, ndim - 1):
+                return _Part("diagonal", part.power)
+            self.unknown(out, values)
+        if isinstance(op, Alloc | SpecifyShape) or (isinstance(op, DimShuffle) and _keeps_matrices(op, ndim, part)):
+            return part
+        return self.join(out, values)
+
+    def join(self, out: Graph, values: _Parts) -> _Part | None:
+        entering = parts(out.owner)
+        if not _additive(values) or any(v for k, v in enumerate(values) if k not in entering):
+            self.unknown(out, values)
+        return _total(values)
+
+    def bilinear(self, out: Graph, values: _Parts) -> _Part | None:
+        if [v for v in values if v] not in ([MULTIPLE], [LINEAR]):
+            self.unknown(out, values)
         return LINEAR
-    if isinstance(op, Sum) and first is not None:
-        return _sum(node, first)
-    raise NotProved(f"it enters through {name}")
 
+    def solve(self, out: Graph, values: _Parts) -> _Part:
+        op = core_op(out.owner)
+        if type(op).__name__ == "SolveTriangular" and op.lower and not op.unit_diagonal:
+            if values == [_Part("cholesky", -1), None]:
+                return _Part("half", 0 if op.b_ndim == 1 else 3)
+            if values == [None, _Part("cholesky", 1)] and op.b_ndim == 2:
+                return _Part("half", 2)
+        self.unknown(out, values)
 
-def _keeps_matrices(op: DimShuffle, node: Apply) -> bool:
-    """Whether a DimShuffle leaves the last two axes where they are (it may add or drop axes before them)."""
-    ndim = node.inputs[0].type.ndim
-    order = list(op.new_order)
-    return (len(order) >= 2 and order[-2:] == [ndim - 2, ndim - 1]) or (
-        ndim < 2 and list(op.shuffle) == sorted(op.shuffle)
-    )
+    def other(self, out: Graph, values: _Parts) -> _Part:
+        op, part = core_op(out.owner), values[0]
+        if type(op).__name__ == "MatrixInverse" and part in (MULTIPLE, INVERSE):
+            return INVERSE if part == MULTIPLE else MULTIPLE
+        if type(op).__name__ == "Cholesky" and op.lower and part in (MULTIPLE, INVERSE):
+            return _Part("cholesky", 1 if part == MULTIPLE else -1)
+        self.unknown(out, values)
 
-
-def _elementwise(op: ps.ScalarOp, node: Apply, kinds: list[_Kind | None]) -> _Kind:
-    present = [k for k in kinds if k is not None]
-    if isinstance(op, ps.Switch):
-        if kinds[0] is None and all(k.name in ADDITIVE for k in present):
-            return DONE if DONE in present else LINEAR
-        raise NotProved("its density has a step inside the support")
-    if isinstance(op, ps.Neg | ps.Identity) and present[0].name in ADDITIVE:
-        return present[0]
-    if isinstance(op, ps.Add | ps.Sub) and all(k.name in ADDITIVE for k in present):
-        return DONE if DONE in present else LINEAR
-    if len(present) == 1:
-        (kind,) = present
-        scaled = isinstance(op, ps.Mul) or (isinstance(op, ps.TrueDiv) and kinds[0] is not None)
-        number = all(all(i.type.broadcastable) for i, k in zip(node.inputs, kinds, strict=True) if k is None)
-        if scaled and number and kind.name in (*ADDITIVE, "power", "square", "logdiagonal"):
-            return kind
-        if scaled and kind.name in ADDITIVE:
-            return LINEAR if kind == MULTIPLE else kind
-        square = isinstance(op, ps.Sqr) or (isinstance(op, ps.Pow) and kinds[0] is not None and _is_two(node.inputs[1]))
-        if square and kind.name == "half":
-            return _Kind("square", kind.power)
-        if isinstance(op, ps.Log) and kind.name == "diagonal":
-            return _Kind("logdiagonal", kind.power)
-    raise NotProved(f"it enters through {str(op).split('{')[0].lower()}")
-
-
-def _is_two(var: Variable) -> bool:
-    return bool(np.all(getattr(without_shuffles(var), "data", np.nan) == 2))
-
-
-def _sum(node: Apply, kind: _Kind) -> _Kind:
-    ndim = node.inputs[0].type.ndim
-    axes = tuple(range(ndim)) if node.op.axis is None else tuple(a % ndim for a in node.op.axis)
-    if kind.name in ("linear", "done"):
-        return kind
-    if kind.name == "logdiagonal" and ndim - 1 in axes:
-        return DONE
-    if kind.name == "square":
+    def sum(self, out: Graph, values: _Parts) -> _Part | None:
+        op, part, ndim = core_op(out.owner), values[0], out.owner.inputs[0].type.ndim
+        if part is None or part in ADDITIVE or not isinstance(op, Sum):
+            return self.join(out, values)
+        axes = set(range(ndim) if op.axis is None else (a % ndim for a in op.axis))
+        if part.name == "logdiagonal" and ndim - 1 in axes:
+            return DONE
         # Σ over a whole white vector is linear in W; over both axes of L_V⁻¹ L_W it is tr V⁻¹W.
-        needed = {0: {ndim - 1}, 2: {ndim - 1, ndim - 2}, 3: {ndim - 2}}[kind.power]
-        if needed <= set(axes):
+        needed = {0: {ndim - 1}, 2: {ndim - 1, ndim - 2}, 3: {ndim - 2}}
+        if part.name == "square" and needed[part.power] <= axes:
             return LINEAR
-    raise NotProved("a part of a quadratic form of it enters on its own")
+        raise NotProved("a part of a quadratic form of it enters on its own")
+
+
+def _additive(values: Sequence[_Part | None]) -> bool:
+    return all(v is None or v in ADDITIVE for v in values)
+
+
+def _total(values: Sequence[_Part | None]) -> _Part | None:
+    """A sum of additive parts, or some entries of them."""
+    return DONE if DONE in values else LINEAR if any(values) else None
+
+
+def _keeps_matrices(op: DimShuffle, ndim: int, part: _Part) -> bool:
+    """Whether a DimShuffle leaves the last two axes, or the last of a vector, where they are."""
+    order, last = list(op.new_order), [ndim - 2, ndim - 1]
+    if ndim < 2:
+        return ndim == 0 or order[-1] == 0
+    return order[-2:] == last or (part == MULTIPLE and set(order[-2:]) == set(last))  # W is symmetric

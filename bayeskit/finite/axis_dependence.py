@@ -11,28 +11,28 @@ neither the checks, diagonals and selections of log densities nor PyMC's own den
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.gradient import DisconnectedGrad
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.graph.traversal import toposort
-from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Cast
-from pytensor.tensor.basic import Alloc, ARange, ExtractDiag, Join
+from pytensor.tensor.basic import ARange
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
-from pytensor.tensor.special import LogSoftmax, Softmax
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
-__all__ = ["Axis", "NotSeparable", "connection", "without_checks"]
+from bayeskit.graphs.domain import Analysis, followed_axes
+from bayeskit.graphs.nodes import applies, core_op
+from bayeskit.types import Graph
+
+__all__ = ["Axis", "EntriesMixed", "connection"]
 
 
-class NotSeparable(Exception):
+class EntriesMixed(Exception):
     """A factor mixes entries of the variable; the message says where."""
 
 
@@ -73,22 +73,6 @@ class Axis:
 Axes = tuple[Axis | None, ...]
 
 
-def without_checks(graph: Variable) -> tuple[Variable, list[Variable], list[Any]]:
-    """A graph without its assertions and parameter checks; their conditions; and the operations that make them."""
-    memo: dict[Variable, Variable] = {}
-    conditions: list[Variable] = []
-    operations: list[Any] = []
-    for node in toposort([graph]):
-        inputs = [memo.get(i, i) for i in node.inputs]
-        if isinstance(node.op, CheckAndRaise):
-            memo[node.outputs[0]] = inputs[0]
-            conditions += inputs[1:]
-            operations += [node.op] * len(inputs[1:])
-        elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True))
-    return memo.get(graph, graph), conditions, operations
-
-
 def connection(graph: Variable, variable: Variable, shape: Sequence[int]) -> tuple[Axes, dict[Variable, Axes]]:
     """For each axis of a factor without checks, the axis of the variable that it runs along; and of all nodes below it.
 
@@ -100,82 +84,72 @@ def connection(graph: Variable, variable: Variable, shape: Sequence[int]) -> tup
     shape : sequence of int
         Of the variable.
 
+    Returns
+    -------
+    axes : tuple of Axis or None
+        Of the factor.
+    below : dict of tensor to tuple
+        Of the nodes that run along any axis of the variable.
+
     Raises
     ------
-    NotSeparable
+    EntriesMixed
         If an entry of the factor depends on several entries of the variable, or that cannot be told.
     """
-    found: dict[Variable, Axes] = {
-        variable: tuple(Axis(i) if n > 1 else None for i, n in enumerate(shape)),
-    }
-    dependent = {variable}
-    for node in toposort([graph]):
-        if isinstance(node.op, Shape | Shape_i) or not any(i in dependent for i in node.inputs):
-            continue
-        dependent.update(node.outputs)
-        axes = [found.get(i, (None,) * getattr(i.type, "ndim", 0)) for i in node.inputs]
-        if any(a is not None for own in axes for a in own):
-            if len(node.outputs) > 1 and not isinstance(node.op, Blockwise):
-                raise NotSeparable(_label(node))
-            for output in node.outputs:
-                found[output] = _through(node, output, axes, shape)
-                _not_stretched(node, output, found[output])
-    result = found.get(graph, (None,) * graph.type.ndim)
+    own: Axes = tuple(Axis(i) if n > 1 else None for i, n in enumerate(shape))
+    axes = _Connection({variable: own}, shape).walk([graph])
+    result = axes.get(graph, (None,) * graph.type.ndim)
     present = {axis for a in result if a is not None for axis in a.all}
-    missing = [i for i, n in enumerate(shape) if n > 1 and i not in present]
-    if missing and graph in dependent:
-        raise NotSeparable("a sum over its entries")
-    return result, found
+    if graph in axes and any(n > 1 and i not in present for i, n in enumerate(shape)):
+        raise EntriesMixed("a sum over its entries")
+    return result, {var: a for var, a in axes.items() if any(a) or var is variable}
 
 
-def _not_stretched(node: Apply, output: Variable, axes: Axes) -> None:
-    """A selection of one entry may be spread over many: its axis is then not one of the variable's any more."""
-    for own, length in zip(axes, output.type.shape, strict=True):
-        if own is not None and own.positions is not None and len(own.indices(0)) == 1 and length not in (1, None):
-            raise NotSeparable(_label(node))
+class _Connection(Analysis[Axes]):
+    """For each axis of a node, the axis of the variable that it runs along."""
+
+    def __init__(self, leaves: Mapping[Variable, Axes], shape: Sequence[int]) -> None:
+        super().__init__(leaves)
+        self.shape = shape
+
+    def constant(self, var: Graph) -> Axes:
+        return (None,) * getattr(var.type, "ndim", 0)
+
+    def transfer(self, out: Graph, values: list[Axes]) -> Axes:
+        if not any(any(axes) for axes in values):
+            return self.constant(out)
+        node = out.owner
+        if len(node.outputs) > 1 and not isinstance(node.op, Blockwise):
+            raise EntriesMixed(_label(node))
+        axes = super().transfer(out, values)
+        for axis, length in zip(axes, out.type.shape, strict=True):
+            # A selection of one entry may be spread over many: its axis is then not one of the variable's any more.
+            spread = axis is not None and axis.positions is not None and len(axis.indices(0)) == 1
+            if spread and length not in (1, None):
+                raise EntriesMixed(_label(node))
+        return axes
+
+    def unknown(self, out: Graph, values: list[Axes]) -> Axes:
+        """The axes that the output follows, where the others are not the variable's."""
+        followed = []
+        for position, axes in enumerate(values):
+            if not any(axes):
+                continue
+            order = followed_axes(out, position)
+            if order is None or any(axis is not None and i not in order for i, axis in enumerate(axes)):
+                raise EntriesMixed(_label(out.owner))
+            followed.append(tuple(None if i is None else axes[i] for i in order))
+        return _together(followed, out.owner)
+
+    def move(self, out: Graph, values: list[Axes]) -> Axes:
+        rules = {Subtensor: _basic, AdvancedSubtensor: _advanced, Reshape: _reshape}
+        rule = rules.get(type(out.owner.op))
+        return self.unknown(out, values) if rule is None else rule(out.owner, values, self.shape)
 
 
 def _label(node: Apply) -> str:
-    op: Any = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    op = core_op(node)
     return f"`{str(getattr(op, 'scalar_op', op)).split('{')[0].lower()}`"
-
-
-def _through(node: Apply, output: Variable, axes: list[Axes], shape: Sequence[int]) -> Axes:
-    """The axes of an output of a node."""
-    op: Any = node.op
-    if isinstance(op, DisconnectedGrad):
-        return axes[0]
-    if isinstance(op, Elemwise):
-        return _together(axes, node)
-    if isinstance(op, DimShuffle):
-        if any(axes[0][d] is not None for d in range(len(axes[0])) if d not in op.new_order):
-            raise NotSeparable(_label(node))
-        return tuple(None if d == "x" else axes[0][d] for d in op.new_order)
-    if isinstance(op, CAReduce):
-        reduced = range(len(axes[0])) if op.axis is None else op.axis
-        return _without(axes[0], reduced, node)
-    if isinstance(op, Alloc):
-        _unconnected(axes[1:], node)
-        return (None,) * (output.type.ndim - len(axes[0])) + axes[0]
-    if isinstance(op, SpecifyShape | CheckAndRaise):
-        _unconnected(axes[1:], node)
-        return axes[0]
-    if isinstance(op, Softmax | LogSoftmax):
-        _without(axes[0], range(len(axes[0])) if op.axis is None else [op.axis % len(axes[0])], node)
-        return axes[0]
-    if isinstance(op, ExtractDiag):
-        return (*_without(axes[0], [op.axis1, op.axis2], node), None)
-    if isinstance(op, Blockwise):
-        return _blockwise(node, output, axes)
-    if isinstance(op, Join):
-        return _join(node, axes)
-    if isinstance(op, Subtensor):
-        return _basic(node, axes, shape)
-    if isinstance(op, AdvancedSubtensor):
-        return _advanced(node, axes, shape)
-    if isinstance(op, Reshape):
-        return _reshape(node, axes)
-    raise NotSeparable(_label(node))
 
 
 def _together(axes: Sequence[Axes], node: Apply) -> Axes:
@@ -185,48 +159,28 @@ def _together(axes: Sequence[Axes], node: Apply) -> Axes:
     for column in zip(*padded, strict=True):
         known = {a for a in column if a is not None}
         if len(known) > 1:
-            raise NotSeparable(_label(node))
+            raise EntriesMixed(_label(node))
         result.append(known.pop() if known else None)
     named = [axis for a in result if a is not None for axis in a.all]
     if len(named) > len(set(named)):
-        raise NotSeparable(_label(node))
+        raise EntriesMixed(_label(node))
     return tuple(result)
-
-
-def _without(axes: Axes, removed: Sequence[int], node: Apply) -> Axes:
-    if any(axes[i] is not None for i in removed):
-        raise NotSeparable(_label(node))
-    return tuple(a for i, a in enumerate(axes) if i not in removed)
 
 
 def _unconnected(axes: Sequence[Axes], node: Apply) -> None:
     if any(a is not None for own in axes for a in own):
-        raise NotSeparable(_label(node))
+        raise EntriesMixed(_label(node))
 
 
-def _blockwise(node: Apply, output: Variable, axes: list[Axes]) -> Axes:
-    op: Any = node.op
-    batch = op.batch_ndim(node)
-    _unconnected([a[batch:] for a in axes], node)
-    return _together([a[:batch] for a in axes], node) + (None,) * (output.type.ndim - batch)
-
-
-def _join(node: Apply, axes: list[Axes]) -> Axes:
-    op: Any = node.op
-    if any(own[op.axis] is not None for own in axes):
-        raise NotSeparable(_label(node))
-    return _together(axes, node)
-
-
-def _reshape(node: Apply, axes: list[Axes]) -> Axes:
+def _reshape(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
     """Only where nothing but axes of length one come or go."""
     before, after = node.inputs[0].type.shape, node.outputs[0].type.shape
     wide = [i for i, n in enumerate(before) if n != 1]
     now = [i for i, n in enumerate(after) if n != 1]
     if len(wide) != len(now) or sum(n is None for n in before) > 1:
-        raise NotSeparable(_label(node))
+        raise EntriesMixed(_label(node))
     if any(before[i] != after[j] and None not in (before[i], after[j]) for i, j in zip(wide, now, strict=True)):
-        raise NotSeparable(_label(node))
+        raise EntriesMixed(_label(node))
     result: list[Axis | None] = [None] * len(after)
     for i, j in zip(wide, now, strict=True):
         result[j] = axes[0][i]
@@ -244,7 +198,7 @@ def _sliced(own: Axis | None, index: slice, shape: Sequence[int], node: Apply) -
         return own
     known = _constant_slice(index)
     if known is None:
-        raise NotSeparable(_label(node))
+        raise EntriesMixed(_label(node))
     return own.select(known, own.length(shape))
 
 
@@ -258,7 +212,7 @@ def _basic(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
         if isinstance(index, slice):
             result.append(_sliced(own, index, shape, node))
         elif own is not None:
-            raise NotSeparable(_label(node))
+            raise EntriesMixed(_label(node))
     return tuple(result)
 
 
@@ -316,14 +270,12 @@ def _selected(
             return tuple(own if i == place else None for i in range(ndim))
     if alone and index.type.ndim == 1 and (entries := _held(index)) is not None:
         return (own.select(entries, own.length(shape) if own.positions is None else len(own.positions) // 8),)
-    raise NotSeparable(_label(node))
+    raise EntriesMixed(_label(node))
 
 
 def _held(index: Any) -> Any:
     """The numbers of an index that is a constant or in a container of data; None otherwise."""
-    while (
-        index.owner is not None and isinstance(index.owner.op, Elemwise) and isinstance(index.owner.op.scalar_op, Cast)
-    ):
+    while index.owner is not None and applies(index.owner, Cast):
         index = index.owner.inputs[0]
     if isinstance(index, SharedVariable):
         return index.get_value(borrow=True)

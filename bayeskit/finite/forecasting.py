@@ -14,9 +14,10 @@ import pymc as pm
 import xarray as xr
 
 from bayeskit.errors import ModelError, OptionError
-from bayeskit.finite.axis_dependence import NotSeparable, connection, without_checks
+from bayeskit.finite.axis_dependence import EntriesMixed, connection
 from bayeskit.finite.conditional import StateRecovery
 from bayeskit.finite.discrete_distribution import draw_indices
+from bayeskit.graphs.rewriting import apart_from_checks
 from bayeskit.model.forward_sampling import draw_given
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.markov_chain import is_chain
@@ -86,10 +87,10 @@ def _observed(joint: LogJoint, name: str, shape: tuple[int, ...]) -> dict[str, i
     for rv in joint.model.observed_RVs:
         if name not in joint.scopes[rv.name]:
             continue
-        graph, _, _ = without_checks(joint.factors[rv.name])
+        graph, _, _ = apart_from_checks(joint.factors[rv.name])
         try:
             axes, _ = connection(graph, joint.values[name], shape)
-        except NotSeparable as error:
+        except EntriesMixed as error:
             raise ModelError(f"{rv.name!r} does not follow the entries of {name!r} one by one: {error}") from None
         along = [i for i, axis in enumerate(axes) if axis is not None and axis.axis == len(shape) - 1]
         result[str(rv.name)] = along[0] if along else None

@@ -34,9 +34,9 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import Reshape, Shape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
-from bayeskit.finite.axis_dependence import NotSeparable, connection, without_checks
+from bayeskit.finite.axis_dependence import EntriesMixed, connection
 from bayeskit.graphs.compile import vectorised
-from bayeskit.graphs.rewriting import substitute
+from bayeskit.graphs.rewriting import apart_from_checks, substitute
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.markov_chain import varies_with_time
 from bayeskit.types import Graph
@@ -128,7 +128,7 @@ def sum_out(
     sums = _Sums(joint, variable, np.asarray(values, dtype=variable.type.dtype), shape)
     try:
         table = sums.separated(others)
-    except NotSeparable as error:
+    except EntriesMixed as error:
         reason = str(error)
     else:
         if chain:
@@ -232,7 +232,7 @@ class _Sums:
 
     def hold(self, graph: Variable) -> None:
         """Keep the checks of a factor that is not evaluated: those that do not depend on the variable."""
-        _, conditions, operations = without_checks(graph)
+        _, conditions, operations = apart_from_checks(graph)
         for operation, condition in zip(operations, conditions, strict=True):
             if self.variable not in self.joint.dependence.get(condition, ()):
                 self.checks.append((operation, condition))
@@ -242,16 +242,16 @@ class _Sums:
 
         Raises
         ------
-        NotSeparable
+        EntriesMixed
             If a factor mixes entries.
         """
         terms = []
         for factor in factors:
-            graph, conditions, operations = without_checks(self.joint.factors[factor])
+            graph, conditions, operations = apart_from_checks(self.joint.factors[factor])
             try:
                 axes, below = connection(graph, self.variable, self.shape)
-            except NotSeparable as error:
-                raise NotSeparable(f"{error} in the log density of {factor!r}") from None
+            except EntriesMixed as error:
+                raise EntriesMixed(f"{error} in the log density of {factor!r}") from None
             table, *checks = self._everywhere([graph, *conditions], below)
             self.checks += [(o, pt.all(c)) for o, c in zip(operations, checks, strict=True)]
             terms.append(self._aligned(table, axes))
@@ -262,7 +262,7 @@ class _Sums:
         """Σ of the factors at each value of the variable: (C,)."""
         terms = []
         for factor in factors:
-            graph, conditions, operations = without_checks(self.joint.factors[factor])
+            graph, conditions, operations = apart_from_checks(self.joint.factors[factor])
             table, *checks = self._at([graph, *conditions], self.variable, configurations)
             self.checks += [(o, pt.all(c)) for o, c in zip(operations, checks, strict=True)]
             terms.append(pt.sum(table, axis=tuple(range(1, table.type.ndim))))

@@ -188,7 +188,8 @@ def followed_axes(out: Graph, position: int) -> tuple[int | None, ...] | None:
     if isinstance(op, CAReduce):
         return tuple(i for i in same if op.axis is not None and i not in op.axis)
     if isinstance(op, CumOp | Softmax | LogSoftmax):
-        return tuple(None if op.axis is None or i == op.axis % len(same) else i for i in same)
+        mixed = same if op.axis is None else np.ravel(op.axis) % len(same)
+        return tuple(None if i in mixed else i for i in same)
     if isinstance(op, ptb.Alloc):
         return (None,) * (out.type.ndim - len(same)) + same
     if isinstance(op, ptb.ExtractDiag):

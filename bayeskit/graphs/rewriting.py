@@ -19,13 +19,23 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Cast, upcast
 from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
-__all__ = ["depends_on", "inline", "substitute", "wide_leaf", "widen", "with_constant_data", "without_checks"]
+__all__ = [
+    "apart_from_checks",
+    "depends_on",
+    "inline",
+    "substitute",
+    "wide_leaf",
+    "widen",
+    "with_constant_data",
+    "without_checks",
+]
 
 NARROW = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float16", "float32"})
 
@@ -122,6 +132,22 @@ def substitute(graphs: list[Variable], replacements: Mapping[Variable, Variable]
             made = zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True)
             memo.update((old, new) for old, new in made if old not in replacements)
     return [memo.get(g, g) for g in graphs]
+
+
+def apart_from_checks(graph: Variable) -> tuple[Variable, list[Variable], list[Any]]:
+    """A graph without its assertions and parameter checks; their conditions; and the operations that make them."""
+    memo: dict[Variable, Variable] = {}
+    conditions: list[Variable] = []
+    operations: list[Any] = []
+    for node in toposort([graph]):
+        inputs = [memo.get(i, i) for i in node.inputs]
+        if isinstance(node.op, CheckAndRaise):
+            memo[node.outputs[0]] = inputs[0]
+            conditions += inputs[1:]
+            operations += [node.op] * len(inputs[1:])
+        elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True))
+    return memo.get(graph, graph), conditions, operations
 
 
 def without_checks(graphs: list[Variable]) -> list[Variable]:

@@ -17,9 +17,10 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.elimination.states_of_plan import state_recovery
-from bayeskit.finite.axis_dependence import NotSeparable, connection, without_checks
+from bayeskit.finite.axis_dependence import EntriesMixed, connection
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
+from bayeskit.graphs.rewriting import apart_from_checks
 from bayeskit.queries.relabelling import under_one_labelling
 from bayeskit.reporting.pictures import COLOURS
 from bayeskit.results.tree import thinned
@@ -97,10 +98,10 @@ def latent_states(post: Posterior) -> LatentStates | None:
         return None
     observed = model.observed_RVs[0]
     z = analysis.original.values[summed.name]
-    factor, _, _ = without_checks(analysis.original.factors[str(observed.name)])
+    factor, _, _ = apart_from_checks(analysis.original.factors[str(observed.name)])
     try:
         axes, _ = connection(factor, z, summed.shape)
-    except NotSeparable:
+    except EntriesMixed:
         return None
     if not axes or axes[0] is None or {a for x in axes if x is not None for a in x.all} != set(axes[0].all):
         return None
