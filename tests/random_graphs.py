@@ -102,6 +102,8 @@ def graphs(draw: st.DrawFn, leaves: Sequence[Any], length: int = 6, names: Seque
 def evaluate(graph: Any, values: Mapping[Any, Any]) -> dict[Any, Any]:
     """The value of every node and constant, by PyTensor's own Python implementation of each operation."""
     found: dict[Any, Any] = dict(values)
+    if isinstance(graph, Constant):
+        found[graph] = graph.data
     with np.errstate(all="ignore"):
         for node in toposort([graph]):
             storage: list[list[Any]] = [[None] for _ in node.outputs]

@@ -25,8 +25,9 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.index_lifting import entry
 from bayeskit.graphs.rewriting import depends_on, substitute
+from bayeskit.point_estimates.column_forms import Columns, NotReduced
 from bayeskit.point_estimates.complete_data import CompleteData, weighted
-from bayeskit.point_estimates.sufficient_statistics import Columns, NotReduced, form_of
+from bayeskit.point_estimates.sufficient_statistics import form_of
 from bayeskit.types import Graph
 
 __all__ = ["Expected", "Point", "Score", "expected_log_density"]
