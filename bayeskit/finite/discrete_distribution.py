@@ -104,11 +104,6 @@ class FiniteDensity:
         """Standard deviation."""
         return np.sqrt(self.var())
 
-    def entropy(self) -> np.ndarray:
-        """−Σ_k p log p, in nats."""
-        p = self.probabilities
-        return np.asarray(-np.sum(np.where(p > 0, p * np.log(np.where(p > 0, p, 1.0)), 0.0), axis=-1))
-
     def rvs(self, size: Any = None, random_state: Any = None) -> np.ndarray:
         """Draws, each entry on its own: of a chain, draws from the posterior itself keep what ties its steps."""
         rng = np.random.default_rng(random_state)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayeskit.errors import ModelError, OptionError
-from bayeskit.finite import forward_backward
+from bayeskit.finite import sequences
 from bayeskit.finite.hmm_arguments import broadcast_batches, read_chains, require_distributions
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "forecast_states",
     "log_evidence",
     "most_likely_states",
-    "pair_probabilities",
     "smooth_states",
 ]
 
@@ -90,12 +89,6 @@ class SmoothedStates:
         stays = np.einsum("...kk->...k", self.transition_counts)
         return self.occupancy - stays
 
-    @property
-    def run_length(self) -> np.ndarray:
-        """Expected steps in each state divided by its expected number of runs; NaN where that is zero; (…, K)."""
-        visits = self.visits
-        return np.divide(self.occupancy, visits, out=np.full(visits.shape, np.nan), where=visits > 0)
-
 
 @dataclass(frozen=True)
 class StatePath:
@@ -130,7 +123,7 @@ def log_evidence(
         Probabilities that do not sum to one; shapes that do not fit; a log likelihood that is NaN or +inf.
     """
     chains = read_chains(log_initial, log_transition, log_likelihood, time_varying, lengths)
-    return forward_backward.evidence(*chains.arrays).reshape(chains.batch)
+    return sequences.evidence(*chains.arrays).reshape(chains.batch)
 
 
 def filter_states(
@@ -141,9 +134,7 @@ def filter_states(
     time_varying: bool = False,
     lengths: ArrayLike | None = None,
 ) -> FilteredStates:
-    """p(z_t | y_1 … y_t) at every step.
-
-    See the module for the arguments.
+    """p(z_t | y_1 … y_t) at every step. See the module for the arguments.
 
     Raises
     ------
@@ -151,7 +142,7 @@ def filter_states(
         As :func:`log_evidence`, and where the observations are impossible.
     """
     chains = read_chains(log_initial, log_transition, log_likelihood, time_varying, lengths)
-    filtered, log_densities, outcomes = forward_backward.filtering(*chains.arrays)
+    filtered, log_densities, outcomes = sequences.filtering(*chains.arrays)
     chains.require_possible(outcomes)
     return FilteredStates(
         filtered.reshape(*chains.batch, *chains.core), log_densities.reshape(*chains.batch, chains.core[0])
@@ -178,38 +169,13 @@ def smooth_states(
     chains = read_chains(log_initial, log_transition, log_likelihood, time_varying, lengths)
     states = chains.core[1]
     pairs = np.empty((len(chains.index), 1, states, states))
-    smoothed, value, outcomes = forward_backward.smoothing(*chains.arrays, pairs)
+    smoothed, value, outcomes = sequences.smoothing(*chains.arrays, pairs)
     chains.require_possible(outcomes)
     return SmoothedStates(
         smoothed.reshape(*chains.batch, *chains.core),
         pairs.reshape(*chains.batch, states, states),
         value.reshape(chains.batch),
     )
-
-
-def pair_probabilities(
-    log_initial: ArrayLike,
-    log_transition: ArrayLike,
-    log_likelihood: ArrayLike,
-    *,
-    time_varying: bool = False,
-    lengths: ArrayLike | None = None,
-) -> np.ndarray:
-    """p(z_t = i, z_{t+1} = j | y_1 … y_T), of shape (…, T-1, K, K).
-
-    Their sum over the steps is in :func:`smooth_states`, which takes less room. See the module for the arguments.
-
-    Raises
-    ------
-    ModelError, DataError
-        As :func:`filter_states`.
-    """
-    chains = read_chains(log_initial, log_transition, log_likelihood, time_varying, lengths)
-    steps, states = chains.core
-    pairs = np.empty((len(chains.index), max(steps - 1, 1), states, states))
-    _, _, outcomes = forward_backward.smoothing(*chains.arrays, pairs)
-    chains.require_possible(outcomes)
-    return pairs[:, : steps - 1].reshape(*chains.batch, steps - 1, states, states)
 
 
 def most_likely_states(
@@ -231,9 +197,9 @@ def most_likely_states(
         As :func:`filter_states`.
     """
     chains = read_chains(log_initial, log_transition, log_likelihood, time_varying, lengths)
-    paths, value = forward_backward.best_paths(*chains.arrays)
+    paths, value = sequences.best_paths(*chains.arrays)
     if np.any(np.isneginf(value)):
-        chains.require_possible(forward_backward.filtering(*chains.arrays)[-1])
+        chains.require_possible(sequences.filtering(*chains.arrays)[-1])
     return StatePath(paths.reshape(*chains.batch, chains.core[0]), value.reshape(chains.batch))
 
 
@@ -272,7 +238,7 @@ def draw_states(
     if size is not None and size < 0:
         raise OptionError(f"size is {size}; it must be a number of draws, zero or more")
     paths = np.full((1 if size is None else size, len(chains.index), chains.core[0]), -1)
-    chains.require_possible(forward_backward.draw_paths(*chains.arrays, rng, paths))
+    chains.require_possible(sequences.draw_paths(*chains.arrays, rng, paths))
     leading = () if size is None else (size,)
     return paths.reshape(*leading, *chains.batch, chains.core[0])
 

@@ -25,12 +25,14 @@ from pytensor.link.numba.dispatch import basic as numba_basic
 from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
 from pytensor.tensor.blockwise import Blockwise
 
-from bayeskit.finite import forward_backward
-from bayeskit.finite.forward_backward import evidence_and_filter, gradient
+from bayeskit.finite import chain_arithmetic, forward_backward
+from bayeskit.finite.forward_backward import evidence_and_filter, evidence_gradient
 from bayeskit.graphs.numba_functions import source_version
 from bayeskit.types import Graph
 
 __all__ = ["ChainGradient", "ChainLogEvidence", "chain_log_evidence"]
+
+CALLED = (chain_arithmetic.__file__, forward_backward.__file__)
 
 
 class _ChainOp(Op):
@@ -103,7 +105,7 @@ class ChainGradient(_ChainOp):
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
         transition, filtered = (np.require(i, requirements=["C", "W"]) for i in inputs[:2])
-        smoothed, pairs = gradient(self._stack(transition), filtered, bool(inputs[2]))
+        smoothed, pairs = evidence_gradient(self._stack(transition), filtered, bool(inputs[2]))
         output_storage[0][0] = smoothed
         output_storage[1][0] = pairs if self.time_varying else pairs[0]
 
@@ -139,7 +141,7 @@ def _numba_value(op: ChainLogEvidence, node: Apply, **kwargs: Any) -> Any:
         )
         return np.array(value), filtered, np.array(logarithms)
 
-    return chain_log_evidence, source_version(__file__, forward_backward.__file__)
+    return chain_log_evidence, source_version(__file__, *CALLED)
 
 
 @register_funcify_default_op_cache_key(ChainGradient)
@@ -149,14 +151,14 @@ def _numba_gradient(op: ChainGradient, node: Apply, **kwargs: Any) -> Any:
     @numba_basic.numba_njit
     def chain_gradient(log_transition: Any, filtered: Any, logarithms: Any) -> Any:
         transition = np.ascontiguousarray(log_transition)
-        smoothed, pairs = gradient(
+        smoothed, pairs = evidence_gradient(
             transition if time_varying else transition.reshape((1, *transition.shape)),
             np.ascontiguousarray(filtered),
             logarithms.item(),
         )
         return smoothed, pairs if time_varying else pairs[0]
 
-    return chain_gradient, source_version(__file__, forward_backward.__file__)
+    return chain_gradient, source_version(__file__, *CALLED)
 
 
 def chain_log_evidence(

@@ -23,7 +23,7 @@ from bayeskit.types import Graph
 __all__ = ["BandedSolve", "banded_solve"]
 
 
-@as_written
+@as_written()
 def _factorise(band: np.ndarray) -> tuple[np.ndarray, bool]:
     width, size = band.shape
     factor = band.copy()
@@ -42,7 +42,7 @@ def _factorise(band: np.ndarray) -> tuple[np.ndarray, bool]:
     return factor, True
 
 
-@as_written
+@as_written()
 def _solve(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
     width, size = factor.shape
     count = right.shape[1]
@@ -64,7 +64,7 @@ def _solve(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
     return result
 
 
-@as_written
+@as_written()
 def _band_of_inverse(factor: np.ndarray) -> np.ndarray:
     width, size = factor.shape
     result = np.zeros((width, size))
@@ -84,7 +84,7 @@ def _band_of_inverse(factor: np.ndarray) -> np.ndarray:
     return result
 
 
-@as_written
+@as_written()
 def _solve_all(band: np.ndarray, right: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
     factor, definite = _factorise(band)
     if not definite:

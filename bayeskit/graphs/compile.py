@@ -34,7 +34,8 @@ from pytensor.tensor.rewriting.basic import local_elemwise_alloc, local_useless_
 from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_matrix_b_solve
 from pytensor.tensor.rewriting.math import local_useless_reduce
 
-from bayeskit.graphs.interpreter import NotEvaluable, evaluator
+from bayeskit.graphs.instructions import NotEvaluable
+from bayeskit.graphs.interpreter import evaluator
 from bayeskit.types import Graph
 
 __all__ = [

@@ -15,7 +15,8 @@ from pytensor.graph.traversal import toposort
 from pytensor.scalar import basic as ps
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
-from bayeskit.graphs.interpreter import NotEvaluable, evaluator
+from bayeskit.graphs.instructions import NotEvaluable
+from bayeskit.graphs.interpreter import evaluator
 from bayeskit.graphs.nodes import applies
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.types import Graph

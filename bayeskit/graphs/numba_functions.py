@@ -17,13 +17,27 @@ import numba
 __all__ = ["as_written", "source_version"]
 
 
-def as_written(function: Callable[..., Any]) -> Any:
+def as_written(*files: str) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function whose sums keep their order and in which ∞ and nan are what they are; cached on disk.
 
     Functions should be called with one layout of their arguments only: where two processes compile two versions at the
     same time, numba's cache may give the one under the name of the other.
+
+    Parameters
+    ----------
+    *files : str
+        The files of the functions that it calls, directly or not, beside its own: numba's cache does not notice when
+        one of those has changed, and would go on running what it was.
     """
-    return numba.njit(cache=True, fastmath=False, error_model="python")(function)
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        dispatcher: Any = numba.njit(cache=True, fastmath=False, error_model="python")(function)
+        if files and hasattr(dispatcher, "_cache"):  # not where numba is switched off
+            index = dispatcher._cache._cache_file
+            index._source_stamp = (*index._source_stamp, source_version(*files))
+        return dispatcher
+
+    return compiled
 
 
 def source_version(*files: str) -> int:

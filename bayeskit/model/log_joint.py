@@ -75,18 +75,7 @@ class LogJoint:
         ModelError
             If the object is not a PyMC model, has no random variable, or PyMC cannot derive a log density.
         """
-        if not isinstance(model, pm.Model):
-            raise ModelError(
-                f"expected a pymc.Model, got {type(model).__name__}; build one with `with pm.Model() as m:`"
-            )
-        if not model.basic_RVs and not model.potentials:
-            raise ModelError("the model has no random variables; add at least one prior and one observed variable")
-        for rv in model.observed_RVs:
-            if rv.owner is not None and type(rv.owner.op).__name__ == "MinibatchRandomVariable":
-                raise ModelError(
-                    f"{rv.name!r} has a total_size, which multiplies its log density: what is left is no posterior of "
-                    "these data; leave total_size out"
-                )
+        _require_readable(model)
         fresh = {rv: rv.clone(name=rv.name) for rv in model.basic_RVs}
         # Merging equal nodes reads and hashes every constant; a design matrix of a million rows is set aside for that.
         large: dict[Variable, Variable] = {
@@ -203,3 +192,16 @@ class LogJoint:
     @property
     def _symbolic_shapes(self) -> bool:
         return any(None in v.type.shape for v in self.values.values())
+
+
+def _require_readable(model: Any) -> None:
+    if not isinstance(model, pm.Model):
+        raise ModelError(f"expected a pymc.Model, got {type(model).__name__}; build one with `with pm.Model() as m:`")
+    if not model.basic_RVs and not model.potentials:
+        raise ModelError("the model has no random variables; add at least one prior and one observed variable")
+    for rv in model.observed_RVs:
+        if rv.owner is not None and type(rv.owner.op).__name__ == "MinibatchRandomVariable":
+            raise ModelError(
+                f"{rv.name!r} has a total_size, which multiplies its log density: what is left is no posterior of "
+                "these data; leave total_size out"
+            )

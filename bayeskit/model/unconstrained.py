@@ -25,7 +25,7 @@ from bayeskit.errors import ModelError
 from bayeskit.graphs.compile import compile_small, stacked
 from bayeskit.graphs.diagonal_matrices import diagonals_as_choices
 from bayeskit.graphs.environment import lightly, silently
-from bayeskit.graphs.interpreter import one_by_one
+from bayeskit.graphs.instructions import one_by_one
 from bayeskit.graphs.mvnormal_gradients import shared_factorisations
 from bayeskit.graphs.rewriting import inline, widen, without_checks
 from bayeskit.model.forward_sampling import prior_points

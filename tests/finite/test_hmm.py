@@ -24,7 +24,7 @@ def check_against_all_paths(arguments: Problem, *, time_varying: bool) -> None:
     evidence = special.logsumexp(joint)
     assert chains.log_evidence(*arguments, **options) == pytest.approx(evidence, abs=1e-10)
     if evidence == -np.inf:
-        queries = (chains.filter_states, chains.smooth_states, chains.pair_probabilities, chains.most_likely_states)
+        queries = (chains.filter_states, chains.smooth_states, chains.most_likely_states)
         for query in queries:
             with pytest.raises(DataError, match="the observation at step"):
                 query(*arguments, **options)
@@ -42,7 +42,6 @@ def check_against_all_paths(arguments: Problem, *, time_varying: bool) -> None:
     np.testing.assert_allclose(result.occupancy, smoothed.sum(axis=0), atol=1e-10)
     entered = hot[:, 0] + (hot[:, 1:] * (1 - hot[:, :-1])).sum(axis=1)
     np.testing.assert_allclose(result.visits, weights @ entered, atol=1e-10)
-    np.testing.assert_allclose(chains.pair_probabilities(*arguments, **options), pairs, atol=1e-10)
 
     filtered = chains.filter_states(*arguments, **options)
     before = 0.0
@@ -127,7 +126,6 @@ def test_several_sequences_and_parameters_broadcast(time_varying: bool) -> None:
         smoothed = chains.smooth_states(*arguments, **options)
         filtered = chains.filter_states(*arguments, **options)
         best = chains.most_likely_states(*arguments, **options)
-        pairs = chains.pair_probabilities(*arguments, **options)
         evidence = chains.log_evidence(*arguments, **options)
         draws = chains.draw_states(*arguments, rng=np.random.default_rng(1), size=7, **options)
         assert draws.shape == (7, 2, 4, steps)
@@ -141,7 +139,6 @@ def test_several_sequences_and_parameters_broadcast(time_varying: bool) -> None:
             alone = chains.smooth_states(*one, **options)
             np.testing.assert_array_equal(alone.probabilities, smoothed.probabilities[at])
             np.testing.assert_array_equal(alone.transition_counts, smoothed.transition_counts[at])
-            np.testing.assert_array_equal(chains.pair_probabilities(*one, **options), pairs[at])
             np.testing.assert_array_equal(chains.most_likely_states(*one, **options).states, best.states[at])
     no_sequences = chains.smooth_states(initial[0, 0], transition[0, 0], likelihood[0, :0], time_varying=time_varying)
     assert no_sequences.probabilities.shape == (0, steps, states)
@@ -288,7 +285,6 @@ def test_sequences_of_different_length_are_each_what_they_are_alone(time_varying
     evidence = chains.log_evidence(*arguments, **options)
     filtered = chains.filter_states(*arguments, **options)
     smoothed = chains.smooth_states(*arguments, **options)
-    pairs = chains.pair_probabilities(*arguments, **options)
     best = chains.most_likely_states(*arguments, **options)
     draws = chains.draw_states(*arguments, rng=np.random.default_rng(1), size=3, **options)
     future = {"log_future": transition[:, :1]} if time_varying else {}
@@ -302,7 +298,6 @@ def test_sequences_of_different_length_are_each_what_they_are_alone(time_varying
         np.testing.assert_allclose(smoothed.probabilities[n, :length], one.probabilities, rtol=1e-12)
         np.testing.assert_allclose(smoothed.transition_counts[n], one.transition_counts, rtol=1e-12)
         np.testing.assert_allclose(smoothed.occupancy[n], one.occupancy, rtol=1e-12)
-        np.testing.assert_allclose(pairs[n, : length - 1], chains.pair_probabilities(*alone, **option), rtol=1e-12)
         first = chains.filter_states(*alone, **option)
         np.testing.assert_allclose(filtered.probabilities[n, :length], first.probabilities, rtol=1e-12)
         assert filtered.log_evidence[n] == pytest.approx(first.log_evidence, rel=1e-14)
@@ -314,18 +309,17 @@ def test_sequences_of_different_length_are_each_what_they_are_alone(time_varying
         for states in (best.states[n], *draws[:, n]):
             assert np.all(states[:length] >= 0)
             assert np.all(states[length:] == -1)
-        for values in (smoothed.probabilities[n, length:], filtered.probabilities[n, length:], pairs[n, length - 1 :]):
+        for values in (smoothed.probabilities[n, length:], filtered.probabilities[n, length:]):
             assert not values.any()
 
 
-def test_run_lengths_of_a_chain_that_is_seen() -> None:
+def test_visits_of_a_chain_that_is_seen() -> None:
     path = np.array([0, 0, 0, 1, 1, 0, 2, 2, 2, 2])
     likelihood = log(one_hot(path, 4))
     uniform = np.log(np.full((4, 4), 0.25))
     result = chains.smooth_states(uniform[0], uniform, likelihood)
     np.testing.assert_allclose(result.occupancy, [4, 2, 4, 0])
     np.testing.assert_allclose(result.visits, [2, 1, 1, 0], atol=1e-12)
-    np.testing.assert_allclose(result.run_length, [2, 2, 4, np.nan])
     np.testing.assert_array_equal(chains.most_likely_states(uniform[0], uniform, likelihood).states, path)
 
 

@@ -14,7 +14,8 @@ from pymc.logprob.utils import CheckParameterValue, ParameterValueError
 from pytensor.graph.basic import Variable
 
 from bayeskit.graphs.compile import compile_small
-from bayeskit.graphs.interpreter import NotEvaluable, evaluator
+from bayeskit.graphs.instructions import NotEvaluable
+from bayeskit.graphs.interpreter import evaluator
 
 LENGTH = 10_000  # long enough for memory to be used again
 LONG = np.random.default_rng(0).uniform(0.5, 2.0, LENGTH)

@@ -10,20 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayeskit.finite import forward_backward as chains_recursions
+from bayeskit.finite import chain_arithmetic, forward_backward, sequences, state_paths
 from bayeskit.finite import hmm as chains
 from bayeskit.gaussian import banded_solve as banded
 
-COMPILED = [
-    (module.__name__, name) for module in (banded, chains_recursions) for name, f in vars(module).items()
-    if hasattr(f, "targetoptions")
-]  # fmt: skip
+MODULES = (banded, chain_arithmetic, forward_backward, state_paths, sequences)
+COMPILED = [(m.__name__, name) for m in MODULES for name, f in vars(m).items() if hasattr(f, "targetoptions")]
 
 # Sums that a graph of PyTensor may reorder, and a function that it calls.
 FIRST = """
 import numba
 import numpy as np
-from bayeskit.finite.forward_backward import compensated_sum
+from bayeskit.finite.chain_arithmetic import compensated_sum
 
 @numba.njit(fastmath={"arcp", "contract", "afn", "reassoc", "nsz"})
 def outer(values):
@@ -48,6 +46,23 @@ def test_sums_are_compensated_though_the_caller_reorders_its_own(tmp_path: Path)
             [sys.executable, "-c", FIRST], env=environment, capture_output=True, text=True, check=True
         )
         assert found.stdout.split() == ["1.0", "-inf", "-inf"]
+
+
+def test_the_cache_notices_that_a_function_in_another_file_has_changed(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+    (tmp_path / "outer.py").write_text(
+        "import inner\nfrom bayeskit.graphs.numba_functions import as_written\n\n"
+        "@as_written(inner.__file__)\ndef value():\n    return inner.value()\n"
+    )
+    for number in ("1.0", "2.0"):
+        (tmp_path / "inner.py").write_text(
+            "from bayeskit.graphs.numba_functions import as_written\n\n"
+            f"@as_written()\ndef value():\n    return {number}\n"
+        )
+        for _ in range(2):  # compiled, then from the disk
+            command = [sys.executable, "-B", "-c", "import outer; print(outer.value())"]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+            assert done.stdout.split() == [number]
 
 
 def test_each_function_has_one_version() -> None:

@@ -20,7 +20,8 @@ from scipy import integrate as si
 from scipy import stats
 from scipy.special import expit, gammaln, logit, logsumexp
 
-from bayeskit.quadrature.grid_distribution import AxisDensity, GridDensity
+from bayeskit.quadrature.axis_density import AxisDensity
+from bayeskit.quadrature.grid_distribution import GridDensity
 from bayeskit.quadrature.integrate import NotIntegrable, Quadrature, integrate
 
 Density = Callable[[np.ndarray], np.ndarray]

@@ -1,0 +1,283 @@
+"""What each node of a PyTensor graph does, as instructions for NumPy.
+
+A value spread over a shape (``fill``, ``alloc``) is a view that holds no memory; lengths that the types tell are not
+read; a loop of PyTensor's over many small arrays is one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import HasInnerGraph, Op
+from pytensor.link.c.op import COp
+from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar import basic as ps
+from pytensor.tensor.basic import Alloc, Join
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.utils import import_func_from_string
+
+from bayeskit.graphs.batched_linalg import LARGEST, MANY, of_many
+
+__all__ = ["Instruction", "NotEvaluable", "instructions_of", "one_by_one", "order"]
+
+VIEWS = (DimShuffle, Subtensor, Reshape, SpecifyShape, CheckAndRaise)  # the result may be the first argument's memory
+
+_Call = Callable[[list[Any]], Any]
+
+
+class NotEvaluable(Exception):
+    """The graph has a node that only a compiled function can run: a loop, a branch, a random draw."""
+
+
+@dataclass(eq=False)
+class Instruction:
+    """One call: values in, values out.
+
+    Attributes
+    ----------
+    call : callable
+        From the list of arguments to the result (a list of results where there are several outputs).
+    inputs, outputs : tuple of Variable
+    view : bool
+        Whether the result may share memory with the first argument; ``None``: with any argument.
+    ufunc : numpy.ufunc or None
+        Where ``call`` is one elementwise function, which may write over an argument.
+    """
+
+    call: _Call
+    inputs: tuple[Variable, ...]
+    outputs: tuple[Variable, ...]
+    view: bool | None = False
+    ufunc: np.ufunc | None = None
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    last: tuple[int, ...] = ()  # slots that nothing reads after this instruction
+    buffers: tuple[int, ...] = field(default=())  # arguments that may be written over
+
+
+def _known(var: Variable) -> tuple[int, ...] | None:
+    """The shape of a tensor, where its type says it."""
+    shape = var.type.shape
+    return None if None in shape else shape
+
+
+def _reads(node: Apply) -> list[Variable]:
+    """The inputs of a node whose values count: not those of which only a known shape is wanted."""
+    op: Any = node.op
+    fill = isinstance(op, Elemwise) and isinstance(op.scalar_op, ps.Second)
+    if (fill or isinstance(op, Alloc)) and _known(node.outputs[0]) is not None:
+        return [node.inputs[1 if fill else 0]]
+    if (isinstance(op, Shape) and _known(node.inputs[0]) is not None) or (
+        isinstance(op, Shape_i) and node.inputs[0].type.shape[op.i] is not None
+    ):
+        return []
+    return list(node.inputs)
+
+
+def order(outputs: Iterable[Variable], inputs: Iterable[Variable] = ()) -> Iterator[Apply]:
+    """The nodes whose values ``outputs`` need, arguments first; ``inputs`` are given."""
+    done = set(inputs)
+    todo = list(outputs)
+    while todo:
+        var = todo[-1]
+        node = var.owner
+        if var in done or node is None:
+            todo.pop()
+            continue
+        missing = [i for i in _reads(node) if i not in done and i.owner is not None]
+        if missing:
+            todo.extend(missing)
+            continue
+        todo.pop()
+        done.update(node.outputs)
+        yield node
+
+
+def _performed(node: Apply) -> _Call:
+    """PyTensor's own NumPy implementation."""
+    op: Any = node.op
+    op.prepare_node(node, None, None, "py")
+    single = len(node.outputs) == 1
+    many = of_many(node)
+
+    def call(arguments: list[Any]) -> Any:
+        if many is not None and _many_and_small(arguments):
+            return many(*arguments)
+        storage: list[list[Any]] = [[None] for _ in node.outputs]
+        # A value spread over a shape has strides of zero, with which BLAS cannot work.
+        op.perform(node, [_laid_out(a) for a in arguments], storage)
+        return storage[0][0] if single else [s[0] for s in storage]
+
+    return call
+
+
+def _side_by_side(node: Apply) -> _Call | None:
+    """``concatenate`` and ``reshape`` of many arrays at once, which PyTensor does one by one."""
+    if not isinstance(node.op, Blockwise):
+        return None
+    op: Any = node.op.core_op
+    inner = [len(axes) for axes in node.op.inputs_sig]
+    if isinstance(op, Join):
+        return lambda a: _joined(a, inner, op.axis)
+    if isinstance(op, Reshape):
+        return lambda a: _reshaped(a[0], a[1], inner[0])
+    return None
+
+
+def _joined(arrays: list[Any], inner: list[int], axis: int) -> np.ndarray:
+    batch = np.broadcast_shapes(*(a.shape[: a.ndim - n] for a, n in zip(arrays, inner, strict=True)))
+    spread = [np.broadcast_to(a, (*batch, *a.shape[a.ndim - n :])) for a, n in zip(arrays, inner, strict=True)]
+    return np.concatenate(spread, axis=axis - inner[0] if axis >= 0 else axis)
+
+
+def _reshaped(value: Any, shapes: Any, inner: int) -> np.ndarray:
+    (shape,) = np.unique(shapes.reshape(-1, shapes.shape[-1]), axis=0)
+    return np.reshape(value, (*value.shape[: value.ndim - inner], *shape))
+
+
+def one_by_one(node: Apply) -> bool:
+    """Whether a node is run one array after the other, at a few microseconds each: by static shapes."""
+    if not isinstance(node.op, Blockwise):
+        return False
+    op: Any = node.op
+    if op.gufunc_spec is not None or getattr(op.core_op, "gufunc_spec", None) is not None:
+        return False
+    size = node.inputs[0].type.shape[-1] if node.inputs[0].type.ndim else None
+    together = of_many(node) is not None and size is not None and size <= LARGEST
+    return not together and _side_by_side(node) is None
+
+
+def _many_and_small(arguments: list[Any]) -> bool:
+    """Whether there are many matrices (the first argument, or right-hand sides to solve for), and all of them small."""
+    size = arguments[0].shape[-1]
+    return size <= LARGEST and max(a.size for a in arguments) >= MANY * size**2
+
+
+def _unpacked(function: Callable[..., list[Any]]) -> _Call:
+    def call(arguments: list[Any]) -> Any:
+        results = function(*arguments)
+        return results[0] if len(results) == 1 else results
+
+    return call
+
+
+def _laid_out(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.size > 1 and 0 in value.strides:
+        return np.ascontiguousarray(value)
+    return value
+
+
+def _spread(node: Apply) -> _Call:
+    """``fill`` and ``alloc``: one value at every place of a shape."""
+    dtype, shape = node.outputs[0].type.dtype, _known(node.outputs[0])
+    if shape is not None:
+        return lambda a: np.broadcast_to(np.asarray(a[0], dtype=dtype), shape)
+    if isinstance(node.op, Alloc):
+        return lambda a: np.broadcast_to(np.asarray(a[0], dtype=dtype), tuple(int(k) for k in a[1:]))
+    return lambda a: np.broadcast_to(np.asarray(a[1], dtype=dtype), np.broadcast_shapes(np.shape(a[0]), np.shape(a[1])))
+
+
+def _ufunc(node: Apply) -> np.ufunc | None:
+    """The NumPy function of an elementwise node, where it gives the node's dtype by itself."""
+    op: Any = node.op
+    spec = getattr(op, "nfunc_spec", None)
+    if spec is None or spec[2] != 1 or (spec[1] != len(node.inputs) and not isinstance(op.scalar_op, ps.Add | ps.Mul)):
+        return None
+    function = op.nfunc if op.nfunc is not None else import_func_from_string(spec[0])
+    dtypes = [i.type.dtype for i in node.inputs]
+    out = node.outputs[0].type.dtype
+    alike = out == "float64" and (
+        all(d == "float64" for d in dtypes) or (len(dtypes) == 2 and "float64" in dtypes and "complex128" not in dtypes)
+    )
+    truth = out == "bool" and (isinstance(op.scalar_op, ps.LogicalComparison) or all(d == "bool" for d in dtypes))
+    return function if isinstance(function, np.ufunc) and (alike or truth) else None
+
+
+def _elementwise(node: Apply) -> Iterator[Instruction]:
+    op: Any = node.op
+    reads, (out,) = tuple(_reads(node)), node.outputs
+    scalar_op, dtype = op.scalar_op, out.type.dtype
+    if isinstance(scalar_op, ps.Second):
+        yield Instruction(_spread(node), reads, (out,), True if len(reads) == 1 else None)
+        return
+    ufunc = _ufunc(node)
+    if ufunc is None and not isinstance(scalar_op, ps.Cast | ps.Identity | ps.Clip):
+        yield Instruction(_performed(node), reads, (out,))
+        return
+    if not _stretches_as_declared(node):
+        yield Instruction(lambda a: op._check_runtime_broadcast(node, a), reads, ())
+    if ufunc is None and isinstance(scalar_op, ps.Clip):
+        # It has no NumPy function in PyTensor, and every distance of a process has one.
+        yield Instruction(lambda a: np.asarray(np.minimum(np.maximum(a[0], a[1]), a[2]), dtype=dtype), reads, (out,))
+    elif ufunc is None and node.inputs[0].type.dtype == dtype:
+        yield Instruction(lambda a: a[0], reads, (out,), True)
+    elif ufunc is None:
+        yield Instruction(lambda a: np.asarray(a[0]).astype(dtype), reads, (out,))
+    elif len(reads) == 1 and ufunc.nin == 2:  # a sum of one term
+        yield Instruction(lambda a: a[0], reads, (out,), True)
+    elif len(reads) == ufunc.nin:
+        yield Instruction(lambda a: np.asarray(ufunc(*a)), reads, (out,), ufunc=ufunc)
+    else:  # a sum or a product of several
+        total = reads[0]
+        for k, var in enumerate(reads[1:], 2):
+            result = out if k == len(reads) else out.type()
+            yield Instruction(lambda a: np.asarray(ufunc(a[0], a[1])), (total, var), (result,), ufunc=ufunc)
+            total = result
+
+
+def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -> Iterator[Instruction]:
+    """What a node does; ``evaluator`` makes a function of the inputs and outputs of a graph within it.
+
+    Raises
+    ------
+    NotEvaluable
+        If only a compiled function can run it.
+    """
+    op: Any = node.op
+    reads, outputs = tuple(_reads(node)), tuple(node.outputs)
+    home = next(c for c in type(op).__mro__ if "make_thunk" in vars(c))
+    inner = getattr(op, "core_op", op)
+    if isinstance(inner, OpFromGraph) and (inner is op or op.batch_ndim(node) == 0):
+        yield Instruction(_unpacked(evaluator(inner.fgraph.inputs, inner.fgraph.outputs)), reads, outputs)
+        return
+    if home not in (Op, COp) or isinstance(inner, HasInnerGraph | RandomVariable):
+        raise NotEvaluable(f"{op} is more than a function of its arguments")
+    if op.destroy_map:
+        raise NotEvaluable(f"{op} writes over its arguments")
+    if isinstance(op, Elemwise) and len(outputs) == 1:
+        yield from _elementwise(node)
+    elif isinstance(op, Alloc):
+        yield Instruction(_spread(node), reads, outputs, True)
+    elif (together := _side_by_side(node)) is not None:
+        yield Instruction(together, reads, outputs, None)
+    elif isinstance(op, Shape | Shape_i) and not reads:
+        shape = node.inputs[0].type.shape
+        value = np.asarray(shape if isinstance(op, Shape) else shape[op.i], dtype="int64")
+        yield Instruction(lambda a: value, (), outputs, None)
+    elif isinstance(op, CAReduce) and node.inputs[0].type == outputs[0].type:
+        yield Instruction(lambda a: a[0], reads, outputs, True)
+    elif isinstance(op, CAReduce):
+        dtype = outputs[0].type.dtype
+        accumulator = op.acc_dtype or dtype
+        yield Instruction(
+            lambda a: np.asarray(op.ufunc.reduce(a[0], axis=op.axis, dtype=accumulator), dtype=dtype), reads, outputs
+        )
+    else:
+        yield Instruction(_performed(node), reads, outputs, True if isinstance(op, VIEWS) else None)
+
+
+def _stretches_as_declared(node: Apply) -> bool:
+    """Whether the types leave no length that may turn out to be one; PyTensor refuses to stretch such a dimension."""
+    for lengths in zip(*(i.type.shape for i in node.inputs), strict=True):
+        if None in lengths and sum(k != 1 for k in lengths) > 1:
+            return False
+    return True

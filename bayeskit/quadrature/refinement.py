@@ -1,0 +1,199 @@
+"""One lattice, refined until the error of its sum is small: aliases, what lies outside, modes missed, wide layers.
+
+Each round halves the step of the axis that aliases most, or lowers the cut at which the lattice ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayeskit.quadrature.axis_density import AxisDensity
+from bayeskit.quadrature.change_of_variable import Frame
+from bayeskit.quadrature.frames import REACH, SLOW, in_frame, seeds
+from bayeskit.quadrature.mode_search import Evaluator, Landscape, NotIntegrable
+from bayeskit.quadrature.trapezoid import Lattice, depth
+
+__all__ = ["LatticeSum", "marginal", "refined"]
+
+UNDEFINED = "the density is not a number at points where it matters"
+# What the spline through the layers may be off, relative to its top, by the number of variables.
+SMOOTH = {1: 1e-9, 2: 5e-7, 3: 2e-6}
+ROUGH = 10  # times that, where the budget has run out
+# Steps in widths of a mode: the sum over a normal density at this distance is good to 1e-8.
+RESOLVED = 1.0
+# Refinements without gain after which what remains is noise of the density itself: PyMC takes the distance of two
+# inputs as x² + y² − 2xy, which for a short length scale is off by more than one.
+STALLED = 3
+STEPS = (0.3, 1.0)  # of a first lattice, in widths
+LAYERS = 0.45  # its largest step from layer to layer: closer than the sum needs, for the spline through them
+BEYOND_MODES, UNSTRETCHED = 1.2, 150.0  # how far it may reach: times the farthest mode, and farther without stretches
+DEEPEST, DEEPER = 60.0, 4.0  # nats: no cut is lowered from below the first; each is lowered by the second at least
+SMALL_TAIL = 1e-3  # share of the integral outside the lattice below which values that are no numbers do no harm
+SEEN = 8.0  # nats below a mode at which a node near it still sees it
+LARGEST_LOG = 100.0  # of a ratio of heights
+LOWEST_LAYER = 45.0  # nats below the top under which the spline takes all layers for equal
+FEWEST_LAYERS = 17  # that a spline can be judged by
+HALVING = 64  # what one halving of the step gains, at least, for a spline of degree seven
+
+
+@dataclass(frozen=True)
+class LatticeSum:
+    """One finished lattice."""
+
+    frame: Frame
+    lattice: Lattice
+    cut: float
+    log_integral: float
+    error: float
+
+
+# What the spline through the layers may be off, relative to its top.
+SMOOTH = {1: 1e-9, 2: 5e-7, 3: 2e-6}
+
+
+# Steps in widths of a mode: the sum over a normal density at this distance is good to 1e-8.
+RESOLVED = 1.0
+
+
+# Refinements without gain after which what remains is noise of the density itself: PyMC takes the distance of two
+# inputs as x² + y² − 2xy, which for a short length scale is off by more than one.
+STALLED = 3
+
+
+def refined(
+    f: Evaluator,
+    frame: Frame,
+    step: np.ndarray,
+    land: Landscape,
+    cut: float,
+    tolerance: float,
+    acceptable: float,
+    rng: np.random.Generator,
+) -> LatticeSum:
+    """Refine one lattice until its own error estimate is a quarter of the tolerance."""
+    k = len(frame.order)
+    goal = tolerance / 4
+    lattice = _first_lattice(f, frame, step, land, rng)
+    best: tuple[float, LatticeSum] | None = None
+    stalled = 0
+    try:
+        while stalled < STALLED:
+            lattice.fill(seeds(lattice, frame, land), cut)
+            tail = _tail(lattice, cut)
+            alias, by_axis = lattice.aliasing()
+            missed = _missed(lattice, frame, land)
+            spline = _spline_error(lattice, cut) if missed == 0 else np.inf
+            run = LatticeSum(frame, lattice.copy(), cut, lattice.log_sum(), float(2 * (tail + alias + missed)))
+            if run.error <= goal and spline <= SMOOTH[k]:
+                return run
+            stalled = stalled + 1 if best and spline > best[0] / 2 and run.error <= acceptable / 4 else 0
+            if best is None or best[1].error > acceptable / 4 or spline < best[0]:
+                best = spline, run
+            if alias + missed > goal / 4:
+                lattice.halve(int(np.argmax(by_axis if missed == 0 else lattice.step)))
+            elif tail <= goal / 4:
+                lattice.halve(0)
+            elif cut > DEEPEST or np.isnan(lattice.values).any():
+                break
+            else:
+                cut += DEEPER + max(0.0, np.log(tail / goal) / 2)
+    except NotIntegrable:
+        # Out of budget: what there is must do, or nothing.
+        if best is None or not _will_do(*best, acceptable, k):
+            raise
+        return best[1]
+    if best is not None and _will_do(*best, acceptable, k):
+        return best[1]
+    if stalled:
+        raise NotIntegrable("the density is not smooth: refinement gains nothing")
+    if np.isnan(lattice.values).any():
+        raise NotIntegrable(UNDEFINED)
+    raise NotIntegrable("the density falls off too slowly for the error bound to be met")
+
+
+def _first_lattice(f: Evaluator, frame: Frame, step: np.ndarray, land: Landscape, rng: np.random.Generator) -> Lattice:
+    step = np.clip(step, *STEPS)
+    step[0] = min(step[0], LAYERS)
+    modes = frame.backward(land.modes)
+    # Without stretches, as where there are several modes, tails reach farther.
+    reach = REACH + BEYOND_MODES * float(np.abs(modes).max()) + (UNSTRETCHED if len(modes) > 1 else 0.0)
+    return Lattice(in_frame(f, frame), step, rng.uniform(size=len(step)), reach)
+
+
+def _tail(lattice: Lattice, cut: float) -> float:
+    """The share of the integral beyond the lattice."""
+    if lattice.escaped:
+        raise NotIntegrable(SLOW)
+    tail = lattice.truncation(cut)
+    if tail > SMALL_TAIL and np.isnan(lattice.values).any():
+        raise NotIntegrable(UNDEFINED)
+    return tail
+
+
+def _will_do(spline: float, run: LatticeSum, acceptable: float, k: int) -> bool:
+    return run.error <= acceptable / 4 and spline <= ROUGH * SMOOTH[k]
+
+
+def _missed(lattice: Lattice, frame: Frame, land: Landscape) -> float:
+    """Share of the mass at modes that the lattice is too coarse for, as if each filled a cell of it.
+
+    So large because it is there to be refined, not to be added.
+    """
+    modes = frame.backward(land.modes)
+    heights = land.heights + frame.log_jacobian(modes)
+    missed = 0.0
+    for index, (node, height) in enumerate(zip(lattice.nearest(modes), heights, strict=True)):
+        if _unseen(lattice, node, height) or _unresolved(lattice, frame, land, node, index):
+            missed += float(np.exp(min(height - lattice.top, LARGEST_LOG)) / lattice.weights().sum())
+    return missed
+
+
+def _unseen(lattice: Lattice, node: np.ndarray, height: float) -> bool:
+    """Whether a mode is so narrow that no node near it is near its height."""
+    near = np.all(np.abs(lattice.nodes - node) <= 2, axis=1)
+    return bool(np.nanmax(lattice.values[near], initial=-np.inf) < height - SEEN)
+
+
+def _unresolved(lattice: Lattice, frame: Frame, land: Landscape, node: np.ndarray, index: int) -> bool:
+    """Whether a mode is narrower than the lattice, by its curvature.
+
+    A spike upon a slab may be less than 8 nats above it, and the nodes at its foot say nothing about it. One mode alone
+    is left to the spectrum: the lattice was made for it.
+    """
+    if len(land.modes) < 2:
+        return False
+    hessian = land.hessians[index]
+    values, vectors = np.linalg.eigh(-(hessian + hessian.T) / 2)
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    corners = frame.forward(lattice.positions(np.concatenate([node[None], node + np.eye(lattice.k, dtype=np.int64)])))
+    steps = np.linalg.norm((corners[1:] - corners[0]) @ root.T, axis=1)
+    return bool(steps.max(initial=0.0) > RESOLVED)
+
+
+def _trimmed(lattice: Lattice, cut: float) -> tuple[np.ndarray, np.ndarray]:
+    """The layers whose sums are not spoilt by the cut; without gaps."""
+    t, log_sum = lattice.layers()
+    keep = np.flatnonzero(log_sum > log_sum.max() - (cut if lattice.k == 1 else depth(cut) - 1))
+    window = slice(keep[0], keep[-1] + 1)
+    return t[window], np.maximum(log_sum[window], log_sum.max() - LOWEST_LAYER)
+
+
+def _spline_error(lattice: Lattice, cut: float) -> float:
+    """How far the spline through every second layer misses the others, over what one halving gains."""
+    t, log_sum = _trimmed(lattice, cut)
+    if len(t) < FEWEST_LAYERS:
+        return np.inf
+    share = np.exp(log_sum - log_sum.max())
+    coarse = AxisDensity(t[::2], log_sum[::2]).interpolant
+    inner = (t > t[4]) & (t < t[-5])
+    return float(np.max(np.where(inner, np.abs(np.expm1(np.clip(coarse(t) - log_sum, -9, 9))) * share, 0))) / HALVING
+
+
+def marginal(run: LatticeSum) -> AxisDensity:
+    t, log_sum = _trimmed(run.lattice, run.cut)
+    frame = run.frame
+    return AxisDensity(
+        t, log_sum - log_sum.max(), frame.stretches[0], float(frame.centre[0]), float(frame.factor[0, 0])
+    )
