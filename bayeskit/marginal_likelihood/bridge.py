@@ -32,19 +32,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from arviz_stats.base import array_stats
 from numpy.typing import NDArray
-from scipy import linalg, optimize, special
+from scipy import linalg
 
 from bayeskit.graphs.environment import on_one_thread, silently
+from bayeskit.marginal_likelihood.bridge_equation import BridgeSide, BridgeSolution, effective_number, error_of_mean
+from bayeskit.marginal_likelihood.estimators import Target, refused
 from bayeskit.marginal_likelihood.one_labelling import Matrix, Share, labelling, moved
 from bayeskit.marginal_likelihood.proposal import Array, Refused, fitted, log_spherical, require_more_draws_than
 from bayeskit.results.records import LogEvidence
 
-__all__ = ["bridge", "refused"]
+__all__ = ["bridge", "estimate", "obstacle"]
 
 LogDensity = Callable[[Array], Array]
 
@@ -62,87 +63,16 @@ INVARIANT = 1e-6  # nats, and a thousandth of it relative to the density: roundi
 LARGEST_ERROR = 0.5  # nats; beyond, the error itself is a guess
 
 
-def refused(reason: str) -> LogEvidence:
-    """No estimate, and why."""
-    return LogEvidence(math.nan, math.inf, "estimated", reason)
+def obstacle(target: Target) -> str:
+    """There are no draws."""
+    return "" if target.draws is not None else "bridge sampling needs posterior draws; sample the model first"
 
 
-@dataclass(frozen=True)
-class _Side:
-    """One half of the draws against the proposal fitted to the other half.
-
-    Attributes
-    ----------
-    draws : array (chains, length)
-        log f̃ − log q at the draws, f̃ the symmetrised density.
-    proposals : array (n,)
-        The same at draws from q.
-    lost_draws, lost_proposals : array of bool
-        Where the density could not be evaluated, at the point or at its mirror image, and was taken as zero.
-    """
-
-    draws: Array
-    proposals: Array
-    lost_draws: NDArray[np.bool_]
-    lost_proposals: NDArray[np.bool_]
-
-    def solve(self, s: float) -> _Solution:
-        """Solve (1) with s₁ = s."""
-        odds = math.log(s / (1 - s))
-        finite = np.concatenate([self.draws.ravel(), self.proposals[np.isfinite(self.proposals)]])
-        low, high = float(finite.min()) - 50.0, float(finite.max()) + 50.0
-
-        def weights(log_z: float) -> tuple[Array, Array]:
-            drawn = special.expit(log_z - self.draws - odds) / (1 - s)
-            proposed = special.expit(self.proposals - log_z + odds) / s
-            return drawn, proposed
-
-        def excess(log_z: float) -> float:
-            drawn, proposed = weights(log_z)
-            return float(proposed.mean() - drawn.mean())
-
-        if not excess(low) > 0 > excess(high):
-            raise Refused("the proposal and the posterior do not overlap")
-        log_z = float(optimize.brentq(excess, low, high, xtol=1e-12))
-        drawn, proposed = weights(log_z)
-        overlap = float(proposed.mean())
-        # Had the density been known, a draw's weight would be smaller, and that of a proposal at most 1 / s.
-        unknown = float((drawn * self.lost_draws).mean() + self.lost_proposals.mean() / s) / overlap
-        return _Solution(log_z, drawn / drawn.mean(), proposed / overlap, unknown)
-
-
-@dataclass(frozen=True)
-class _Solution:
-    """log Z from one side, with what its error is made of.
-
-    Attributes
-    ----------
-    log_z : float
-    drawn : array (chains, length)
-        The weights of (1) at the draws, divided by their mean.
-    proposed : array (n,)
-        The same at the proposals.
-    unknown : float
-        Bound of the relative error from points where the density could not be evaluated.
-    """
-
-    log_z: float
-    drawn: Array
-    proposed: Array
-    unknown: float = 0.0
-
-    @property
-    def error_of_proposals(self) -> float:
-        return float(self.proposed.std(ddof=1)) / math.sqrt(self.proposed.size)
-
-    @property
-    def error(self) -> float:
-        return math.hypot(_error_of_mean(self.drawn), self.error_of_proposals)
-
-    @property
-    def contributing(self) -> float:
-        """The least effective number of draws, or of proposals, that share the weight."""
-        return min(w.size / float(np.mean(w**2)) for w in (self.drawn, self.proposed))
+def estimate(target: Target) -> LogEvidence:
+    """By :func:`bridge`."""
+    assert target.draws is not None
+    density = target.space.log_density
+    return bridge(density, target.draws, random_seed=target.random_seed, symmetries=target.symmetries)
 
 
 def bridge(
@@ -253,7 +183,7 @@ def _side(
     heights: Array,
     symmetries: Sequence[Matrix],
     rng: np.random.Generator,
-) -> _Side:
+) -> BridgeSide:
     size = use.shape[-1]
     sample = fit.reshape(-1, size)
     require_more_draws_than(sample)
@@ -279,7 +209,7 @@ def _side(
     if math.isfinite(degrees):
         z *= np.sqrt(degrees / rng.chisquare(degrees, size=(len(z), 1)))
     proposed, lost_proposals = symmetric(shared(centre + z @ root.T), shared(centre - z @ root.T), z)
-    return _Side(drawn.reshape(heights.shape), proposed, lost_draws.reshape(heights.shape), lost_proposals)
+    return BridgeSide(drawn.reshape(heights.shape), proposed, lost_draws.reshape(heights.shape), lost_proposals)
 
 
 def _relabelled(
@@ -295,18 +225,18 @@ def _relabelled(
     return points, again + share.log(points)
 
 
-def _optimal(side: _Side) -> _Solution:
+def _optimal(side: BridgeSide) -> BridgeSolution:
     """The optimal bridge, held against bridges of a different shape."""
     # Draws count by their effective number; a wrong one costs precision only.
     low, high = np.quantile(side.draws, [0.01, 0.99])
-    count = _effective(np.clip(side.draws, low, high))
+    count = effective_number(np.clip(side.draws, low, high))
     best = side.solve(count / (count + side.proposals.size))
     if best.contributing < CONTRIBUTING:
         raise Refused(f"only {best.contributing:.0f} draws or proposals lie where the other density does")
     for s in OTHER_BRIDGES:
         other = side.solve(s)
         # Both use the same draws: the error of the difference is that of the difference of the weights.
-        difference = _Solution(other.log_z - best.log_z, other.drawn - best.drawn, other.proposed - best.proposed)
+        difference = BridgeSolution(other.log_z - best.log_z, other.drawn - best.drawn, other.proposed - best.proposed)
         if abs(difference.log_z) > NEGLIGIBLE + DISAGREEMENT * difference.error:
             raise Refused(
                 f"two bridges differ by {abs(difference.log_z):.2g} nats: the draws do not follow the density"
@@ -314,7 +244,7 @@ def _optimal(side: _Side) -> _Solution:
     return best
 
 
-def _combined(first: _Solution, second: _Solution) -> LogEvidence:
+def _combined(first: BridgeSolution, second: BridgeSolution) -> LogEvidence:
     difference, scale = abs(first.log_z - second.log_z), math.hypot(first.error, second.error)
     if difference > NEGLIGIBLE + DISAGREEMENT * scale:
         raise Refused(
@@ -322,25 +252,10 @@ def _combined(first: _Solution, second: _Solution) -> LogEvidence:
         )
     # The draws' errors add up: near a Normal, that of either half is the product of both halves' deviations, so that
     # they are the same; and a slow chain is off in both alike.
-    drawn = 0.5 * (_error_of_mean(first.drawn) + _error_of_mean(second.drawn))
+    drawn = 0.5 * (error_of_mean(first.drawn) + error_of_mean(second.drawn))
     proposed = 0.5 * math.hypot(first.error_of_proposals, second.error_of_proposals)
     error = math.hypot(drawn, proposed) * max(1.0, difference / (2 * scale) if scale > 0 else 1.0)
     error += 0.5 * (first.unknown + second.unknown)
     if not error <= LARGEST_ERROR:
         raise Refused(f"its standard error would be {error:.2g} nats")
     return LogEvidence(0.5 * (first.log_z + second.log_z), error, "estimated")
-
-
-def _effective(series: Array) -> float:
-    """Effective number of draws for the mean of one series, at most the number there are."""
-    if np.ptp(series) == 0:
-        return float(series.size)
-    return min(float(array_stats.ess(series, method="mean")), float(series.size))
-
-
-def _error_of_mean(series: Array) -> float:
-    """Standard error of the mean of autocorrelated chains: by the effective number, or the spread of the chains."""
-    within = float(series.std(ddof=1)) / math.sqrt(_effective(series))
-    if len(series) < 2:
-        return within
-    return max(within, float(series.mean(axis=1).std(ddof=1)) / math.sqrt(len(series)))

@@ -34,11 +34,12 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from scipy import optimize, sparse
+from scipy import sparse
 
 from bayeskit.errors import ModelError
 from bayeskit.graphs.environment import lightly, silently
-from bayeskit.marginal_likelihood.permutations import Coordinates, Exchangeable
+from bayeskit.marginal_likelihood.permutations import Coordinates, Exchangeable, unchanged
+from bayeskit.model.ascent import climb
 from bayeskit.model.unconstrained import Unconstrained, weight_of
 
 __all__ = ["exchangeable", "exchangeable_in"]
@@ -49,7 +50,6 @@ HELD = 4_000_000  # numbers in the points evaluated together
 SCALES = (1e-3, 1e-2, 1e-1, 1.0)  # distances from a point at which all components coincide
 DRAWS = 4  # posterior draws at which (1) is checked; without any, as many prior draws
 STEPS = 50  # of the climb to a point at which some component explains the observations
-TOLERANCE = 1e-9  # nats, and a tenth of it relative to the density: rounding
 
 
 def exchangeable(model: pm.Model, *, random_seed: int = 0) -> tuple[Exchangeable, ...]:
@@ -191,17 +191,11 @@ class _Search:
 
     def climbed(self, x: np.ndarray) -> np.ndarray:
         """A point uphill, where some component explains the observations."""
-
-        def objective(at: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = self.space.value_and_gradient(at)
-            return (-value, -gradient) if np.isfinite(value) else (np.inf, np.zeros_like(at))
-
         try:
-            with silently():
-                result = optimize.minimize(objective, x, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+            top, _ = climb(self.space.value_and_gradient, x, steps=STEPS)
         except (NotImplementedError, ValueError, AssertionError, np.linalg.LinAlgError):
             return x
-        return np.asarray(result.x if np.all(np.isfinite(result.x)) else x)
+        return top if np.all(np.isfinite(top)) else x
 
     def coincident(self, x: np.ndarray, options: Mapping[str, list[tuple[int, ...]]], size: int) -> np.ndarray:
         """The mean of x over cyclic permutations of the labels of every candidate: there all components coincide."""
@@ -226,9 +220,8 @@ class _Search:
     def unchanged(self, point: np.ndarray, trials: list[tuple[dict[str, tuple[int, ...]], tuple[int, int]]]) -> Any:
         """Those of the trials that leave the density at one point unchanged."""
         level = float(self.space.log_density(point[None])[0])
-        tolerance = TOLERANCE * (1 + 0.1 * abs(level))
         step = max(1, HELD // self.space.size)
-        kept = []
+        invariant = []
         moved: dict[tuple[str, tuple[int, ...], tuple[int, int]], np.ndarray] = {}
         for start in range(0, len(trials), step):
             rows = np.repeat(point[None], len(trials[start : start + step]), axis=0)
@@ -242,9 +235,9 @@ class _Search:
                             np.full(block.stop - block.start, np.nan) if matrix is None else matrix @ point[block]
                         )
                     row[block] = moved[key]
-            same = np.abs(self.values(rows) - level) <= tolerance
-            kept += [t for t, s in zip(trials[start : start + step], same, strict=True) if s]
-        return kept
+            same = unchanged(self.values(rows), level)
+            invariant += [t for t, s in zip(trials[start : start + step], same, strict=True) if s]
+        return invariant
 
 
 def _independent(trials: list[tuple[dict[str, tuple[int, ...]], tuple[int, int]]], size: int) -> list[Exchangeable]:

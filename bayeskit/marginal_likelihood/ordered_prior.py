@@ -34,6 +34,7 @@ from scipy import special
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
+from bayeskit.marginal_likelihood.permutations import unchanged
 from bayeskit.model.forward_sampling import prior_points
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.support import support_without_transform
@@ -41,7 +42,6 @@ from bayeskit.model.support import support_without_transform
 __all__ = ["Ordering", "ordering_of"]
 
 POINTS = 4  # draws from the prior at which two entries are exchanged
-TOLERANCE = 1e-9  # nats, and a tenth of it relative to the density: rounding
 INCREASING = (Interval, LogExpM1, LogOddsTransform, LogTransform)  # elementwise, and keeping the order
 
 
@@ -132,6 +132,6 @@ def _exchangeable(joint: LogJoint, name: str, points: list[dict[str, np.ndarray]
             for i, j in itertools.pairwise(range(value.shape[-1])):
                 swapped = value.copy()
                 swapped[(*row, i)], swapped[(*row, j)] = value[(*row, j)], value[(*row, i)]
-                if not abs(at({**point, name: swapped}) - level) <= TOLERANCE * (1 + 0.1 * abs(level)):
+                if not unchanged(at({**point, name: swapped}), level):
                     return False
     return True

@@ -19,12 +19,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy import optimize
 
-from bayeskit.graphs.environment import silently
 from bayeskit.marginal_likelihood.one_labelling import Matrix, labelling
 from bayeskit.marginal_likelihood.permutations import Coordinates, Exchangeable
 from bayeskit.marginal_likelihood.proposal import Refused
+from bayeskit.model.ascent import climb
 from bayeskit.model.unconstrained import Unconstrained, negative_hessian
 
 __all__ = ["unvisited_share"]
@@ -77,7 +76,7 @@ def unvisited_share(
     far = distance(share.applied(points[None])[0]) > reach
     largest, seen = -math.inf, list[float]()
     for start in _highest(points[far], kinds[far], space.log_density(points[far])):
-        mode, height = _climbed(space, start)
+        mode, height = climb(space.value_and_gradient, start, steps=STEPS)
         if not height + 0.5 * space.size * math.log(2 * math.pi) > log_z - 50 or np.any(np.isclose(height, seen)):
             continue
         seen.append(height)
@@ -120,18 +119,6 @@ def _highest(points: np.ndarray, kinds: np.ndarray, heights: np.ndarray) -> Iter
         rank[mine] = np.arange(len(mine))
     chosen = [k for k in order if rank[k] < each and np.isfinite(heights[k])]
     yield from points[chosen[:CLIMBS]]
-
-
-def _climbed(space: Unconstrained, start: np.ndarray) -> tuple[np.ndarray, float]:
-    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = space.value_and_gradient(x)
-        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
-            return math.inf, np.zeros_like(x)
-        return -value, -gradient
-
-    with silently():
-        found = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
-    return np.asarray(found.x), -float(found.fun)
 
 
 def _log_mass(space: Unconstrained, mode: np.ndarray) -> float:

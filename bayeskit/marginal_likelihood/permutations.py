@@ -24,9 +24,18 @@ from bayeskit.graphs.compile import compile_small, stacked
 from bayeskit.graphs.environment import silently
 from bayeskit.model.unconstrained import Unconstrained, forward_graphs
 
-__all__ = ["Coordinates", "Exchangeable", "convention", "labellings", "number_of_labellings", "random_labelling"]
+__all__ = [
+    "Coordinates",
+    "Exchangeable",
+    "convention",
+    "labellings",
+    "number_of_labellings",
+    "random_labelling",
+    "unchanged",
+]
 
 Matrix = Any  # a sparse matrix: its type has no operators that a type checker knows
+TOLERANCE = 1e-9  # nats, and a tenth of it relative to the density: rounding
 LINEAR = 1e-7  # rounding of the linear map of a transform
 
 
@@ -58,6 +67,11 @@ class Exchangeable:
         if not self.complete:
             which = f"components {', '.join(map(str, self.labels[:-1]))} and {self.labels[-1]} of {self.size}"
         return f"{which} ({', '.join(self.axes)})"
+
+
+def unchanged(values: Any, level: float) -> Any:
+    """Where a log density is the same as at another point, but for rounding; not where it is not a number."""
+    return np.abs(values - level) <= TOLERANCE * (1 + 0.1 * abs(level))
 
 
 def number_of_labellings(groups: Sequence[Exchangeable]) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from bayeskit.graphs.environment import silently
-from bayeskit.marginal_likelihood.permutations import Coordinates
+from bayeskit.marginal_likelihood.permutations import Coordinates, unchanged
 from bayeskit.model.unconstrained import Unconstrained
 
 __all__ = ["reflections"]
@@ -29,7 +29,6 @@ Matrix = Any  # a sparse matrix: its type has no operators that a type checker k
 TRIALS, FEWEST = 4_096, 64  # candidates at most and at least; the simplest come first
 WORK = 2e8  # numbers that the search may compute with
 POINTS = 6  # draws, half of them moved
-TOLERANCE = 1e-9  # nats, and a tenth of it relative to the density: rounding
 
 Block = tuple[slice, slice, Matrix]  # rows, columns and the entries of T there
 Move = tuple[frozenset[str], list[Block]]
@@ -63,8 +62,7 @@ def reflections(space: Unconstrained, draws: np.ndarray, *, random_seed: int = 0
                 return []
             level = space.log_density(point[None])[0]
             values = space.log_density(np.array([_moved(point, c) for c in chosen]))
-            near = np.abs(values - level) <= TOLERANCE * (1 + 0.1 * abs(level))
-            chosen = [c for c, same in zip(chosen, near, strict=True) if same]
+            chosen = [c for c, same in zip(chosen, unchanged(values, level), strict=True) if same]
     found: list[tuple[Matrix, frozenset[str]]] = []
     for one in sorted(chosen, key=len):
         names = frozenset().union(*[m[0] for m in one])

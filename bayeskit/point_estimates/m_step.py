@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytensor
-from scipy import optimize
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.rewriting import substitute
+from bayeskit.model.ascent import climb
 from bayeskit.model.transforms import Natural
 from bayeskit.point_estimates.closed_form_modes import Unbounded
 from bayeskit.point_estimates.mode_blocks import Block, blocks_for
@@ -140,31 +140,24 @@ class Numerical:
                 with silently():
                     value, *slopes = self.function(*parts, *held, *statistics)
             except (ValueError, np.linalg.LinAlgError, AssertionError):
-                return np.inf, np.zeros_like(x)
-            slope = np.concatenate([np.ravel(s) for s in slopes])
-            return (-float(value), -slope) if np.isfinite(value) and np.all(np.isfinite(slope)) else (np.inf, 0 * x)
+                return -np.inf, np.zeros_like(x)
+            return float(value), np.concatenate([np.ravel(s) for s in slopes])
 
         start = self.natural.forward(point)
         ends = np.where(self.natural.bounded, END, np.inf)
         start = np.clip(np.where(np.isnan(start), 0.0, start), -ends, ends)
         before, slope = objective(start)
-        if not np.isfinite(before):
+        if not (np.isfinite(before) and np.all(np.isfinite(slope))):
             return {n: point[n] for n in self.names}
         # On the scale of the first slope, so that the first step is not far too long.
         scale = max(1.0, float(np.max(np.abs(slope), initial=0.0)))
-        answer = optimize.minimize(
-            lambda x: tuple(part / scale for part in objective(x)),
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=list(zip(-ends, ends, strict=True)),
-            options={"maxiter": STEPS, "ftol": 1e-15, "gtol": 1e-10},
-        )
-        x = answer.x if answer.fun * scale < before else start
+        bounds = list(zip(-ends, ends, strict=True))
+        x, height = climb(objective, start, bounds=bounds, steps=STEPS, scale=scale, ftol=1e-15, gtol=1e-10)
+        x = x if height > before else start
         at_end = self.natural.bounded & (np.abs(x) >= END)
         if np.any(at_end):
             _, slope = objective(x)
-            growing = at_end & (-slope * np.sign(x) > SLOPE)
+            growing = at_end & (slope * np.sign(x) > SLOPE)
             if np.any(growing):
                 index = int(np.flatnonzero(growing)[0])
                 name = next(

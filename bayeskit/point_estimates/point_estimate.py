@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytensor
-from scipy import optimize
 
 from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model, explained
@@ -22,6 +21,7 @@ from bayeskit.errors import InferenceError, ModelError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.graphs.rewriting import inline, widen
+from bayeskit.model.ascent import climb
 from bayeskit.model.unconstrained import Objective, Unconstrained, negative_hessian
 from bayeskit.results.records import LogEvidence, Plan
 from bayeskit.types import Graph
@@ -235,17 +235,14 @@ def _climb(
     starts += [space.start + rng.normal(scale=1.5, size=space.size) for _ in range(STARTS - 1)]
     # A scale may run to zero: −30 is e⁻³⁰, and the end of the road.
     bounds = [(-END, END) if b else (None, None) for b in _transformed(space)]
-    found = []
+    tops = []
     for start in starts:
         if not np.isfinite(objective(start)[0]):
             continue
-        answer = optimize.minimize(
-            lambda x: tuple(-part for part in _finite(objective(x))), start, jac=True, method="L-BFGS-B", bounds=bounds
-        )
-        found.append((float(answer.fun), answer.x))
-    if not found:
+        tops.append(climb(objective, start, bounds=bounds))
+    if not tops:
         raise InferenceError("the log density is not finite at any starting point; give the variables an initval")
-    x = min(found, key=lambda pair: pair[0])[1]
+    x = max(tops, key=lambda top: top[1])[0]
     for _ in range(20):
         value, gradient = objective(x)
         if np.max(np.abs(gradient)) < 1e-9 or np.any(np.abs(x) > FAR):
@@ -272,10 +269,6 @@ def _to_the_end(objective: Objective, space: Unconstrained, x: np.ndarray) -> tu
                 moved[j], far[j] = sign * END, True
                 break
     return (moved, far) if objective(moved)[0] >= value - 1e-3 else (x, far)
-
-
-def _finite(answer: tuple[float, np.ndarray]) -> tuple[float, np.ndarray]:
-    return answer if np.isfinite(answer[0]) else (-1e300, answer[1])
 
 
 def _transformed(space: Unconstrained) -> list[bool]:

@@ -116,7 +116,7 @@ class Plan:
         Variables that no closed form integrates out.
     method : str
         The first method that :func:`bayeskit.infer` will try, of :data:`bayeskit.inference.methods.METHODS`; in the
-        plan of a posterior, the one that answered.
+        plan of a posterior, the one that answered; empty where none is asked, as by :func:`bayeskit.collapse`.
     refusals : tuple of Refusal
         One for each remaining variable.
     notes : tuple of str
@@ -133,7 +133,7 @@ class Plan:
     outlook: str = ""
 
     def __str__(self) -> str:
-        lines = [f"method: {self.method}"]
+        lines = [f"method: {self.method}"] if self.method else []
         if self.eliminated:
             lines.append("integrated out in closed form, in this order:")
             lines += [f"  {i}. {step}" for i, step in enumerate(self.eliminated, 1)]

@@ -1,0 +1,110 @@
+"""Estimators of a log evidence, in the order in which they are asked.
+
+An estimator is a record here and a module with two functions: ``obstacle(target)`` says why it cannot estimate, or is
+empty; ``estimate(target)`` gives a :class:`LogEvidence`, NaN with the reason where it does not trust itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from bayeskit.results.records import LogEvidence
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bayeskit.elimination.analysis import Analysis
+    from bayeskit.marginal_likelihood.one_labelling import Matrix
+    from bayeskit.model.unconstrained import Unconstrained
+
+__all__ = ["ESTIMATORS", "Estimator", "Target", "first_estimate", "refused"]
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The density whose integral is asked for, and what is known of it.
+
+    Attributes
+    ----------
+    space : Unconstrained
+        The log density f on R^k.
+    random_seed : int
+    draws : array of shape (chain, draw, k), optional
+        From the density proportional to exp f.
+    symmetries : sequence of sparse matrices of shape (k, k)
+        All maps of a group under which f is invariant, the identity first; empty where there is no other.
+    analysis : Analysis, optional
+        Of the model as the user wrote it.
+    """
+
+    space: Unconstrained
+    random_seed: int
+    draws: np.ndarray | None = None
+    symmetries: Sequence[Matrix] = ()
+    analysis: Analysis | None = None
+
+
+class _Home(Protocol):
+    def obstacle(self, target: Target) -> str: ...
+
+    def estimate(self, target: Target) -> LogEvidence: ...
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """One estimator.
+
+    Attributes
+    ----------
+    name : str
+        What a user calls it.
+    title : str
+        What a sentence calls it.
+    home : str
+        The module of its two functions.
+    """
+
+    name: str
+    title: str
+    home: str
+
+    def obstacle(self, target: Target) -> str:
+        """Why it cannot estimate, and what to do instead; empty where it can."""
+        return cast("_Home", import_module(self.home)).obstacle(target)
+
+    def estimate(self, target: Target) -> LogEvidence:
+        """The log integral of the density with its error, or NaN with the reason."""
+        return cast("_Home", import_module(self.home)).estimate(target)
+
+
+ESTIMATORS: tuple[Estimator, ...] = (Estimator("bridge", "bridge sampling", "bayeskit.marginal_likelihood.bridge"),)
+
+
+def first_estimate(target: Target) -> LogEvidence:
+    """The estimate of the first that trusts itself; where none does, NaN with the reason of each."""
+    reasons: dict[str, str] = {}
+    for estimator in ESTIMATORS:
+        reason = estimator.obstacle(target)
+        if not reason:
+            try:
+                evidence = estimator.estimate(target)
+            except Exception as error:
+                # The draws are good whatever happens to their evidence; the type is for who mends it.
+                reason = f"{estimator.title} failed ({type(error).__name__}: {error})"
+            else:
+                if math.isfinite(evidence.value):
+                    return evidence
+                reason = evidence.reason
+        reasons[estimator.title] = reason
+    if len(reasons) == 1:
+        return refused(*reasons.values())
+    return refused("; ".join(f"{title}: {reason}" for title, reason in reasons.items()))
+
+
+def refused(reason: str) -> LogEvidence:
+    """No estimate, and why."""
+    return LogEvidence(math.nan, math.inf, "estimated", reason)

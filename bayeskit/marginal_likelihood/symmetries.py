@@ -1,0 +1,178 @@
+"""Everything under which a density does not change: labels exchanged, signs changed, and what these make together.
+
+Draws of one mode account for the others once the maps between them are known. Not all of them count: what the chains
+visited alike is in the draws already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from arviz_stats.base import array_stats
+
+from bayeskit.marginal_likelihood.any_order import covers, in_any_order
+from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
+from bayeskit.marginal_likelihood.one_labelling import Matrix
+from bayeskit.marginal_likelihood.ordered_prior import Ordering
+from bayeskit.marginal_likelihood.permutations import (
+    Exchangeable,
+    convention,
+    labellings,
+    number_of_labellings,
+    random_labelling,
+)
+from bayeskit.marginal_likelihood.proposal import Refused
+from bayeskit.marginal_likelihood.reflections import reflections
+from bayeskit.model.unconstrained import Unconstrained
+
+__all__ = ["Symmetric", "flat", "symmetric"]
+
+LABELLINGS = 720  # that are summed over
+MIXED = 1.01  # R-hat between draws and their relabelled copies, below which the chains visited all labellings alike
+COPIES = 20  # labellings that it is judged by
+
+
+@dataclass(frozen=True, eq=False)
+class Symmetric:
+    """A density, draws from it, and the maps that leave it as it is.
+
+    Attributes
+    ----------
+    space : Unconstrained
+    draws : array of shape (chain, draw, k)
+    groups : tuple of Exchangeable
+        Components whose labellings are summed over.
+    maps : list of sparse matrices of shape (k, k)
+        The whole group, the identity first.
+    mirrored : tuple of str
+        The variables of the mirror images in it.
+    added : float
+        What the log integral of ``space`` has more than that of PyMC's own density: log K! of an order taken away.
+    """
+
+    space: Unconstrained
+    draws: np.ndarray
+    groups: tuple[Exchangeable, ...]
+    maps: list[Matrix]
+    mirrored: tuple[str, ...]
+    added: float
+
+    @property
+    def only_labels(self) -> bool:
+        """Whether every map is a labelling."""
+        return len(self.maps) == number_of_labellings(self.groups)
+
+
+def symmetric(
+    space: Unconstrained,
+    draws: np.ndarray,
+    orderings: Mapping[str, Ordering],
+    unconstrained: Mapping[str, np.ndarray],
+    random_seed: int,
+) -> Symmetric:
+    """The symmetries of a density from which draws were made.
+
+    Parameters
+    ----------
+    space : Unconstrained
+    draws : array of shape (chain, draw, k)
+    orderings : mapping of str to Ordering
+        Variables that PyMC's ``ordered`` restricts; the order of a mixture's components is taken away.
+    unconstrained : mapping of str to array (chain, draw, ...)
+        The same draws, by value variable.
+    random_seed : int
+
+    Raises
+    ------
+    Refused
+        If they are too many to sum over.
+    """
+    added = 0.0
+    groups: Sequence[Exchangeable] = exchangeable_in(space, draws, random_seed=random_seed)
+    if orderings and (freed := in_any_order(space.model, orderings, unconstrained)) is not None:
+        other = Unconstrained(freed[0], space.weight)
+        reordered = flat(other, freed[1])
+        components = exchangeable_in(other, reordered, random_seed=random_seed)
+        if covers(components, orderings):
+            space, draws, groups = other, reordered, components
+            added = sum(o.log_orderings for o in orderings.values())
+    groups = _to_sum_over(space, groups, draws, random_seed)
+    if number_of_labellings(groups) > LABELLINGS:
+        raise Refused(
+            f"the integral is {convention(groups)}, too many to sum over (at most {LABELLINGS}), and the chains "
+            "did not visit them alike; give the components an order"
+        )
+    images = [
+        (image, names)
+        for image, names in reflections(space, draws, random_seed=random_seed)
+        if not _alike(draws, (image @ draws.reshape(-1, space.size).T).T.reshape(draws.shape))
+    ]
+    mirrored = tuple(names for _, names in images)
+    maps = _closed(labellings(space, groups), [image for image, _ in images])
+    if len(maps) > LABELLINGS:
+        raise Refused(
+            f"the density has more than {LABELLINGS} mirror images, too many to sum over: exchanges or changes of "
+            f"sign of {'; '.join(mirrored)}"
+        )
+    return Symmetric(space, draws, groups, maps, mirrored, added)
+
+
+def flat(space: Unconstrained, unconstrained: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Draws by value variable as one array of shape (chain, draw, k)."""
+    parts = (unconstrained[n] for n in space.slices)
+    return np.concatenate([np.reshape(p, (*p.shape[:2], -1)) for p in parts], axis=-1)
+
+
+def _closed(group: Sequence[Matrix], more: Sequence[Matrix]) -> list[Matrix]:
+    """The group of maps that some generate, the identity first; cut off once it is too large to sum over."""
+    if not more:
+        return list(group)
+    members = {(np.round(one.toarray(), 6) + 0.0).tobytes(): one for one in group}
+    frontier = list(members.values())
+    while frontier and len(members) <= LABELLINGS:
+        one = frontier.pop(0)
+        for step in more:
+            product = step @ one
+            key = (np.round(product.toarray(), 6) + 0.0).tobytes()
+            if key not in members:
+                members[key] = product
+                frontier.append(product)
+    return list(members.values())
+
+
+def _to_sum_over(
+    space: Unconstrained, groups: Sequence[Exchangeable], draws: np.ndarray, random_seed: int
+) -> tuple[Exchangeable, ...]:
+    """The groups whose labellings count: all, but those that the chains visited alike and that no model means.
+
+    Two schools with the same data are exchangeable, and so are many independent variables: their posterior has one
+    mode, the same under every labelling, and nothing need be done or said.
+    """
+    rng = np.random.default_rng([random_seed, COPIES])
+    counted = [g for g in groups if g.complete or not _visited_alike(space, (g,), draws, rng)]
+    while number_of_labellings(counted) > LABELLINGS:
+        alike = [g for g in counted if _visited_alike(space, (g,), draws, rng)]
+        if not alike:
+            break
+        counted.remove(max(alike, key=lambda g: len(g.labels)))
+    return tuple(counted)
+
+
+def _visited_alike(
+    space: Unconstrained, groups: Sequence[Exchangeable], draws: np.ndarray, rng: np.random.Generator
+) -> bool:
+    """Whether each chain is spread over all labellings as its relabelled copy is."""
+    copies = draws.copy()
+    which = rng.integers(COPIES, size=draws.shape[:2])
+    for k in range(COPIES):
+        copies[which == k] = (random_labelling(space, groups, rng) @ draws[which == k].T).T
+    return _alike(draws, copies)
+
+
+def _alike(draws: np.ndarray, copies: np.ndarray) -> bool:
+    """Whether each chain is spread over the same places as its copy."""
+    both = np.concatenate([draws, copies])
+    moved = np.flatnonzero(np.any(copies != draws, axis=(0, 1)))
+    return all(float(array_stats.rhat(both[..., k])) <= MIXED for k in moved)
