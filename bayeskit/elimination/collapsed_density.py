@@ -3,7 +3,7 @@
 Equation by equation, in the order of the plan:
 
 * a Gaussian block θ: log ∫ p(y, θ, φ) dθ by :mod:`bayeskit.gaussian.quadratic_form` and
-  :mod:`bayeskit.gaussian.integral`;
+  :mod:`bayeskit.gaussian.strategies`;
 * a score family's variable s: with the coefficients of its posterior as graphs in φ, taken from the score at fixed
   anchors, log p(y, φ) = log p(y, s₀, φ) − log p(s₀ | y, φ) for any s₀ (the candidate's formula);
 * a variable that nothing depends on: its density integrates to one.
@@ -28,8 +28,9 @@ from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.elimination.conjugate_posterior import Evaluator, solve
 from bayeskit.families import support_kinds
 from bayeskit.gaussian.block import GaussianBlock
-from bayeskit.gaussian.integral import log_integral
-from bayeskit.gaussian.quadratic_form import Point, QuadraticForm, quadratic_form, reduced
+from bayeskit.gaussian.quadratic_form import QuadraticForm, quadratic_form
+from bayeskit.gaussian.setting import Point, reduced
+from bayeskit.gaussian.strategies import strategy_of
 from bayeskit.graphs.constant_factors import constants_in_front
 from bayeskit.graphs.mvnormal_gradients import cheap_gradients
 from bayeskit.graphs.nodes import core_op
@@ -154,7 +155,7 @@ def collapsed_density(analysis: Analysis, centre: Point | None = None) -> Collap
     for block in analysis.blocks:
         form = quadratic_form(block, [reference, *points[1:]])
         blocks.append((block, form))
-        terms += [form.rest, log_integral(form)]
+        terms += [form.rest, strategy_of(form).integral(form)]
     others = [f for f in active if f not in absorbed and f not in priors]
     if others:
         # A sum over finite variables has no statistics that the data could be reduced to.

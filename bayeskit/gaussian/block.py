@@ -11,7 +11,7 @@ over the data, not one pass for each of the D coefficients.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,16 +20,21 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import toposort
-from pytensor.scalar import basic as ps
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Dot
-from scipy import sparse
 
-from bayeskit.gaussian.banded_layout import BANDED_FROM
 from bayeskit.gaussian.factorisation import NotPositiveDefinite, Precision, factorise, factorise_root
-from bayeskit.gaussian.jacobians import Block, Jacobian, jacobians
+from bayeskit.gaussian.gram import (
+    Product,
+    WeightedPair,
+    expanded,
+    precision_of,
+    products_of,
+    square_root,
+    stacked_slices,
+)
+from bayeskit.gaussian.jacobians import Jacobian, jacobians
 from bayeskit.graphs.chunked_sums import compile_rows
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.domain import Kind, kind_of
@@ -38,14 +43,10 @@ from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.polynomial_degree import degrees
 from bayeskit.model.log_joint import LogJoint
 
-__all__ = ["Gaussian", "GaussianBlock", "Product", "weighted_product"]
+__all__ = ["Gaussian", "GaussianBlock"]
 
-_Term = tuple[Jacobian, Jacobian, np.ndarray]  # J₁, J₂ and weight of w·u₁·u₂, one row a scalar product
 ILL_CONDITIONED = 1e7  # condition of Λ above which its square root is factorised instead
-ROOT_LIMIT = 4_000_000  # entries of the square root, which is dense
 REFINEMENTS = 6
-SPARSE = 0.25  # share of the entries of Λ up to which it is worth looking for a band
-CHUNK = 65_536  # rows multiplied at a time where the weights differ by row: bounds the scratch memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +70,7 @@ class Gaussian:
     @cached_property
     def slices(self) -> dict[str, slice]:
         """Where each variable lies in the stack."""
-        return _slices(self.names, self.shapes)
+        return stacked_slices(self.names, self.shapes)
 
     def split(self, stacked: np.ndarray) -> dict[str, np.ndarray]:
         """A stacked array of shape (…, D) as one array a variable."""
@@ -79,41 +80,6 @@ class Gaussian:
     @property
     def size(self) -> int:
         return len(self.mean)
-
-
-def _slices(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
-    result, start = {}, 0
-    for name in names:
-        stop = start + int(np.prod(shapes[name], dtype=int))
-        result[name] = slice(start, stop)
-        start = stop
-    return result
-
-
-@dataclass(frozen=True)
-class Product:
-    """A node that is the product of two affine nodes, and its weight in the log density."""
-
-    node: Apply
-    left: Variable
-    right: Variable
-
-
-def _products(outputs: Sequence[Variable], degree: Mapping[Variable, float]) -> list[Product]:
-    """The nodes at which a quadratic is made out of affine nodes."""
-    found = []
-    for node in toposort(list(outputs)):
-        if degree.get(node.outputs[0], 0) != 2 or any(degree.get(i, 0) > 1 for i in node.inputs):
-            continue
-        affine = [i for i in node.inputs if degree.get(i, 0) == 1]
-        op = core_op(node)
-        if isinstance(op, Elemwise) and isinstance(op.scalar_op, ps.Sqr | ps.Pow):
-            found.append(Product(node, affine[0], affine[0]))
-        elif isinstance(op, Dot | Elemwise):
-            found.append(Product(node, affine[0], affine[1]))
-        else:
-            raise NotImplementedError(f"no product rule for {node.op}")
-    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +115,7 @@ class GaussianBlock:
     @cached_property
     def products(self) -> list[Product]:
         """The products of affine nodes of which the quadratic part of the log density is made."""
-        return _products([self.joint.factors[f] for f in self.factors], self._degree)
+        return products_of([self.joint.factors[f] for f in self.factors], self._degree)
 
     @cached_property
     def _total(self) -> Variable:
@@ -219,7 +185,7 @@ class GaussianBlock:
         terms, gradient = self._terms(outside)
         precision = self._factorise(terms)
         mean = np.zeros(precision.size)
-        slices = _slices(self.names, self.shapes)
+        slices = stacked_slices(self.names, self.shapes)
         previous = np.inf
         for refinement in range(REFINEMENTS):
             # The first step gives Λ⁻¹η; the others are Newton steps on an exactly quadratic function, that is,
@@ -240,7 +206,7 @@ class GaussianBlock:
     def quadratic(self, point: Mapping[str, Any]) -> tuple[Any, np.ndarray]:
         """Λ, dense or sparse, and η at given values of the variables outside the block."""
         terms, gradient = self._terms({n: v for n, v in point.items() if n not in self.names})
-        return self._sum(terms), gradient
+        return precision_of(terms, self.names, self.shapes), gradient
 
     def jacobians_at(
         self,
@@ -259,30 +225,24 @@ class GaussianBlock:
         values = dict(zip(wanted, function(*self._arguments(outside)), strict=True))
         return jacobians(nodes, targets, self._degree, lambda v: values.get(v, v))
 
-    def _sum(self, terms: list[_Term]) -> Any:
-        blocks: dict[tuple[str, str], Any] = {}
-        for term in terms:
-            _accumulate(blocks, *term)
-        return _assemble(blocks, self.names, self.shapes)
-
-    def _factorise(self, terms: list[_Term]) -> Precision:
+    def _factorise(self, terms: list[WeightedPair]) -> Precision:
         """Λ factorised; from the stacked square roots of its terms where the sum itself has lost too many digits.
 
         A collinear pair of columns with prior sd 1e3 and noise sd 1e-3 has a Λ of condition 1e12, its root one of 1e6.
         """
         precision: Precision | None = None
         with suppress(NotPositiveDefinite):
-            precision = factorise(self._sum(terms))
+            precision = factorise(precision_of(terms, self.names, self.shapes))
         if precision is not None and precision.condition < ILL_CONDITIONED:
             return precision
-        root = _square_root(terms, self.names, self.shapes)
+        root = square_root(terms, self.names, self.shapes)
         if root is not None:
             return factorise_root(root)
         if precision is None:
             raise NotPositiveDefinite
         return precision
 
-    def _terms(self, outside: Mapping[str, Any]) -> tuple[list[_Term], np.ndarray]:
+    def _terms(self, outside: Mapping[str, Any]) -> tuple[list[WeightedPair], np.ndarray]:
         """The scalar products whose weighted sum is the quadratic part of the log density, and η."""
         products, computed, function = self._structure
         results = function(*self._arguments(outside))
@@ -299,123 +259,5 @@ class GaussianBlock:
         sides = list(dict.fromkeys([s for p in products for s in (p.left, p.right)]))
         targets = {self.joint.values[n]: (n, self.shapes[n]) for n in self.names}
         jacobian = jacobians(sides, targets, self._degree, value_of)
-        terms = [_expand(p, jacobian, np.asarray(w), value_of) for p, w in zip(products, weights, strict=True)]
+        terms = [expanded(p, jacobian, np.asarray(w), value_of) for p, w in zip(products, weights, strict=True)]
         return terms, np.concatenate([np.ravel(g) for g in gradient])
-
-
-def _square_root(terms: list[_Term], names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> np.ndarray | None:
-    """A with AᵀA = Λ, one row a term, where every term is a square with a negative weight and A is of moderate size."""
-    slices = _slices(names, shapes)
-    size = sum(s.stop - s.start for s in slices.values())
-    rows = sum(left.size for left, _, _ in terms)
-    if rows * size > ROOT_LIMIT or any(a is not b or np.any(w > 0) for a, b, w in terms):
-        return None
-    parts = []
-    for left, _, weight in terms:
-        part = np.zeros((left.size, size))
-        for name, block in left.blocks.items():
-            part[:, slices[name]] = block.dense()
-        parts.append(part * np.broadcast_to(np.sqrt(-2 * weight), (left.size,))[:, None])
-    return np.concatenate(parts)
-
-
-def _expand(product: Product, jacobian: Mapping[Variable, Jacobian], weight: np.ndarray, value_of: Any) -> _Term:
-    """Both factors of a product, one row a scalar product, with the weight of each in the log density."""
-    left, right = jacobian[product.left], jacobian[product.right]
-    op = core_op(product.node)
-    if isinstance(op, Dot):
-        a = np.arange(left.size).reshape(left.shape)
-        b = np.arange(right.size).reshape(right.shape)
-        if a.ndim == 1:
-            a = a[None, :]
-        if b.ndim == 1:
-            b = b[:, None]
-        rows, columns = a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :]
-        rows, columns = np.broadcast_arrays(rows, columns)
-        weight = np.broadcast_to(weight.reshape(rows.shape[:-1])[..., None], rows.shape)
-        return _take(left, rows.ravel()), _take(right, columns.ravel()), weight.ravel()
-    shape = np.broadcast_shapes(left.shape, right.shape, weight.shape)
-    for var in product.node.inputs:
-        if isinstance(op.scalar_op, ps.Mul) and var is not product.left and var is not product.right:
-            weight = weight * np.asarray(value_of(var))
-    one = _to_shape(left, shape)
-    return one, one if right is left else _to_shape(right, shape), _uniform(np.broadcast_to(weight, shape))
-
-
-def _uniform(weight: np.ndarray) -> np.ndarray:
-    """A single number where all are equal: then a million rows need no weighted copy."""
-    flat = weight.ravel() if weight.size == 1 or 0 not in weight.strides else np.ascontiguousarray(weight).ravel()
-    return flat[:1] if flat.size and np.all(flat == flat[0]) else flat
-
-
-def _take(jac: Jacobian, index: np.ndarray) -> Jacobian:
-    return Jacobian(index.shape, {n: b.rows(index) for n, b in jac.blocks.items()})
-
-
-def _to_shape(jac: Jacobian, shape: tuple[int, ...]) -> Jacobian:
-    if jac.shape == shape:
-        return jac
-    return _take(jac, np.broadcast_to(np.arange(jac.size).reshape(jac.shape), shape).ravel())
-
-
-def _accumulate(blocks: dict[tuple[str, str], Any], left: Jacobian, right: Jacobian, weight: np.ndarray) -> None:
-    """Add −(J₁ᵀ W J₂ + J₂ᵀ W J₁) to the blocks of Λ."""
-    if left is right or left.blocks == right.blocks:
-        names = list(left.blocks)
-        for i, one in enumerate(names):
-            for two in names[i:]:
-                cross = weighted_product(left.blocks[one], left.blocks[two], weight) * -2.0
-                _add_block(blocks, one, two, cross)
-                if one != two:
-                    _add_block(blocks, two, one, cross.T)
-        return
-    for one, a in left.blocks.items():
-        for two, b in right.blocks.items():
-            cross = weighted_product(a, b, weight)
-            _add_block(blocks, one, two, -cross)
-            _add_block(blocks, two, one, -cross.T)
-
-
-def _add_block(blocks: dict[tuple[str, str], Any], one: str, two: str, value: Any) -> None:
-    if (one, two) in blocks:
-        old = blocks[one, two]
-        if sparse.issparse(old) != sparse.issparse(value):
-            old, value = (m.toarray() if sparse.issparse(m) else m for m in (old, value))
-        value = old + value
-    blocks[one, two] = value
-
-
-def weighted_product(a: Block, b: Block, weight: np.ndarray) -> Any:
-    """Aᵀ diag(w) B, with the row scalings of both folded into w."""
-    scale = np.asarray(weight * a.scale * b.scale)
-    if scale.size > 1 and np.all(scale == scale.flat[0]):
-        scale = scale.flat[:1]
-    left, right = a.matrix, b.matrix
-    if scale.size == 1:
-        return (left.T @ right) * scale.item()
-    if sparse.issparse(left):
-        return (left.T @ sparse.diags_array(scale)) @ right
-    if sparse.issparse(right):
-        return np.asarray((right.T @ sparse.diags_array(scale)) @ left).T
-    result = np.zeros((left.shape[1], right.shape[1]))
-    for start in range(0, len(scale), CHUNK):
-        rows = slice(start, start + CHUNK)
-        result += left[rows].T @ (right[rows] * scale[rows, None])
-    return result
-
-
-def _assemble(
-    blocks: Mapping[tuple[str, str], Any], names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]
-) -> Any:
-    sizes = {n: int(np.prod(shapes[n], dtype=int)) for n in names}
-    size = sum(sizes.values())
-    # A few columns shared by all may be dense, where thousands of groups are not.
-    entries = sum(b.nnz if sparse.issparse(b) else b.size for b in blocks.values())
-    if size > BANDED_FROM and entries <= SPARSE * size**2:
-        grid = [[sparse.csr_array(blocks.get((a, b), (sizes[a], sizes[b]))) for b in names] for a in names]
-        return sparse.csr_array(sparse.block_array(grid, format="csr"))
-    slices = _slices(names, shapes)
-    result = np.zeros((size, size))
-    for (a, b), block in blocks.items():
-        result[slices[a], slices[b]] = block.toarray() if sparse.issparse(block) else block
-    return result

@@ -24,38 +24,45 @@ from pytensor.compile.builders import OpFromGraph
 
 from bayeskit.gaussian.banded_layout import Lookup, layout
 from bayeskit.gaussian.banded_solve import banded_solve
-from bayeskit.gaussian.observation_space import side_integral
+from bayeskit.gaussian.entry_table import multiplied
+from bayeskit.gaussian.observation_space_integral import side_integral
 from bayeskit.gaussian.plate_rotation import Plates
-from bayeskit.gaussian.quadratic_form import QuadraticForm, multiplied
+from bayeskit.gaussian.quadratic_form import QuadraticForm
 from bayeskit.gaussian.simultaneous_diagonal import spectral_integral
 from bayeskit.types import Graph
 
-__all__ = ["log_integral"]
+__all__ = ["data_side_integral", "diagonal_integral", "plates_integral", "solved_integral", "whitened_integral"]
 
 CANCELLED = 1e10  # ratio of the terms of a sum to the sum beyond which it counts as unknown
 LEFT_OVER = 1e-4  # nats that the last correction may still be worth
 DEEPEST = 8  # levels of a hierarchy up to which the root of its prior is inverted by products
 
 
-def log_integral(form: QuadraticForm) -> Graph:
-    """The log integral over θ of a block's density, without ``form.rest``."""
-    if form.side is not None:
-        return side_integral(form.side)
-    if form.spectrum is not None:
-        return _sum_or_nothing(*spectral_integral(form.spectrum))
-    if form.root is not None:
-        return whitened_integral(form)
-    if form.plates is not None and form.beta is not None:
-        return _sum_or_nothing(*_of_plates(form.plates, form.beta))
-    return _sum_or_nothing(*_integral(form, form.values))
+def data_side_integral(form: QuadraticForm) -> Graph:
+    """On the side of the data."""
+    assert form.side is not None
+    return side_integral(form.side)
 
 
-def _of_plates(plates: Plates, beta: Graph) -> tuple[Graph, Graph]:
-    corner, total = _integral(plates, multiplied(plates.table, beta))
-    for count, size, table in plates.spared:
-        precision: Any = -multiplied(table, beta).reshape((size, size))
+def diagonal_integral(form: QuadraticForm) -> Graph:
+    """In coordinates in which the block is diagonal at every φ."""
+    assert form.spectrum is not None
+    return _sum_or_nothing(*spectral_integral(form.spectrum))
+
+
+def plates_integral(form: QuadraticForm) -> Graph:
+    """What is left of plates once they are rotated, and as many integrals of one member as were spared."""
+    assert form.plates is not None and form.beta is not None
+    corner, total = _integral(form.plates, multiplied(form.plates.table, form.beta))
+    for count, size, table in form.plates.spared:
+        precision: Any = -multiplied(table, form.beta).reshape((size, size))
         total = total + count * (dense_integral(precision, pt.zeros(size)) + 0.5 * size * np.log(2 * np.pi))
-    return corner, total
+    return _sum_or_nothing(corner, total)
+
+
+def solved_integral(form: QuadraticForm) -> Graph:
+    """By a factorisation of Λ at every φ: dense, banded or bordered."""
+    return _sum_or_nothing(*_integral(form, form.values))
 
 
 def _integral(form: QuadraticForm | Plates, entries: Any) -> tuple[Graph, Any]:
@@ -141,28 +148,7 @@ def _whiten(inputs: list[Any], depth: int, rooted: bool) -> tuple[Any, Any, Any,
         """Gradient of the log density of the data."""
         return -pt.dot(matrix.T, pt.dot(matrix, at) + vector) if rooted else vector - pt.dot(precision, at)
 
-    if depth == 1:
-        inverse: Any = _diagonal(1.0 / first)
-        centre = -shift / first
-        log_determinant = pt.sum(pt.log(pt.abs(first)))
-    elif 0 < depth <= DEEPEST:
-        # R = D (I − M) with Mᵏ = 0 from k = depth on: R⁻¹ = (I + M)(I + M²)(I + M⁴)… D⁻¹, all draws at once.
-        pivots = pt.diagonal(first)
-        power = pt.eye(size) - first / pivots[:, None]
-        solved, reach = pt.eye(size) + power, 2
-        while reach < depth:
-            power = pt.dot(power, power)
-            solved, reach = solved + pt.dot(solved, power), 2 * reach
-        inverse, centre = solved / pivots, -pt.dot(solved, shift / pivots)
-        log_determinant = pt.sum(pt.log(pt.abs(pivots)))
-    else:
-        # Rows of very different size (1/τ): scaled alike before they are solved.
-        largest = pt.max(pt.abs(first), axis=1)
-        scaled = first / largest[:, None]
-        # As many right-hand sides as rows: where far out R is singular, PyTensor's answer has the shape of R.
-        solved = pt.linalg.solve(scaled, pt.eye(size))
-        inverse, centre = solved / largest, -pt.dot(solved, shift / largest)
-        log_determinant = pt.linalg.slogdet(scaled)[1] + pt.sum(pt.log(largest))
+    inverse, centre, log_determinant = _inverted(first, shift, depth)
     inner = pt.eye(size) + pt.dot(inverse.T, pt.dot(precision, inverse))
     scale = 1.0 / pt.sqrt(pt.diagonal(inner))
     factor = pt.linalg.cholesky(inner * scale[:, None] * scale[None, :], lower=True, on_error="nan")
@@ -189,6 +175,29 @@ def _whiten(inputs: list[Any], depth: int, rooted: bool) -> tuple[Any, Any, Any,
     lost = pt.sum(z**2) + pt.abs(height) > CANCELLED * (1.0 + pt.abs(value))
     lost = lost | (pt.sum(gradient**2) > LEFT_OVER * (1.0 + LEFT_OVER * pt.abs(value)))
     return pt.switch(lost, np.nan, value), z, mean, half, pt.dot(half, inverse.T)
+
+
+def _inverted(first: Any, shift: Any, depth: int) -> tuple[Any, Any, Any]:
+    """R⁻¹, −R⁻¹r and log |R|, from the diagonal of R where its depth is 1."""
+    size = shift.type.shape[0]
+    if depth == 1:
+        return _diagonal(1.0 / first), -shift / first, pt.sum(pt.log(pt.abs(first)))
+    if 0 < depth <= DEEPEST:
+        # R = D (I − M) with Mᵏ = 0 from k = depth on: R⁻¹ = (I + M)(I + M²)(I + M⁴)… D⁻¹, all draws at once.
+        pivots = pt.diagonal(first)
+        power = pt.eye(size) - first / pivots[:, None]
+        solved, reach = pt.eye(size) + power, 2
+        while reach < depth:
+            power = pt.dot(power, power)
+            solved, reach = solved + pt.dot(solved, power), 2 * reach
+        return solved / pivots, -pt.dot(solved, shift / pivots), pt.sum(pt.log(pt.abs(pivots)))
+    # Rows of very different size (1/τ): scaled alike before they are solved.
+    largest = pt.max(pt.abs(first), axis=1)
+    scaled = first / largest[:, None]
+    # As many right-hand sides as rows: where far out R is singular, PyTensor's answer has the shape of R.
+    solved = pt.linalg.solve(scaled, pt.eye(size))
+    log_determinant = pt.linalg.slogdet(scaled)[1] + pt.sum(pt.log(largest))
+    return solved / largest, -pt.dot(solved, shift / largest), log_determinant
 
 
 def _diagonal(entries: Any) -> Any:

@@ -14,7 +14,7 @@ from bayeskit.gaussian.jacobians import Block, Jacobian
 from bayeskit.gaussian.separable_forms import OFFSET, Form
 from bayeskit.types import Graph
 
-__all__ = ["materialised", "recentred", "stacked_matrix"]
+__all__ = ["is_even", "materialised", "recentred", "stacked_matrix"]
 
 Point = Mapping[str, np.ndarray]
 
@@ -56,3 +56,8 @@ def materialised(form: Form) -> Graph:
             factor = term.factor if term.index is None else term.factor[term.index]
             total = total + (factor if np.all(offset == 1) else factor * offset)
     return total
+
+
+def is_even(weight: Form) -> bool:
+    """Whether a form without θ has the same value in every row, whatever φ."""
+    return all(t.index is None and np.ptp(t.offset) == 0 for t in weight.terms)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import sparse
 
+from bayeskit.gaussian.coloured_jacobians import colours_of
 from bayeskit.model.transforms import Natural
 from bayeskit.point_estimates import closed_form_modes as modes
 from bayeskit.point_estimates import mode_forms
@@ -194,7 +196,7 @@ def _rows(found: Point, names: Sequence[str]) -> np.ndarray:
 
 def _quadratic(score: Score, names: Sequence[str], shapes: dict[str, tuple[int, ...]], pattern: np.ndarray) -> Mode:
     """Newton's step, which is exact; entries with no row in common are moved together (Curtis, Powell and Reid)."""
-    colours = _colours(pattern)
+    colours = colours_of(sparse.csr_array(pattern))
     count = int(colours.max()) + 1
 
     def mode(inside: Point, statistics: Sequence[np.ndarray], point: Point) -> Point:
@@ -227,13 +229,3 @@ def _newton(hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     projected = vectors[:, kept].T @ (gradient[used] / scale[used])
     step[used] = (vectors[:, kept] @ (projected / values[kept])) / scale[used]
     return step
-
-
-def _colours(pattern: np.ndarray) -> np.ndarray:
-    """A colour for each column, so that columns of one colour have no row in common."""
-    colours = np.full(len(pattern), -1)
-    clash = (pattern.astype(int).T @ pattern.astype(int)) > 0
-    for j in range(len(pattern)):
-        taken = set(colours[np.flatnonzero(clash[j])])
-        colours[j] = next(c for c in range(len(pattern)) if c not in taken)
-    return colours

@@ -1,0 +1,193 @@
+"""The conditional distribution of a Gaussian block given φ: draws, moments and density at many φ.
+
+    δ | φ, y ~ Normal(Λ⁻¹η, Λ⁻¹),   θ = θ₀ + δ,
+
+with the entries of T and the root of the prior, where there is one, computed for every φ beforehand (``graphs``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from scipy import linalg
+
+from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
+from bayeskit.gaussian.factorisation import Precision, factorise_entries
+from bayeskit.gaussian.observation_space_draws import side_draws, side_graphs, side_log_density, side_moments
+from bayeskit.gaussian.quadratic_form import QuadraticForm
+from bayeskit.types import Graph
+
+__all__ = ["BandedConditional", "Conditional", "DataSideConditional", "DenseConditional"]
+
+BATCH = 4_000_000  # numbers in a stack of matrices solved at once
+
+Arrays = Sequence[np.ndarray]
+
+
+class Conditional(Protocol):
+    """θ given φ; ``arrays`` are the values of ``graphs``, first axis the values of φ."""
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """What of the block depends on φ."""
+
+    @property
+    def entries(self) -> int:
+        """How many numbers the moments at one φ take."""
+
+    def draw(self, arrays: Arrays, rng: np.random.Generator) -> np.ndarray:
+        """One draw of θ for each φ."""
+
+    def moments(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of θ for each φ."""
+
+    def log_density(self, arrays: Arrays, theta: np.ndarray) -> float:
+        """log p(θ | φ, y) at the first φ."""
+
+
+@dataclass(frozen=True, eq=False)
+class DataSideConditional:
+    """By :mod:`bayeskit.gaussian.observation_space_draws`, where there are more variables than data."""
+
+    form: QuadraticForm
+
+    @property
+    def graphs(self) -> list[Graph]:
+        assert self.form.side is not None
+        return side_graphs(self.form.side)
+
+    @property
+    def entries(self) -> int:
+        assert self.form.side is not None
+        return self.form.size * self.form.side.rows
+
+    def draw(self, arrays: Arrays, rng: np.random.Generator) -> np.ndarray:
+        assert self.form.side is not None
+        return side_draws(self.form.side, arrays, rng)
+
+    def moments(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+        assert self.form.side is not None
+        return side_moments(self.form.side, arrays)
+
+    def log_density(self, arrays: Arrays, theta: np.ndarray) -> float:
+        assert self.form.side is not None
+        return side_log_density(self.form.side, arrays, theta)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseConditional:
+    """Λ dense, for many φ at once; given the root of the prior, only I + R⁻ᵀPR⁻¹ is factorised."""
+
+    form: QuadraticForm
+
+    @property
+    def graphs(self) -> list[Graph]:
+        return [self.form.values] if self.form.root is None else [self.form.values, self.form.root]
+
+    @property
+    def entries(self) -> int:
+        return self.form.size**2
+
+    def draw(self, arrays: Arrays, rng: np.random.Generator) -> np.ndarray:
+        result = rng.standard_normal((len(arrays[0]), self.form.size))
+        for rows, (mean, half, _) in self._stacks(arrays):
+            result[rows] = mean + (np.swapaxes(half, -1, -2) @ result[rows][..., None])[..., 0]
+        return self.form.origin + result
+
+    def moments(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+        mean, sd = (np.empty((len(arrays[0]), self.form.size)) for _ in range(2))
+        for rows, (centre, half, _) in self._stacks(arrays):
+            mean[rows] = self.form.origin + centre
+            sd[rows] = np.sqrt(np.sum(half**2, axis=-2))
+        return mean, sd
+
+    def log_density(self, arrays: Arrays, theta: np.ndarray) -> float:
+        mean, _, (factor, whitener, log_determinant) = self._solved([a[:1] for a in arrays])
+        white = np.swapaxes(factor[0], -1, -2) @ (whitener[0] @ (theta - self.form.origin - mean[0]))
+        return float(log_determinant[0] - 0.5 * (np.sum(white**2) + self.form.size * np.log(2 * np.pi)))
+
+    def _stacks(self, arrays: Arrays) -> Iterator[tuple[slice, tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]]]:
+        step = max(1, BATCH // max(self.form.size, 1) ** 2)
+        for start in range(0, len(arrays[0]), step):
+            rows = slice(start, start + step)
+            yield rows, self._solved([a[rows] for a in arrays])
+
+    @cached_property
+    def lookup(self) -> Lookup:
+        """Where the entries of T stand among its values."""
+        return Lookup(self.form.size + 1, self.form.rows, self.form.columns)
+
+    def _solved(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
+        """For each φ: δ̂; H with HᵀH the covariance of δ; and L, W and log |LᵀW| with |LᵀW(δ − δ̂)|² its square.
+
+        With a root of the prior, W = R and L is the factor of I + R⁻ᵀPR⁻¹; without one W scales Λ to unit diagonal.
+        """
+        size = self.form.size
+        padded = np.concatenate([arrays[0], np.zeros((len(arrays[0]), 1))], axis=1)
+        precision = -padded[:, self.lookup(*np.indices((size, size)))]
+        linear = padded[:, self.lookup(np.arange(size), np.full(size, size))][..., None]
+        if self.form.root is None:
+            scale = np.sqrt(np.diagonal(precision, axis1=1, axis2=2))[:, :, None]
+            whitener, inverse, centre = scale * np.eye(size), np.eye(size) / scale, np.zeros_like(linear)
+            inner = precision / scale / np.swapaxes(scale, 1, 2)
+            log_scale = np.sum(np.log(scale), axis=(1, 2))
+        else:
+            whitener = arrays[1][:, :, :size]
+            largest = np.max(np.abs(whitener), axis=2, keepdims=True)
+            eye = np.broadcast_to(np.eye(size), whitener.shape)
+            right = np.concatenate([eye, arrays[1][:, :, size:]], axis=2) / largest
+            solved = np.linalg.solve(whitener / largest, right)
+            inverse, centre = solved[:, :, :size], -solved[:, :, size:]
+            inner = np.eye(size) + np.swapaxes(inverse, 1, 2) @ precision @ inverse
+            log_scale = np.linalg.slogdet(whitener / largest)[1] + np.sum(np.log(largest), axis=(1, 2))
+        factor = np.linalg.cholesky(inner)
+        half = linalg.solve_triangular(factor, np.swapaxes(inverse, 1, 2), lower=True)
+        mean = centre + np.swapaxes(half, 1, 2) @ (half @ (linear - precision @ centre))
+        log_determinant = np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2)), axis=1) + log_scale
+        return mean[..., 0], half, (factor, whitener, log_determinant)
+
+
+@dataclass(frozen=True, eq=False)
+class BandedConditional(DenseConditional):
+    """Λ a band, bordered or not, factorised for each φ; the moments of a band of many diagonals as if it were dense."""
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Of Λ."""
+        return layout(self.form.size, self.form.rows, self.form.columns)
+
+    @cached_property
+    def _places(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self.layout.places(self.lookup)
+
+    @property
+    def entries(self) -> int:
+        return self.form.size * (1 + len(self.layout.shared)) if self.layout.width == 1 else super().entries
+
+    def _factorised(self, entries: np.ndarray) -> tuple[Precision, np.ndarray]:
+        """Λ and η at one φ."""
+        size = self.form.size
+        linear = np.append(entries, 0.0)[self.lookup(np.arange(size), np.full(size, size))]
+        return factorise_entries(-entries, self.layout, self._places), linear
+
+    def draw(self, arrays: Arrays, rng: np.random.Generator) -> np.ndarray:
+        result = rng.standard_normal((len(arrays[0]), self.form.size))
+        for k, entries in enumerate(arrays[0]):
+            precision, linear = self._factorised(entries)
+            result[k] = precision.solve(linear) + precision.colour(result[k])
+        return self.form.origin + result
+
+    def moments(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+        if self.layout.width > 1:
+            return super().moments(arrays)
+        solved = (self._factorised(entries) for entries in arrays[0])
+        means, variances = zip(*(precision.moments(linear) for precision, linear in solved), strict=True)
+        return self.form.origin + np.stack(means), np.sqrt(np.stack(variances))
+
+    def log_density(self, arrays: Arrays, theta: np.ndarray) -> float:
+        precision, linear = self._factorised(arrays[0][0])
+        return precision.log_density(theta - self.form.origin - precision.solve(linear))

@@ -1,0 +1,139 @@
+"""The log integral of a Gaussian block on the side of its data, as a graph in φ.
+
+In the notation of :mod:`bayeskit.gaussian.observation_space`: −½ log |I + UUᵀ| − ½ cᵀ(I + UUᵀ)⁻¹c and the constants.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.compile.builders import OpFromGraph
+
+from bayeskit.gaussian.observation_space import DataSide
+from bayeskit.types import Graph
+
+__all__ = ["side_integral"]
+
+
+CANCELLED = 1e10  # ratio of a column to its pivot beyond which the pivot counts as unknown
+
+
+def side_integral(side: DataSide) -> Graph:
+    """The log integral over θ of a block's density, without its ``rest``."""
+    spread: Any = side.spread
+    residual: Any = side.offset
+    for k, design in enumerate(side.designs):
+        if side.centre is not None:
+            residual = residual + side.factors[k] * pt.dot(pt.constant(design), side.centre)
+    residual = pt.specify_shape(residual, (side.rows,))
+    constant = 0.5 * side.size * np.log(2 * np.pi) - side.log_root
+    value = _diagonal(side, residual) if side.diagonal else _normal(_short_matrix(side), residual)
+    return constant + pt.sum(pt.log(pt.abs(spread)) * np.bincount(side.classes)) + value
+
+
+def _diagonal(side: DataSide, residual: Graph) -> Graph:
+    """−½ log |I + UUᵀ| − ½ cᵀ(I + UUᵀ)⁻¹c with one g for all rows, by the singular values of the largest class."""
+    (design,), border = side.designs, side.border
+    inside = np.setdiff1d(np.arange(side.size), border)
+    part = design[:, inside]
+    if len(inside) > side.rows:
+        part = np.linalg.qr(part.T, mode="r").T
+    vectors, found, _ = np.linalg.svd(part)
+    values = np.zeros(side.rows)
+    values[: len(found)] = found
+    factor: Any = side.factors[0, 0]
+    spread: Any = side.spread
+    variance = 1.0 + (factor * spread[side.classes[inside[0]]] * values) ** 2
+    shrunk = pt.specify_shape(pt.dot(pt.constant(vectors.T), residual) / pt.sqrt(variance), (side.rows,))
+    value = -0.5 * pt.sum(pt.log(variance))
+    if not len(border):
+        return value - 0.5 * pt.sum(shrunk**2)
+    others = (factor / pt.sqrt(variance))[:, None] * (vectors.T @ design[:, border]) * spread[side.classes[border]]
+    return value + _bordered(pt.specify_shape(others, (side.rows, len(border))), shrunk)
+
+
+def _short_matrix(side: DataSide) -> Graph:
+    """A matrix with the UUᵀ of U, and no more columns than that takes."""
+    short, columns = _shortened(side)
+    matrix: Any = sum(side.factors[k][:, None] * design for k, design in enumerate(short))
+    return pt.specify_shape(matrix * side.spread[columns], (side.rows, len(columns)))
+
+
+def _shortened(side: DataSide) -> tuple[np.ndarray, np.ndarray]:
+    """Designs with the same UUᵀ and fewer columns where one ρ has many, and the class of each column."""
+    parts, columns = [], []
+    stacked = np.concatenate(side.designs)
+    order = np.argsort(side.classes, kind="stable")
+    for number, members in enumerate(np.split(order, np.cumsum(np.bincount(side.classes))[:-1])):
+        part = stacked[:, members]
+        if len(members) > len(part):
+            part = np.linalg.qr(part.T, mode="r").T
+        parts.append(part)
+        columns.append(np.full(part.shape[1], number))
+    short = np.concatenate(parts, axis=1).reshape(len(side.designs), side.rows, -1)
+    return short, np.concatenate(columns)
+
+
+def _bordered(matrix: Any, residual: Graph) -> Graph:
+    """−½ log |I + UUᵀ| − ½ cᵀ(I + UUᵀ)⁻¹c for a U of few columns, by least squares: the square is min |z|² + |Uz + c|².
+
+    The rows (U, I) are made orthogonal column by column (Björck 1967: for least squares as good as reflections), which
+    for one column is a handful of products, all draws at once.
+    """
+    count = matrix.type.shape[1]
+    # Upper and lower part apart: to join them is a call a draw.
+    columns: list[Any] = [(matrix[:, k], np.eye(count)[k]) for k in range(count)]
+    left: Any = residual, np.zeros(count)
+    value: Any = 0.0
+    for k, column in enumerate(columns):
+        pivot = pt.sqrt(_product(column, column))
+        lost = pt.sqrt(1.0 + pt.sum(matrix[:, k] ** 2)) > CANCELLED * pivot
+        value = value - pt.switch(lost, np.nan, pt.log(pivot))
+        direction = tuple(part / pivot for part in column)
+        columns[k + 1 :] = [_without(other, direction) for other in columns[k + 1 :]]
+        left = _without(left, direction)
+    return value - 0.5 * _product(left, left)
+
+
+def _product(one: tuple[Any, ...], two: tuple[Any, ...]) -> Any:
+    return pt.add(*[pt.sum(a * b) for a, b in zip(one, two, strict=True)])
+
+
+def _without(vector: tuple[Any, ...], direction: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What of a vector is orthogonal to a direction of length one."""
+    reach = _product(vector, direction)
+    return tuple(part - reach * along for part, along in zip(vector, direction, strict=True))
+
+
+def _normal(matrix: Graph, residual: Graph) -> Graph:
+    """−½ log |I + UUᵀ| − ½ cᵀ(I + UUᵀ)⁻¹c; not a number where rounding has left nothing of a pivot."""
+    u, c = matrix.type(), residual.type()
+    factor, half = _solved(u, c)
+    pivots = pt.abs(pt.diagonal(factor))
+    value = -pt.sum(pt.log(pivots)) - 0.5 * pt.sum(half**2)
+    lost = pt.any(pt.sqrt(1.0 + pt.sum(u**2, axis=1)) > CANCELLED * pivots)
+
+    def pullback(inputs: list[Graph], outputs: list[Graph], cotangents: list[Graph]) -> list[Graph]:
+        cotangent: Any = cotangents[0]
+        at = inputs[0]
+        root, white = _solved(*inputs)
+        inverse = pt.linalg.solve_triangular(root, pt.eye(root.type.shape[0]), lower=True)
+        alpha = pt.dot(inverse.T, white)
+        to_matrix = pt.outer(alpha, pt.dot(alpha, at)) - pt.dot(inverse.T, pt.dot(inverse, at))
+        return [cotangent * to_matrix, -cotangent * alpha]
+
+    # Inlined when compiled, so that value and gradient share the factorisation.
+    outer = OpFromGraph([u, c], [pt.switch(lost, np.nan, value)], pullback=pullback, inline=True)
+    result: Graph = outer(matrix, residual)
+    return result
+
+
+def _solved(u: Any, c: Any) -> tuple[Any, Any]:
+    """L with LLᵀ = I + UUᵀ, up to the signs of its columns, and L⁻¹c."""
+    rows = u.type.shape[0]
+    stack = pt.concatenate([u.T, pt.eye(rows)], axis=0)
+    factor = pt.specify_shape(pt.linalg.qr(stack, mode="r")[:rows], (rows, rows)).T
+    half = pt.linalg.solve_triangular(factor, c[:, None], lower=True)[:, 0]
+    return factor, half

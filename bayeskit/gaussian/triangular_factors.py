@@ -1,0 +1,186 @@
+"""Triangular factors L of positive definite matrices A = L Lᵀ: dense, banded, and a band with a dense border."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy import linalg, sparse
+
+__all__ = ["Banded", "Bordered", "Dense", "Triangular", "triangular_order"]
+
+
+class Triangular(Protocol):
+    """L of a positive definite A = L Lᵀ; vectors have its size as first axis."""
+
+    @property
+    def pivots(self) -> np.ndarray:
+        """The diagonal of L."""
+
+    @property
+    def entries(self) -> int:
+        """How many numbers L holds."""
+
+    def forward(self, right: np.ndarray) -> np.ndarray:
+        """L⁻¹ b."""
+
+    def backward(self, right: np.ndarray) -> np.ndarray:
+        """L⁻ᵀ b."""
+
+    def times(self, vector: np.ndarray) -> np.ndarray:
+        """Lᵀ v, for one vector."""
+
+    def inverse_diagonal(self) -> np.ndarray:
+        """The diagonal of A⁻¹."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """L as a square matrix."""
+
+    lower: np.ndarray
+
+    @property
+    def pivots(self) -> np.ndarray:
+        return np.diag(self.lower)
+
+    @property
+    def entries(self) -> int:
+        return self.lower.size
+
+    def forward(self, right: np.ndarray) -> np.ndarray:
+        return np.asarray(linalg.solve_triangular(self.lower, right, lower=True))
+
+    def backward(self, right: np.ndarray) -> np.ndarray:
+        return np.asarray(linalg.solve_triangular(self.lower, right, lower=True, trans="T"))
+
+    def times(self, vector: np.ndarray) -> np.ndarray:
+        return np.asarray(self.lower.T @ vector)
+
+    def inverse_diagonal(self) -> np.ndarray:
+        half = self.forward(np.eye(len(self.lower)))
+        return np.einsum("ij,ij->j", half, half)
+
+
+@dataclass(frozen=True, eq=False)
+class Banded:
+    """L as its lower band, one diagonal a row."""
+
+    lower: np.ndarray
+
+    @property
+    def pivots(self) -> np.ndarray:
+        return np.asarray(self.lower[0])
+
+    @property
+    def entries(self) -> int:
+        return self.lower.size
+
+    def forward(self, right: np.ndarray) -> np.ndarray:
+        return self._solve(right, b"N")
+
+    def backward(self, right: np.ndarray) -> np.ndarray:
+        return self._solve(right, b"T")
+
+    def _solve(self, right: np.ndarray, transposed: bytes) -> np.ndarray:
+        columns = right.reshape(len(right), -1)
+        if len(self.lower) == 1:
+            solved = columns / self.lower[0][:, None]
+        else:
+            solved, _ = linalg.lapack.dtbtrs(self.lower, columns, uplo=b"L", trans=transposed)
+        return np.asarray(solved.reshape(right.shape))
+
+    def times(self, vector: np.ndarray) -> np.ndarray:
+        result = self.lower[0] * vector
+        for k in range(1, len(self.lower)):
+            result[:-k] += self.lower[k, :-k] * vector[k:]
+        return np.asarray(result)
+
+    def inverse_diagonal(self) -> np.ndarray:
+        """In O(size · width²) (Takahashi, Fagan and Chin 1973).
+
+        SciPy has no selected inversion, and the whole inverse of a band is dense.
+        """
+        lower = self.lower
+        band, size = len(lower) - 1, lower.shape[1]
+        if band == 0:
+            return np.asarray(1.0 / lower[0] ** 2)
+        result = np.zeros(size)
+        window = np.zeros((band, band))  # the inverse over the entries i+1 … i+band
+        for i in range(size - 1, -1, -1):
+            reach = min(band, size - 1 - i)
+            column = lower[1 : reach + 1, i] / lower[0, i]
+            block = window[:reach, :reach]
+            cross = -block @ column
+            result[i] = 1.0 / lower[0, i] ** 2 - column @ cross
+            shifted = np.zeros_like(window)
+            shifted[0, 0] = result[i]
+            inside = min(reach, band - 1)
+            shifted[0, 1 : inside + 1] = shifted[1 : inside + 1, 0] = cross[:inside]
+            shifted[1 : inside + 1, 1 : inside + 1] = block[:inside, :inside]
+            window = shifted
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Bordered:
+    """L = ((B, 0), (Wᵀ, C)) with a band B and a dense C."""
+
+    band: Banded
+    border: np.ndarray  # W
+    corner: Dense
+
+    @property
+    def pivots(self) -> np.ndarray:
+        return np.concatenate([self.band.pivots, self.corner.pivots])
+
+    @property
+    def entries(self) -> int:
+        return self.band.entries + self.border.size + self.corner.entries
+
+    def _parts(self, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return vector[: len(self.border)], vector[len(self.border) :]
+
+    def forward(self, right: np.ndarray) -> np.ndarray:
+        top, bottom = self._parts(right)
+        top = self.band.forward(top)
+        return np.concatenate([top, self.corner.forward(bottom - self.border.T @ top)])
+
+    def backward(self, right: np.ndarray) -> np.ndarray:
+        top, bottom = self._parts(right)
+        bottom = self.corner.backward(bottom)
+        # Many draws lie one after the other in memory: a product laid out the other way would be ten times slower here.
+        return np.concatenate([self.band.backward(top - (bottom.T @ self.border.T).T), bottom])
+
+    def times(self, vector: np.ndarray) -> np.ndarray:
+        top, bottom = self._parts(vector)
+        return np.concatenate([self.band.times(top) + self.border @ bottom, self.corner.times(bottom)])
+
+    def inverse_diagonal(self) -> np.ndarray:
+        # The block of A⁻¹ within the band is B⁻ᵀ (I + W C⁻ᵀC⁻¹ Wᵀ) B⁻¹.
+        half = self.corner.forward(self.band.backward(self.border).T)
+        top = self.band.inverse_diagonal() + np.einsum("ij,ij->j", half, half)
+        return np.concatenate([top, self.corner.inverse_diagonal()])
+
+
+def triangular_order(matrix: sparse.csr_array, deepest: int) -> tuple[np.ndarray, int] | None:
+    """For each column the row such that a square matrix is triangular in some order, and the depth of that order.
+
+    The depth is the length of the longest chain of columns each of which needs the one before: 1 where the matrix is
+    diagonal. None where there is no such order, or a deeper one than ``deepest``.
+    """
+    size = matrix.shape[0]
+    present = matrix.copy()
+    present.data = (present.data != 0).astype(float)
+    left, row_of = np.ones(size), np.full(size, -1)
+    for depth in range(1, deepest + 1):
+        rows = np.flatnonzero(present @ left == 1)
+        columns = np.rint((present @ (left * np.arange(size)))[rows]).astype(int)
+        if not len(rows) or len(np.unique(columns)) < len(columns):
+            return None
+        row_of[columns] = rows
+        left[columns] = 0.0
+        if not np.any(left):
+            return row_of, depth
+    return None
