@@ -22,6 +22,8 @@ from bayeskit.gaussian.factorisation import NotPositiveDefinite
 
 __all__ = ["Component", "Evaluator", "Part", "solve"]
 
+AT_ONCE = 20_000_000  # numbers in the draws of a block above which they are made when they are read
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -106,9 +108,11 @@ class Part:
         return float(constant + 0.5 * log_det - 0.5 * np.sum(gaussian.precision.whiten(deviation) ** 2))
 
     def draw(self, rng: np.random.Generator, number: int) -> Point:
-        """Independent draws, scale first."""
+        """Independent draws, scale first; those of very many variables are made when they are read."""
         draws: Point = {}
         phi = None
+        if self.scale is None and self.gaussian is not None and number * self.gaussian.size > AT_ONCE:
+            return self.gaussian.draws_later(rng, number)
         if self.scale is not None:
             phi = self.scale.family.draw(self.parameters, rng, number)
             draws[self.scale.name] = phi
@@ -122,8 +126,7 @@ class Part:
                 deviation = self.gaussian.precision.draw(rng, number)
                 if phi is not None:
                     deviation /= self.stretch(phi)
-            deviation += self.gaussian.mean  # in place: draws of many groups are most of the memory
-            draws |= self.gaussian.split(deviation)
+            draws |= self.gaussian.split(self.gaussian.mean + deviation)
         return draws
 
 

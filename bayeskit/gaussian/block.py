@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ from bayeskit.graphs.gradient import gradient as gradient_of
 from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.polynomial_degree import degrees
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.results.later_draws import LaterDraws, StackedDraws
 
 __all__ = ["Gaussian", "GaussianBlock"]
 
@@ -71,6 +72,17 @@ class Gaussian:
     def slices(self) -> dict[str, slice]:
         """Where each variable lies in the stack."""
         return stacked_slices(self.names, self.shapes)
+
+    def draw(self, rng: np.random.Generator, number: int) -> np.ndarray:
+        """Independent draws, stacked, of shape (number, D)."""
+        result = self.precision.draw(rng, number)
+        result += self.mean  # in place: draws of many groups are most of the memory
+        return result
+
+    def draws_later(self, rng: np.random.Generator, number: int) -> dict[str, Any]:
+        """Independent draws of each variable, first axis the draws, made when the first of them is read."""
+        together = StackedDraws(partial(self.draw, rng.spawn(1)[0], number))
+        return {n: LaterDraws(together, s, (number, *self.shapes[n])) for n, s in self.slices.items()}
 
     def split(self, stacked: np.ndarray) -> dict[str, np.ndarray]:
         """A stacked array of shape (…, D) as one array a variable."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-import arviz as az
 import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
+from arviz_base import from_dict
 from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 
+from bayeskit.results.later_draws import LaterDraws
 from bayeskit.version import __version__
 
 __all__ = ["build_tree", "chains_of", "dims_of", "thinned"]
@@ -37,9 +39,7 @@ def thinned(tree: xr.DataTree, names: Iterable[str], number: int) -> dict[str, n
     return {n: draws[n].transpose("sample", ...).to_numpy()[kept] for n in names}
 
 
-def build_tree(
-    model: pm.Model, values: Mapping[str, np.ndarray], draws: int, *, chains: int | None = None
-) -> xr.DataTree:
+def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains: int | None = None) -> xr.DataTree:
     """A DataTree with posterior, observed_data and constant_data.
 
     Parameters
@@ -47,14 +47,19 @@ def build_tree(
     model : pymc.Model
         Gives dims and coords.
     values : mapping of str to array
-        Draws, first axis the draws.
+        Draws, first axis the draws; :class:`~bayeskit.results.later_draws.LaterDraws` stay unread.
     draws : int
     chains : int, optional
         How many chains the draws come from, in this order; by default :func:`chains_of` lays independent draws out.
     """
     chains, length = chains_of(draws) if chains is None else (chains, draws // chains)
     coords, dims = coords_and_dims_for_inferencedata(model)
-    posterior = {n: np.asarray(v).reshape(chains, length, *np.shape(v)[1:]) for n, v in values.items()}
+    later = {n: v.variable((chains, length)) for n, v in values.items() if isinstance(v, LaterDraws)}
+    posterior = {
+        n: np.asarray(v).reshape(chains, length, *np.shape(v)[1:]) for n, v in values.items() if n not in later
+    }
+    # Draws that are not made yet are given their coordinates by an array of their shape that takes no memory.
+    posterior |= {n: np.broadcast_to(0.0, v.shape) for n, v in later.items()}
     groups: dict[str, Mapping[str, np.ndarray]] = {"posterior": posterior}
     observed = find_observations(model)
     constant = find_constants(model)
@@ -69,7 +74,10 @@ def build_tree(
         coords = numbered | coords
     if constant:
         groups["constant_data"] = constant
-    tree: xr.DataTree = az.from_dict(groups, coords=coords, dims=dims)
+    tree: xr.DataTree = from_dict(groups, coords=coords, dims=dims)
     attributes = {"inference_library": "bayeskit", "inference_library_version": __version__}
+    if later:
+        named = tree["posterior"].to_dataset()
+        tree["posterior"] = xr.DataTree(named.assign({n: (named[n].dims, v) for n, v in later.items()}))
     tree["posterior"].attrs.update(attributes)
     return tree

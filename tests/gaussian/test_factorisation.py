@@ -8,8 +8,10 @@ import numpy as np
 import pymc as pm
 import pytest
 from scipy import sparse
+from xarray.core.indexing import LazilyIndexedArray
 
 import bayeskit as bk
+from bayeskit.elimination import conjugate_posterior
 from bayeskit.gaussian import factorisation
 from bayeskit.gaussian.banded_layout import Lookup, layout
 from bayeskit.gaussian.factorisation import NotPositiveDefinite, Precision, factorise, factorise_root
@@ -203,3 +205,28 @@ def test_a_dense_precision_that_is_too_large_is_refused_with_its_size(monkeypatc
     matrix = STRUCTURES["full"][0](np.random.default_rng(7))
     with pytest.raises(bk.BayeskitError, match="160 Normal variables is not banded"):
         factorise(matrix)
+
+
+def test_draws_of_very_many_variables_are_made_when_they_are_read(monkeypatch):
+    with pm.Model(coords={"group": list("abcdef")}) as model:
+        theta = pm.Normal("theta", pm.Normal("mu", 0.0, 1.0), 1.0, dims="group")
+        pm.Normal("y", theta, 1.0, observed=np.arange(6.0))
+    monkeypatch.setattr(conjugate_posterior, "AT_ONCE", 100)
+    later, again = (bk.infer(model, draws=400, random_seed=3).tree["posterior"] for _ in range(2))
+    assert isinstance(later["theta"].variable._data, LazilyIndexedArray)
+    assert later["theta"].dims == ("chain", "draw", "group")
+    assert later["theta"].shape == (4, 100, 6)
+    assert list(later["theta"].coords["group"].values) == list("abcdef")
+    part = later["theta"].sel(group=["b", "e"]).isel(draw=[3, 1]).transpose("group", ...)
+    whole = later["theta"].values
+    np.testing.assert_array_equal(part, np.moveaxis(whole[:, [3, 1]][..., [1, 4]], -1, 0))
+    np.testing.assert_array_equal(whole, again["theta"].values)
+    np.testing.assert_array_equal(later["theta"].stack(sample=("chain", "draw")).values, whole.reshape(400, 6).T)
+    # Of one draw of all variables together: their covariance with mu is that of the model.
+    expected = np.linalg.inv(np.block([[np.array([[7.0]]), -np.ones((1, 6))], [-np.ones((6, 1)), 2 * np.eye(6)]]))
+    stacked = np.concatenate([later["mu"].values.reshape(400, 1), whole.reshape(400, 6)], axis=1)
+    np.testing.assert_allclose(np.cov(stacked.T), expected, atol=5 * np.max(expected) * np.sqrt(2 / 400))
+    monkeypatch.undo()
+    at_once = bk.infer(model, draws=400, random_seed=3)
+    assert isinstance(at_once.tree["posterior"]["theta"].variable._data, np.ndarray)
+    assert float(abs(later["theta"].mean() - at_once.marginal("theta").mean().mean())) < 0.1
