@@ -37,8 +37,6 @@ from bayeskit.terminal import is_terminal
 
 __all__ = ["explain", "infer"]
 
-ADVICE = "try another method= (one of {}), and please report the model"
-
 
 def explain(model: pm.Model) -> Plan:
     """What would be integrated out, in which order, by which family; what is left and why. Computes no posterior.
@@ -157,11 +155,11 @@ def _planned(rung: Method, analysis: Analysis, failures: dict[Method, Exception]
 def _no_answer(failures: dict[Method, Exception]) -> BayeskitError:
     """The last failure, in words for the person who asked; the earlier ones are its notes."""
     *earlier, (last, error) = failures.items()
-    if isinstance(error, BayeskitError):
-        result: BayeskitError = error
-    else:
-        others = ", ".join(repr(name) for name in method_names() if name != last.name)
-        result = InferenceError(f"no answer by {last.name}: {_said(error)}; {ADVICE.format(others)}")
+    others = ", ".join(repr(name) for name in method_names() if name != last.name)
+    remedy = last.remedy or f"try another method= (one of {others}), and please report the model"
+    result = error if isinstance(error, BayeskitError) and not last.remedy else None
+    if result is None:
+        result = InferenceError(f"no answer by {last.name}: {_said(error)}; {remedy}")
         result.__cause__ = error
     for rung, failure in earlier:
         result.add_note(f"{rung.title} was tried before: {_said(failure)}")

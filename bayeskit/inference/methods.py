@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -43,12 +43,6 @@ class Request:
     progressbar: bool = False
 
 
-class _Home(Protocol):
-    def obstacle(self, analysis: Analysis) -> str: ...
-
-    def answer(self, request: Request) -> Posterior: ...
-
-
 @dataclass(frozen=True)
 class Method:
     """One method of inference.
@@ -65,6 +59,8 @@ class Method:
         How the posterior was found, for the report.
     outlook : str
         What will be done, for the plan; ``{}`` stands for the variables that remain.
+    remedy : str
+        What to do where it was forced and failed; empty where its own errors say so.
     closed_form : bool
         Whether it rests on the closed form of what was eliminated; then it is no help where that failed its proof.
     samples : bool
@@ -76,16 +72,18 @@ class Method:
     home: str
     account: str
     outlook: str = ""
+    remedy: str = ""
     closed_form: bool = True
     samples: bool = False
 
     def obstacle(self, analysis: Analysis) -> str:
         """Why the method cannot answer, and what to do instead; empty where it can."""
-        return cast("_Home", import_module(self.home)).obstacle(analysis)
+        return str(import_module(self.home).obstacle(analysis))
 
     def answer(self, request: Request) -> Posterior:
         """The posterior, or an exception of any type."""
-        return cast("_Home", import_module(self.home)).answer(request)
+        posterior: Posterior = import_module(self.home).answer(request)
+        return posterior
 
     def planned(self, plan: Plan) -> Plan:
         """A plan that this method carries out."""
@@ -107,6 +105,7 @@ METHODS: tuple[Method, ...] = (
         "bayeskit.inference.quadrature",
         "What has a closed form was integrated out, the rest by quadrature; the draws are independent.",
         "{} will be integrated by quadrature, everything else in closed form given it.",
+        "use method='nuts'",
     ),
     Method(
         "nuts",

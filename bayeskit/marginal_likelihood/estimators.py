@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
 from bayeskit.results.records import LogEvidence
 
@@ -48,12 +48,6 @@ class Target:
     analysis: Analysis | None = None
 
 
-class _Home(Protocol):
-    def obstacle(self, target: Target) -> str: ...
-
-    def estimate(self, target: Target) -> LogEvidence: ...
-
-
 @dataclass(frozen=True)
 class Estimator:
     """One estimator.
@@ -74,11 +68,12 @@ class Estimator:
 
     def obstacle(self, target: Target) -> str:
         """Why it cannot estimate, and what to do instead; empty where it can."""
-        return cast("_Home", import_module(self.home)).obstacle(target)
+        return str(import_module(self.home).obstacle(target))
 
     def estimate(self, target: Target) -> LogEvidence:
         """The log integral of the density with its error, or NaN with the reason."""
-        return cast("_Home", import_module(self.home)).estimate(target)
+        evidence: LogEvidence = import_module(self.home).estimate(target)
+        return evidence
 
 
 ESTIMATORS: tuple[Estimator, ...] = (Estimator("bridge", "bridge sampling", "bayeskit.marginal_likelihood.bridge"),)

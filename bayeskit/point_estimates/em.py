@@ -39,36 +39,33 @@ def em(
 ) -> EMResult:
     r"""Maximise the likelihood or the posterior density by expectation–maximisation.
 
-    The finite variables z (allocations of a mixture, states of a hidden Markov model) are summed out, and every
-    continuous variable :math:`\phi` is moved to the maximum of
+    The finite variables z are summed out, and every continuous variable :math:`\phi` is moved to the maximum of
 
     .. math:: Q(\phi) = \mathrm{E}\bigl[\log p(y, z \mid \phi) \bigm| y, \phi_t\bigr] \;(+ \log p(\phi)),
 
     block by block: in closed form where the score of Q has the form of a conjugate family, otherwise by L-BFGS-B.
+    The likelihood may grow without bound (a component closes in on one point); such starts are dropped, and those with
+    a state that no entry is in. The convergence is linear.
 
     Parameters
     ----------
     model : pymc.Model
-        With finite variables that can be summed out: independent entries, ``DiscreteMarkovChain``, nested ones.
+        Its finite variables can be summed out: independent entries, ``DiscreteMarkovChain``, nested ones.
     objective : {"likelihood", "posterior"}
-        Maximum likelihood, where the priors of the continuous variables play no part; or the mode of the posterior
+        With ``likelihood`` the priors of the continuous variables play no part; ``posterior`` is the mode of the
         density of the variables as the model has them (no Jacobian of a transform).
     starts : int
-        How many starts: from k-means clusters of what was observed beside each finite entry and from clusters around
-        random rows, or, where there is no such thing, prior draws. The best is returned.
+        How many starts, of which the best is returned; see :mod:`bayeskit.point_estimates.em_starts`.
     max_iterations : int
         For each start.
     tolerance : float
-        An iteration is the last where what is still to be gained, estimated from the last two gains as of a geometric
-        series (Aitken; Böhning et al. 1994), is below this times one plus the size of the objective. Zero: no gain at
-        all.
+        An iteration is the last where what is still to be gained (Aitken; Böhning et al. 1994) is below this times
+        one plus the size of the objective. Zero: no gain at all.
     start : mapping of str to array, optional
-        A single start: values of variables on their own supports. Those left out are taken from the model's initial
-        point.
+        A single start: values on their own supports; those left out are taken from the model's initial point.
     random_seed : int, optional
         Of the starts.
     progressbar : bool
-        Show one where somebody watches and there are several starts.
 
     Returns
     -------
@@ -82,13 +79,6 @@ def em(
         If an option is out of range or ``start`` does not fit.
     InferenceError
         If every start is degenerate, or the objective falls by more than rounding.
-
-    Notes
-    -----
-    A likelihood that grows without bound, as where a component of a mixture closes in on one point, has no maximum:
-    such starts are dropped, and so are those with a state that no entry is in. An iteration costs one evaluation of the
-    terms of the sums; where the density of the rows is Normal, multivariate Normal, Poisson, Binomial or the like, the
-    M step needs their weighted moments only. The convergence is linear.
     """
     _require_options(objective, starts, max_iterations, tolerance)
     with lightly(), quiet():

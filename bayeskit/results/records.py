@@ -16,7 +16,7 @@ import numpy as np
 from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import Snapshot, on_its_data
 from bayeskit.results import predictive
-from bayeskit.results.marginals import Marginal
+from bayeskit.results.marginals import Marginal, summarise
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,8 +115,7 @@ class Plan:
     remaining : tuple of str
         Variables that no closed form integrates out.
     method : str
-        The first method that :func:`bayeskit.infer` will try, of :data:`bayeskit.inference.methods.METHODS`; in the
-        plan of a posterior, the one that answered; empty where none is asked, as by :func:`bayeskit.collapse`.
+        The first method that :func:`bayeskit.infer` will try, or the one that answered; empty where none is asked.
     refusals : tuple of Refusal
         One for each remaining variable.
     notes : tuple of str
@@ -174,9 +173,8 @@ class Posterior:
     random_seed : int
         The seed the draws were made with.
     seconds : float
-        Wall-clock time of the inference.
     analysis : bayeskit.elimination.analysis.Analysis
-        What was found in the model before a number was computed; queries ask it, and do not read the model again.
+        What was found in the model before a number was computed; queries ask it, not the model.
     snapshot : Snapshot
         The data that the model had.
     account : str
@@ -293,8 +291,6 @@ class Posterior:
             One row a scalar, named as ArviZ names it, with columns ``mean``, ``sd``, ``etiXX_lb``, ``etiXX_ub``,
             ``mcse_mean`` (zero where exact) and ``label`` ("exact" from the closed form, "estimated" from draws).
         """
-        from bayeskit.results.marginals import summarise
-
         if not 0 < ci_prob < 1:
             raise ModelError(f"ci_prob is {ci_prob}; it must lie between 0 and 1")
         return summarise(self.tree["posterior"].to_dataset(), self.marginals, ci_prob)
