@@ -31,9 +31,9 @@ from bayeskit.reporting.records import Link, Table
 from bayeskit.reporting.writing import check_writable, write_page
 from bayeskit.sampling.nuts import sample_nuts
 from bayeskit.validation import Validation, judge, validate
+from bayeskit.validation.bartlett import bartlett
 
 if TYPE_CHECKING:
-    import pymc as pm
     import xarray as xr
 
     from bayeskit.results.records import LogEvidence, Posterior
@@ -214,46 +214,6 @@ def _validate(post: Posterior, module: ModuleType, data: xr.Dataset, random_seed
         return validate(post.model, draws=DRAWS, random_seed=random_seed, progressbar=False, exact=post), ""
     draws = sample_nuts(sampled, draws=DRAWS, random_seed=random_seed)
     return judge(post, draws, random_seed=random_seed, method=method), said
-
-
-def bartlett(model: pm.Model, name: str) -> pm.Model:
-    r"""The same model with one Wishart matrix in Bartlett's decomposition.
-
-    .. math::
-
-        \Lambda = L A A^\top L^\top, \quad V = L L^\top, \quad
-        A_{ii}^2 \sim \mathrm{ChiSquared}(\nu - i + 1), \quad A_{ij} \sim \mathrm{Normal}(0, 1), \; i > j
-
-    has the distribution :math:`\mathrm{Wishart}(\nu, V)`.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    name : str
-        Its Wishart variable, which becomes a Deterministic of the same name.
-
-    Returns
-    -------
-    pymc.Model
-
-    References
-    ----------
-    M. S. Bartlett (1933), Proceedings of the Royal Society of Edinburgh 53, 260-283.
-    """
-    import pymc as pm
-    import pytensor.tensor as pt
-    from pymc.model.fgraph import clone_model
-
-    degrees, factor = (p.eval() for p in model[name].owner.op.dist_params(model[name].owner))
-    size = factor.shape[0]
-    other = clone_model(model)
-    with other:
-        squares = pm.ChiSquared(f"{name}_squares", degrees - np.arange(size), shape=size)
-        below = pm.Normal(f"{name}_below", 0.0, 1.0, shape=size * (size - 1) // 2)
-        lower = pt.diag(pt.sqrt(squares))[np.tril_indices(size, -1)].set(below)
-        root = pt.dot(factor, lower)
-        matrix = pt.dot(root, root.T)
-    return pm.do(other, {name: matrix})
 
 
 def _compare_variants(name: str, module: ModuleType, random_seed: int) -> Comparison:

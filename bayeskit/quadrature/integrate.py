@@ -223,10 +223,9 @@ def integrate(
     error = _error(runs)
     if not error <= max(tolerance, acceptable):
         raise NotIntegrable(f"the error bound stays at {error:.1g} nats")
-    value = float(np.mean([r.log_integral for r in runs]))
-    mode, curvature = land.modes[0], _inverse(land.curvature)
-    marginals = tuple(marginal(r) for r in runs[:k])
-    return Quadrature(value, error, f.count, mode, curvature, marginals, tuple(runs), log_density)
+    value, marginals = float(np.mean([r.log_integral for r in runs])), tuple(marginal(r) for r in runs[:k])
+    inverse = _inverse(land.curvature)
+    return Quadrature(value, error, f.count, land.modes[0], inverse, marginals, tuple(runs), log_density)
 
 
 def _error(runs: list[LatticeSum]) -> float:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import platform
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from bayeskit.reporting.components import (
 )
 from bayeskit.reporting.curve import curve_picture, fitted_curve
 from bayeskit.reporting.decoding import decoded_series, decoding_pictures
-from bayeskit.reporting.figures import interval_pictures, marginal_picture, split_variables, variable_order
+from bayeskit.reporting.figures import interval_pictures, marginal_picture, split_variables
 from bayeskit.reporting.formulas import describe_variables
 from bayeskit.reporting.graph import draw_structure, read_structure
 from bayeskit.reporting.latent_states import latent_states
@@ -31,17 +30,15 @@ from bayeskit.reporting.pictures import Picture, styled
 from bayeskit.reporting.projection import latent_projection, projection_picture
 from bayeskit.reporting.records import Cell, Section, Table
 from bayeskit.reporting.states import state_picture, state_series
+from bayeskit.reporting.tables import MAX_ROWS, capped_table, frame_table, in_model_order
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from bayeskit.queries.comparison import Comparison
     from bayeskit.results.records import Posterior
     from bayeskit.validation import Validation
 
-__all__ = ["MAX_ROWS", "build_sections"]
+__all__ = ["build_sections"]
 
-MAX_ROWS = 30
 RELABELLED = " The draws exchange labels and were relabelled first, unlike those of the table."
 PACKAGES = ("bayeskit", "pymc", "pytensor", "arviz", "numpy", "scipy", "xarray")
 
@@ -133,7 +130,7 @@ def _priors(post: Posterior) -> Section:
         rows = tuple((v.name, v.text, v.dims or "scalar") for v in variables if v.role == role)
         if rows:
             tables.append(
-                _capped(
+                capped_table(
                     ("variable", "distribution" if role in {"prior", "likelihood"} else "formula", "dims"),
                     rows,
                     caption,
@@ -151,7 +148,7 @@ def _plan(post: Posterior) -> Section:
             for i, s in enumerate(plan.eliminated, 1)
         )
         tables.append(
-            _capped(("step", "integrated out", "family", "given"), steps, "Closed forms, in order of elimination")
+            capped_table(("step", "integrated out", "family", "given"), steps, "Closed forms, in order of elimination")
         )
     if plan.refusals:
         given: set[str] = set()
@@ -159,14 +156,13 @@ def _plan(post: Posterior) -> Section:
         for r in plan.refusals:
             refusals = (*refusals, (r.variable, r.reason, "as above" if r.advice in given else r.advice))
             given.add(r.advice)
-        tables.append(_capped(("variable", "why there is no closed form", "advice"), refusals, "No closed form"))
+        tables.append(capped_table(("variable", "why there is no closed form", "advice"), refusals, "No closed form"))
     return Section("plan", "The plan", text=str(plan), tables=tuple(tables))
 
 
 def _posterior(post: Posterior, validation: Validation | None) -> Section:
-    table = _frame(
-        _ordered(post.summary(), post), "variable", "Mean, standard deviation and equal-tailed interval of every scalar"
-    )
+    caption = "Mean, standard deviation and equal-tailed interval of every scalar"
+    table = frame_table(in_model_order(post.summary(), post), "variable", caption)
     panels, intervals, hidden = split_variables(post)
     marginals = marginal_picture(post, panels, validation)
     projection = latent_projection(post)
@@ -191,13 +187,13 @@ def _posterior(post: Posterior, validation: Validation | None) -> Section:
 def _state_pictures(post: Posterior) -> tuple[Picture, ...]:
     """Pictures of mixtures and hidden Markov models."""
     states = latent_states(post)
-    found: tuple[Picture, ...] = ()
+    pictures: tuple[Picture, ...] = ()
     if states is not None and (components := gaussian_components(post, states)) is not None:
-        found = (component_picture(components),)
+        pictures = (component_picture(components),)
     elif states is not None and (series := decoded_series(post, states)):
-        found = decoding_pictures(series)
-    if states is not None and found:
-        return tuple(replace(p, caption=p.caption + RELABELLED) for p in found) if states.relabelled else found
+        pictures = decoding_pictures(series)
+    if states is not None and pictures:
+        return tuple(replace(p, caption=p.caption + RELABELLED) for p in pictures) if states.relabelled else pictures
     pairs = same_component(post)
     return (allocation_picture(*pairs),) if pairs is not None else ()
 
@@ -256,15 +252,15 @@ def _validation(validation: Validation) -> Section:
     caption = "z-scores of mean and standard deviation in Monte Carlo standard errors, and the ECDF test"
     return Section(
         "validation", "A sampler against the closed form", tuple(paragraphs),
-        tables=(_frame(table.iloc[order], "variable", caption),),
+        tables=(frame_table(table.iloc[order], "variable", caption),),
     )  # fmt: skip
 
 
 def _comparison(comparison: Comparison) -> Section:
-    table = _frame(comparison.table, "model", "Models of the same data, the best first")
+    table = frame_table(comparison.table, "model", "Models of the same data, the best first")
     priors = tuple((str(m), "; ".join(comparison.priors[m])) for m in comparison.table.index if m in comparison.priors)
     paragraphs = ("The evidence depends on the priors for good, so they are shown beside it.", *comparison.notes)
-    tables = (table, _capped(("model", "priors"), priors, "Priors")) if priors else (table,)
+    tables = (table, capped_table(("model", "priors"), priors, "Priors")) if priors else (table,)
     return Section("comparison", "Models compared", paragraphs, tables=tables)
 
 
@@ -288,40 +284,6 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "unknown"
-
-
-def _ordered(summary: pd.DataFrame, post: Posterior) -> pd.DataFrame:
-    """Rows in the order of the model: free variables first, but those that would fill the table after all others."""
-    order = {name: i for i, name in enumerate(variable_order(post))}
-    names = [str(label).split("[")[0] for label in summary.index]
-    rows = Counter(names)
-    position = [(rows[n] >= MAX_ROWS, order.get(n, len(order))) for n in names]
-    return summary.iloc[sorted(range(len(names)), key=position.__getitem__)]
-
-
-def _frame(frame: pd.DataFrame, head: str, caption: str) -> Table:
-    columns = (head, *(str(c) for c in frame.columns))
-    rows = tuple(
-        (str(label), *(_cell(v) for v in row))
-        for label, row in zip(frame.index[:MAX_ROWS], frame.to_numpy(dtype=object), strict=False)
-    )
-    return _capped(columns, rows, caption, total=len(frame))
-
-
-def _capped(
-    columns: tuple[str, ...], rows: Sequence[tuple[Cell, ...]], caption: str, *, total: int | None = None
-) -> Table:
-    total = len(rows) if total is None else total
-    shown = tuple(rows[:MAX_ROWS])
-    note = f"{total - len(shown)} of {total} rows are not shown." if total > len(shown) else ""
-    return Table(columns, shown, caption, note)
-
-
-def _cell(value: Any) -> Cell:
-    """A NumPy scalar as the Python value it is."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
 
 
 def _list(words: Sequence[str]) -> str:

@@ -13,23 +13,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.validation.draws import as_arrays, labels
 from bayeskit.validation.record import Validation
-from bayeskit.validation.statistics import ScalarTests, compare_with_distribution, compare_with_draws, holm
+from bayeskit.validation.scalars import judge_variable, stacked
+from bayeskit.validation.statistics import ScalarTests
+from bayeskit.validation.verdicts import notes_on, table_of, verdicts_of
 
 if TYPE_CHECKING:
     import pymc as pm
     import xarray as xr
 
-    from bayeskit.results.marginals import Marginal
     from bayeskit.results.records import Posterior
 
 __all__ = ["assert_matches_exact", "judge", "validate"]
@@ -61,40 +61,50 @@ def judge(
     Parameters
     ----------
     exact : Posterior
-        An exact posterior: its closed-form marginals are used where there are some, else its independent draws.
+        Its closed-form marginals are used where there are some, else its independent draws.
     draws : xarray.DataTree, xarray.Dataset or mapping of str to array
         Chains × draws of the same variables.
     var_names : sequence of str, optional
-        Variables to judge; by default all those of the exact posterior that are not Deterministics.
+        By default all variables of the exact posterior that are not Deterministics.
     alpha : float, default 0.001
         Probability that right draws fail any test.
-    min_ess : float, default 100
-        Smallest effective sample size (the smaller of bulk and tail) that is judged at all.
-    max_rhat : float, default 1.05
-        Largest rank-normalised split R-hat. It is looser than the usual 1.01 because right draws with an effective
-        sample size of 400 pass 1.01 only six times in ten; a bias is for the other tests to see.
+    min_ess, max_rhat : float, default 100 and 1.05
+        Smallest effective sample size, of bulk and tail, and largest rank-normalised split R-hat. Right draws with an
+        effective size of 400 pass the usual 1.01 only six times in ten; a bias is for the other tests to see.
     random_seed : int, optional
         Only breaks ties of discrete variables.
     method, divergences, seconds
         Kept in the record.
 
-    Returns
-    -------
-    Validation
-
     Raises
     ------
-    DataError
-        If names or shapes do not fit the exact posterior.
-    OptionError
-        If ``alpha`` is not between 0 and 1, or ``var_names`` names an unknown variable.
-
-    Notes
-    -----
-    Cost: a few milliseconds a scalar for 4,000 draws.
+    DataError, OptionError
+        If names or shapes do not fit the exact posterior; if ``alpha`` is not between 0 and 1.
     """
     if not 0 < alpha < 1:
         raise OptionError(f"alpha is {alpha}; it must lie between 0 and 1")
+    rows, tests = _tested(exact, draws, var_names, random_seed)
+    failures, verdicts, comparisons = verdicts_of(rows, tests, alpha, min_ess, max_rhat)
+    return Validation(
+        passed=not failures,
+        table=table_of(rows, tests, verdicts),
+        failures=failures,
+        certificate=float(exact.certificate),
+        method=method,
+        alpha=alpha,
+        comparisons=comparisons,
+        divergences=divergences,
+        random_seed=random_seed,
+        seconds=seconds,
+        notes=notes_on(tests),
+        draws=draws if hasattr(draws, "children") else None,
+    )
+
+
+def _tested(
+    exact: Posterior, draws: Any, var_names: Sequence[str] | None, random_seed: int | None
+) -> tuple[list[dict[str, Any]], list[ScalarTests]]:
+    """A row of the table and the tests of each scalar of the variables to judge."""
     reference: xr.Dataset = exact.tree["posterior"].to_dataset()
     names = _names(exact, reference, var_names)
     arrays = as_arrays(draws, reference, names)
@@ -104,26 +114,11 @@ def judge(
     rows: list[dict[str, Any]] = []
     tests: list[ScalarTests] = []
     for name in names:
-        marginal = exact.marginals.get(name)
-        judged = _judge_variable(arrays[name], _stacked(reference[name]), marginal, rng)
+        judged = judge_variable(arrays[name], stacked(reference[name]), exact.marginals.get(name), rng)
         for label, (row, test) in zip(labels(reference, name), judged, strict=True):
             rows.append({"name": label, **row})
             tests.append(test)
-    failures, verdicts, comparisons = _verdicts(rows, tests, alpha, min_ess, max_rhat)
-    return Validation(
-        passed=not failures,
-        table=_table(rows, tests, verdicts),
-        failures=failures,
-        certificate=float(exact.certificate),
-        method=method,
-        alpha=alpha,
-        comparisons=comparisons,
-        divergences=divergences,
-        random_seed=random_seed,
-        seconds=seconds,
-        notes=_notes(tests),
-        draws=draws if hasattr(draws, "children") else None,
-    )
+    return rows, tests
 
 
 def assert_matches_exact(
@@ -199,9 +194,8 @@ def validate(
         A model whose posterior has a closed form.
     draws : int, default 4000
         Draws in all, over four chains, after warm-up.
-    random_seed : int, optional
+    random_seed, progressbar
         The same seed gives the same validation.
-    progressbar : bool, default True
     exact : Posterior, optional
         The closed form, where it has been computed already. It is made anew where some variable has no closed-form
         marginal, since draws are then judged against more exact draws than an answer has by default.
@@ -282,152 +276,3 @@ def _names(exact: Posterior, reference: xr.Dataset, var_names: Sequence[str] | N
     if not var_names:
         raise OptionError("var_names is empty: name at least one variable, or leave it out to judge all of them")
     return list(var_names)
-
-
-def _stacked(exact: xr.DataArray) -> NDArray[np.float64]:
-    """Exact draws as (draw, scalar): chains of independent draws are one sample."""
-    values = exact.transpose("chain", "draw", ...).to_numpy().astype(np.float64)
-    return values.reshape(values.shape[0] * values.shape[1], -1)
-
-
-def _judge_variable(
-    draws: NDArray[np.float64], exact: NDArray[np.float64], marginal: Marginal | None, rng: np.random.Generator
-) -> list[tuple[dict[str, Any], ScalarTests]]:
-    """One (row, tests) for each scalar of a variable, in C order."""
-    flat = draws.reshape(*draws.shape[:2], -1)
-    size = flat.shape[2]
-    closed = marginal is not None and marginal.elementwise
-    if closed:
-        assert marginal is not None
-        shape = draws.shape[2:]
-        moments = _moments(marginal, shape)
-        probability = _probability(marginal, draws, rng).reshape(flat.shape)
-        low, high = (np.broadcast_to(bound, shape).ravel() for bound in _support(marginal))
-    result = []
-    for k in range(size):
-        x = flat[:, :, k]
-        if closed:
-            mean, sd = moments[0][k], moments[1][k]
-        elif marginal is not None:  # a Wishart matrix: exact moments, entries without a distribution of their own
-            mean, sd = np.ravel(marginal.mean())[k], np.ravel(marginal.std())[k]
-        else:
-            mean, sd = exact[:, k].mean(), exact[:, k].std(ddof=1)
-        with np.errstate(invalid="ignore", over="ignore"):
-            row = {"exact_mean": mean, "mcmc_mean": x.mean(), "exact_sd": sd, "mcmc_sd": x.std(ddof=1)}
-        if not np.isfinite(x).all():
-            test = ScalarTests(problem=f"{int((~np.isfinite(x)).sum())} draws are not finite")
-        elif closed and ((x < low[k]) | (x > high[k])).any():
-            outside = int(((x < low[k]) | (x > high[k])).sum())
-            test = ScalarTests(problem=f"{outside} draws lie outside the support [{low[k]:g}, {high[k]:g}]")
-        elif closed:
-            test = compare_with_distribution(x, probability[:, :, k], [m[k] for m in moments])
-        elif np.ptp(exact[:, k]) <= 1e-9 * np.abs(exact[:, k]).max():
-            same = np.allclose(x, mean, rtol=1e-6, atol=1e-12)
-            test = ScalarTests(scale="constant", problem="" if same else f"the exact value is always {mean:.6g}")
-        else:
-            test = compare_with_draws(x, exact[:, k], rng)
-        result.append((row, test))
-    return result
-
-
-def _moments(marginal: Marginal, shape: tuple[int, ...]) -> tuple[NDArray[np.float64], ...]:
-    """Mean, sd, skewness and excess kurtosis of every element, flattened; NaN where SciPy has none."""
-    # SciPy divides by zero on the way to an infinite moment.
-    with np.errstate(all="ignore"):
-        mean, variance, skewness, excess = marginal.dist.stats(moments="mvsk")
-        columns = (mean, np.sqrt(variance), skewness, excess)
-    return tuple(np.broadcast_to(np.asarray(column, dtype=float), shape).ravel() for column in columns)
-
-
-def _support(marginal: Marginal) -> tuple[Any, Any]:
-    """The ends of the support: a method of SciPy's distributions, the ends themselves of a density on a grid."""
-    support = marginal.dist.support
-    low, high = support() if callable(support) else support
-    return low, high
-
-
-def _probability(marginal: Marginal, draws: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """F(x), drawn uniformly within the jump where the marginal is discrete."""
-    values = np.asarray(marginal.dist.cdf(draws), dtype=np.float64)
-    if hasattr(marginal.dist, "pmf"):
-        values = values - rng.random(values.shape) * marginal.dist.pmf(draws)
-    return values
-
-
-def _verdicts(
-    rows: list[dict[str, Any]], tests: list[ScalarTests], alpha: float, min_ess: float, max_rhat: float
-) -> tuple[tuple[str, ...], list[str], int]:
-    """Failures, one verdict a row, and the number of tests that ``alpha`` was divided among."""
-    where, kinds, p_values = [], [], []
-    for i, test in enumerate(tests):
-        for kind, p in test.p_values.items() if test.scale != "constant" else ():
-            where.append(i)
-            kinds.append(kind)
-            p_values.append(p)
-    rejected: Mapping[tuple[int, str], bool] = dict(
-        zip(zip(where, kinds, strict=True), holm(np.array(p_values), alpha), strict=True)
-    )
-    failures: list[str] = []
-    verdicts: list[str] = []
-    for i, (row, test) in enumerate(zip(rows, tests, strict=True)):
-        reasons = [(test.problem, test.problem)] if test.problem else []
-        if test.ess < min_ess:
-            reasons.append(("ess", f"effective sample size {test.ess:.0f}, under {min_ess:g}: draw more"))
-        if test.rhat > max_rhat:
-            reasons.append(("rhat", f"R-hat {test.rhat:.3f}, over {max_rhat:g}: the chains disagree"))
-        reasons += [(kind, _explain(kind, row, test)) for kind in ("mean", "sd", "ecdf") if rejected.get((i, kind))]
-        verdicts.append(", ".join(short for short, _ in reasons) or "agrees")
-        failures += [f"{row['name']}: {long}" for _, long in reasons]
-    return tuple(failures), verdicts, len(p_values)
-
-
-def _explain(kind: str, row: Mapping[str, Any], test: ScalarTests) -> str:
-    p = test.p_values[kind]
-    if kind == "ecdf":
-        return f"its distribution differs from the exact one (ECDF test, p = {p:.1e})"
-    z = test.z_mean if kind == "mean" else test.z_sd
-    of = "" if test.scale == "draws" else f", of the {test.scale}"
-    return f"{kind} {row[f'mcmc_{kind}']:.6g}, exact {row[f'exact_{kind}']:.6g} (z = {z:+.1f}, p = {p:.1e}{of})"
-
-
-def _notes(tests: Sequence[ScalarTests]) -> tuple[str, ...]:
-    notes = []
-    counts = {
-        scale: sum(test.scale == scale for test in tests) for scale in ("normal scores", "folded scores", "ranks")
-    }
-    if counts["normal scores"]:
-        notes.append(
-            f"{counts['normal scores']} scalar(s) are skewed or heavy-tailed: their z-scores are of the normal scores"
-        )
-    if counts["folded scores"]:
-        notes.append(
-            f"{counts['folded scores']} scalar(s) have infinite variance, so no sd to test: z_sd is of the "
-            "folded normal scores, which see a change of spread"
-        )
-    if counts["ranks"]:
-        notes.append(
-            f"{counts['ranks']} scalar(s) have no closed-form marginal: they are compared with independent exact draws"
-        )
-    if all(np.isnan(test.rhat) for test in tests):
-        notes.append("one chain only: R-hat was not computed")
-    return tuple(notes)
-
-
-def _table(rows: list[dict[str, Any]], tests: Sequence[ScalarTests], verdicts: Sequence[str]) -> Any:
-    import pandas as pd
-
-    columns = ["exact_mean", "mcmc_mean", "z_mean", "exact_sd", "mcmc_sd", "z_sd", "p_ecdf", "ess", "rhat", "scale"]
-    records = [
-        {
-            **row,
-            "z_mean": test.z_mean,
-            "z_sd": test.z_sd,
-            "p_ecdf": test.p_ecdf,
-            "ess": test.ess,
-            "rhat": test.rhat,
-            "scale": test.scale,
-            "verdict": verdict,
-        }
-        for row, test, verdict in zip(rows, tests, verdicts, strict=True)
-    ]
-    return pd.DataFrame(records).set_index("name")[[*columns, "verdict"]].rename_axis(None)

@@ -17,7 +17,7 @@ import xarray as xr
 
 import bayeskit as bk
 from bayeskit.errors import BayeskitError
-from bayeskit.reporting import checks, curve, figures, formulas, graph, html, projection, sections
+from bayeskit.reporting import checks, curve, figures, formulas, graph, html, projection, sections, tables
 from bayeskit.reporting.pictures import styled
 from bayeskit.reporting.records import Section, Table
 from bayeskit.results.records import LogEvidence, Posterior
@@ -138,8 +138,8 @@ def test_large_model_is_cut_and_says_so() -> None:
         pm.Poisson("counts", rate, observed=np.arange(100) % 7)
     post = bk.infer(model, draws=400, random_seed=1, progressbar=False)
     section = next(s for s in sections.build_sections(post) if s.key == "posterior")
-    assert len(section.tables[0].rows) == sections.MAX_ROWS
-    assert section.tables[0].note == f"{100 - sections.MAX_ROWS} of 100 rows are not shown."
+    assert len(section.tables[0].rows) == tables.MAX_ROWS
+    assert section.tables[0].note == f"{100 - tables.MAX_ROWS} of 100 rows are not shown."
     assert f"{100 - figures.MAX_INTERVALS} are not shown" in section.pictures[0].caption
 
 
