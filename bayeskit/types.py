@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Graph"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Array", "ArrayFunction", "Draws", "Graph", "Point"]
 
 Graph = Any  # a PyTensor variable: type checkers do not know its arithmetic
+type Array = NDArray[np.float64]
+type ArrayFunction = Callable[[np.ndarray], np.ndarray]
+type Point = dict[str, np.ndarray]  # a value of each variable, by name
+type Draws = dict[str, np.ndarray]  # draws of each variable, by name, along the first axis

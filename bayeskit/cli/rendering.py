@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "frame_records",
-    "number",
     "plan_record",
     "posterior_record",
     "print_frame",
     "print_json",
     "print_table",
     "shown",
+    "six_digits",
 ]
 
 # Piped output is not a screen: no line may be broken or cut to fit one.
@@ -36,7 +36,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right:
     ----------
     columns : sequence of str
     rows : iterable of sequences
-        Cells; floats are written by :func:`number`.
+        Cells; floats are written by :func:`six_digits`.
     right : sequence of str
         Columns to align on the right.
     """
@@ -105,10 +105,10 @@ def shown(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return number(value) if hasattr(value, "__float__") and not isinstance(value, int | str) else str(value)
+    return six_digits(value) if hasattr(value, "__float__") and not isinstance(value, int | str) else str(value)
 
 
-def number(value: float) -> str:
+def six_digits(value: float) -> str:
     """A number to six significant digits; ``-`` for NaN."""
     return "-" if math.isnan(value) else f"{float(value):.6g}"
 

@@ -21,10 +21,10 @@ from bayeskit.graphs.extended_precision import compile_extended
 from bayeskit.graphs.gradient import gradient as gradient_of
 from bayeskit.graphs.product_cache import Function, Products
 from bayeskit.graphs.rewriting import depends_on
+from bayeskit.types import Point
 
 __all__ = ["Evaluator", "Point"]
 
-Point = dict[str, np.ndarray]
 
 EXTENDED_LIMIT = 100_000  # numbers in the data up to which the log density is evaluated in extended precision
 

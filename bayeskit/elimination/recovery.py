@@ -25,12 +25,11 @@ from bayeskit.gaussian.conditional import Conditional
 from bayeskit.gaussian.strategies import strategy_of
 from bayeskit.graphs.rewriting import inline
 from bayeskit.model.forward_sampling import over_draws
+from bayeskit.types import Draws
 
 __all__ = ["Recovery"]
 
 MARGINALS_LIMIT = 100_000_000  # numbers in all the matrices that moments take
-
-Draws = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,8 +28,6 @@ __all__ = ["StateRecovery"]
 
 BATCH = 4_000_000  # numbers in the terms of a sum, for as many draws as are evaluated at once
 
-Draws = dict[str, np.ndarray]
-
 
 @dataclass(frozen=True, eq=False)
 class StateRecovery:

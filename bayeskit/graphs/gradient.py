@@ -23,10 +23,9 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 
 from bayeskit.graphs.nodes import constant_number
+from bayeskit.types import Graph
 
 __all__ = ["gradient"]
-
-Graph = Any  # a PyTensor variable: type checkers do not know its arithmetic
 
 
 class _NoRule(Exception):

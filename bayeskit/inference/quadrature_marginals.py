@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,12 @@ from bayeskit.quadrature.grid_distribution import GridDensity
 from bayeskit.quadrature.integrate import Quadrature
 from bayeskit.quadrature.mixture_distribution import MixtureDensity
 from bayeskit.results.marginals import Marginal, labelled
+from bayeskit.types import ArrayFunction
 
 __all__ = ["quadrature_marginals"]
 
 NEGLIGIBLE = 1e-8  # weight of the nodes left out of the marginals of eliminated variables, in all
 ELEMENTWISE = (LogTransform, LogOddsTransform, Interval, LogExpM1)
-
-Function = Callable[[np.ndarray], np.ndarray]
 
 
 def quadrature_marginals(
@@ -52,7 +50,9 @@ def quadrature_marginals(
     }
 
 
-def _transform(model: pm.Model, rv: Any) -> tuple[Function, Function, Function, tuple[float, float]] | None:
+def _transform(
+    model: pm.Model, rv: Any
+) -> tuple[ArrayFunction, ArrayFunction, ArrayFunction, tuple[float, float]] | None:
     """A monotone transform that acts on each entry alike: forward, backward, log |dx/dy| and the support; else None."""
     transform = model.rvs_to_transforms.get(rv)
     if transform is None:
@@ -76,7 +76,7 @@ def _transform(model: pm.Model, rv: Any) -> tuple[Function, Function, Function, 
     backward = compile_small([x], transform.backward(x, *constants))
     slope = compile_small([x], -transform.log_jac_det(transform.forward(x, *constants), *constants))
 
-    def on_any_shape(function: Any) -> Function:
+    def on_any_shape(function: Any) -> ArrayFunction:
         def call(values: np.ndarray) -> np.ndarray:
             values = np.asarray(values, dtype=float)
             with silently():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, special
+
+from bayeskit.types import Array
 
 __all__ = ["Array", "Refused", "fitted", "log_spherical", "require_more_draws_than", "root_of", "scatter_of"]
 
-Array = NDArray[np.float64]
 DEGREES = (math.inf, 30.0, 10.0, 5.0, 3.0, 2.0)  # of freedom of the proposal
 
 

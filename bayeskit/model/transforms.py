@@ -14,15 +14,13 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, silently
 from bayeskit.graphs.rewriting import inline, widen
 from bayeskit.model.unconstrained import forward_graphs
-from bayeskit.types import Graph
+from bayeskit.types import Graph, Point
 
 __all__ = ["Natural"]
 
 FAR = 40.0  # on the unconstrained scale: the end of a support
 
 ELEMENTWISE = ("LogTransform", "LogOddsTransform", "Interval", "IntervalTransform", "SimplexTransform")
-
-Point = dict[str, np.ndarray]
 
 
 class Natural:

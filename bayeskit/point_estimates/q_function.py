@@ -28,13 +28,12 @@ from bayeskit.graphs.rewriting import depends_on, substitute
 from bayeskit.point_estimates.column_forms import Columns, NotReduced
 from bayeskit.point_estimates.complete_data import CompleteData, weighted
 from bayeskit.point_estimates.sufficient_statistics import form_of
-from bayeskit.types import Graph
+from bayeskit.types import Graph, Point
 
 __all__ = ["Expected", "Point", "Score", "expected_log_density"]
 
 SEVERAL = 16  # sequences, or entries beside the rows, up to which each is a part of its own
 
-Point = dict[str, np.ndarray]
 Score = Callable[[Point, Point, Sequence[np.ndarray]], Point]
 
 

@@ -8,7 +8,6 @@ algebraic tail, and decides which moments exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,6 +17,7 @@ from scipy.interpolate import make_interp_spline
 from scipy.special import roots_legendre
 
 from bayeskit.quadrature.change_of_variable import Stretch, invert
+from bayeskit.types import ArrayFunction
 
 __all__ = ["AxisDensity"]
 
@@ -31,8 +31,6 @@ LARGEST_LOG = 300.0  # of a distance: its exponential is still a number
 DECAYS = 0.02  # share of the slope of a tail by which a product with a function must still fall, to be integrated
 KNOWN = 0.05  # share of the slope up to which its uncertainty leaves no doubt that an integral is infinite
 CAUTION = 3  # times that the tail may become flatter than it is seen to
-
-Function = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class AxisDensity:
         far = np.log(distance / border) if algebraic else distance - border
         return start + min(slope, 0.0) * far
 
-    def _tail_integral(self, side: int, function: Function, power: int = 0) -> float:
+    def _tail_integral(self, side: int, function: ArrayFunction, power: int = 0) -> float:
         """∫ function(x) p(x) dx beyond the nodes; infinite or nan where it does not converge within its uncertainty."""
         algebraic, slope, doubt, flatter = self._tails[side]
         sign = (-1.0, 1.0)[side]
@@ -266,7 +264,7 @@ class AxisDensity:
         x = np.where(p <= 0.5, self._quantile(np.minimum(p, 0.5), 1), self._quantile(np.minimum(1 - p, 0.5), 0))
         return np.where(valid, x, np.nan)
 
-    def expect(self, function: Function) -> float:
+    def expect(self, function: ArrayFunction) -> float:
         """E function(x) for a vectorised function; infinite or nan where the tails do not let it converge."""
         half = np.diff(self.t)[:, None] / 2
         t = self.t[:-1, None] + half * (1 + POINTS)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bayeskit.quadrature.change_of_variable import Bend, Frame, Stretch, fit_stretch
-from bayeskit.quadrature.mode_search import Evaluator, Landscape, NotIntegrable
+from bayeskit.quadrature.mode_search import CountedDensity, Landscape, NotIntegrable
 from bayeskit.quadrature.trapezoid import Lattice
 
 __all__ = ["REACH", "SLOW", "bulk", "choose_frame", "in_frame", "seeds"]
@@ -38,14 +38,14 @@ LOCATION_RANGE, SCALE_RANGE = 3.0, 4.0  # of log scales, by which locations are 
 RIDGE = 1e-3  # penalty of the regressions
 
 
-def _coarse(f: Evaluator, frame: Frame, land: Landscape, cut: float, step: float, reach: float) -> Lattice:
+def _coarse(f: CountedDensity, frame: Frame, land: Landscape, cut: float, step: float, reach: float) -> Lattice:
     k = len(frame.order)
     lattice = Lattice(in_frame(f, frame), np.full(k, step), np.full(k, OFFSETS), reach)
     lattice.fill(seeds(lattice, frame, land), cut)
     return lattice
 
 
-def bulk(f: Evaluator, land: Landscape, cut: float) -> tuple[np.ndarray, np.ndarray]:
+def bulk(f: CountedDensity, land: Landscape, cut: float) -> tuple[np.ndarray, np.ndarray]:
     """Centre and covariance of the bulk, from coarse lattices; of the highest mode where there are several."""
     k = land.modes.shape[1]
     centre, covariance = land.modes[0], land.covariance
@@ -71,7 +71,7 @@ def bulk(f: Evaluator, land: Landscape, cut: float) -> tuple[np.ndarray, np.ndar
 
 
 def choose_frame(
-    f: Evaluator,
+    f: CountedDensity,
     centre: np.ndarray,
     covariance: np.ndarray,
     order: tuple[int, ...],
@@ -113,7 +113,7 @@ def _promise(lattice: Lattice, tolerance: float) -> tuple[float, np.ndarray]:
     return float(len(lattice.nodes) * np.prod(lattice.step / step)), step
 
 
-def in_frame(f: Evaluator, frame: Frame) -> Callable[[np.ndarray], np.ndarray]:
+def in_frame(f: CountedDensity, frame: Frame) -> Callable[[np.ndarray], np.ndarray]:
     return lambda t: f(frame.forward(t)) + frame.log_jacobian(t)
 
 

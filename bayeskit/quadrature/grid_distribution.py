@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from bayeskit.quadrature.axis_density import AxisDensity, Function
+from bayeskit.quadrature.axis_density import AxisDensity
+from bayeskit.types import ArrayFunction
 
 __all__ = ["GridDensity"]
 
@@ -35,9 +36,9 @@ class GridDensity:
     """
 
     axes: np.ndarray
-    forward: Function = _identity
-    backward: Function = _identity
-    log_jacobian: Function = np.zeros_like
+    forward: ArrayFunction = _identity
+    backward: ArrayFunction = _identity
+    log_jacobian: ArrayFunction = np.zeros_like
     support: tuple[float, float] = (-np.inf, np.inf)
 
     @property
@@ -128,7 +129,7 @@ class GridDensity:
         tail = (1 - np.asarray(confidence, float)) / 2
         return self.ppf(tail), self.isf(tail)
 
-    def expect(self, function: Function) -> Any:
+    def expect(self, function: ArrayFunction) -> Any:
         """E function(y), entry by entry; infinite or nan where it does not exist."""
         if self.shape == ():
             return self._entry(()).expect(lambda x: function(self.backward(x)))

@@ -22,19 +22,18 @@ refused, since no bound is met.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from bayeskit.quadrature.axis_density import AxisDensity
 from bayeskit.quadrature.frames import bulk, choose_frame
-from bayeskit.quadrature.mode_search import Evaluator, NotIntegrable, survey
+from bayeskit.quadrature.mode_search import CountedDensity, NotIntegrable, survey
 from bayeskit.quadrature.refinement import LatticeSum, marginal, refined
+from bayeskit.types import ArrayFunction
 
 __all__ = ["NotIntegrable", "Quadrature", "integrate"]
 
-Function = Callable[[np.ndarray], np.ndarray]
 # Lattices, draws and probes use fixed random numbers: the same density always gives the same answer.
 SEED = 20240229
 PROPOSALS, SLACK = 2000, 1.3  # from which the bound of the rejection is taken, and its factor above the largest ratio
@@ -72,7 +71,7 @@ class Quadrature:
     covariance: np.ndarray
     marginals: tuple[AxisDensity, ...]
     _runs: tuple[LatticeSum, ...] = field(repr=False)
-    _log_density: Function = field(repr=False)
+    _log_density: ArrayFunction = field(repr=False)
 
     def draw(self, rng: np.random.Generator, number: int) -> np.ndarray:
         """Independent draws from f/∫f.
@@ -132,7 +131,7 @@ class Quadrature:
         chosen = np.sort(order[np.cumsum(weights[order]) > negligible * weights.sum()])
         return frame.forward(lattice.positions(lattice.nodes[chosen])), weights[chosen] / weights[chosen].sum()
 
-    def expectation(self, function: Function) -> tuple[np.ndarray, np.ndarray]:
+    def expectation(self, function: ArrayFunction) -> tuple[np.ndarray, np.ndarray]:
         """E g(x) of a smooth vectorised function, at no further evaluation of the density.
 
         Parameters
@@ -167,7 +166,7 @@ class Quadrature:
 
 
 def integrate(
-    log_density: Function,
+    log_density: ArrayFunction,
     start: np.ndarray,
     *,
     probes: np.ndarray | None = None,
@@ -205,7 +204,7 @@ def integrate(
     k = len(start)
     if k not in (1, 2, 3):
         raise NotIntegrable(f"quadrature is for one to three variables, not {k}")
-    f = Evaluator(log_density, budget)
+    f = CountedDensity(log_density, budget)
     rng = np.random.default_rng(SEED)
     # In one variable nodes are cheap, and moments want the tails.
     cut = -np.log(tolerance) + (14.0 if k == 1 else 1.0 + k)
@@ -242,7 +241,7 @@ def _inverse(hessian: np.ndarray) -> np.ndarray:
     return np.linalg.inv(-hessian) if eigenvalues.min() > 0 else np.full(hessian.shape, np.nan)
 
 
-def _follow_rays(f: Evaluator, mode: np.ndarray, covariance: np.ndarray, rng: np.random.Generator) -> None:
+def _follow_rays(f: CountedDensity, mode: np.ndarray, covariance: np.ndarray, rng: np.random.Generator) -> None:
     """Follow the density along rays from the mode to 10⁵ widths.
 
     Raises

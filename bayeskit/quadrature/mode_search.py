@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Evaluator", "Landscape", "NotIntegrable", "survey"]
+__all__ = ["CountedDensity", "Landscape", "NotIntegrable", "survey"]
 
 FAR = 1e7
 CLIMBS = 12
@@ -21,7 +21,7 @@ class NotIntegrable(Exception):
     """Why quadrature does not answer; one sentence for people."""
 
 
-class Evaluator:
+class CountedDensity:
     """Counts evaluations of a vectorised log density and stops at the budget."""
 
     def __init__(self, log_density: Callable[[np.ndarray], np.ndarray], budget: int):
@@ -66,7 +66,7 @@ def _derivatives(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     return (plus - minus) / 2, hessian
 
 
-def ascend(f: Evaluator, start: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+def ascend(f: CountedDensity, start: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
     """Climb from a point to a local maximum by Newton's method on finite differences, many step lengths at a time.
 
     Returns
@@ -122,7 +122,7 @@ def ascend(f: Evaluator, start: np.ndarray) -> tuple[np.ndarray, float, np.ndarr
     return x, float(value), hessian
 
 
-def widths(f: Evaluator, x: np.ndarray, value: float, hessian: np.ndarray) -> np.ndarray:
+def widths(f: CountedDensity, x: np.ndarray, value: float, hessian: np.ndarray) -> np.ndarray:
     """A covariance: along every eigenvector of the curvature, a quarter of its squared half width 2 nats down."""
     k = len(x)
     eigenvalues, vectors = np.linalg.eigh(-(hessian + hessian.T) / 2)
@@ -167,7 +167,7 @@ class Landscape:
         return self.hessians[0]
 
 
-def survey(f: Evaluator, start: np.ndarray, probes: np.ndarray, cut: float, rng: np.random.Generator) -> Landscape:
+def survey(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float, rng: np.random.Generator) -> Landscape:
     """Find the modes within reach: climb from the start, then from every point that may belong to another mode.
 
     Points around the start and the probes are joined to the known modes by straight lines; where the density does not
@@ -221,7 +221,7 @@ def _directions(k: int) -> np.ndarray:
 
 
 def _outward(
-    f: Evaluator, mode: np.ndarray, height: float, hessian: np.ndarray, rng: np.random.Generator
+    f: CountedDensity, mode: np.ndarray, height: float, hessian: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points on rays from a mode to 300 widths that seem to belong to another mode.
 
@@ -252,14 +252,14 @@ def _outward(
     return points[first[ray], ray], values[first[ray], ray]
 
 
-def _profile(f: Evaluator, points: np.ndarray, mode: np.ndarray, shares: np.ndarray) -> np.ndarray:
+def _profile(f: CountedDensity, points: np.ndarray, mode: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Log density at shares of the way from each point to a mode."""
     line = points[:, None] + shares[:, None] * (mode - points)[:, None]
     return _safe(f(line.reshape(-1, len(mode)))).reshape(len(points), len(shares))
 
 
 def _unexplained(
-    f: Evaluator, points: np.ndarray, values: np.ndarray, peaks: list[tuple[np.ndarray, float, np.ndarray]]
+    f: CountedDensity, points: np.ndarray, values: np.ndarray, peaks: list[tuple[np.ndarray, float, np.ndarray]]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The points from which the density does not rise all along the straight line to some known mode."""
     keep = np.isfinite(values)
@@ -275,7 +275,7 @@ def _unexplained(
 
 
 def _same(
-    f: Evaluator, peak: tuple[np.ndarray, float, np.ndarray], peaks: list[tuple[np.ndarray, float, np.ndarray]]
+    f: CountedDensity, peak: tuple[np.ndarray, float, np.ndarray], peaks: list[tuple[np.ndarray, float, np.ndarray]]
 ) -> bool:
     """Whether no valley deeper than 1e-3 nats separates a peak from some known one on the straight line."""
     shares = np.linspace(0.04, 0.96, 24)

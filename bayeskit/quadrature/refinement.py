@@ -12,7 +12,7 @@ import numpy as np
 from bayeskit.quadrature.axis_density import AxisDensity
 from bayeskit.quadrature.change_of_variable import Frame
 from bayeskit.quadrature.frames import REACH, SLOW, in_frame, seeds
-from bayeskit.quadrature.mode_search import Evaluator, Landscape, NotIntegrable
+from bayeskit.quadrature.mode_search import CountedDensity, Landscape, NotIntegrable
 from bayeskit.quadrature.trapezoid import Lattice, depth
 
 __all__ = ["LatticeSum", "marginal", "refined"]
@@ -63,7 +63,7 @@ STALLED = 3
 
 
 def refined(
-    f: Evaluator,
+    f: CountedDensity,
     frame: Frame,
     step: np.ndarray,
     land: Landscape,
@@ -113,7 +113,9 @@ def refined(
     raise NotIntegrable("the density falls off too slowly for the error bound to be met")
 
 
-def _first_lattice(f: Evaluator, frame: Frame, step: np.ndarray, land: Landscape, rng: np.random.Generator) -> Lattice:
+def _first_lattice(
+    f: CountedDensity, frame: Frame, step: np.ndarray, land: Landscape, rng: np.random.Generator
+) -> Lattice:
     step = np.clip(step, *STEPS)
     step[0] = min(step[0], LAYERS)
     modes = frame.backward(land.modes)

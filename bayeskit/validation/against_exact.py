@@ -22,7 +22,7 @@ import numpy as np
 from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.validation.draws import as_arrays, labels
 from bayeskit.validation.record import Validation
-from bayeskit.validation.scalars import judge_variable, stacked
+from bayeskit.validation.scalars import draws_by_scalar, judge_variable
 from bayeskit.validation.statistics import ScalarTests
 from bayeskit.validation.verdicts import notes_on, table_of, verdicts_of
 
@@ -114,7 +114,7 @@ def _tested(
     rows: list[dict[str, Any]] = []
     tests: list[ScalarTests] = []
     for name in names:
-        judged = judge_variable(arrays[name], stacked(reference[name]), exact.marginals.get(name), rng)
+        judged = judge_variable(arrays[name], draws_by_scalar(reference[name]), exact.marginals.get(name), rng)
         for label, (row, test) in zip(labels(reference, name), judged, strict=True):
             rows.append({"name": label, **row})
             tests.append(test)

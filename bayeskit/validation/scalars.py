@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from bayeskit.results.marginals import Marginal
 
-__all__ = ["judge_variable", "stacked"]
+__all__ = ["draws_by_scalar", "judge_variable"]
 
 CONSTANT = 1e-9  # relative range of exact draws up to which the value is one number, but for rounding
 
 
-def stacked(exact: xr.DataArray) -> NDArray[np.float64]:
+def draws_by_scalar(exact: xr.DataArray) -> NDArray[np.float64]:
     """Exact draws as (draw, scalar): chains of independent draws are one sample."""
     values = exact.transpose("chain", "draw", ...).to_numpy().astype(np.float64)
     return values.reshape(values.shape[0] * values.shape[1], -1)

@@ -37,14 +37,14 @@ from arviz_stats.base import array_stats
 from numpy.typing import NDArray
 from scipy import special, stats
 
+from bayeskit.types import Array
+
 __all__ = ["ScalarTests", "compare_with_distribution", "compare_with_draws", "holm"]
 
 NEAR_NORMAL_SKEWNESS = 0.5
 NEAR_NORMAL_EXCESS_KURTOSIS = 1.0
 # Scores beyond this many standard deviations carry no more information than "impossible".
 LARGEST_SCORE = 8.0
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
