@@ -10,9 +10,11 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from hypothesis import given, settings
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import Elemwise
+from random_graphs import CONSTANT, evaluate, graphs
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.constant_factors import constants_in_front
@@ -86,3 +88,18 @@ def test_a_length_scale_for_each_dimension_is_left_alone() -> None:
     s = pt.vector("s", shape=(2,))
     total = pt.sum(pm.gp.cov.ExpQuad(2, s)(np.column_stack([X, X**2])))
     assert constants_in_front(total) is total
+
+
+NUMBER = pt.scalar("number")
+OTHER = pt.scalar("other")
+
+
+@settings(max_examples=60, deadline=None)
+@given(graph=graphs([NUMBER * CONSTANT, CONSTANT / NUMBER, OTHER * CONSTANT], length=4))
+def test_random_graphs_keep_their_values(graph: Any) -> None:
+    found = constants_in_front(pt.exp(graph)[0, 1])
+    for number in (-1.3, 0.7):
+        values = {NUMBER: np.array(number), OTHER: np.array(1.9)}
+        one = evaluate(graph, values)[graph][0, 1]
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(evaluate(found, values)[found], np.exp(one), rtol=1e-6, atol=1e-12)
