@@ -25,7 +25,8 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
-from bayeskit.graphs.domain import Analysis, followed_axes
+from bayeskit.graphs.axes import followed_axes
+from bayeskit.graphs.domain import Analysis
 from bayeskit.graphs.nodes import applies, core_op
 from bayeskit.types import Graph
 

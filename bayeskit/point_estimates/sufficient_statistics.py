@@ -23,7 +23,8 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import SpecifyShape
 
-from bayeskit.graphs.domain import Analysis, coefficients, exponents, followed_axes, parts
+from bayeskit.graphs.axes import followed_axes
+from bayeskit.graphs.domain import Analysis, coefficients, exponents, parts
 from bayeskit.graphs.nodes import applies, core_op, without_shuffles
 from bayeskit.point_estimates.column_forms import (
     ONE,

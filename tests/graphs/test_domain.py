@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from pytensor.graph.traversal import toposort
 from random_graphs import OPERATIONS, evaluate, graphs, leaf
 
+from bayeskit.graphs.axes import followed_axes
 from bayeskit.graphs.domain import (
     Analysis,
     Kind,
     coefficients,
     entry_sources,
     exponents,
-    followed_axes,
     kind_of,
     linear_argument,
     parts,
