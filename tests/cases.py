@@ -22,6 +22,7 @@ from table.gaussian_regression import GAUSSIAN_REGRESSION
 from table.gaussian_series import GAUSSIAN_SERIES
 from table.inverse_gamma import INVERSE_GAMMA
 from table.normal_inverse_gamma import NORMAL_INVERSE_GAMMA
+from table.von_mises import VON_MISES
 from table.wishart import WISHART
 
 __all__ = ["CASES", "Case"]
@@ -39,5 +40,6 @@ CASES: tuple[Case, ...] = (
     *BLOCKS,
     *NORMAL_INVERSE_GAMMA,
     *WISHART,
+    *VON_MISES,
     *FINITE,
 )

@@ -517,6 +517,54 @@ def _truncated_normal_prior() -> None:
     pm.Normal("y", pm.TruncatedNormal("mu", 0, 5, lower=-1e3), 1.0, observed=REAL)
 
 
+ANGLES = np.array([0.4, 1.3, -0.2, 0.9])
+
+
+def _direction(function: Callable[[Any], Any], **prior: Any) -> Callable[[], Any]:
+    """y ~ VonMises(function(μ), 2) with μ ~ VonMises(0, 1)."""
+
+    def body() -> None:
+        pm.VonMises("y", function(pm.VonMises("mu", 0.0, 1.0, **prior)), 2.0, observed=ANGLES)
+
+    return body
+
+
+def _direction_concentration() -> None:
+    pm.VonMises("y", pm.VonMises("mu", 0.0, 1.0), pm.Gamma("kappa", 2.0, 1.0), observed=ANGLES)
+
+
+def _direction_own_concentration() -> None:
+    mu = pm.VonMises("mu", 0.0, 1.0)
+    pm.VonMises("y", mu, 2 + pt.cos(mu), observed=ANGLES)
+
+
+def _direction_and_angle() -> None:
+    mu = pm.VonMises("mu", 0.0, 1.0)
+    pm.VonMises("y", mu + pm.Normal("z", 0.0, 0.5), 2.0, observed=ANGLES)
+
+
+def _two_directions() -> None:
+    mu = pm.VonMises("mu", 0.0, 1.0)
+    pm.VonMises("y", mu + pm.VonMises("nu", 0.0, 1.0), 2.0, observed=ANGLES)
+
+
+def _direction_hierarchy() -> None:
+    mu = pm.VonMises("mu", 0.0, 1.0)
+    pm.VonMises("y", pm.VonMises("theta", mu, 2.0, shape=4), 2.0, observed=ANGLES)
+
+
+def _direction_barrier() -> None:
+    mu = pm.VonMises("mu", 0.0, 1.0)
+    pm.VonMises("y", mu, 2.0, observed=ANGLES)
+    pm.Potential("barrier", pt.switch(mu > 3.0, -np.inf, 0.0))
+
+
+def _direction_of_a_matrix() -> None:
+    mu = pm.VonMises("mu", 0.0, 1.0)
+    root = pt.linalg.cholesky(mu**2 * np.eye(2))
+    pm.VonMises("y", root[0, 0], 2.0, observed=ANGLES)
+
+
 NEAR_MISSES: tuple[NearMiss, ...] = (
     # a non-linear link
     _miss("logistic regression", _logistic, "a w"),
@@ -668,6 +716,37 @@ NEAR_MISSES: tuple[NearMiss, ...] = (
     _miss("Beta with unknown shape", _beta_shape, "alpha", eliminated="p"),
     _miss("Gamma with unknown rate", _gamma_hyper_rate, "b", eliminated="rate"),
     _miss("Dirichlet with unknown concentration", _dirichlet_concentration, "a", eliminated="theta"),
+    # directions
+    _miss("direction of unknown concentration", _direction_concentration, "kappa", eliminated="mu"),
+    _miss("direction that is its own concentration", _direction_own_concentration, "mu"),
+    _miss("direction and an unknown angle", _direction_and_angle, "z", eliminated="mu"),
+    _miss("two directions added", _two_directions, one_of="mu nu"),
+    _miss("direction of directions", _direction_hierarchy, "mu", eliminated="theta"),
+    _miss("direction 2 mu", _direction(lambda m: 2 * m), "mu"),
+    _miss("direction mu / 2", _direction(lambda m: m / 2), "mu"),
+    _miss("direction 1.000001 mu", _direction(lambda m: 1.000001 * m), "mu"),
+    _miss("direction |mu|", _direction(pt.abs), "mu"),
+    _miss("direction sqrt(mu ** 2)", _direction(lambda m: pt.sqrt(m**2)), "mu"),
+    _miss("direction (mu ** 2) ** 0.5", _direction(lambda m: (m**2) ** 0.5), "mu"),
+    _miss("direction exp(log(mu ** 2) / 2)", _direction(lambda m: pt.exp(pt.log(m**2) / 2)), "mu"),
+    _miss("direction (mu ** 2) ** 0.5 by a factor", _direction_of_a_matrix, "mu"),
+    _miss("direction through a Deterministic tanh", _direction(lambda m: pm.Deterministic("bent", pt.tanh(m))), "mu"),
+    _miss("direction that is at most 3", _direction(lambda m: pt.minimum(m, 3.0)), "mu"),
+    _miss("direction with a barrier", _direction_barrier, "mu"),
+    _miss("direction cut off", _direction(lambda m: m, default_transform=Interval(-1.0, 1.0)), "mu"),
+    _miss(
+        "direction of half the circle", lambda: pm.VonMises("y", pm.Uniform("mu", 0, np.pi), 2.0, observed=ANGLES), "mu"
+    ),
+    _miss(
+        "direction as the mean of a Normal",
+        lambda: pm.Normal("y", pm.VonMises("mu", 0.0, 1.0), 1.0, observed=REAL),
+        "mu",
+    ),
+    _miss(
+        "cosine as the mean of a Normal",
+        lambda: pm.Normal("y", pt.cos(pm.VonMises("mu", 0.0, 1.0)), 1.0, observed=REAL),
+        "mu",
+    ),
     # discrete variables
     _miss("mixture by labels, unknown weights", _labels, one_of="w z"),
     _miss("unbounded count under a Normal", _count_latent, "k"),

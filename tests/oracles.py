@@ -9,7 +9,8 @@ not depend on the parameter, so that one formula serves every data distribution:
 - :func:`beta`: base · pˢ (1 − p)ᶠ;
 - :func:`gamma`: base · λᵏ exp(−λ t);
 - :func:`inverse_gamma`: base · v⁻ᵏ exp(−t / v);
-- :func:`dirichlet`: base · ∏ pᵢ^nᵢ.
+- :func:`dirichlet`: base · ∏ pᵢ^nᵢ;
+- :func:`von_mises`: base · exp(a cos φ + b sin φ).
 
 Linear-Gaussian graphs are built by :class:`GaussianGraph`, in which every variable is an affine function of one long
 vector of independent standard normals; the joint covariance is then C Cᵀ and conditioning is one dense solve.
@@ -159,6 +160,32 @@ def inverse_gamma(
     mean = elementwise(lambda a, b, k, t: (b + t) / (a + k - 1), shape, scale, count, amount)
     sd = elementwise(lambda a, b, k, t: (b + t) / ((a + k - 1) * mp.sqrt(a + k - 2)), shape, scale, count, amount)
     return Answer(value + log_base, {name: (to_float(mean), to_float(sd))})
+
+
+def von_mises(
+    name: str, prior: tuple[ArrayLike, ArrayLike], data: tuple[ArrayLike, ArrayLike], log_base: Any = 0
+) -> Answer:
+    """φ on (−π, π), p(φ) ∝ exp(a cos φ + b sin φ), and p(y | φ) = base · exp(a′ cos φ + b′ sin φ).
+
+    Moments from the Fourier series p(φ) = (1 + 2 Σ ρₖ cos k(φ − μ)) / 2π, ρₖ = Iₖ(κ) / I₀(κ).
+    """
+
+    def both(a: Any, b: Any) -> tuple[Any, Any]:
+        kappa, mu = mp.hypot(a, b), mp.atan2(b, a)
+        mean, square, k = mpf(0), mp.pi**2 / 3, 1
+        while (rho := mp.besseli(k, kappa) / mp.besseli(0, kappa)) > mpf(10) ** -35:
+            mean -= 2 * rho * (-1) ** k * mp.sin(k * mu) / k
+            square += 4 * rho * (-1) ** k * mp.cos(k * mu) / k**2
+            k += 1
+        return mean, mp.sqrt(square - mean**2)
+
+    def log_z(a: Any, b: Any, s: Any, t: Any) -> Any:
+        return mp.log(mp.besseli(0, mp.hypot(a + s, b + t))) - mp.log(mp.besseli(0, mp.hypot(a, b)))
+
+    (a, b), (s, t) = map(exact, prior), map(exact, data)
+    mean = elementwise(lambda a, b: both(a, b)[0], a + s, b + t)
+    sd = elementwise(lambda a, b: both(a, b)[1], a + s, b + t)
+    return Answer(total(elementwise(log_z, a, b, s, t)) + log_base, {name: (to_float(mean), to_float(sd))})
 
 
 def dirichlet(name: str, alpha: ArrayLike, counts: ArrayLike, log_base: Any = 0) -> Answer:

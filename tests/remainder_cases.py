@@ -438,7 +438,33 @@ def cauchy(scale: float) -> Any:
 
 HALF = stats.halfnorm()
 
+# -- directions of unknown concentration (Mardia and Jupp 2000) --------------------------------------------------------
+HEADING = np.array([0.4, 1.3, -0.2, 0.9, 2.6, 1.1])
+HERD = np.array([0, 0, 1, 1, 1, 0])
+
+
+def directions() -> None:
+    mu = pm.VonMises("mu", np.array([0.5, -1.0]), 1.5, shape=2)
+    pm.VonMises("y", mu[HERD], pm.Gamma("kappa", 2.0, 0.5), observed=HEADING)
+
+
+def directions_marginal(kappa: float) -> float:
+    """Π_g I₀(|1.5 e^{im_g} + κ Σ e^{iy}|) / I₀(1.5) / (2π I₀(κ))ⁿ."""
+
+    def log_bessel(x: float) -> float:
+        return float(np.log(special.i0e(x)) + x)
+
+    total = -len(HEADING) * (np.log(2 * np.pi) + log_bessel(kappa))
+    for herd, centre in enumerate((0.5, -1.0)):
+        resultant = abs(1.5 * np.exp(1j * centre) + kappa * np.exp(1j * HEADING[herd == HERD]).sum())
+        total += log_bessel(resultant) - log_bessel(1.5)
+    return float(total)
+
+
 REMAINDERS: tuple[Remainder, ...] = (
+    Remainder(
+        "directions, unknown concentration", directions, ("kappa",), directions_marginal, (stats.gamma(2, scale=2),)
+    ),
     Remainder(
         "eight schools, centred",
         schools_centred(lambda: pm.HalfCauchy("tau", 5.0)),

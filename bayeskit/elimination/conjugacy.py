@@ -94,9 +94,7 @@ class Proofs:
         variable = self.joint.values[name]
         elements: dict[str, tuple[Walker, Element]] = {}
         for factor in factors:
-            walker = Walker(
-                variable, self.supports[name].kind in ("unit", "simplex"), self.joint.dependence, self.truth
-            )
+            walker = Walker(variable, support_kinds()[self.supports[name].kind], self.joint.dependence, self.truth)
             try:
                 elements[factor] = walker, walker.walk(self.joint.factors[factor])
                 self.require_checks(name, walker.unsettled_checks(self.joint.factors[factor]))
@@ -107,7 +105,7 @@ class Proofs:
             try:
                 for factor, (walker, element) in elements.items():
                     try:
-                        linear_score(walker, element, family.weight, len(family.basis(sympy.Symbol("x"), sympy)) - 1)
+                        linear_score(walker, element, family)
                     except NotProved as error:
                         raise NotProved(
                             f"the log density of {factor!r} is not that of a {family.label} variable in it"

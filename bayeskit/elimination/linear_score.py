@@ -1,12 +1,13 @@
 """Proof that a score is linear in a conjugate family's score basis, by exact algebra on the graph of the log density.
 
-For a variable φ on the positive axis or the unit interval, a factor of log p(y, φ | rest) is walked once, and the
+For a variable φ of a conjugate family's support, a factor of log p(y, φ | rest) is walked once, and the
 generic element of every node is written as a SymPy expression in φ; whatever does not depend on φ becomes an opaque
 symbol, an *atom*. p(φ | y, rest) is then conjugate if and only if
 
-    w(φ) · ∂/∂φ log p = c₀ + c₁ φ,        w(φ) = φ² (inverse gamma), φ (gamma), φ(1 − φ) (beta), φ (Dirichlet, c₁ = 0)
+    w(φ) · ∂/∂φ log p = c₀ b₀(φ) + c₁ b₁(φ),
 
-with c₀ and c₁ free of φ. This is an identity of rational functions, decided by SymPy, and so holds for every φ in the
+with the family's weight w and basis b (1 and φ, or sin φ and cos φ on the circle) and c₀, c₁ free of φ. This is an
+identity of rational functions, or of polynomials in sin φ and cos φ, decided by SymPy, and so holds for every φ in the
 support: nothing far from the data is missed, and the spelling (rate, scale, precision, sd, Deterministics, indexing,
 broadcasting) does not matter. A ``switch`` is followed only where its condition is proved constant over the support.
 
@@ -34,6 +35,7 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.shape import Shape, Shape_i
 
+from bayeskit.families import ConjugateFamily, SupportKind
 from bayeskit.graphs.domain import Kind, kind_of, parts
 from bayeskit.graphs.nodes import core_op
 
@@ -69,8 +71,8 @@ class Walker:
     ----------
     variable : tensor
         φ.
-    unit : bool
-        Whether φ lies in (0, 1); otherwise φ > 0.
+    support : SupportKind
+        Where φ lies.
     depends : mapping of tensor to frozenset of tensor
         Which latent values each node depends on.
     truth : callable
@@ -78,7 +80,7 @@ class Walker:
     """
 
     variable: Variable
-    unit: bool
+    support: SupportKind
     depends: Mapping[Variable, frozenset[Variable]]
     truth: Callable[[Variable], tuple[bool, bool]]
     atoms: dict[Any, sympy.Symbol] = field(default_factory=dict)
@@ -92,7 +94,8 @@ class Walker:
     def view(self, key: Any) -> sympy.Symbol:
         """The symbol of φ seen through a chain of indices."""
         if key not in self.views:
-            symbol = sympy.Symbol(f"phi{len(self.views)}", positive=True)
+            assumption = {"positive": True} if self.support.positive else {"real": True}
+            symbol = sympy.Symbol(f"phi{len(self.views)}", **assumption)
             self.views[key] = symbol
             self.keys[symbol] = key
         return self.views[key]
@@ -278,7 +281,10 @@ class Walker:
             return 1 / x[0]
         if isinstance(op, ps.Sqr):
             return x[0] ** 2
+        if isinstance(op, ps.Sin | ps.Cos) and not self.support.positive:
+            return (sympy.sin if isinstance(op, ps.Sin) else sympy.cos)(sympy.expand(x[0]))
         if isinstance(op, ps.Sqrt):
+            self.require_positive(x[0])
             return sympy.sqrt(x[0])
         if isinstance(op, ps.Pow):
             if not self.free_of_views(x[1]):
@@ -319,10 +325,17 @@ class Walker:
     def log_power(self, base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
         if exponent.is_Integer:
             return base**exponent
+        self.require_positive(base)
         base = sympy.factor(sympy.cancel(sympy.together(base))) if base.is_Add else base
         return sympy.powdenest(sympy.expand_power_base(base**exponent, force=True), force=True)
 
+    def require_positive(self, x: sympy.Expr) -> None:
+        """√(φ²) is φ and log φ² is 2 log φ where φ > 0 only."""
+        if not self.support.positive and not self.free_of_views(x):
+            raise NotProved("it enters through a root, a power or a logarithm, and may be negative")
+
     def log(self, x: sympy.Expr) -> sympy.Expr:
+        self.require_positive(x)
         if x.is_Add:
             x = sympy.factor(sympy.cancel(sympy.together(x)))
         return sympy.expand_log(sympy.log(x), force=True)
@@ -410,12 +423,11 @@ class Walker:
             return True
         for factor in sympy.Mul.make_args(sympy.factor(sympy.cancel(sympy.together(expression)))):
             base = factor.as_base_exp()[0]
-            if self.free_of_views(factor) or self.is_view(base):
+            if self.free_of_views(factor) or (self.support.positive and self.is_view(base)):
                 continue
-            view = [s for s in base.free_symbols if self.is_view(s)]
-            if self.unit and len(view) == 1 and sympy.expand(base - (1 - view[0])) == 0:
-                continue
-            if self.unit and len(view) == 1 and sympy.expand(base - (view[0] - 1)) == 0:
+            views = [s for s in base.free_symbols if self.is_view(s)]
+            fixed = self.support.signs(views[0]) if len(views) == 1 else ()
+            if any(sympy.expand(base - s) == 0 or sympy.expand(base + s) == 0 for s in fixed):
                 continue
             if self.one_sided(base):
                 continue
@@ -444,7 +456,7 @@ class Walker:
             "Solve": lambda k: k[1] - k[0],
             "CholeskySolve": lambda k: k[1] - 2 * k[0],
         }.get(name)
-        if power is None or self.variable.type.ndim != 0:
+        if power is None or self.variable.type.ndim != 0 or not self.support.positive:
             raise NotProved(f"it enters through {name}")
         (symbol,) = self.views.values()
         exponents: list[sympy.Expr] = []
@@ -508,59 +520,55 @@ def _number(value: float, walker: Walker) -> sympy.Expr:
         return -sympy.oo
     if np.isnan(value):
         return walker.atom(("number", "nan"), frozenset())
+    if abs(value) == np.pi:
+        return sympy.pi if value > 0 else -sympy.pi
     fraction = Fraction(value).limit_denominator(10_000)
     if abs(float(fraction) - value) <= 4e-16 * abs(value):
         return sympy.Rational(fraction.numerator, fraction.denominator)
     return walker.atom(("number", value), frozenset())
 
 
-def linear_score(
-    walker: Walker, element: Element, weight: Callable[[sympy.Symbol], sympy.Expr], order: int
-) -> list[tuple[sympy.Symbol, list[sympy.Expr]]]:
-    """Prove w(φ) ∂/∂φ log p to be a polynomial of at most the given order, for every view and every alternative.
+def linear_score(walker: Walker, element: Element, family: ConjugateFamily) -> None:
+    """Prove w(φ) ∂/∂φ log p to be linear in a family's score basis, for every view and every alternative.
 
     Parameters
     ----------
     walker : Walker
     element : Element
         The factor, from :meth:`Walker.walk`.
-    weight : callable
-        w, as a function of the symbol of φ.
-    order : int
-
-    Returns
-    -------
-    list of (symbol, coefficients)
-        The coefficients c₀, c₁, … of each view in each alternative.
+    family : ConjugateFamily
 
     Raises
     ------
     NotProved
     """
-    result = []
     for option in element.options:
         if option.is_infinite:
             continue
         for view in [s for s in option.free_symbols if walker.is_view(s)]:
-            if (plain := _of_plain_terms(walker, option, view, weight, order)) is not None:
-                result.append((view, plain))
+            basis = [sympy.sympify(b) for b in family.basis(view, sympy)]
+            functions = [b for b in basis if not b.is_number]
+            plain = set(functions) <= {view}
+            if plain and _of_plain_terms(walker, option, view, family.weight, len(functions)):
                 continue
-            score = sympy.cancel(sympy.together(sympy.expand(weight(view) * sympy.diff(option, view))))
+            score = sympy.expand(sympy.sympify(family.weight(view)) * sympy.diff(option, view))
+            score = sympy.cancel(sympy.together(score)) if plain else sympy.expand(sympy.expand_trig(score))
             try:
-                polynomial = sympy.Poly(score, view)
+                polynomial = sympy.Poly(score, *(functions or [view]))
             except sympy.PolynomialError as error:
                 raise NotProved("its score is not linear in the family's score basis") from error
-            if polynomial.degree() > order or not all(walker.free_of_views(c) for c in polynomial.all_coeffs()):
+            # Of degree one at most, and without a constant or a linear term that is not in the basis.
+            allowed = {0} if len(functions) < len(basis) else set()
+            allowed |= {1} if functions else set()
+            degrees = {sum(monomial) for monomial, c in polynomial.terms() if c != 0}
+            if not degrees <= allowed or not all(walker.free_of_views(c) for c in polynomial.coeffs()):
                 raise NotProved("its score is not linear in the family's score basis")
-            coefficients = polynomial.all_coeffs()[::-1]
-            result.append((view, coefficients + [sympy.Integer(0)] * (order + 1 - len(coefficients))))
-    return result
 
 
 def _of_plain_terms(
     walker: Walker, option: sympy.Expr, view: sympy.Symbol, weight: Callable[[sympy.Symbol], sympy.Expr], order: int
-) -> list[sympy.Expr] | None:
-    """The coefficients of the score of a sum of multiples of log φ and integer powers of φ; None of anything else.
+) -> bool:
+    """Whether it is a sum of multiples of log φ and integer powers of φ whose score is of at most a given order.
 
     Most conjugate densities are such sums, and need no rational algebra.
     """
@@ -571,14 +579,12 @@ def _of_plain_terms(
         if part == 1:
             continue
         if base != view or not power.is_Integer or not walker.free_of_views(factor):
-            return None
+            return False
         slopes[int(power) - 1] = slopes.get(int(power) - 1, 0) + factor * (power if power != 0 else 1)
     coefficients: dict[int, sympy.Expr] = {}
-    for monomial in sympy.Add.make_args(sympy.expand(weight(view))):
+    for monomial in sympy.Add.make_args(sympy.expand(sympy.sympify(weight(view)))):
         number, part = monomial.as_independent(view, as_Add=False)
         shift = 0 if part == 1 else int(part.as_base_exp()[1])
         for power, slope in slopes.items():
             coefficients[power + shift] = sympy.expand(coefficients.get(power + shift, 0) + number * slope)
-    if any(c != 0 for k, c in coefficients.items() if not 0 <= k <= order):
-        return None
-    return [coefficients.get(k, sympy.Integer(0)) for k in range(order + 1)]
+    return all(c == 0 for k, c in coefficients.items() if not 0 <= k <= order)

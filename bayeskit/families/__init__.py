@@ -5,11 +5,11 @@ Adding a family is one file with a :class:`~bayeskit.families.base.ConjugateFami
 them through the functions below.
 """
 
-from bayeskit.families import beta, dirichlet, gamma, inverse_gamma, wishart
+from bayeskit.families import beta, dirichlet, gamma, inverse_gamma, von_mises, wishart
 from bayeskit.families.base import ConjugateFamily
 from bayeskit.families.support_kinds import SupportKind
 
-__all__ = ["FAMILIES", "ConjugateFamily", "families_for", "support_kinds", "support_of_prior"]
+__all__ = ["FAMILIES", "ConjugateFamily", "SupportKind", "families_for", "support_kinds", "support_of_prior"]
 
 FAMILIES: tuple[ConjugateFamily, ...] = (
     beta.FAMILY,
@@ -17,6 +17,7 @@ FAMILIES: tuple[ConjugateFamily, ...] = (
     inverse_gamma.FAMILY,
     dirichlet.FAMILY,
     wishart.FAMILY,
+    von_mises.FAMILY,
 )
 
 

@@ -52,6 +52,7 @@ WITH_DETERMINISTICS = frozenset(
         "normal inverse gamma: variance by mu and sigma, kappa from pm.Data, Deterministic",
         "wishart: MvNormal, cov = inverse, Deterministic",
         "normal wishart: three dimensions, kappa from pm.Data, Deterministic",
+        "von mises: measured from another axis, the other way round, Deterministic",
     )
 )
 GAUSSIAN = frozenset(n for n, case in BY_NAME.items() if case.family in ("normal", "mvnormal"))
