@@ -86,16 +86,9 @@ def _answer(request: Request) -> Posterior:
     values = {n: values[n] for n in analysis.original.names}
     certificate = max(certificate, certify_states(analysis, values, random_seed))
     values |= deterministics(analysis.original, values)
-    return Posterior(
-        model=model,
-        plan=analysis.plan,
-        log_evidence=LogEvidence(log_evidence, certificate, "exact"),
-        method=analysis.plan.method,
-        certificate=certificate,
-        tree=build_tree(model, values, draws),
-        marginals=_marginals(model, analysis, components, weights),
-        random_seed=random_seed,
-    )
+    evidence = LogEvidence(log_evidence, certificate, "exact")
+    marginals = _marginals(model, analysis, components, weights)
+    return request.posterior(evidence, build_tree(model, values, draws), certificate, marginals)
 
 
 def _draw(components: list[Component], weights: np.ndarray, rng: np.random.Generator, draws: int) -> dict[str, Any]:

@@ -7,15 +7,19 @@ needed: the command line reads the names before PyMC is imported.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pymc as pm
+    import xarray as xr
 
     from bayeskit.elimination.analysis import Analysis
-    from bayeskit.results.records import Plan, Posterior
+    from bayeskit.results.marginals import Marginal
+    from bayeskit.results.records import LogEvidence, Plan, Posterior
 
 __all__ = ["METHODS", "Method", "Request", "ladder", "method_names"]
 
@@ -41,6 +45,19 @@ class Request:
     draws: int
     random_seed: int
     progressbar: bool = False
+
+    def posterior(
+        self,
+        log_evidence: LogEvidence,
+        tree: xr.DataTree,
+        certificate: float = math.nan,
+        marginals: Mapping[str, Marginal] | None = None,
+    ) -> Posterior:
+        """The answer, with the plan that was carried out."""
+        from bayeskit.results.records import Posterior
+
+        plan, known = self.analysis.plan, marginals or {}
+        return Posterior(self.model, plan, log_evidence, plan.method, certificate, tree, known, self.random_seed)
 
 
 @dataclass(frozen=True)

@@ -76,12 +76,4 @@ def _answer(request: Request) -> Posterior:
     tree = build_tree(model, values, chains * length, chains=chains)
     tree["sample_stats"] = sampled["sample_stats"]
     tree["posterior"].attrs.update(sampled["posterior"].attrs)
-    return Posterior(
-        model=model,
-        plan=analysis.plan,
-        log_evidence=evidence,
-        method=analysis.plan.method,
-        certificate=certificate,
-        tree=tree,
-        random_seed=random_seed,
-    )
+    return request.posterior(evidence, tree, certificate)

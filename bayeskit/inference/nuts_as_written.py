@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.graphs.environment import on_one_thread
 from bayeskit.inference.methods import Request
@@ -39,12 +37,4 @@ def answer(request: Request) -> Posterior:
         unconstrained = pop_unconstrained(tree)
         statistics = tree["sample_stats"].to_dataset()
         evidence = evidence_of_draws(analysis, model, unconstrained, statistics, random_seed)
-    return Posterior(
-        model=model,
-        plan=analysis.plan,
-        log_evidence=evidence,
-        method=analysis.plan.method,
-        certificate=math.nan,
-        tree=tree,
-        random_seed=random_seed,
-    )
+    return request.posterior(evidence, tree)

@@ -94,13 +94,4 @@ def answer(request: Request) -> Posterior:
         evidence = LogEvidence(result.log_integral, result.error + certificate, "quadrature")
         groups = [g for g in exchangeable_in(space, points, random_seed=random_seed) if g.complete]
         evidence = stated(evidence, groups, orderings.values())
-    return Posterior(
-        model=model,
-        plan=analysis.plan,
-        log_evidence=evidence,
-        method=analysis.plan.method,
-        certificate=certificate,
-        tree=build_tree(model, values, request.draws),
-        marginals=marginals,
-        random_seed=random_seed,
-    )
+    return request.posterior(evidence, build_tree(model, values, request.draws), certificate, marginals)

@@ -148,37 +148,21 @@ def map_estimate(model: pm.Model, *, random_seed: int | None = None) -> PointEst
 
 
 def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> PointEstimate:
+    """The maximum of log p(y | φ), or of log p(y, φ), with what is known around it."""
     with lightly(), explained(), on_one_thread():
-        analysis = analyse(model)
-        plan = analysis.plan
-        if not plan.remaining:
-            raise ModelError("nothing remains to be maximised: every variable has a closed form; use bayeskit.infer")
-        discrete = [n for n in plan.remaining if not analysis.joint.values[n].type.dtype.startswith("float")]
-        if discrete:
-            raise ModelError(f"{', '.join(discrete)} is discrete and has no gradient; sum it out first")
-        require_positive_definite(analysis)
-        collapsed = collapsed_density(analysis)
-        mixed = [n for n in plan.remaining if n not in collapsed.priors]
-        if mixed and not with_prior:
-            raise ModelError(
-                f"the prior of {', '.join(mixed)} depends on variables that are integrated out, so that there is no "
-                "likelihood without it; use bayeskit.map_estimate"
-            )
+        collapsed = _collapsed_for(model, with_prior)
         small = collapsed_model(collapsed)
         space = Unconstrained(small)
         prior: Graph = small.logp(vars=small.free_RVs, jacobian=False, sum=True)
         likelihood: Graph = small.logp(vars=small.potentials, jacobian=False, sum=True)
         objective = _compiled(space, likelihood + prior if with_prior else likelihood)
-        best = _climb(objective, space, np.random.default_rng(random_seed))
-        best, far = _to_the_end(objective, space, best)
+        best, far = _to_the_end(objective, space, _climb(objective, space, np.random.default_rng(random_seed)))
         hessian = negative_hessian(objective, best)
         value, gradient = objective(best)
-        jacobian = _jacobian(space, best)
         singular = bool(np.any(far)) or not np.all(np.linalg.eigvalsh(hessian) > 0)
-        k = space.size
-        inverse = np.linalg.inv(jacobian) if not singular else np.full((k, k), np.nan)
+        unknown = np.full((space.size, space.size), np.nan)
+        inverse = unknown if singular else np.linalg.inv(_jacobian(space, best))
         curvature = inverse.T @ hessian @ inverse
-        covariance = np.full((k, k), np.nan) if singular else np.linalg.inv(curvature)
         evidence = LogEvidence(np.nan, np.inf, "estimated")
         if not singular:
             in_phi = float(_compiled(space, likelihood + prior)(best)[0]) + _gauss(curvature)
@@ -197,15 +181,35 @@ def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> P
         point=natural,
         log_density=float(value),
         curvature=curvature,
-        covariance=covariance,
+        covariance=unknown if singular else np.linalg.inv(curvature),
         names=tuple(names),
         log_evidence=evidence,
         gradient=largest,
         converged=largest < FLAT * (1 + abs(value) * 1e-3) and not boundary,
         at_boundary=tuple(boundary),
-        plan=plan,
+        plan=collapsed.analysis.plan,
         _collapsed=collapsed,
     )
+
+
+def _collapsed_for(model: pm.Model, with_prior: bool) -> Collapsed:
+    """The collapsed density of a model whose remaining variables can be maximised over."""
+    analysis = analyse(model)
+    plan = analysis.plan
+    if not plan.remaining:
+        raise ModelError("nothing remains to be maximised: every variable has a closed form; use bayeskit.infer")
+    discrete = [n for n in plan.remaining if not analysis.joint.values[n].type.dtype.startswith("float")]
+    if discrete:
+        raise ModelError(f"{', '.join(discrete)} is discrete and has no gradient; sum it out first")
+    require_positive_definite(analysis)
+    collapsed = collapsed_density(analysis)
+    mixed = [n for n in plan.remaining if n not in collapsed.priors]
+    if mixed and not with_prior:
+        raise ModelError(
+            f"the prior of {', '.join(mixed)} depends on variables that are integrated out, so that there is no "
+            "likelihood without it; use bayeskit.map_estimate"
+        )
+    return collapsed
 
 
 def _compiled(space: Unconstrained, graph: Graph) -> Objective:
