@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+import pymc as pm
 
 from bayeskit.families import ConjugateFamily
 from bayeskit.finite.sum_out import Summed
 from bayeskit.gaussian.block import GaussianBlock
+from bayeskit.graphs.environment import lightly
+from bayeskit.model.data_slots import DataSlot, fitting, sealed, with_constants, with_slots
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.snapshot import Snapshot
 from bayeskit.model.support import Support
 from bayeskit.results.records import Plan
 
 __all__ = ["Analysis", "Scale"]
+
+FAMILY = 16  # proofs kept, each for other answers of the data to what it asks of them
+LARGE = 100_000  # numbers in the data above which products with them are kept, by their place in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +79,10 @@ class Analysis:
         Finite variables that were summed out of ``joint``, in that order; everything else was planned without them.
     whole : LogJoint or None
         The density of the model as written, where ``joint`` is one with variables summed out.
+    snapshot : Snapshot or None
+        The data that it is evaluated with, where they are others than those it was found with.
+    analyse : callable or None
+        What finds the analysis of a model.
     """
 
     joint: LogJoint
@@ -83,8 +96,153 @@ class Analysis:
     supports: dict[str, Support] = field(default_factory=dict)
     summed: tuple[Summed, ...] = ()
     whole: LogJoint | None = None
+    snapshot: Snapshot | None = None
+    analyse: Callable[[pm.Model], Analysis] | None = None
+    _memory: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def original(self) -> LogJoint:
         """The density of the model as written."""
         return self.joint if self.whole is None else self.whole
+
+    def remembered(self, key: str, make: Callable[[], Any]) -> Any:
+        """What is compiled once for all data of the same shapes; anew each time where the data cannot be exchanged."""
+        if self.snapshot is None:
+            return make()
+        if key not in self._memory:
+            self._memory[key] = make()
+        return self._memory[key]
+
+    @property
+    def _family(self) -> list[_General]:
+        if "family" not in self._memory:
+            _joined(_generalised(self), self._memory.setdefault("family", []))
+        family: list[_General] = self._memory["family"]
+        return family
+
+    @property
+    def used_values(self) -> dict[str, str]:
+        """The data whose values the proof used, by name, with the reason: with other values it is found anew."""
+        return dict(self._family[0].used)
+
+    def with_data(self, data: Mapping[str, Any]) -> Analysis:
+        """The analysis of the same model with other data of the same shapes.
+
+        Parameters
+        ----------
+        data : mapping of str to array
+            New values of observed variables and ``pm.Data`` containers, by name; the others keep theirs.
+
+        Returns
+        -------
+        Analysis
+            Nothing is found or compiled anew, but where the proof used values of the data that are given
+            (``used_values``), or asked something of them that has another answer now (whether a count is zero, for
+            example). :func:`bayeskit.infer` takes it in the place of a model; the certificate runs each time.
+
+        Raises
+        ------
+        bayeskit.errors.DataError
+            If there are no such data, or the new ones have another shape or type, or missing entries.
+        """
+        family = self._family
+        first = family[0]
+        own = next((g for g in family if self.snapshot is not None and g.snapshot.model is self.snapshot.model), first)
+        new = {str(slot.name): value for slot, value in fitting(first.slots, data).items()}
+        values = own.named(self.snapshot or own.snapshot) | new
+        for general in family:
+            if general.holds_for(values):
+                return general.at(values)
+        with lightly(), first.snapshot_of(values).restored():
+            assert self.analyse is not None
+            analysis = self.analyse(with_constants(first.snapshot.model))
+        if first.analysis is None or first.changed(values) or len(family) >= FAMILY:
+            return analysis
+        general = _generalised(analysis)
+        _joined(general, family)
+        return general.at(values) if general.holds_for(values) else analysis
+
+
+@dataclass(frozen=True, eq=False)
+class _General:
+    """An analysis that holds for all values of some data: its proof could not read them.
+
+    Attributes
+    ----------
+    analysis : Analysis or None
+        None where none was found without the data.
+    slots : dict of str to DataSlot
+        By all of their names.
+    used : dict of str to str
+        The data that it holds for with their own values only, with the reason.
+    snapshot : Snapshot
+        The values that it was found with.
+    """
+
+    analysis: Analysis | None
+    slots: dict[str, DataSlot]
+    used: dict[str, str]
+    snapshot: Snapshot
+
+    def named(self, snapshot: Snapshot) -> dict[str, np.ndarray]:
+        """The values of the slots in a snapshot, each by the slot's own name."""
+        return {str(s.name): snapshot.values[s] for s in self.slots.values()}
+
+    def snapshot_of(self, values: Mapping[str, np.ndarray]) -> Snapshot:
+        new: dict[Any, Any] = {s: values[str(s.name)] for s in self.slots.values()}
+        return replace(self.snapshot, values=self.snapshot.values | new)
+
+    def at(self, values: Mapping[str, np.ndarray]) -> Analysis:
+        """The analysis with other values."""
+        assert self.analysis is not None
+        return replace(self.analysis, snapshot=self.snapshot_of(values))
+
+    def changed(self, values: Mapping[str, np.ndarray]) -> bool:
+        """Whether data that the proof used have other values."""
+        before = self.named(self.snapshot)
+        return any(not np.array_equal(values[n], before[n]) for n in {str(self.slots[u].name) for u in self.used})
+
+    def holds_for(self, values: Mapping[str, np.ndarray]) -> bool:
+        """Whether the proof used no value that is another, and what it asked of the data has the same answer."""
+        if self.analysis is None or self.changed(values):
+            return False
+        with self.snapshot_of(values).restored():
+            return all(question() == answer for question, answer in self.analysis.original.facts)
+
+
+def _joined(general: _General, family: list[_General]) -> None:
+    """Let analyses of one model know each other: with other facts, a proof found before may hold."""
+    family.append(general)
+    if general.analysis is not None:
+        general.analysis._memory["family"] = family
+
+
+def _generalised(analysis: Analysis) -> _General:
+    """Prove it once more without reading the data; where that fails, without reading those that are not needed."""
+    model, slots = with_slots(analysis.original.model)
+    snapshot = Snapshot.of(model)
+    if analysis.joint.data_size > LARGE:
+        used = dict.fromkeys(slots, "the data are so large that finding it anew takes no longer than using them")
+        return _General(None, slots, used, snapshot)
+    general, _ = _without(analysis, model, slots.values())
+    if general is not None:
+        return _General(general, slots, {}, snapshot)
+    reasons = {s: reason for s in dict.fromkeys(slots.values()) if (reason := _without(analysis, model, [s])[1])}
+    used = {n: reasons[s] for n, s in slots.items() if s in reasons}
+    general, reason = _without(analysis, model, [s for s in slots.values() if s not in reasons])
+    if general is None:
+        used = dict.fromkeys(slots, reason)
+    return _General(general, slots, used, snapshot)
+
+
+def _without(analysis: Analysis, model: pm.Model, slots: Iterable[DataSlot]) -> tuple[Analysis | None, str]:
+    """The analysis of the same plan without reading some data; or why there is none."""
+    assert analysis.analyse is not None
+    try:
+        with lightly(), sealed(slots):
+            general = analysis.analyse(model)
+    except Exception as error:  # whatever becomes of a proof that is refused its data, it is no proof
+        return None, f"the proof reads it ({type(error).__name__}: {error})"
+    if (general.plan, general.shapes) != (analysis.plan, analysis.shapes):
+        return None, "without its values the plan is another"
+    return general, ""

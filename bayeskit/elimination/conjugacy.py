@@ -63,8 +63,13 @@ class Proofs:
         return point
 
     def truth(self, var: Variable) -> tuple[bool, bool]:
-        value = compile_small(list(self.joint.values.values()), var)(*self.reference.values())
-        return bool(np.all(value)), not bool(np.any(value))
+        function = compile_small(list(self.joint.values.values()), var)
+
+        def ask() -> tuple[bool, bool]:
+            value = function(*self.reference.values())
+            return bool(np.all(value)), not bool(np.any(value))
+
+        return self.joint.ask(var, ask)
 
     def scale(self, name: str, factors: Sequence[str], block: GaussianBlock | None) -> Scale:
         """The family of a variable, given the factors that it has a part in and the block that it may scale.

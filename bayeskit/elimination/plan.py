@@ -35,6 +35,10 @@ def analyse(model: pm.Model, *, sums: bool = False) -> Analysis:
     bayeskit.errors.ModelError
         If the model cannot be read.
     """
+    return replace(_analysed(model, sums), analyse=analyse)
+
+
+def _analysed(model: pm.Model, sums: bool) -> Analysis:
     plain = _search(LogJoint.from_model(model))
     finite = _finite(plain)
     if plain.plan.remaining or sums:

@@ -24,6 +24,7 @@ from bayeskit.graphs.environment import silently
 from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.rewriting import depends_on, inline
 from bayeskit.model.forward_sampling import prior_points
+from bayeskit.model.log_joint import LogJoint
 
 __all__ = ["is_positive_definite", "mending_jitter", "require_positive_definite"]
 
@@ -91,10 +92,8 @@ def require_positive_definite(analysis: Analysis) -> None:
     """
     joint = analysis.joint
     inputs = list(joint.values.values())
-    for factor, graph in joint.factors.items():
-        matrices = _factorised(inline([graph])[0])
-        if not matrices:
-            continue
+    factorised = analysis.remembered("covariances", lambda: _all_factorised(joint))
+    for factor, matrices in factorised.items():
         moving = depends_on(matrices, inputs)
         function = compile_small(inputs, matrices)
         points = _points(analysis) if any(moving.get(m) for m in matrices) else typical_points(analysis, 1)
@@ -114,6 +113,11 @@ def _points(analysis: Analysis) -> list[dict[str, np.ndarray]]:
     with suppress(linalg.LinAlgError, NotImplementedError):  # nor can an improper prior be drawn from
         points += list(prior_points(analysis.joint.model, POINTS, 0))
     return points
+
+
+def _all_factorised(joint: LogJoint) -> dict[str, list[Variable]]:
+    found = {factor: _factorised(inline([graph])[0]) for factor, graph in joint.factors.items()}
+    return {factor: matrices for factor, matrices in found.items() if matrices}
 
 
 def _factorised(graph: Variable) -> list[Variable]:

@@ -9,6 +9,7 @@ Where ``longdouble`` is the same as double (Windows, ARM), nothing is lost but t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -43,15 +44,20 @@ STIRLING = [
     )
 ]
 SHIFT = 16  # below this, gammaln(x) = gammaln(x + 16) − log x(x+1)…(x+15); the series is good to 1e-20 from there
+STEPS = np.arange(SHIFT, dtype=Long)
+FEW = 1_000  # values up to which all sixteen factors of each are held at once
 
 
 def gammaln(x: Any) -> np.ndarray:
     """log Γ(x) for x > 0, in extended precision."""
     x = np.asarray(x, dtype=Long)
     small = x < SHIFT
-    product = np.ones_like(x)
-    for k in range(SHIFT):
-        product = np.where(small, product * (x + k), product)
+    if x.size <= FEW:
+        product = np.where(small, np.prod(x[..., None] + STEPS, axis=-1), Long(1))
+    else:
+        product = np.ones_like(x)
+        for k in range(SHIFT):
+            product = np.where(small, product * (x + k), product)
     large = np.where(small, x + SHIFT, x)
     inverse = 1 / large
     series = np.zeros_like(x)
@@ -67,55 +73,43 @@ def xlogy(x: Any, y: Any) -> np.ndarray:
     return np.where(x == 0, Long(0), x * np.log(np.where(x == 0, Long(1), y)))
 
 
-def _elementwise(op: ps.ScalarOp, inputs: list[np.ndarray]) -> np.ndarray | None:
-    if isinstance(op, ps.Switch):
-        return np.where(inputs[0], inputs[1], inputs[2])
-    if isinstance(op, ps.Add | ps.Mul):
-        result = inputs[0]
-        for value in inputs[1:]:
-            result = result + value if isinstance(op, ps.Add) else result * value
-        return result
-    if isinstance(op, ps.Clip):
-        return np.minimum(np.maximum(inputs[0], inputs[1]), inputs[2])
-    if isinstance(op, ps.Cast | ps.Identity) and inputs[0].dtype == Long:
-        return inputs[0]
-    if isinstance(op, ps.Second):
-        return np.broadcast_to(inputs[1], np.broadcast_shapes(inputs[0].shape, inputs[1].shape))
-    name = type(op).__name__
-    if name == "GammaLn":
-        return gammaln(inputs[0])
-    plain: dict[str, Callable[..., Any]] = {
-        "Sub": np.subtract, "Neg": np.negative, "TrueDiv": np.true_divide, "Log": np.log, "Log1p": np.log1p,
-        "Exp": np.exp, "Expm1": np.expm1, "Sqrt": np.sqrt, "Sqr": np.square, "Pow": np.power, "Abs": np.abs,
-        "Reciprocal": np.reciprocal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal,
-        "EQ": np.equal, "NEQ": np.not_equal,
-    }  # fmt: skip
-    return plain[name](*inputs) if name in plain else None
+PLAIN: dict[str, Callable[..., Any]] = {
+    "Sub": np.subtract, "Neg": np.negative, "TrueDiv": np.true_divide, "Log": np.log, "Log1p": np.log1p,
+    "Exp": np.exp, "Expm1": np.expm1, "Sqrt": np.sqrt, "Sqr": np.square, "Pow": np.power, "Abs": np.abs,
+    "Reciprocal": np.reciprocal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal,
+    "EQ": np.equal, "NEQ": np.not_equal, "GammaLn": gammaln, "Switch": np.where,
+    "Add": lambda *terms: reduce(np.add, terms), "Mul": lambda *factors: reduce(np.multiply, factors),
+    "Clip": lambda value, low, high: np.minimum(np.maximum(value, low), high),
+    "Second": lambda model, value: np.broadcast_to(value, np.broadcast_shapes(np.shape(model), np.shape(value))),
+}  # fmt: skip
+AS_THEY_ARE = ("DimShuffle", "Subtensor", "AdvancedSubtensor", "Reshape", "ExtractDiag")
+
+_Rule = Callable[[list[Any]], list[Any]]
 
 
-def _node(node: Apply, inputs: list[Any]) -> list[Any]:
-    op = node.op
-    wide = [np.asarray(i) for i in inputs]
+def _rule(node: Apply) -> _Rule:
+    """What a node does to the list of its arguments, looked up once."""
+    op: Any = node.op
     if isinstance(op, CheckParameterValue | CheckAndRaise):
-        _perform(node, [_narrow(inputs[0]), *inputs[1:]])
-        return [inputs[0]]
+        return lambda a: [a[0]] if _perform(node, [_narrow(a[0]), *a[1:]]) else []
     if isinstance(op, Elemwise):
-        value = _elementwise(op.scalar_op, wide)
-        if value is not None:
-            return [value]
+        if (function := PLAIN.get(type(op.scalar_op).__name__)) is not None:
+            return lambda a: [function(*a)]
+        if isinstance(op.scalar_op, ps.Cast | ps.Identity):
+            return lambda a: a if a[0].dtype == Long else _perform(node, a)
     if isinstance(op, Sum):
-        return [np.sum(wide[0], axis=op.axis, dtype=Long if wide[0].dtype.kind == "f" else None)]
+        return lambda a: [np.sum(a[0], axis=op.axis, dtype=Long if a[0].dtype.kind == "f" else None)]
     if isinstance(op, Dot):
-        return [np.dot(wide[0], wide[1])]
+        return lambda a: [np.dot(a[0], a[1])]
     if isinstance(op, Join):
-        return [np.concatenate(wide, axis=op.axis)]
+        return lambda a: [np.concatenate(a, axis=op.axis)]
     if isinstance(op, MakeVector):
-        return [np.stack(wide) if wide else np.empty(0)]
+        return lambda a: [np.stack(a) if a else np.empty(0)]
     if isinstance(op, Alloc):
-        return [np.broadcast_to(wide[0], tuple(int(k) for k in wide[1:]))]
-    if type(op).__name__ in ("DimShuffle", "Subtensor", "AdvancedSubtensor", "Reshape", "ExtractDiag"):
-        return _perform(node, inputs)
-    return _perform(node, [_narrow(i) for i in inputs])
+        return lambda a: [np.broadcast_to(a[0], tuple(int(k) for k in a[1:]))]
+    if type(op).__name__ in AS_THEY_ARE:
+        return lambda a: _perform(node, a)
+    return lambda a: _perform(node, [_narrow(i) for i in a])
 
 
 def _narrow(value: Any) -> Any:
@@ -143,35 +137,45 @@ def compile_extended(inputs: Sequence[Variable], output: Variable) -> Callable[.
     callable
         Takes one array for each input; returns a ``longdouble``.
     """
-    order = list(toposort([output]))
     constants: dict[Variable, Any] = {}
-    for node in order:
+    shared: dict[Variable, Any] = {}  # with the values that ``of_data`` was computed from
+    moving, read = set(inputs), set()
+    once: list[tuple[Apply, _Rule]] = []
+    data: list[tuple[Apply, _Rule]] = []
+    always: list[tuple[Apply, _Rule]] = []
+    for node in toposort([output]):
         for var in node.inputs:
             if isinstance(var, Constant):
                 constants[var] = _widened(var.data)
-
-    moving = set(inputs)
-    once: list[Apply] = []
-    always: list[Apply] = []
-    for node in order:
-        moves = any(i in moving or (i.owner is None and not isinstance(i, Constant)) for i in node.inputs)
-        (always if moves else once).append(node)
-        if moves:
-            moving.update(node.outputs)
+            elif var.owner is None and var not in moving:
+                shared[var] = None
+                read.add(var)
+        of = moving if any(i in moving for i in node.inputs) else read if any(i in read for i in node.inputs) else None
+        (always if of is moving else data if of is read else once).append((node, _rule(node)))
+        if of is not None:
+            of.update(node.outputs)
+    of_data: dict[Variable, Any] = {}
 
     def function(*arguments: np.ndarray) -> Any:
-        # What depends on constants only, such as the log Γ of counts, is computed at the first call.
+        # What depends on constants only, such as the log Γ of counts, is computed at the first call; what depends on
+        # shared variables, when they have been given other arrays.
         run(once, constants)
         once.clear()
-        values: dict[Variable, Any] = dict(constants)
+        now = {v: _shared(v) for v in shared}
+        if not of_data or any(now[v] is not shared[v] for v in shared):
+            shared.update(now)
+            of_data.clear()
+            of_data.update(constants)
+            of_data.update({v: _widened(a) for v, a in now.items()})
+            run(data, of_data)
+        values = dict(of_data)
         values.update({v: _widened(a) for v, a in zip(inputs, arguments, strict=True)})
         run(always, values)
         return np.asarray(values[output])[()]
 
-    def run(nodes: list[Apply], values: dict[Variable, Any]) -> None:
-        for node in nodes:
-            read = [values[i] if i in values else _widened(_shared(i)) for i in node.inputs]
-            values.update(zip(node.outputs, _node(node, read), strict=True))
+    def run(nodes: list[tuple[Apply, _Rule]], values: dict[Variable, Any]) -> None:
+        for node, rule in nodes:
+            values.update(zip(node.outputs, rule([values[i] for i in node.inputs]), strict=True))
 
     return function
 

@@ -27,7 +27,7 @@ from bayeskit.finite.discrete_distribution import FiniteDensity
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.closed_form_marginals import Closed, finite_marginals, part_marginals
 from bayeskit.inference.methods import Request
-from bayeskit.model.forward_sampling import deterministics, prior_points
+from bayeskit.model.forward_sampling import deterministics, prior_sampler
 from bayeskit.results.marginals import Marginal, labelled
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree
@@ -65,8 +65,9 @@ def answer(request: Request) -> Posterior:
 
 
 def _answer(request: Request) -> Posterior:
-    model, analysis, random_seed, draws = request.model, request.analysis, request.random_seed, request.draws
-    evaluator = Evaluator(analysis)
+    model, analysis, random_seed = request.model, request.analysis, request.random_seed
+    draws = request.draws or POINTS
+    evaluator = analysis.remembered("evaluator", lambda: Evaluator(analysis))
     rng = np.random.default_rng(random_seed)
     components = [solve(analysis, evaluator, fixed) for fixed in table(analysis)]
     log_weights = np.array([float(c.log_evidence) for c in components])
@@ -88,7 +89,7 @@ def _answer(request: Request) -> Posterior:
     values |= deterministics(analysis.original, values)
     evidence = LogEvidence(log_evidence, certificate, "exact")
     marginals = _marginals(model, analysis, components, weights)
-    return request.posterior(evidence, build_tree(model, values, draws), certificate, marginals)
+    return request.posterior(evidence, build_tree(model, values, request.draws), certificate, marginals)
 
 
 def _draw(components: list[Component], weights: np.ndarray, rng: np.random.Generator, draws: int) -> dict[str, Any]:
@@ -110,7 +111,8 @@ def _check_points(analysis: Analysis, component: Component, random_seed: int) ->
     drawn = component.draw(np.random.default_rng([random_seed, 1]), number)
     for k in range(number):
         yield {n: v[k] for n, v in drawn.items()}
-    for point in prior_points(analysis.joint.model, number, random_seed):
+    sampler = analysis.remembered("prior", lambda: prior_sampler(analysis.joint.model))
+    for point in sampler(number, random_seed):
         yield {**point, **component.fixed}
 
 

@@ -62,7 +62,7 @@ def explain(model: pm.Model) -> Plan:
 
 
 def infer(
-    model: pm.Model,
+    model: pm.Model | Analysis,
     *,
     method: str = "auto",
     draws: int = 4000,
@@ -74,6 +74,7 @@ def infer(
     Parameters
     ----------
     model : pymc.Model
+        Or what is known of one already: the analysis of a posterior, with other data by its ``with_data``.
     method : {"auto", "exact", "quadrature", "nuts"}, default "auto"
         ``auto`` takes the first of the ladder that applies, and the next where that fails; the others force one.
     draws : int, default 4000
@@ -102,17 +103,42 @@ def infer(
         raise OptionError(f"method is {method!r}; it must be one of {', '.join(method_names())}")
     if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
         raise OptionError(f"draws is {draws!r}; it must be a whole number of at least 1")
+    return answer(model, method, int(draws), random_seed, progressbar)
+
+
+def answer(
+    model: pm.Model | Analysis,
+    method: str = "auto",
+    draws: int = 0,
+    random_seed: int | None = None,
+    progressbar: bool = False,
+) -> Posterior:
+    """As :func:`infer`; without draws the tree is empty, and the evidence, its proof and the marginals are as they are.
+
+    Parameters
+    ----------
+    model : pymc.Model or Analysis
+    method : str
+    draws : int, default 0
+    random_seed : int, optional
+    progressbar : bool, default False
+    """
     started = time.perf_counter()
     if random_seed is None:
         random_seed = int(np.random.SeedSequence().generate_state(1)[0])
     with ExitStack() as building:
         building.enter_context(lightly())
-        analysis = analyse(model)
+        analysis = model if isinstance(model, Analysis) else analyse(model)
+        written = analysis.original.model
+        snapshot = analysis.snapshot
+        if snapshot is None:
+            snapshot = Snapshot.of(written)
+        else:
+            building.enter_context(snapshot.restored())
         require_positive_definite(analysis)
-        request = Request(model, analysis, int(draws), random_seed, progressbar and is_terminal())
+        request = Request(written, analysis, draws, random_seed, progressbar and is_terminal())
         post = _first_that_answers(ladder(method), request, building)
-    seconds = time.perf_counter() - started
-    return replace(post, seconds=seconds, analysis=analysis, snapshot=Snapshot.of(model))
+    return replace(post, seconds=time.perf_counter() - started, analysis=analysis, snapshot=snapshot)
 
 
 def _first_that_answers(rungs: Sequence[Method], request: Request, building: ExitStack) -> Posterior:

@@ -28,6 +28,7 @@ from bayeskit.results.tree import build_tree
 __all__ = ["answer", "obstacle"]
 
 NUMBERS = 3  # real numbers that are integrated over, at most
+FEWEST = 4  # draws at which the certificate is evaluated where none are asked for
 TOLERANCE = {1: 1e-8, 2: 1e-8, 3: 1e-6}  # nats, by number of dimensions
 WORK = 3e8  # numbers that quadrature may compute with; beyond it NUTS is quicker
 CALL = 30  # numbers that handling one matrix by itself counts for
@@ -83,7 +84,7 @@ def answer(request: Request) -> Posterior:
             tolerance = TOLERANCE[min(space.size, 3)]
             result = integrate(space.log_density, space.start, probes=probes, tolerance=tolerance, budget=budget)
         rng = np.random.default_rng(random_seed)
-        points = result.draw(rng, request.draws)
+        points = result.draw(rng, request.draws or FEWEST)
         recovery = Recovery(collapsed)
         remaining = space.backward(points)
         values = recovery.draw(remaining, rng)

@@ -23,7 +23,7 @@ from bayeskit.graphs.nodes import core_op
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph
 
-__all__ = ["deterministics", "draw_given", "over_draws", "prior_points"]
+__all__ = ["deterministics", "draw_given", "over_draws", "prior_points", "prior_sampler"]
 
 COMPILED_FROM = 500  # draws from which it pays to compile a graph with a matrix factorisation
 TOGETHER = 50  # draws of the variables drawn forward at a time: each may hold a covariance matrix
@@ -137,18 +137,34 @@ def _vectorised_draws(
 def _random_function(
     inputs: list[TensorVariable], outputs: list[Any], rng: np.random.Generator, *, compiled: bool = False
 ) -> Any:
-    updates = collect_default_updates(outputs=outputs, inputs=inputs, must_be_shared=False)
-    updates = {k: v for k, v in updates.items() if isinstance(k, pytensor.compile.SharedVariable)}
+    updates = _updates(inputs, outputs)
     reseed_rngs(list(updates), int(rng.integers(2**31)))
     if compiled:
         return pytensor.function(inputs, outputs, updates=updates, on_unused_input="ignore")
     return compile_small(inputs, outputs, updates=updates)
 
 
+def _updates(inputs: list[TensorVariable], outputs: list[Any]) -> dict[Any, Any]:
+    updates = collect_default_updates(outputs=outputs, inputs=inputs, must_be_shared=False)
+    return {k: v for k, v in updates.items() if isinstance(k, pytensor.compile.SharedVariable)}
+
+
 def prior_points(model: pm.Model, number: int, random_seed: int) -> Iterator[dict[str, np.ndarray]]:
     """Draws of the free random variables from the prior."""
-    if not model.free_RVs:
-        return
-    function = _random_function([], list(model.free_RVs), np.random.default_rng(random_seed))
-    for _ in range(number):
-        yield dict(zip([rv.name for rv in model.free_RVs], map(np.asarray, function()), strict=True))
+    return prior_sampler(model)(number, random_seed)
+
+
+def prior_sampler(model: pm.Model) -> Callable[[int, int], Iterator[dict[str, np.ndarray]]]:
+    """A function of a number of draws and a seed, compiled once: draws of the free random variables from the prior."""
+    outputs = list(model.free_RVs)
+    names = [str(rv.name) for rv in outputs]
+    updates = _updates([], outputs)
+    function = compile_small([], outputs, updates=updates)
+
+    def draw(number: int, random_seed: int) -> Iterator[dict[str, np.ndarray]]:
+        if names:
+            reseed_rngs(list(updates), int(np.random.default_rng(random_seed).integers(2**31)))
+        for _ in range(number if names else 0):
+            yield dict(zip(names, map(np.asarray, function()), strict=True))
+
+    return draw

@@ -10,7 +10,7 @@ log(15.0) or gammaln(2.0) in single precision: off by 1e-8 to 1e-7. Here every s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -32,6 +32,7 @@ from pytensor.graph.traversal import graph_inputs
 from bayeskit.errors import ModelError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.rewriting import depends_on, inline, substitute, wide_leaf, widen
+from bayeskit.model.data_slots import DataSlot, unsealed
 from bayeskit.model.markov_chain import chain_parameters, is_chain
 
 __all__ = ["LogJoint"]
@@ -57,6 +58,8 @@ class LogJoint:
     chains : dict of str to (tensor, tensor)
         For each free ``DiscreteMarkovChain`` of first order, log p(z₁ = k), of shape (*batch, K), and the log of its
         transition matrix.
+    facts : list of (callable, answer)
+        What proofs have asked of data in slots: they hold for other data of which the same is true.
     """
 
     model: pm.Model
@@ -65,6 +68,7 @@ class LogJoint:
     deterministics: dict[str, Variable]
     potentials: tuple[str, ...]
     chains: dict[str, tuple[Variable, Variable]] = field(default_factory=dict)
+    facts: list[tuple[Callable[[], Any], Any]] = field(default_factory=list, repr=False)
 
     @classmethod
     def from_model(cls, model: pm.Model) -> LogJoint:
@@ -118,6 +122,15 @@ class LogJoint:
             potentials=potential_names,
             chains=dict(zip(known, zip(of_chains[::2], of_chains[1::2], strict=True), strict=True)),
         )
+
+    def ask(self, graph: Variable, question: Callable[[], Any]) -> Any:
+        """The answer to a question about a graph, on record where that has data in slots."""
+        slots = [v for v in graph_inputs([graph]) if isinstance(v, DataSlot)]
+        with unsealed(slots):
+            answer = question()
+        if slots:
+            self.facts.append((question, answer))
+        return answer
 
     def without(self, names: Sequence[str]) -> LogJoint:
         """The density without variables that nothing else depends on."""

@@ -49,9 +49,12 @@ def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains
     values : mapping of str to array
         Draws, first axis the draws; :class:`~bayeskit.results.later_draws.LaterDraws` stay unread.
     draws : int
+        Of none, the tree is empty.
     chains : int, optional
         How many chains the draws come from, in this order; by default :func:`chains_of` lays independent draws out.
     """
+    if not draws:
+        return xr.DataTree()
     chains, length = chains_of(draws) if chains is None else (chains, draws // chains)
     coords, dims = coords_and_dims_for_inferencedata(model)
     later = {n: v.variable((chains, length)) for n, v in values.items() if isinstance(v, LaterDraws)}
