@@ -20,18 +20,13 @@ from bayeskit.types import Graph
 
 __all__ = [
     "ONE",
+    "ColumnForm",
     "Columns",
-    "Form",
     "NotReduced",
-    "added",
-    "is_free",
     "lengths",
     "of_constant",
     "of_weights",
-    "padded",
-    "spread",
     "stretched",
-    "times",
     "value_of",
 ]
 
@@ -83,15 +78,64 @@ class Columns:
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class ColumnForm:
     """Σ_p y_p b_p: the keys of the columns, and b as a graph whose first axis runs over them."""
 
     keys: tuple[Key, ...]
     b: Graph
 
-    def times(self, number: float) -> Form:
+    @property
+    def free(self) -> bool:
+        """Whether it is the same in all rows."""
+        return self.keys == (ONE,)
+
+    def padded(self, ndim: int) -> ColumnForm:
+        """With axes of length one after the first, so that b has ``ndim`` in all."""
+        extra = ["x"] * (ndim - self.b.type.ndim)
+        return ColumnForm(self.keys, self.b.dimshuffle(0, *extra, *range(1, self.b.type.ndim)))
+
+    def scaled(self, number: float) -> ColumnForm:
         """Multiplied by a number."""
-        return self if number == 1 else Form(self.keys, -self.b if number == -1 else number * self.b)
+        return self if number == 1 else ColumnForm(self.keys, -self.b if number == -1 else number * self.b)
+
+    def spread(self, keys: Sequence[Key]) -> Graph:
+        """b at the places of its keys among others, zeros elsewhere; what has the same key is added."""
+        places, count = [keys.index(k) for k in self.keys], len(self.keys)
+        if len(set(places)) < count:
+            matrix = np.zeros((len(keys), count))
+            matrix[places, np.arange(count)] = 1.0
+            return pt.tensordot(pt.constant(matrix), self.b, axes=1)
+        if places == list(range(count)):
+            return self.b if count == len(keys) else pt.concatenate([self.b, _zeros(self.b, len(keys) - count)])
+        source = np.full(len(keys), count)
+        source[places] = np.arange(count)
+        return pt.concatenate([self.b, _zeros(self.b, 1)])[source]
+
+    @staticmethod
+    def aligned(forms: Sequence[ColumnForm]) -> tuple[tuple[Key, ...], list[Graph]]:
+        """The keys of several forms together, and the b of each at these, with as many axes."""
+        keys = tuple(dict.fromkeys(k for f in forms for k in f.keys))
+        ndim = max(f.b.type.ndim for f in forms)
+        return keys, [f.padded(ndim).spread(keys) for f in forms]
+
+    @staticmethod
+    def added(forms: Sequence[ColumnForm]) -> ColumnForm:
+        """The sum of several."""
+        keys, graphs = ColumnForm.aligned(forms)
+        return ColumnForm(keys, pt.add(*graphs))
+
+    def times(self, other: ColumnForm) -> ColumnForm:
+        """The product of two; raises NotReduced where more than two columns of data are multiplied."""
+        ndim = max(self.b.type.ndim, other.b.type.ndim)
+        left, right = self.padded(ndim).b, other.padded(ndim).b
+        if self.free or other.free:
+            return ColumnForm(other.keys if self.free else self.keys, left * right)
+        pairs = tuple(_product(a, b) for a in self.keys for b in other.keys)
+        outer = left[:, None] * right[None]
+        known = [outer.shape[i] if n is None else n for i, n in enumerate(outer.type.shape)]
+        product = ColumnForm(pairs, outer.reshape((len(pairs), *known[2:]), ndim=ndim))
+        keys = tuple(dict.fromkeys(pairs))
+        return ColumnForm(keys, product.spread(keys))
 
 
 def lengths(graph: Graph, without: int) -> list[Any]:
@@ -105,12 +149,13 @@ def stretched(b: Graph, shape: Sequence[Any]) -> Graph:
     return b if list(b.type.shape[1:]) == shape else pt.alloc(b, b.type.shape[0] or b.shape[0], *shape)
 
 
-def of_constant(graph: Any, columns: Columns, axis: int) -> Form:
+def of_constant(graph: Any, columns: Columns, axis: int) -> ColumnForm:
+    """A node that does not depend on the parameters, its rows along an axis: columns of the data."""
     values = np.moveaxis(np.asarray(value_of(graph)), axis, 0)
     flat = values.reshape(len(values), -1)
     varies = np.any(flat != flat[:1], axis=0)
     if not np.any(varies):
-        return Form((ONE,), pt.constant(values[:1]))
+        return ColumnForm((ONE,), pt.constant(values[:1]))
     flat = flat.astype(float)
     if len(values) != columns.rows or np.sum(varies) > WIDEST or not np.all(np.isfinite(flat[:, varies])):
         raise NotReduced
@@ -124,74 +169,31 @@ def of_constant(graph: Any, columns: Columns, axis: int) -> Form:
         offset = pt.set_subtensor(pt.constant(flat[0])[np.flatnonzero(varies)], offset)
     stacked: Any = pt.concatenate([offset[None], pt.constant(b)])
     keys = (ONE, *(((), (n,)) for n in once))
-    return Form(keys, stacked.reshape((len(keys), *values.shape[1:])))
+    return ColumnForm(keys, stacked.reshape((len(keys), *values.shape[1:])))
 
 
 def value_of(graph: Any) -> np.ndarray:
+    """The value of a node that is made of constants; raises NotReduced for any other."""
     if not all(isinstance(i, Constant) for i in graph_inputs([graph])):
         raise NotReduced
     return graph.data if isinstance(graph, Constant) else compile_small([], graph)()
 
 
-def of_weights(graph: Any, columns: Columns, axis: int) -> Form:
+def of_weights(graph: Any, columns: Columns, axis: int) -> ColumnForm:
+    """An array of weights, its rows along an axis: symbolic columns."""
     shape = tuple(n for i, n in enumerate(graph.type.shape) if i != axis)
     if None in shape:
         raise NotReduced
     size = int(np.prod(shape, dtype=int))
     array = columns.symbolic.index(graph)
     keys = tuple(((columns.weight(array, axis, place),), ()) for place in range(size))
-    return Form(keys, pt.constant(np.eye(size).reshape(size, *shape)))
-
-
-def padded(b: Graph, ndim: int) -> Graph:
-    """b with axes of length one after the first, so that it has ``ndim`` in all."""
-    return b.dimshuffle(0, *["x"] * (ndim - b.type.ndim), *range(1, b.type.ndim))
-
-
-def is_free(form: Form) -> bool:
-    return form.keys == (ONE,)
-
-
-def added(forms: Sequence[Form]) -> Form:
-    ndim = max(f.b.type.ndim for f in forms)
-    keys = tuple(dict.fromkeys(k for f in forms for k in f.keys))
-    if all(f.keys == keys for f in forms):
-        return Form(keys, pt.add(*[padded(f.b, ndim) for f in forms]))
-    return Form(keys, pt.add(*[spread(padded(f.b, ndim), f.keys, keys) for f in forms]))
-
-
-def spread(b: Graph, own: Sequence[Key], keys: Sequence[Key]) -> Graph:
-    """Rows of b at the places of their keys, zeros elsewhere; rows of the same key are added."""
-    places = [keys.index(k) for k in own]
-    if len(set(places)) < len(places):
-        matrix = np.zeros((len(keys), len(own)))
-        matrix[places, np.arange(len(own))] = 1.0
-        return pt.tensordot(pt.constant(matrix), b, axes=1)
-    if places == list(range(len(own))):
-        return b if len(own) == len(keys) else pt.concatenate([b, _zeros(b, len(keys) - len(own))])
-    source = np.full(len(keys), len(own))
-    source[places] = np.arange(len(own))
-    return pt.concatenate([b, _zeros(b, 1)])[source]
+    return ColumnForm(keys, pt.constant(np.eye(size).reshape(size, *shape)))
 
 
 def _zeros(b: Graph, rows: int) -> Graph:
     if None in b.type.shape[1:]:
         return pt.zeros((rows, *[b.shape[i] for i in range(1, b.type.ndim)]))
     return pt.constant(np.zeros((rows, *b.type.shape[1:])))
-
-
-def times(one: Form, two: Form) -> Form:
-    if is_free(one) or is_free(two):
-        ndim = max(one.b.type.ndim, two.b.type.ndim)
-        keys = two.keys if is_free(one) else one.keys
-        return Form(keys, padded(one.b, ndim) * padded(two.b, ndim))
-    pairs = [_product(a, b) for a in one.keys for b in two.keys]
-    keys = tuple(dict.fromkeys(pairs))
-    ndim = max(one.b.type.ndim, two.b.type.ndim)
-    left, right = padded(one.b, ndim), padded(two.b, ndim)
-    outer = left[:, None] * right[None]
-    known = [outer.shape[i] if n is None else n for i, n in enumerate(outer.type.shape)]
-    return Form(keys, spread(outer.reshape((len(pairs), *known[2:]), ndim=ndim), pairs, keys))
 
 
 def _product(one: Key, two: Key) -> Key:

@@ -28,28 +28,23 @@ from bayeskit.graphs.domain import Analysis, coefficients, exponents, parts
 from bayeskit.graphs.nodes import applies, core_op, without_shuffles
 from bayeskit.point_estimates.column_forms import (
     ONE,
+    ColumnForm,
     Columns,
-    Form,
     NotReduced,
-    added,
-    is_free,
     lengths,
     of_constant,
     of_weights,
-    padded,
-    spread,
     stretched,
-    times,
     value_of,
 )
 from bayeskit.types import Graph
 
 __all__ = ["form_of"]
 
-_Rows = Callable[[int], Form]  # the form of a node, given the axis along which its rows lie
+_Rows = Callable[[int], ColumnForm]  # the form of a node, given the axis along which its rows lie
 
 
-def form_of(graph: Graph, axis: int, columns: Columns) -> Form:
+def form_of(graph: Graph, axis: int, columns: Columns) -> ColumnForm:
     """The form of a graph whose rows lie along an axis; the other axes follow the first of b.
 
     Raises
@@ -63,7 +58,7 @@ def form_of(graph: Graph, axis: int, columns: Columns) -> Form:
     return analysis.value(graph)(axis)
 
 
-def _refused(axis: int) -> Form:
+def _refused(axis: int) -> ColumnForm:
     raise NotReduced
 
 
@@ -85,11 +80,11 @@ class _ColumnForms(Analysis[_Rows]):
     def transfer(self, out: Graph, values: list[_Rows]) -> _Rows:
         return _unless_one_row(out, super().transfer(out, values))
 
-    def entrywise(self, out: Graph, values: list[_Rows], combine: Callable[[list[Form]], Form]) -> _Rows:
-        def rows(axis: int) -> Form:
+    def entrywise(self, out: Graph, values: list[_Rows], combine: Callable[[list[ColumnForm]], ColumnForm]) -> _Rows:
+        def rows(axis: int) -> ColumnForm:
             forms = [value(axis) for value in values]
-            if all(is_free(f) for f in forms):
-                return Form((ONE,), out.owner.op(*[f.b for f in forms]))
+            if all(f.free for f in forms):
+                return ColumnForm((ONE,), out.owner.op(*[f.b for f in forms]))
             return combine(forms)
 
         return rows
@@ -102,12 +97,12 @@ class _ColumnForms(Analysis[_Rows]):
         if out.type.dtype != "float64":
             return self.elementwise(out, values)
         return self.entrywise(
-            out, values, lambda forms: added([f.times(c) for f, c in zip(forms, signs, strict=True) if c])
+            out, values, lambda forms: ColumnForm.added([f.scaled(c) for f, c in zip(forms, signs, strict=True) if c])
         )
 
     def product(self, out: Graph, values: list[_Rows]) -> _Rows:
         powers = exponents(out.owner) or ()
-        return self.entrywise(out, values, lambda forms: reduce(times, map(_power, forms, powers)))
+        return self.entrywise(out, values, lambda forms: reduce(ColumnForm.times, map(_power, forms, powers)))
 
     def choice(self, out: Graph, values: list[_Rows]) -> _Rows:
         condition, *branches = out.owner.inputs
@@ -123,7 +118,7 @@ class _ColumnForms(Analysis[_Rows]):
         if not all(b in self.values or np.all(np.isfinite(value_of(b))) for b in branches):
             return _refused
         masks = [self.constant(pt.constant(np.asarray(m, dtype=float))) for m in (mask, 1.0 - mask)]
-        return lambda axis: added([times(m(axis), v(axis)) for m, v in zip(masks, values[1:], strict=True)])
+        return lambda axis: ColumnForm.added([m(axis).times(v(axis)) for m, v in zip(masks, values[1:], strict=True)])
 
     def check(self, out: Graph, values: list[_Rows]) -> _Rows:
         return values[0]
@@ -135,17 +130,17 @@ class _ColumnForms(Analysis[_Rows]):
             return self.join(out, values)
         value = out.owner.inputs[0]
 
-        def rows(axis: int) -> Form:
+        def rows(axis: int) -> ColumnForm:
             below = axis - (out.type.ndim - value.type.ndim)
             inner = values[0](below) if below >= 0 and value.type.shape[below] != 1 else _one_row(value, below)
-            return Form(inner.keys, stretched(padded(inner.b, out.type.ndim), lengths(out, axis)))
+            return ColumnForm(inner.keys, stretched(inner.padded(out.type.ndim).b, lengths(out, axis)))
 
         return rows
 
     def join(self, out: Graph, values: list[_Rows]) -> _Rows:
         """The operation itself, on b with the columns in the place of the rows, where it treats these one by one."""
 
-        def rows(axis: int) -> Form:
+        def rows(axis: int) -> ColumnForm:
             inputs, places, forms = list(out.owner.inputs), [], []
             for k in parts(out.owner):
                 place = (followed_axes(out, k) or [None] * out.type.ndim)[axis]
@@ -159,8 +154,8 @@ class _ColumnForms(Analysis[_Rows]):
                 if not isinstance(out.owner.op, DimShuffle):
                     # An axis along which b is broadcast has the length that it has in the sum all the same.
                     b = stretched(b, lengths(inputs[k], place))
-                inputs[k] = pt.moveaxis(spread(b, form.keys, keys), 0, place)
-            return Form(keys, pt.moveaxis(out.owner.op(*inputs), axis, 0))
+                inputs[k] = pt.moveaxis(ColumnForm(form.keys, b).spread(keys), 0, place)
+            return ColumnForm(keys, pt.moveaxis(out.owner.op(*inputs), axis, 0))
 
         return rows
 
@@ -169,11 +164,11 @@ class _ColumnForms(Analysis[_Rows]):
     def bilinear(self, out: Graph, values: list[_Rows]) -> _Rows:
         left, right = out.owner.inputs
 
-        def rows(axis: int) -> Form:
+        def rows(axis: int) -> ColumnForm:
             if left.type.ndim != 2 or axis != 0 or right.type.ndim not in (1, 2):
                 raise NotReduced
             inner = values[0](0)
-            return Form(inner.keys, pt.dot(stretched(inner.b, lengths(left, 0)), right))
+            return ColumnForm(inner.keys, pt.dot(stretched(inner.b, lengths(left, 0)), right))
 
         return rows
 
@@ -182,13 +177,13 @@ class _ColumnForms(Analysis[_Rows]):
         op = core_op(out.owner)
         columns = type(op).__name__ == "SolveTriangular" and op.b_ndim == 2 and isinstance(out.owner.op, Blockwise)
 
-        def rows(axis: int) -> Form:
+        def rows(axis: int) -> ColumnForm:
             if not columns or axis != out.type.ndim - 1 or matrix.type.ndim != 2:
                 raise NotReduced
             inner = values[1](right.type.ndim - 1)  # (keys, …, m): a column of the right side for each key
             if inner.b.type.ndim != 2:
                 raise NotReduced
-            return Form(inner.keys, out.owner.op(matrix, inner.b.T).T)
+            return ColumnForm(inner.keys, out.owner.op(matrix, inner.b.T).T)
 
         return rows
 
@@ -198,25 +193,23 @@ def _unless_one_row(out: Graph, rows: _Rows) -> _Rows:
     return cache(lambda axis: _one_row(out, axis) if out.type.shape[axis] == 1 else rows(axis))
 
 
-def _one_row(graph: Graph, axis: int) -> Form:
-    return Form((ONE,), graph[None] if axis < 0 else pt.moveaxis(graph, axis, 0))
+def _one_row(graph: Graph, axis: int) -> ColumnForm:
+    return ColumnForm((ONE,), graph[None] if axis < 0 else pt.moveaxis(graph, axis, 0))
 
 
-def _power(form: Form, exponent: float) -> Form:
+def _power(form: ColumnForm, exponent: float) -> ColumnForm:
     if exponent in (1, 2):
-        return form if exponent == 1 else times(form, form)
-    if not is_free(form):
+        return form if exponent == 1 else form.times(form)
+    if not form.free:
         raise NotReduced
-    return Form((ONE,), form.b**exponent if exponent != -1 else 1.0 / form.b)
+    return ColumnForm((ONE,), form.b**exponent if exponent != -1 else 1.0 / form.b)
 
 
-def _chosen(test: Form, one: Form, two: Form) -> Form:
-    if not is_free(test):
+def _chosen(test: ColumnForm, *branches: ColumnForm) -> ColumnForm:
+    if not test.free:
         raise NotReduced
-    keys = tuple(dict.fromkeys([*one.keys, *two.keys]))
-    ndim = max(f.b.type.ndim for f in (test, one, two))
-    branches = [spread(padded(f.b, ndim), f.keys, keys) for f in (one, two)]
-    return Form(keys, pt.switch(padded(test.b, ndim), *branches))
+    keys, (_, *graphs) = ColumnForm.aligned([test, *branches])
+    return ColumnForm(keys, pt.switch(test.padded(graphs[0].type.ndim).b, *graphs))
 
 
 def _is_zero_test(condition: Graph) -> bool:
