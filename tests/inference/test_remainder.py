@@ -259,12 +259,14 @@ def test_a_potential_may_curve_upwards_where_the_sum_stays_proper() -> None:
     assert abs(evidence.value - np.log(value)) <= evidence.error + 1e-9
 
 
-def test_shared_variables_of_a_large_plate_are_refused_by_their_size() -> None:
+def test_a_variable_shared_by_a_large_plate_is_integrated_out_with_it() -> None:
+    size, variance = 60_000, 1.0 + 1.2**2
     with pm.Model() as model:
-        effects = pm.Normal("effects", pm.Normal("mean"), 1.0, shape=60_000)
-        pm.Normal("y", effects, 1.2, observed=np.zeros(60_000))
-    with pytest.raises(bk.BayeskitError, match="60,001 Normal variables"):
-        bk.infer(model, draws=4)
+        effects = pm.Normal("effects", pm.Normal("mean"), 1.0, shape=size)
+        pm.Normal("y", effects, 1.2, observed=np.zeros(size))
+    # y ~ Normal(0, variance · I + 11ᵀ).
+    expected = -0.5 * (size * np.log(2 * np.pi * variance) + np.log1p(size / variance))
+    assert bk.infer(model, method="exact", draws=4).log_evidence.value == pytest.approx(expected, rel=1e-12)
 
 
 def test_draws_from_one_mode_of_two_have_no_evidence() -> None:
