@@ -45,9 +45,9 @@ def certify(evaluator: Evaluator, component: Component, points: Iterable[Mapping
     below = 0.5 * sum(np.size(v) for v in component.centre.values())
     level = component.log_evidence + component.log_density(component.centre) - below
     spread = 0.0
-    inside = [p for p in points if _inside(component, p)]
-    evaluator.prepare(inside)
-    for point in inside:
+    for point in points:
+        if not _inside(component, point):
+            continue
         log_joint = evaluator.log_joint(point)
         log_posterior = component.log_density(point)
         spread = max(spread, require(log_joint, log_posterior, component.log_evidence, level))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -16,10 +16,10 @@ from pytensor.scalar.basic import Log
 from pytensor.tensor.elemwise import Elemwise
 
 from bayeskit.elimination.analysis import Analysis, Scale
+from bayeskit.graphs.chunked_sums import compile_rows
 from bayeskit.graphs.compile import compile_small, vectorised
 from bayeskit.graphs.extended_precision import compile_extended
 from bayeskit.graphs.gradient import gradient as gradient_of
-from bayeskit.graphs.product_cache import Function, Products
 from bayeskit.graphs.rewriting import depends_on
 from bayeskit.types import Point
 
@@ -37,7 +37,6 @@ class Evaluator:
         joint = analysis.joint
         self.inputs = list(joint.values.values())
         active = [f for f in joint.factors if f not in analysis.ancestral]
-        self.products = Products()
         self.total = vectorised(pt.add(*[pt.sum(joint.factors[f]) for f in active], pt.constant(0.0)))
 
     def _arguments(self, point: Mapping[str, Any]) -> list[np.ndarray]:
@@ -49,13 +48,10 @@ class Evaluator:
 
     @cached_property
     def _log_joint(self) -> Any:
-        small = self.analysis.joint.data_size <= EXTENDED_LIMIT
-        return (compile_extended if small else self.products.compile)(self.inputs, self.total)
-
-    def prepare(self, points: Iterable[Mapping[str, Any]]) -> None:
-        """Make the products of a large design with all these points at once, before ``log_joint`` is asked for them."""
-        if isinstance(self._log_joint, Function):
-            self._log_joint.prepare([self._arguments(p) for p in points])
+        if self.analysis.joint.data_size <= EXTENDED_LIMIT:
+            return compile_extended(self.inputs, self.total)
+        by_rows = compile_rows(self.inputs, [self.total])
+        return compile_small(self.inputs, self.total) if by_rows is None else lambda *arguments: by_rows(*arguments)[0]
 
     def log_joint(self, point: Mapping[str, Any]) -> Any:
         """log p(y, θ) without the factors of variables that are drawn forward, in extended precision for small data.
@@ -79,13 +75,13 @@ class Evaluator:
         scales = [self.analysis.joint.values[s.name] for s in self.differentiated]
         total = _without_log_of_zero(self.total, depends_on([self.total], self.inputs))
         gradient = gradient_of(total, scales)
-        whole = self.products.compile(self.inputs, gradient)
-        if isinstance(whole, Function) and whole.by_rows:
+        by_rows = compile_rows(self.inputs, gradient)
+        if by_rows is not None:
             # Residuals are computed again at every anchor, in the cache, rather than written to memory and held.
-            return (lambda *arguments: []), whole
+            return (lambda *arguments: []), by_rows
         # The residuals y − Xθ̂ need not be computed again at every anchor.
         cut = _frontier(gradient, depends_on(gradient, self.inputs), set(scales))
-        return self.products.compile(self.inputs, cut), compile_small([*self.inputs, *cut], gradient)
+        return compile_small(self.inputs, cut), compile_small([*self.inputs, *cut], gradient)
 
     def gradient_at(self, point: Mapping[str, Any]) -> Callable[[Point], Point]:
         """∂/∂φ log p(y, θ) as a function of the scales φ, all else held at ``point``."""

@@ -16,7 +16,6 @@ anything else that has N entries is refused (None) and evaluated as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,18 +32,6 @@ __all__ = ["RowFunction", "compile_rows"]
 LONG = 100_000  # rows from which an array of that length is worth avoiding
 BLOCK = 200_000  # numbers in the widest array of a block: 1.6 MB
 MOST_ROWS = 32_000  # rows of a block: 256 kB a column
-
-
-@dataclass(eq=False)
-class _State:
-    """One evaluation under way: the arguments, what the rows read, and the sums so far."""
-
-    arguments: Sequence[np.ndarray]
-    small: list[np.ndarray]
-    known: list[Any]
-    even: list[Any]
-    long: list[tuple[np.ndarray, int]]
-    sums: list[Any]
 
 
 class RowFunction:
@@ -95,29 +82,6 @@ class RowFunction:
             self._programs[length] = evaluator(reads, [g for g, _ in split.partial.values()])
         return self._programs[length]
 
-    def begin(self, arguments: Sequence[np.ndarray | None]) -> _State:
-        """Start an evaluation; a long argument that is None is given to :meth:`add` block by block."""
-        filled = [
-            np.broadcast_to(np.nan, v.type.shape) if a is None else a
-            for a, v in zip(arguments, self._inputs, strict=True)
-        ]
-        results = self._before(*filled)
-        small, known, even = self._counts
-        if self._make_held is not None:
-            self._held = dict(zip(self._held, self._make_held(), strict=True))
-            self._make_held = None
-        return _State(
-            arguments=filled,
-            small=results[:small],
-            known=results[small : small + known],
-            even=results[small + known : small + known + even],
-            long=[
-                (self._value(v, k, arguments), v.type.shape.index(self.rows))
-                for v, k in zip(self._sources, self._places, strict=True)
-            ],
-            sums=[None] * len(self._adds),
-        )
-
     def _value(self, var: Variable, place: int | None, arguments: Sequence[Any]) -> Any:
         if place is not None:
             return arguments[place]
@@ -125,36 +89,36 @@ class RowFunction:
             return var.get_value(borrow=True)
         return var.data if isinstance(var, Constant) else self._held[var]
 
-    def add(self, state: _State, block: slice, given: Sequence[np.ndarray] = ()) -> None:
-        """Add the rows of one block; ``given`` are those of the arguments that are None, in order."""
-        rest = iter(given)
-        values = [
-            next(rest) if v is None else v[block] if axis == 0 else v[:, block] if axis == 1 else _rows(v, axis, block)
-            for v, axis in state.long
-        ]
-        partial = self._program(block.stop - block.start)(*values, *state.small)
-        for k, (value, adds) in enumerate(zip(partial, self._adds, strict=True)):
-            old = state.sums[k]
-            # In extended precision: there are hundreds of blocks.
-            state.sums[k] = (
-                (np.asarray(value, dtype=np.longdouble) if adds else value)
-                if old is None
-                else (old + value if adds else np.logical_and(old, value))
-            )
-
-    def end(self, state: _State) -> list[Any]:
-        """The values of the outputs."""
-        types = [v.type.dtype for v in self._reduced]
-        reduced = [np.asarray(v, dtype=d) for v, d in zip([*state.known, *state.sums], types, strict=True)]
-        later, even = iter(self._after(*state.arguments, *reduced)), iter(state.even)
-        shapes = [v.type.shape for v in self._outputs]
-        return [np.broadcast_to(next(even), s) if e else next(later) for e, s in zip(self._even, shapes, strict=True)]
-
     def __call__(self, *arguments: np.ndarray) -> list[Any]:
-        state = self.begin(arguments)
+        results = iter(self._before(*arguments))
+        small, known, even = ([next(results) for _ in range(count)] for count in self._counts)
+        if self._make_held is not None:
+            self._held = dict(zip(self._held, self._make_held(), strict=True))
+            self._make_held = None
+        long = [
+            (self._value(v, k, arguments), v.type.shape.index(self.rows))
+            for v, k in zip(self._sources, self._places, strict=True)
+        ]
+        sums = self._sums(long, small)
+        types = [v.type.dtype for v in self._reduced]
+        reduced = [np.asarray(v, dtype=d) for v, d in zip([*known, *sums], types, strict=True)]
+        later, same = iter(self._after(*arguments, *reduced)), iter(even)
+        shapes = [v.type.shape for v in self._outputs]
+        return [np.broadcast_to(next(same), s) if e else next(later) for e, s in zip(self._even, shapes, strict=True)]
+
+    def _sums(self, long: list[tuple[np.ndarray, int]], small: list[np.ndarray]) -> list[Any]:
+        """The sums over all rows, and whether checks hold in all of them."""
+        sums: list[Any] = []
         for block in self.blocks():
-            self.add(state, block)
-        return self.end(state)
+            values = [v[block] if axis == 0 else _rows(v, axis, block) for v, axis in long]
+            partial = self._program(block.stop - block.start)(*values, *small)
+            # In extended precision: there are hundreds of blocks.
+            wide = [
+                np.asarray(v, dtype=np.longdouble) if adds else v for v, adds in zip(partial, self._adds, strict=True)
+            ]
+            adding = zip(sums, wide, self._adds, strict=True)
+            sums = [old + v if adds else np.logical_and(old, v) for old, v, adds in adding] if sums else wide
+        return sums
 
 
 def _rows(value: np.ndarray, axis: int, block: slice) -> np.ndarray:

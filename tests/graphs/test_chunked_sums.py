@@ -12,10 +12,8 @@ import pytest
 from pymc.logprob.utils import ParameterValueError
 
 from bayeskit.graphs import chunked_sums as rows
-from bayeskit.graphs import product_cache as products
 from bayeskit.graphs.chunked_sums import RowFunction, compile_rows
 from bayeskit.graphs.gradient import gradient
-from bayeskit.graphs.product_cache import Function, Products
 
 RNG = np.random.default_rng(1)
 X, Y, COUNTS = RNG.normal(size=(1009, 3)), RNG.normal(size=1009), RNG.poisson(2.0, size=1009)
@@ -122,18 +120,3 @@ def test_what_is_no_sum_of_rows_is_refused(total: Any) -> None:
 def test_short_data_is_not_cut() -> None:
     s = pt.scalar("s")
     assert compile_rows([s], [pt.sum(pt.constant(Y[:999]) * s)]) is None
-
-
-def test_several_points_in_one_pass_are_each_at_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "LARGE", 100)
-    w, s = pt.vector("w", shape=(3,)), pt.scalar("s")
-    function = Products().compile([w, s], pt.sum((pt.constant(Y) - pt.constant(X) @ w) ** 2 * s))
-    assert isinstance(function, Function)
-    assert function.by_rows
-    points = [(RNG.normal(size=3), np.array(float(k))) for k in range(1, 6)]
-    expected = [np.sum((Y - X @ a) ** 2) * b for a, b in points]
-    assert [float(function(*p)) for p in points] == pytest.approx(expected, rel=1e-12)
-    function.prepare(points)
-    assert [float(function(*p)) for p in points] == pytest.approx(expected, rel=1e-12)
-    other = RNG.normal(size=3), np.array(2.0)
-    assert float(function(*other)) == pytest.approx(2 * np.sum((Y - X @ other[0]) ** 2), rel=1e-12)
