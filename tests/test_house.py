@@ -28,20 +28,17 @@ KNOWN: dict[str, set[str]] = {
         "bayeskit/queries/comparison.py",
         "bayeskit/queries/relabelling.py",
         "bayeskit/queries/states.py",
-        "bayeskit/results/records.py",
     },
     "classes": {
         "bayeskit/elimination/linear_score.py:Walker",
         "bayeskit/gaussian/separable_forms.py:Separator",
     },
     "functions": {
-        "bayeskit/point_estimates/em.py:em",
         "bayeskit/queries/classification.py:classify",
         "bayeskit/queries/comparison.py:compare",
     },
     "names": {
         "Analysis",
-        "Arrays",
         "Block",
         "Classes",
         "Form",

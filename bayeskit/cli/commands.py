@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,9 +81,10 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 def _infer(arguments: argparse.Namespace) -> int:
     import bayeskit as bk
+    from bayeskit.reporting.writing import check_writable
 
     if arguments.report:
-        _check_writable(arguments.report)
+        check_writable(arguments.report)
     built, posterior = _posterior(arguments)
     written = None
     if arguments.report:
@@ -161,9 +161,10 @@ def _validate(arguments: argparse.Namespace) -> int:
 
 def _report(arguments: argparse.Namespace) -> int:
     import bayeskit as bk
+    from bayeskit.reporting.writing import check_writable
 
     path = arguments.output or Path("reports") / f"{Path(arguments.model.partition(':')[0]).stem}.html"
-    _check_writable(path)
+    check_writable(path)
     built, posterior = _posterior(arguments)
     validation = None
     if arguments.validate:
@@ -182,7 +183,6 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    _check_writable(arguments.output / "index.html")
     from bayeskit.cli import demo
 
     seed = {} if arguments.seed is None else {"random_seed": arguments.seed}
@@ -212,21 +212,6 @@ def _posterior(arguments: argparse.Namespace) -> tuple[BuiltModel, Posterior]:
         progressbar=_progressbar(arguments),
     )
     return built, posterior
-
-
-def _check_writable(path: Path) -> None:
-    """Refuse an output that cannot be written before anything is computed; nothing is left behind."""
-    if path.is_dir():
-        raise OptionError(f"cannot write {path}: it is a folder; name a file in it")
-    folder = path.parent
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    try:
-        # Asking for permission is not enough: root is always told yes, even on a read-only file system.
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise OptionError(f"cannot write {path}: {folder}: {error.strerror}; name another folder") from None
 
 
 def _progressbar(arguments: argparse.Namespace) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayeskit.errors import DataError, ModelError
-from bayeskit.finite.sequences import Arrays
+from bayeskit.finite.sequences import ChainArrays
 
 __all__ = ["Chains", "broadcast_batches", "read_chains", "require_distributions"]
 
@@ -24,7 +24,7 @@ class Chains:
     batch: tuple[int, ...]
 
     @property
-    def arrays(self) -> Arrays:
+    def arrays(self) -> ChainArrays:
         return *self.stacks, self.index
 
     @property

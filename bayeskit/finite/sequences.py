@@ -16,12 +16,12 @@ from bayeskit.finite.forward_backward import backward, forward
 from bayeskit.finite.state_paths import best_path, draw_path
 from bayeskit.graphs.numba_functions import as_written
 
-__all__ = ["Arrays", "best_paths", "draw_paths", "evidence", "filtering", "smoothing"]
+__all__ = ["ChainArrays", "best_paths", "draw_paths", "evidence", "filtering", "smoothing"]
 
 CALLED = (chain_arithmetic.__file__, forward_backward.__file__, state_paths.__file__)
 
 # log_initial (·, K), log_transition (·, S, K, K), log_likelihood (·, T, K); of each sequence three indices, its length.
-type Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+type ChainArrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 @as_written(*CALLED)

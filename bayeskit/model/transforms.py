@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, silently
 from bayeskit.graphs.rewriting import inline, widen
 from bayeskit.model.unconstrained import forward_graphs
+from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.types import Graph, Point
 
 __all__ = ["Natural"]
@@ -50,19 +50,18 @@ class Natural:
         return self.model.rvs_to_transforms.get(self.model[name])
 
     @cached_property
-    def slices(self) -> list[slice]:
+    def layout(self) -> VectorLayout:
         """Where each variable lies in x."""
-        ends = np.cumsum([0, *[i.size for i in self.initial]])
-        return [slice(int(a), int(b)) for a, b in pairwise(ends)]
+        return VectorLayout({n: i.shape for n, i in zip(self.names, self.initial, strict=True)})
 
     @property
     def size(self) -> int:
-        return sum(i.size for i in self.initial)
+        return self.layout.size
 
     @property
     def start(self) -> np.ndarray:
         """PyMC's starting point as one vector."""
-        return np.concatenate([i.ravel() for i in self.initial]) if self.initial else np.empty(0)
+        return self.layout.ravel(dict(zip(self.names, self.initial, strict=True)))
 
     @cached_property
     def graphs(self) -> list[Graph]:
@@ -81,15 +80,14 @@ class Natural:
 
     def backward(self, x: np.ndarray) -> Point:
         """φ at x."""
-        parts = [x[s].reshape(i.shape) for s, i in zip(self.slices, self.initial, strict=True)]
         with silently():
-            return dict(zip(self.names, map(np.asarray, self._backward(*parts)), strict=True))
+            return dict(zip(self.names, map(np.asarray, self._backward(*self.layout.split(x).values())), strict=True))
 
     def forward(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
         """x at φ; infinite or not a number at an end of the support or outside it."""
         with silently():
-            found = self._forward(*[np.asarray(point[n], dtype=float) for n in self.names])
-        return np.concatenate([np.ravel(f) for f in found]) if found else np.empty(0)
+            values = self._forward(*[np.asarray(point[n], dtype=float) for n in self.names])
+        return self.layout.ravel(dict(zip(self.names, values, strict=True)))
 
     @cached_property
     def bounded(self) -> np.ndarray:

@@ -29,6 +29,7 @@ from bayeskit.graphs.instructions import one_by_one
 from bayeskit.graphs.mvnormal_gradients import shared_factorisations
 from bayeskit.graphs.rewriting import inline, widen, without_checks
 from bayeskit.model.forward_sampling import prior_points
+from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.types import Graph
 
 __all__ = ["Objective", "Unconstrained", "calls_of", "forward_graphs", "negative_hessian", "weight_of"]
@@ -65,24 +66,24 @@ class Unconstrained:
             return {k: np.asarray(v, dtype=float) for k, v in self.model.initial_point(0).items()}
 
     @cached_property
-    def slices(self) -> dict[str, slice]:
+    def layout(self) -> VectorLayout:
         """Where each value variable lies in x."""
-        result, start = {}, 0
-        for variable in self.variables:
-            stop = start + self.initial[str(variable.name)].size
-            result[str(variable.name)] = slice(start, stop)
-            start = stop
-        return result
+        return VectorLayout({str(v.name): self.initial[str(v.name)].shape for v in self.variables})
+
+    @property
+    def slices(self) -> dict[str, slice]:
+        """The places of each value variable in x."""
+        return self.layout.slices
 
     @property
     def size(self) -> int:
         """k."""
-        return sum(s.stop - s.start for s in self.slices.values())
+        return self.layout.size
 
     @property
     def start(self) -> np.ndarray:
         """PyMC's starting point as one vector."""
-        return np.concatenate([np.ravel(self.initial[n]) for n in self.slices])
+        return self.layout.ravel(self.initial)
 
     @cached_property
     def _graph(self) -> Graph:
@@ -103,7 +104,7 @@ class Unconstrained:
         return stacked(self.variables)
 
     def _arguments(self, points: np.ndarray) -> list[np.ndarray]:
-        return [points[..., s].reshape((*points.shape[:-1], *self.initial[n].shape)) for n, s in self.slices.items()]
+        return list(self.layout.split(points).values())
 
     def log_density(self, points: np.ndarray) -> np.ndarray:
         """f at points of shape (n, k); −∞ or not a number where the density is not defined.

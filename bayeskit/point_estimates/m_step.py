@@ -132,10 +132,9 @@ class Numerical:
             If Q grows without bound.
         """
         held = [point[n] for n in self.held]
-        shapes = [i.shape for i in self.natural.initial]
 
         def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
-            parts = [x[s].reshape(shape) for s, shape in zip(self.natural.slices, shapes, strict=True)]
+            parts = list(self.natural.layout.split(x).values())
             try:
                 with silently():
                     value, *slopes = self.function(*parts, *held, *statistics)
@@ -160,9 +159,7 @@ class Numerical:
             growing = at_end & (slope * np.sign(x) > SLOPE)
             if np.any(growing):
                 index = int(np.flatnonzero(growing)[0])
-                name = next(
-                    n for n, s in zip(self.names, self.natural.slices, strict=True) if s.start <= index < s.stop
-                )
+                name = next(n for n, s in self.natural.layout.slices.items() if s.start <= index < s.stop)
                 raise Degenerate(name)
         return self.natural.backward(x)
 

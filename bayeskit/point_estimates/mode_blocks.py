@@ -10,6 +10,7 @@ from scipy import sparse
 
 from bayeskit.gaussian.coloured_jacobians import colours_of
 from bayeskit.model.transforms import Natural
+from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.point_estimates import closed_form_modes as modes
 from bayeskit.point_estimates import mode_forms
 from bayeskit.point_estimates.mode_forms import Form
@@ -93,23 +94,23 @@ class _Search:
     # -- real variables ----------------------------------------------------------------------------------------------
     def real(self, names: list[str]) -> Block | None:
         start = self.random()
-        shapes = {n: np.shape(start[n]) for n in names}
-        size = sum(int(np.prod(s, dtype=int)) for s in shapes.values())
+        layout = VectorLayout({n: np.shape(start[n]) for n in names})
+        size = layout.size
         if size > LARGEST:
             return None
         score = self.expected.score(names, min(size + 1, 8))
-        flat = _flat(start, names)
+        flat = layout.ravel(start)
         steps = np.concatenate([np.zeros((1, size)), np.eye(size), self.rng.normal(size=(2, size))])
-        found = _rows(score(_split(flat + steps, shapes), start, self.statistics), names)
-        if not np.all(np.isfinite(found)):
+        scores = layout.ravel(score(layout.split(flat + steps), start, self.statistics))
+        if not np.all(np.isfinite(scores)):
             return None
-        hessian = (found[1 : size + 1] - found[0]).T
-        expected = found[0] + steps[-2:] @ hessian.T
-        level = np.max(np.abs(found[:1])) + np.abs(steps[-2:]) @ np.abs(hessian).T
-        if np.any(np.abs(found[-2:] - expected) > mode_forms.AGREE * level) or not np.any(hessian):
+        hessian = (scores[1 : size + 1] - scores[0]).T
+        expected = scores[0] + steps[-2:] @ hessian.T
+        level = np.max(np.abs(scores[:1])) + np.abs(steps[-2:]) @ np.abs(hessian).T
+        if np.any(np.abs(scores[-2:] - expected) > mode_forms.AGREE * level) or not np.any(hessian):
             return None
         pattern = np.abs(hessian) > 1e-12 * np.max(np.abs(hessian))
-        mode = _quadratic(score, names, shapes, pattern | pattern.T)
+        mode = _quadratic(score, layout, pattern | pattern.T)
         return Block(tuple(names), ("normal, closed form",) * len(names), mode)
 
     # -- constrained variables ---------------------------------------------------------------------------------------
@@ -179,39 +180,24 @@ class _Search:
         return np.clip(value, low, high)
 
 
-def _flat(point: Point, names: Sequence[str]) -> np.ndarray:
-    return np.concatenate([np.ravel(point[n]) for n in names])
-
-
-def _split(rows: np.ndarray, shapes: dict[str, tuple[int, ...]]) -> Point:
-    ends = np.cumsum([0, *[int(np.prod(s, dtype=int)) for s in shapes.values()]])
-    return {
-        n: rows[:, a:b].reshape(len(rows), *s) for (n, s), a, b in zip(shapes.items(), ends[:-1], ends[1:], strict=True)
-    }
-
-
-def _rows(found: Point, names: Sequence[str]) -> np.ndarray:
-    return np.concatenate([found[n].reshape(len(found[n]), -1) for n in names], axis=1)
-
-
-def _quadratic(score: Score, names: Sequence[str], shapes: dict[str, tuple[int, ...]], pattern: np.ndarray) -> Mode:
+def _quadratic(score: Score, layout: VectorLayout, pattern: np.ndarray) -> Mode:
     """Newton's step, which is exact; entries with no row in common are moved together (Curtis, Powell and Reid)."""
     colours = colours_of(sparse.csr_array(pattern))
     count = int(colours.max()) + 1
 
     def mode(inside: Point, statistics: Sequence[np.ndarray], point: Point) -> Point:
-        now = _flat(inside, names)
+        now = layout.ravel(inside)
         step = 1.0 + np.abs(now)
         moves = np.concatenate([np.zeros((1, len(now))), (colours == np.arange(count)[:, None]) * step])
-        found = _rows(score(_split(now + moves, shapes), inside, statistics), names)
+        scores = layout.ravel(score(layout.split(now + moves), inside, statistics))
         # The step that was taken: now + step has been rounded.
         width = (now + step) - now
-        hessian = np.where(pattern, (found[1:] - found[0])[colours].T / width, 0.0)
+        hessian = np.where(pattern, (scores[1:] - scores[0])[colours].T / width, 0.0)
         try:
-            moved = now + _newton(0.5 * (hessian + hessian.T), found[0])
+            moved = now + _newton(0.5 * (hessian + hessian.T), scores[0])
         except modes.Unbounded:
-            raise modes.Unbounded((), ", ".join(names)) from None
-        return {n: v[0] for n, v in _split(moved[None], shapes).items()}
+            raise modes.Unbounded((), ", ".join(layout.shapes)) from None
+        return layout.split(moved)
 
     return mode
 

@@ -12,7 +12,7 @@ __all__ = ["check_writable", "write_page"]
 
 
 def check_writable(path: Path) -> None:
-    """Make the folder of a page and make sure that a file can be put there.
+    """Make sure that a page can be put there, before anything is computed; nothing is left behind.
 
     Raises
     ------
@@ -23,9 +23,12 @@ def check_writable(path: Path) -> None:
         raise OptionError(
             f"cannot write the report {path}: that is a folder; name a file in it, such as {path / 'report.html'}"
         )
+    folder = path.parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
+        # Asking for permission is not enough: root is always told yes, even on a read-only file system.
+        with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise OptionError(_message(path, error)) from error

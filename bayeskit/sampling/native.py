@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from threading import Lock
 from typing import Any
 
@@ -28,6 +26,7 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, silently
 from bayeskit.graphs.mvnormal_gradients import shared_factorisations
 from bayeskit.graphs.rewriting import inline, with_constant_data, without_checks
+from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.sampling.codegen.generated import density_source, draw_source, load
 from bayeskit.sampling.codegen.loops import program
 from bayeskit.sampling.codegen.workspace import NoLoops
@@ -40,26 +39,6 @@ LEFT_OUT = ("fusion", "inplace", "BlasOpt", "local_pow_to_nested_squaring")
 # Points around the start at which the machine code is held against the graph: their spread on the unconstrained scale,
 # and how far the two may be apart. A gradient through a covariance that is nearly singular keeps no more digits.
 POINTS = ((0.0, 1e-6), (0.1, 1e-6), (0.1, 1e-6), (1.0, 1e-3))
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Where each variable lies in a vector: names and shapes, in order."""
-
-    names: list[str]
-    shapes: list[tuple[int, ...]]
-
-    @property
-    def slices(self) -> list[slice]:
-        ends = np.cumsum([0, *(int(np.prod(s)) for s in self.shapes)])
-        return [slice(int(a), int(b)) for a, b in pairwise(ends)]
-
-    @property
-    def size(self) -> int:
-        return sum(int(np.prod(s)) for s in self.shapes)
-
-    def parts(self, point: np.ndarray) -> list[np.ndarray]:
-        return [point[w].reshape(s) for w, s in zip(self.slices, self.shapes, strict=True)]
 
 
 def compile_for_nutpie(model: pm.Model, jitter: set[Any]) -> Any:
@@ -93,15 +72,15 @@ def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
     first = make_initial_point_fn(model=model, jitter_rvs=jitter, return_transformed=True)
     start = first(0)
     variables: list[Any] = [model.rvs_to_values[rv] for rv in model.free_RVs]
-    layout = _Layout([v.name for v in variables], [np.shape(start[v.name]) for v in variables])
-    others: list[Any] = [v for v in model.unobserved_value_vars if v.name not in layout.names]
+    layout = VectorLayout({str(v.name): np.shape(start[v.name]) for v in variables})
+    others: list[Any] = [v for v in model.unobserved_value_vars if v.name not in layout.shapes]
     of_density = _graphs(model, _value_and_gradient(model, variables))
     of_draw = _graphs(model, others)
     graph_of_draw = compile_small(variables, of_draw)
-    values = graph_of_draw(*(start[n] for n in layout.names))
-    drawn = _Layout([*layout.names, *(v.name for v in others)], [*layout.shapes, *(np.shape(v) for v in values)])
+    values = graph_of_draw(*(start[n] for n in layout.shapes))
+    drawn = VectorLayout(layout.shapes | {v.name: np.shape(value) for v, value in zip(others, values, strict=True)})
 
-    at = [np.asarray(start[n], dtype=np.float64) for n in layout.names]
+    at = [np.asarray(start[n], dtype=np.float64) for n in layout.shapes]
     density = program("density", variables, _rewritten(of_density), at)
     draw = program("draw", variables, _rewritten(of_draw), at, density.data.size)
     data = np.concatenate([density.data, draw.data, np.zeros(1)])
@@ -111,14 +90,14 @@ def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
     _hold_density(module, data, layout, compile_small(variables, of_density), points)
     _hold_draw(module, data, layout, drawn, graph_of_draw, points)
 
-    shape_info = (drawn.names, drawn.slices, drawn.shapes)
+    shape_info = (list(drawn.shapes), list(drawn.slices.values()), list(drawn.shapes.values()))
     moved = [str(model.rvs_to_values[rv].name) for rv in model.free_RVs if model.rvs_to_transforms.get(rv) is not None]
     dims, coords = _prepare_dims_and_coords(model, shape_info, moved)
     return CompiledPyMCModel(
         dims=dims,
         _coords=coords,
         _n_dim=layout.size,
-        _shapes=dict(zip(drawn.names, drawn.shapes, strict=True)),
+        _shapes=drawn.shapes,
         compiled_logp_func=module.density,
         compiled_expand_func=module.draw,
         initial_point_func=_flat(first, layout),
@@ -133,14 +112,14 @@ def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
     )
 
 
-def _flat(first: Callable[[Any], dict[str, np.ndarray]], layout: _Layout) -> Callable[[Any], np.ndarray]:
+def _flat(first: Callable[[Any], dict[str, np.ndarray]], layout: VectorLayout) -> Callable[[Any], np.ndarray]:
     """Starting points as vectors; chains ask for theirs at the same time."""
     lock = Lock()
 
     def start(seed: Any) -> np.ndarray:
         with lock:
             point = first(seed)
-        return np.concatenate([np.zeros(0), *(np.ravel(point[n]).astype(np.float64) for n in layout.names)])
+        return np.concatenate([np.zeros(0), *(np.ravel(point[n]).astype(np.float64) for n in layout.shapes)])
 
     return start
 
@@ -180,7 +159,7 @@ def _points(start: np.ndarray) -> list[tuple[np.ndarray, float]]:
 def _hold_density(
     module: Any,
     data: np.ndarray,
-    layout: _Layout,
+    layout: VectorLayout,
     graph: Callable[..., Any],
     points: Sequence[tuple[np.ndarray, float]],
 ) -> None:
@@ -190,19 +169,19 @@ def _hold_density(
         value, gradient = np.zeros(1), np.zeros(layout.size)
         failed = _called(density, layout.size, *(a.ctypes.data for a in (point, gradient, value, data)))
         with silently():
-            expected = graph(*layout.parts(point))
+            expected = graph(*layout.split(point).values())
         finite = all(np.all(np.isfinite(e)) for e in expected)
         if bool(failed) == finite and (finite or k == 0):
             raise NoLoops("the loops are finite where the graph is not, or the other way round")
         if not failed and finite:
-            _require_agreement([value, *layout.parts(gradient)], expected, agreement)
+            _require_agreement([value, *layout.split(gradient).values()], expected, agreement)
 
 
 def _hold_draw(
     module: Any,
     data: np.ndarray,
-    layout: _Layout,
-    drawn: _Layout,
+    layout: VectorLayout,
+    drawn: VectorLayout,
     graph: Callable[..., Any],
     points: Sequence[tuple[np.ndarray, float]],
 ) -> None:
@@ -212,8 +191,8 @@ def _hold_draw(
         found = np.zeros(drawn.size)
         _called(draw, layout.size, drawn.size, *(a.ctypes.data for a in (point, found, data)))
         with silently():
-            expected = [*layout.parts(point), *graph(*layout.parts(point))]
-        _require_agreement(drawn.parts(found), expected, agreement)
+            expected = [*layout.split(point).values(), *graph(*layout.split(point).values())]
+        _require_agreement(list(drawn.split(found).values()), expected, agreement)
 
 
 def _called(function: Callable[..., int], *arguments: Any) -> int:
