@@ -34,7 +34,8 @@ from bayeskit.gaussian.gram import (
     square_root,
     stacked_slices,
 )
-from bayeskit.gaussian.jacobians import Jacobian, jacobians
+from bayeskit.gaussian.jacobian_walk import jacobians
+from bayeskit.gaussian.jacobians import Jacobian
 from bayeskit.graphs.chunked_sums import compile_rows
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.domain import Kind, kind_of
@@ -235,7 +236,7 @@ class GaussianBlock:
         outside = {n: v for n, v in point.items() if n not in self.names}
         function = compile_small(list(self.joint.values.values()), wanted)
         values = dict(zip(wanted, function(*self._arguments(outside)), strict=True))
-        return jacobians(nodes, targets, self._degree, lambda v: values.get(v, v))
+        return jacobians(nodes, targets, self._degree, values.__getitem__)
 
     def _factorise(self, terms: list[WeightedPair]) -> Precision:
         """Λ factorised; from the stacked square roots of its terms where the sum itself has lost too many digits.

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from bayeskit.gaussian.entry_table import DENSE, EntryTable
 from bayeskit.gaussian.gram import Product
-from bayeskit.gaussian.separable_forms import dot_rows
+from bayeskit.gaussian.jacobians import dot_rows
 from bayeskit.gaussian.separated import stacked_matrix
 from bayeskit.gaussian.setting import Setting, is_exponent
 from bayeskit.graphs.nodes import core_op

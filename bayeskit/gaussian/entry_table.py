@@ -12,9 +12,10 @@ from pytensor.tensor.math import Dot
 from scipy import sparse
 
 from bayeskit.gaussian.gram import Product, weighted_product
-from bayeskit.gaussian.jacobians import Jacobian
-from bayeskit.gaussian.separable_forms import OFFSET, Form, NotSeparable, Separator, Term, broadcast_term, dot_rows
+from bayeskit.gaussian.jacobians import Jacobian, dot_rows
+from bayeskit.gaussian.separable_forms import OFFSET, Form, NotSeparable, Term
 from bayeskit.gaussian.separated import recentred, stacked_matrix
+from bayeskit.gaussian.separator import Separator
 from bayeskit.gaussian.setting import Setting, is_exponent
 from bayeskit.graphs.nodes import core_op
 from bayeskit.types import Graph
@@ -124,7 +125,7 @@ def _whole_weight(product: Product, separator: Separator, weight: Graph) -> Form
     form = form.to_shape(shape)
     for var in product.node.inputs:
         if var is not product.left and var is not product.right and not is_exponent(product, var):
-            form = separator._multiply_forms(form, separator.form(var).to_shape(shape))
+            form = separator.factors.product(form, separator.form(var).to_shape(shape))
     return form
 
 
@@ -143,8 +144,8 @@ def _add_product(
         same = False
     shape = np.broadcast_shapes(left.shape, right.shape, weight.shape)
     weight = weight.to_shape(shape)
-    ones = [broadcast_term(t, shape) for t in left.terms]
-    twos = ones if same else [broadcast_term(t, shape) for t in right.terms]
+    ones = left.to_shape(shape).terms
+    twos = ones if same else right.to_shape(shape).terms
     for w in weight.terms:
         for a in ones:
             for b in twos:
@@ -154,8 +155,8 @@ def _add_product(
 def _add_pair(
     entries: EntryTable, separator: Separator, a: Term, b: Term, w: Term, slices: Mapping[str, slice]
 ) -> None:
-    factor, index = separator.multiply(a.factor, a.index, b.factor, b.index)
-    factor, index = separator.multiply(factor, index, w.factor, w.index)
+    factor, index = separator.factors.multiply(a.factor, a.index, b.factor, b.index)
+    factor, index = separator.factors.multiply(factor, index, w.factor, w.index)
     weight = w.offset
     if index is None:
         _add_gram(entries, a.jacobian, b.jacobian, weight, entries.offset_of(factor, 1), slices)

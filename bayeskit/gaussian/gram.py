@@ -15,8 +15,7 @@ from pytensor.tensor.math import Dot
 from scipy import sparse
 
 from bayeskit.gaussian.banded_layout import BANDED_FROM
-from bayeskit.gaussian.jacobians import Block, Jacobian, broadcast_jacobian
-from bayeskit.gaussian.separable_forms import dot_rows
+from bayeskit.gaussian.jacobians import Block, Jacobian, dot_rows
 from bayeskit.graphs.nodes import core_op
 
 __all__ = [
@@ -100,19 +99,15 @@ def expanded(
     left, right = jacobian[product.left], jacobian[product.right]
     op = core_op(product.node)
     if isinstance(op, Dot):
-        rows, columns, repeat = dot_rows(left.shape, right.shape)
-        return _rows(left, rows), _rows(right, columns), weight.ravel()[repeat.ravel()]
+        rows, columns, repeat = (index.ravel() for index in dot_rows(left.shape, right.shape))
+        return left.rows(rows, rows.shape), right.rows(columns, columns.shape), weight.ravel()[repeat]
     shape = np.broadcast_shapes(left.shape, right.shape, weight.shape)
     for var in product.node.inputs:
         if isinstance(op.scalar_op, ps.Mul) and var is not product.left and var is not product.right:
             weight = weight * np.asarray(value_of(var))
-    one = broadcast_jacobian(left, shape)
-    two = one if right is left else broadcast_jacobian(right, shape)
+    one = left.to_shape(shape)
+    two = one if right is left else right.to_shape(shape)
     return one, two, _uniform(np.broadcast_to(weight, shape))
-
-
-def _rows(jac: Jacobian, index: np.ndarray) -> Jacobian:
-    return Jacobian((index.size,), {n: b.rows(index.ravel()) for n, b in jac.blocks.items()})
 
 
 def _uniform(weight: np.ndarray) -> np.ndarray:

@@ -1,37 +1,34 @@
-"""Exact Jacobians of nodes that are affine in θ, by walking their graph once with NumPy and SciPy.
+"""Constant Jacobians of affine nodes, and how their rows move: gathered, scaled, stacked, summed, multiplied.
 
 For a node u(θ) = u(0) + J θ the Jacobian J is constant. It is carried forward from J = I at θ itself, so ``X @ w``
 gives X (the array itself, not a copy), an index ``mu[group]`` gives a sparse selection, a random walk a sparse band.
 PyTensor's own ``jacobian`` differentiates backwards, once for each of the N rows; forwards it is one product.
 
 A Jacobian has one block for each random variable, of shape (size of the node, size of the variable), row-major, dense
-or sparse, with its row scaling kept apart so that dividing a million rows by a noise sd copies nothing.
+or sparse, with its row scaling kept apart so that dividing a million rows by a noise sd copies nothing. The walk that
+carries it is in :mod:`bayeskit.gaussian.jacobian_walk`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.traversal import toposort
-from pytensor.scalar import basic as ps
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.extra_ops import CumOp
-from pytensor.tensor.math import Dot, Sum
-from pytensor.tensor.shape import Shape, Shape_i
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
+from pytensor.graph.basic import Apply
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from pytensor.tensor.math import Dot
 from scipy import sparse
 from scipy.linalg import solve_triangular
 
-from bayeskit.graphs.domain import Kind, kind_of, linear_argument
+from bayeskit.graphs.domain import perform
 from bayeskit.graphs.nodes import core_op
 
-__all__ = ["Block", "Jacobian", "broadcast_jacobian", "jacobians", "linear_jacobian", "perform", "sum_jacobians"]
+__all__ = ["Block", "Jacobian", "dot_rows", "linear_image", "stacked_jacobians", "sum_jacobians", "summed_rows"]
 
 Matrix = Any  # numpy.ndarray or scipy.sparse array, two-dimensional
+Shape = tuple[int, ...]
 DENSE_FROM = 0.25  # a sparse block fuller than this is multiplied faster as a dense one
 
 
@@ -50,6 +47,15 @@ class Block:
     def times(self, factor: np.ndarray) -> Block:
         """The block of the node multiplied by ``factor``, one number or one a row."""
         return Block(self.matrix, self.scale * (factor.item() if factor.size == 1 else factor))
+
+    def where(self, chosen: np.ndarray) -> Block:
+        """Zero in the rows not chosen; selected rather than multiplied, because 0·∞ is not 0."""
+        matrix = self.plain()
+        if not sparse.issparse(matrix):
+            return Block(np.where(chosen[:, None], matrix, 0.0))
+        entries = sparse.coo_array(matrix)
+        (row, column), used = entries.coords, chosen[entries.coords[0]]
+        return Block(sparse.csr_array((entries.data[used], (row[used], column[used])), shape=matrix.shape))
 
     def times_vector(self, vector: np.ndarray) -> np.ndarray:
         """diag(scale) · matrix · vector."""
@@ -73,12 +79,64 @@ class Block:
 class Jacobian:
     """The Jacobian of one node: its shape, and a block for each random variable that it depends on."""
 
-    shape: tuple[int, ...]
+    shape: Shape
     blocks: dict[str, Block]
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=int))
+        return size_of(self.shape)
+
+    def rows(self, index: np.ndarray, shape: Shape) -> Jacobian:
+        """Of the node of some shape whose entries are the entries ``index`` of this one."""
+        return Jacobian(shape, {n: b.rows(index) for n, b in self.blocks.items()})
+
+    def reshaped(self, shape: Shape) -> Jacobian:
+        return Jacobian(shape, self.blocks)
+
+    def to_shape(self, shape: Shape) -> Jacobian:
+        """Of the node broadcast."""
+        if size_of(shape) == self.size:  # only axes of length one are added: nothing is copied
+            return self.reshaped(shape)
+        return self.rows(broadcast_index(self.shape, shape), shape)
+
+    def times(self, factor: np.ndarray) -> Jacobian:
+        """Of the node multiplied by a constant, one number or one for each row."""
+        if factor.size == 1 and factor.item() == 1:
+            return self
+        return Jacobian(self.shape, {n: b.times(factor) for n, b in self.blocks.items()})
+
+    def where(self, chosen: np.ndarray) -> Jacobian:
+        """Of the node with zeros in the rows not chosen."""
+        if np.all(chosen):
+            return self
+        return Jacobian(self.shape, {n: b.where(chosen) for n, b in self.blocks.items()})
+
+
+def size_of(shape: Shape) -> int:
+    """How many entries an array has."""
+    return int(np.prod(shape, dtype=int))
+
+
+def broadcast_index(shape: Shape, larger: Shape) -> np.ndarray:
+    """For each entry of an array broadcast to a larger shape, flat, the entry that it comes from."""
+    return np.broadcast_to(np.arange(size_of(shape)).reshape(shape), larger).ravel()
+
+
+def dot_rows(left: Shape, right: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A matrix product as scalar products: entries of the left, of the right, and of the result."""
+    a = np.arange(size_of(left)).reshape(left)
+    b = np.arange(size_of(right)).reshape(right)
+    a = a[None, :] if a.ndim == 1 else a
+    b = b[:, None] if b.ndim == 1 else b
+    rows, columns = np.broadcast_arrays(a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :])
+    repeat = np.arange(size_of(rows.shape[:-1])).reshape(rows.shape[:-1])
+    return rows, columns, np.broadcast_to(repeat[..., None], rows.shape)
+
+
+def product_shape(left: Shape, right: Shape) -> Shape:
+    """Shape of a matrix product, without computing it."""
+    lead = np.broadcast_shapes(left[:-2], right[:-2])
+    return lead + left[-2:-1] + (right[-1:] if len(right) > 1 else ())
 
 
 def _tidy(matrix: Matrix) -> Matrix:
@@ -87,8 +145,8 @@ def _tidy(matrix: Matrix) -> Matrix:
     return matrix
 
 
-def sum_jacobians(terms: list[Jacobian], shape: tuple[int, ...]) -> Jacobian:
-    """The sum of Jacobians of one shape."""
+def sum_jacobians(terms: Sequence[Jacobian], shape: Shape) -> Jacobian:
+    """The Jacobian of the sum of nodes of one shape."""
     blocks: dict[str, Block] = {}
     for term in terms:
         for name, block in term.blocks.items():
@@ -106,224 +164,79 @@ def _add(a: Matrix, b: Matrix) -> Matrix:
     return a + b
 
 
-def broadcast_jacobian(jac: Jacobian, shape: tuple[int, ...]) -> Jacobian:
-    """The Jacobian of a node broadcast to a larger shape."""
-    if jac.shape == shape:
-        return jac
-    index = np.broadcast_to(np.arange(jac.size).reshape(jac.shape), shape).ravel()
-    return Jacobian(shape, {n: b.rows(index) for n, b in jac.blocks.items()})
-
-
-def _gather(node: Apply, jac: Jacobian, inputs: list[Any]) -> list[Jacobian]:
-    """A structural node: ask the op itself where each of its entries comes from."""
-    if isinstance(node.op, DimShuffle) and list(node.op.shuffle) == sorted(node.op.shuffle):
-        (shape,) = perform(node, [np.empty(jac.shape), *inputs[1:]], shapes_only=True)
-        return [Jacobian(shape, jac.blocks)]
-    sources = perform(node, [np.arange(jac.size).reshape(jac.shape), *inputs[1:]])
-    return [Jacobian(s.shape, {n: b.rows(s.ravel()) for n, b in jac.blocks.items()}) for s in sources]
-
-
-def perform(node: Apply, inputs: list[Any], *, shapes_only: bool = False) -> list[Any]:
-    """The outputs of a node, or their shapes, for given inputs."""
-    storage: list[list[Any]] = [[None] for _ in node.outputs]
-    node.op.perform(node, inputs, storage)
-    return [np.shape(s[0]) if shapes_only else np.asarray(s[0]) for s in storage]
-
-
-def _assemble(node: Apply, parts: list[Any], arguments: list[Any]) -> Jacobian:
-    """A node that puts parts together (join, stack, set_subtensor): some of them constant, some affine."""
-    stacked, offset, indices = [], 0, []
-    for part in parts:
-        shape = part.shape if isinstance(part, Jacobian) else np.shape(part)
-        size = int(np.prod(shape, dtype=int))
-        indices.append(np.arange(offset, offset + size).reshape(shape))
-        stacked.append((part, size))
-        offset += size
-    (source,) = perform(node, [*indices, *arguments])
-    source = source.astype(int)
+def stacked_jacobians(parts: Sequence[Jacobian | None], sizes: Sequence[int]) -> Jacobian:
+    """The Jacobian of nodes laid flat, one after another, of some sizes; None for one that is zero."""
     blocks = {}
-    affine = [p for p, _ in stacked if isinstance(p, Jacobian)]
-    for name in {n: None for p in affine for n in p.blocks}:
-        width = next(p.blocks[name].matrix.shape[1] for p in affine if name in p.blocks)
-        pieces = [
-            sparse.csr_array(p.blocks[name].plain())
-            if isinstance(p, Jacobian) and name in p.blocks
-            else sparse.csr_array((size, width))
-            for p, size in stacked
-        ]
-        blocks[name] = Block(_tidy(sparse.csr_array(sparse.vstack(pieces, format="csr"))[source.ravel()]))
-    return Jacobian(source.shape, blocks)
+    for name in {n: None for part in parts if part is not None for n in part.blocks}:
+        known = [None if part is None or name not in part.blocks else part.blocks[name].plain() for part in parts]
+        width = next(matrix.shape[1] for matrix in known if matrix is not None)
+        filled = sum(n for matrix, n in zip(known, sizes, strict=True) if matrix is not None)
+        if any(sparse.issparse(matrix) for matrix in known) or filled < DENSE_FROM * sum(sizes):
+            pieces = [sparse.csr_array((n, width) if m is None else m) for m, n in zip(known, sizes, strict=True)]
+            blocks[name] = Block(_tidy(sparse.csr_array(sparse.vstack(pieces, format="csr"))))
+        else:
+            dense = [np.zeros((n, width)) if m is None else m for m, n in zip(known, sizes, strict=True)]
+            blocks[name] = Block(np.concatenate(dense))
+    return Jacobian((sum(sizes),), blocks)
 
 
-def _sum(node: Apply, jac: Jacobian) -> Jacobian:
-    axes = node.op.axis
-    axes = tuple(range(len(jac.shape))) if axes is None else tuple(a % len(jac.shape) for a in axes)
-    kept = tuple(1 if i in axes else n for i, n in enumerate(jac.shape))
-    shape = tuple(n for i, n in enumerate(jac.shape) if i not in axes)
-    size = int(np.prod(shape, dtype=int))
-    target = np.broadcast_to(np.arange(size).reshape(kept), jac.shape).ravel()
-    adder = sparse.csr_array((np.ones(jac.size), (target, np.arange(jac.size))), shape=(size, jac.size))
-    return Jacobian(shape, {n: Block(_tidy(adder @ b.plain())) for n, b in jac.blocks.items()})
+def summed_rows(jacobian: Jacobian, targets: np.ndarray, shape: Shape) -> Jacobian:
+    """The Jacobian of sums: ``targets`` is, for each entry of the node, the number of its sum."""
+    entries = (np.ones(jacobian.size), (targets, np.arange(jacobian.size)))
+    adder = sparse.csr_array(entries, shape=(size_of(shape), jacobian.size))
+    return Jacobian(shape, {n: Block(_tidy(adder @ b.plain())) for n, b in jacobian.blocks.items()})
 
 
-def _apply_linear(node: Apply, position: int, jac: Jacobian, inputs: list[Any]) -> Jacobian:
-    """Any op that is linear in one input: one matrix product or solve where it is one, else column by column."""
-    other = next((np.asarray(v) for i, v in enumerate(inputs) if i != position and v is not None), None)
-    op = core_op(node)
-    core_ndim = {i for i, n in enumerate(jac.shape) if n != 1}
-    if isinstance(op, Dot) and other is not None:
-        column = len(core_ndim) <= 1 and jac.size == (
-            jac.shape[-1] if len(jac.shape) == 1 or position == 0 else jac.shape[-2]
-        )
-        flat = (
-            other[(0,) * (other.ndim - 2)]
-            if other.ndim > 2 and other.size == other.shape[-1] * other.shape[-2]
-            else other
-        )
-        if column and flat.ndim == 2:
-            shape = _product_shape(*(jac.shape if i == position else np.shape(v) for i, v in enumerate(inputs)))
-            matrix = flat if position == 1 else flat.T
-            return Jacobian(shape, {n: _product(matrix, b) for n, b in jac.blocks.items()})
-    if (
-        type(op).__name__ == "SolveTriangular"
-        and other is not None
-        and jac.size == other.shape[-1] == other.size // other.shape[-1]
-    ):
-        (shape,) = perform(node, _with(inputs, position, np.zeros(jac.shape)), shapes_only=True)
-        matrix = other.reshape(other.shape[-2:])
-        solve = lambda b: solve_triangular(matrix, b, lower=op.lower, unit_diagonal=op.unit_diagonal)  # noqa: E731
-        return Jacobian(shape, {n: Block(solve(b.dense())) for n, b in jac.blocks.items()})
-    return _by_columns(lambda column: perform(node, _with(inputs, position, column))[0], jac)
-
-
-def _product_shape(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
-    """Shape of a matrix product, without computing it."""
-    lead = np.broadcast_shapes(left[:-2], right[:-2])
-    return lead + left[-2:-1] + (right[-1:] if len(right) > 1 else ())
-
-
-def _product(matrix: np.ndarray, block: Block) -> Block:
-    inner = block.plain()
-    if (
-        sparse.issparse(inner)
-        and inner.shape[0] == inner.shape[1]
-        and (inner - sparse.eye_array(inner.shape[0])).nnz == 0
-    ):
-        return Block(matrix)
-    result = matrix @ inner
-    return Block(np.asarray(result))
-
-
-def _with(inputs: list[Any], position: int, value: Any) -> list[Any]:
-    return [value if i == position else v for i, v in enumerate(inputs)]
-
-
-def _by_columns(function: Callable[[np.ndarray], np.ndarray], jac: Jacobian) -> Jacobian:
-    blocks, shape = {}, jac.shape
-    for name, block in jac.blocks.items():
-        dense = block.dense()
-        columns = [function(dense[:, k].reshape(jac.shape)) for k in range(dense.shape[1])]
-        shape = columns[0].shape if columns else shape
-        blocks[name] = Block(np.stack([c.ravel() for c in columns], axis=1))
-    return Jacobian(shape, blocks)
-
-
-def _elementwise(node: Apply, parts: list[Any], shape: tuple[int, ...]) -> Jacobian:
-    op = node.op.scalar_op
-    affine = {i: broadcast_jacobian(p, shape) for i, p in enumerate(parts) if isinstance(p, Jacobian)}
-    flat = {i: _flat(p, shape) for i, p in enumerate(parts) if not isinstance(p, Jacobian)}
-    if isinstance(op, ps.Mul):
-        ((_, jac),) = affine.items()
-        return _scale(jac, [flat[i] for i in flat])
-    if isinstance(op, ps.TrueDiv):
-        return _scale(affine[0], [1.0 / flat[1]])
-    if isinstance(op, ps.Switch):
-        chosen = flat[0] != 0
-        return sum_jacobians([_scale(j, [chosen if i == 1 else ~chosen]) for i, j in affine.items()], shape)
-    if isinstance(op, ps.Second):
-        affine = {1: affine[1]}
-    elif not isinstance(op, ps.Add | ps.Sub | ps.Neg | ps.Identity | ps.Cast):
-        raise NotImplementedError(f"no Jacobian rule for {node.op}")
-    signs = {0: 1.0, 1: -1.0} if isinstance(op, ps.Sub) else {0: -1.0} if isinstance(op, ps.Neg) else {}
-    return sum_jacobians([_scale(j, [np.asarray(signs.get(i, 1.0))]) for i, j in affine.items()], shape)
-
-
-def _flat(value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    array = np.asarray(value)
-    return array.ravel() if array.size == 1 else np.broadcast_to(array, shape).ravel()
-
-
-def _scale(jac: Jacobian, factors: list[np.ndarray]) -> Jacobian:
-    total: Any = np.asarray(1.0)
-    for factor in factors:
-        total = total * factor
-    if np.size(total) == 1 and np.asarray(total).item() == 1:
-        return jac
-    return Jacobian(jac.shape, {n: b.times(np.asarray(total)) for n, b in jac.blocks.items()})
-
-
-def _node_jacobian(node: Apply, parts: list[Any]) -> list[Jacobian]:
-    op = core_op(node)
-    affine = [i for i, p in enumerate(parts) if isinstance(p, Jacobian)]
-    if isinstance(op, Elemwise):
-        shape = np.broadcast_shapes(*[p.shape if isinstance(p, Jacobian) else np.shape(p) for p in parts])
-        return [_elementwise(node, parts, shape)]
-    if type(op).__name__ in ("CheckParameterValue", "CheckAndRaise", "Assert"):
-        return [parts[0]]
-    if kind_of(node) is Kind.MOVE:
-        return _gather(node, parts[0], parts)
-    if kind_of(node) is Kind.JOIN:
-        count = 2 if isinstance(op, IncSubtensor | AdvancedIncSubtensor) else len(parts)
-        return [_assemble(node, parts[:count], parts[count:])]
-    if isinstance(op, Sum):
-        return [_sum(node, parts[0])]
-    if isinstance(op, CumOp) and op.mode == "add":
-        return [_by_columns(lambda column: perform(node, [column])[0], parts[0])]
-    if len(affine) == 1 and (isinstance(op, Dot) or affine[0] == linear_argument(node)):
-        (position,) = affine
-        return [_apply_linear(node, position, parts[position], _with(parts, position, None))]
-    raise NotImplementedError(f"no Jacobian rule for {node.op}")
-
-
-def linear_jacobian(node: Apply, parts: list[Any]) -> Jacobian:
-    """The Jacobian of a node with one output that is linear in those of its arguments that are Jacobians."""
-    (result,) = _node_jacobian(node, parts)
-    return result
-
-
-def jacobians(
-    outputs: list[Variable],
-    targets: Mapping[Variable, tuple[str, tuple[int, ...]]],
-    degree: Mapping[Variable, float],
-    value_of: Callable[[Variable], Any],
-) -> dict[Variable, Jacobian]:
-    """Jacobians of affine nodes.
+def linear_image(node: Apply, position: int, jacobian: Jacobian, inputs: Sequence[Any]) -> Jacobian:
+    """The Jacobian of a node that is linear in one input: one product or solve where it is one, else by columns.
 
     Parameters
     ----------
-    outputs : list of tensor
-        Nodes of degree one (see :func:`bayeskit.graphs.polynomial_degree.degrees`).
-    targets : mapping of tensor to (str, tuple of int)
-        θ: name and shape of each variable.
-    degree : mapping of tensor to float
-        The degrees, from which those nodes are told that do not depend on θ.
-    value_of : callable
-        Gives the value of such a node.
-
-    Returns
-    -------
-    dict of tensor to Jacobian
+    node : Apply
+    position : int
+        The input it is linear in.
+    jacobian : Jacobian
+        Of that input.
+    inputs : sequence
+        The values of the others.
     """
-    found: dict[Variable, Jacobian] = {}
-    for var, (name, shape) in targets.items():
-        size = int(np.prod(shape, dtype=int))
-        found[var] = Jacobian(shape, {name: Block(sparse.csr_array(sparse.eye_array(size, format="csr")))})
-    for node in toposort(outputs):
-        if not any(i in found for i in node.inputs) or isinstance(node.op, Shape | Shape_i):
-            continue
-        if any(degree.get(o, 0) == 0 for o in node.outputs):
-            continue
-        parts = [found[i] if i in found else value_of(i) for i in node.inputs]
-        for out, jac in zip(node.outputs, _node_jacobian(node, parts), strict=True):
-            found[out] = jac
-    return {o: found[o] for o in outputs}
+    op = core_op(node)
+    other: np.ndarray = np.asarray(inputs[1 - position]) if len(inputs) == 2 else np.zeros(())
+    if other.ndim > 2 and other.size == other.shape[-1] * other.shape[-2]:
+        other = other.reshape(other.shape[-2:])
+    axis = -1 if position == 0 else max(-2, -len(jacobian.shape))  # the one that a matrix product sums over
+    contracted = jacobian.shape[axis] if jacobian.shape else 1
+    if isinstance(op, Dot) and 1 <= other.ndim <= 2 and jacobian.size == contracted:
+        shapes = [jacobian.shape if k == position else np.shape(v) for k, v in enumerate(inputs)]
+        matrix = other[None, :] if other.ndim == 1 else other if position == 1 else other.T
+        return _mapped(lambda b: _product(matrix, b), jacobian, product_shape(*shapes))
+
+    def function(column: np.ndarray) -> np.ndarray:
+        return perform(node, [column if k == position else v for k, v in enumerate(inputs)])[0]
+
+    shape = function(np.zeros(jacobian.shape)).shape
+    if isinstance(op, SolveTriangular) and other.ndim == 2 and jacobian.size == len(other):
+        options = {"lower": op.lower, "unit_diagonal": op.unit_diagonal}
+        return _mapped(lambda b: solve_triangular(other, b.dense(), **options), jacobian, shape)
+    return _mapped(lambda b: _by_columns(function, b.dense(), jacobian.shape, shape), jacobian, shape)
+
+
+def _mapped(function: Callable[[Block], Matrix], jacobian: Jacobian, shape: Shape) -> Jacobian:
+    return Jacobian(shape, {n: Block(function(b)) for n, b in jacobian.blocks.items()})
+
+
+def _product(matrix: np.ndarray, block: Block) -> np.ndarray:
+    inner = block.plain()
+    square = sparse.issparse(inner) and inner.shape[0] == inner.shape[1]
+    if square and (inner - sparse.eye_array(inner.shape[0])).nnz == 0:
+        return matrix
+    return np.asarray(matrix @ inner)
+
+
+def _by_columns(
+    function: Callable[[np.ndarray], np.ndarray], columns: np.ndarray, before: Shape, after: Shape
+) -> np.ndarray:
+    result = np.empty((size_of(after), columns.shape[1]))
+    for k, column in enumerate(columns.T):
+        result[:, k] = np.ravel(function(column.reshape(before)))
+    return result

@@ -20,8 +20,9 @@ from bayeskit.errors import InferenceError
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.gaussian.factorisation import NotPositiveDefinite
 from bayeskit.gaussian.gram import Product
-from bayeskit.gaussian.separable_forms import OFFSET, Form, NotSeparable, Separator
+from bayeskit.gaussian.separable_forms import OFFSET, Form, NotSeparable
 from bayeskit.gaussian.separated import materialised
+from bayeskit.gaussian.separator import Separator
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.rewriting import depends_on, substitute
 from bayeskit.model.log_joint import LogJoint
@@ -152,8 +153,9 @@ def setting_of(block: GaussianBlock, points: list[Point]) -> Setting:
 
 
 def _separator(block: GaussianBlock, graphs: list[Graph], point: Point) -> Separator:
-    dependence = depends_on(graphs, list(block.joint.values.values()))
-    separator = Separator(_theta(block), dependence, *_evaluators(graphs, dependence, point, block.shapes, block.joint))
+    latent = list(block.joint.values.values())
+    evaluators = _evaluators(graphs, depends_on(graphs, latent), point, block.shapes, block.joint)
+    separator = Separator(_theta(block), latent, *evaluators)
     separator.walk(graphs)
     return separator
 
@@ -198,7 +200,7 @@ def reduced(total: Graph, joint: LogJoint, point: Point, shapes: Mapping[str, tu
     dependence = depends_on([total], latent)
     if not dependence.get(total):
         return total
-    separator = Separator({}, dependence, *_evaluators([total], dependence, point, shapes, joint))
+    separator = Separator({}, latent, *_evaluators([total], dependence, point, shapes, joint))
     return _guarded(materialised(separator.form(total))[0], separator)
 
 

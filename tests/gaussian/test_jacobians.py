@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from bayeskit.gaussian.jacobians import Jacobian, jacobians
+from bayeskit.gaussian.jacobian_walk import jacobians
+from bayeskit.gaussian.jacobians import Jacobian
 from bayeskit.graphs.polynomial_degree import degrees
 
 Theta = dict[str, Graph]

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytensor.raise_op import Assert
 
-from bayeskit.gaussian.separable_forms import OFFSET, Form, NotSeparable, Separator
+from bayeskit.gaussian.separable_forms import OFFSET, Form, NotSeparable
 from bayeskit.gaussian.separated import materialised, recentred
-from bayeskit.graphs.rewriting import depends_on
+from bayeskit.gaussian.separator import Separator
 
 PHI = {"t": (), "u": (3,), "m": (2, 2)}  # all positive where they are evaluated
 SHAPES = THETA | PHI
@@ -24,8 +24,7 @@ Variables = dict[str, Graph]
 
 def separator_of(graph: Graph, v: Variables) -> Separator:
     targets = {v[n]: (n, v[n].type.shape) for n in v if n not in PHI}
-    dependence = depends_on([graph], list(v.values()))
-    return Separator(targets, dependence, value_of, lambda var: np.shape(value_of(var)))
+    return Separator(targets, v.values(), value_of, lambda var: np.shape(value_of(var)))
 
 
 def points(count: int = 2) -> list[dict[str, np.ndarray]]:
