@@ -11,6 +11,7 @@ carries it is in :mod:`bayeskit.gaussian.jacobian_walk`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -114,7 +115,7 @@ class Jacobian:
 
 def size_of(shape: Shape) -> int:
     """How many entries an array has."""
-    return int(np.prod(shape, dtype=int))
+    return math.prod(shape)
 
 
 def broadcast_index(shape: Shape, larger: Shape) -> np.ndarray:

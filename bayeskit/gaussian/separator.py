@@ -6,6 +6,7 @@ its entries as in ``cholesky(K(φ)) @ z``, is reported as not separable.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -72,8 +73,6 @@ class Separator(Analysis[Any]):
 
     Attributes
     ----------
-    conditions : dict of tensor to None
-        Checks of parameters that depend on φ.
     factors : Factors
     """
 
@@ -87,7 +86,6 @@ class Separator(Analysis[Any]):
         self.value_of = value_of
         self.shape_of = shape_of
         self.factors = Factors()
-        self.conditions: dict[Graph, None] = {}
         super().__init__(dict.fromkeys(latent))  # those of φ are made where they are first met
         for var, (name, shape) in targets.items():
             identity = Block(sparse.csr_array(sparse.eye_array(size_of(shape), format="csr")))
@@ -107,6 +105,12 @@ class Separator(Analysis[Any]):
         if value is MIXED:
             raise NotSeparable
         return self.as_form(value)
+
+    @property
+    def conditions(self) -> list[Graph]:
+        """The checks of parameters that depend on φ, in the nodes visited."""
+        checks = [out.owner for out in self.values if out.owner is not None and kind_of(out.owner) is Kind.CHECK]
+        return list(dict.fromkeys(c for node in checks for c in node.inputs[1:] if c in self.values))
 
     def as_form(self, value: Any) -> Form:
         """A form, or a constant as one."""
@@ -132,8 +136,6 @@ class Separator(Analysis[Any]):
         raise NotSeparable
 
     def transfer(self, out: Graph, values: list[Any]) -> Any:
-        if kind_of(out.owner) is Kind.CHECK:
-            self.conditions.update((c, None) for c in out.owner.inputs[1:] if c in self.values)
         try:
             if any(v is MIXED for v in values):
                 raise NotSeparable
@@ -163,15 +165,13 @@ class Separator(Analysis[Any]):
         shape = np.broadcast_shapes(*[v.shape for v in values])
         raised = [(v, e) for v, e in zip(values, exponents(out.owner) or (), strict=True) if e]
         forms = [v if e == 1 else self.factors.power(v, e) for v, e in raised if isinstance(v, Form)]
-        if sum(not f.pure for f in forms) > 1 or np.prod([len(f.terms) for f in forms]) > TERMS:
+        if sum(not f.pure for f in forms) > 1 or math.prod(len(f.terms) for f in forms) > TERMS:
             raise NotSeparable
-        numbers = [(np.asarray(v, dtype=float), e) for v, e in raised if not isinstance(v, Form)]
+        numbers = [v if e == 1 else _power(v, e) for v, e in raised if not isinstance(v, Form)]
         total = forms[0].to_shape(shape) if forms else self.as_form(np.ones(shape))
         for other in forms[1:]:
             total = self.factors.product(total, other.to_shape(shape))
-        for array, exponent in numbers:
-            with np.errstate(all="ignore"):
-                number = array if exponent == 1 else array**exponent
+        for number in numbers:
             total = total.times(number if number.size == 1 else np.broadcast_to(number, shape))
         return total
 
@@ -260,6 +260,11 @@ class Separator(Analysis[Any]):
             pair = left.rows(rows[..., k], shape), right.rows(columns[..., k], shape)
             terms += self.factors.product(*pair).terms
         return Form(shape, tuple(terms))
+
+
+def _power(number: np.ndarray, exponent: float) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.asarray(number, dtype=float) ** exponent
 
 
 def _indices(node: Apply, values: list[Any]) -> list[Any]:
