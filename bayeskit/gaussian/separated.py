@@ -35,7 +35,7 @@ def recentred(form: Form, origin: Point) -> Form:
 
 def stacked_matrix(jacobian: Jacobian, slices: Mapping[str, slice], size: int) -> sparse.csr_array:
     """A Jacobian in (δ, 1) as one sparse matrix."""
-    rows, columns, data = [], [], []
+    rows, columns, data = [np.zeros(0, dtype=int)], [np.zeros(0, dtype=int)], [np.zeros(0)]
     for name, block in jacobian.blocks.items():
         part = sparse.coo_array(block.plain())
         rows.append(part.coords[0])

@@ -140,3 +140,23 @@ def test_what_is_not_affine_has_a_higher_degree(name: str) -> None:
     theta = variables(THETA)
     graph = NOT_AFFINE[name](theta)
     assert degrees([graph], dict.fromkeys(theta.values(), 1.0))[graph] > 1
+
+
+@pytest.mark.parametrize("name", NOT_AFFINE)
+def test_what_is_not_affine_has_no_jacobian(name: str) -> None:
+    theta = variables(THETA)
+    with pytest.raises(NotImplementedError, match="no Jacobian rule for"):
+        jacobian_of(NOT_AFFINE[name](theta), theta)
+
+
+def test_what_is_constant_in_theta_is_not_looked_into() -> None:
+    """The values of what it is computed from are not asked for: they may be unknown, or not affine."""
+    theta, phi = variables(THETA), pt.vector("phi", shape=(4,))
+    zeros = pt.second(pt.exp(theta["a"]), phi)
+    graph = theta["a"] * 3.0 + zeros
+    degree = degrees([graph], dict.fromkeys(theta.values(), 1.0))
+    known = {zeros: np.ones(4)}
+    answer = jacobians(
+        [graph], {theta["a"]: ("a", (4,))}, degree, lambda v: known[v] if v in (zeros, phi) else value_of(v)
+    )
+    np.testing.assert_array_equal(answer[graph].blocks["a"].dense(), 3.0 * np.eye(4))
