@@ -41,7 +41,8 @@ from scipy import linalg
 from bayeskit.graphs.environment import on_one_thread, silently
 from bayeskit.marginal_likelihood.bridge_equation import BridgeSide, BridgeSolution, effective_number, error_of_mean
 from bayeskit.marginal_likelihood.estimators import Target, refused
-from bayeskit.marginal_likelihood.one_labelling import Matrix, Share, labelling, moved
+from bayeskit.marginal_likelihood.one_labelling import Share, labelling, moved
+from bayeskit.marginal_likelihood.permutations import Matrix
 from bayeskit.marginal_likelihood.proposal import Array, Refused, fitted, log_spherical, require_more_draws_than
 from bayeskit.results.records import LogEvidence
 
@@ -129,19 +130,19 @@ def _bridge(
     middle = draws.shape[1] // 2
     parts = (draws[:, :middle], draws[:, middle : 2 * middle])
     step = max(1, -(-draws.shape[0] * 2 * middle // MOST))
-    kept = [p[:, ::step] for p in parts]
-    heights = [np.asarray(log_density(k.reshape(-1, size)), dtype=float).reshape(k.shape[:2]) for k in kept]
+    thinned = [p[:, ::step] for p in parts]
+    heights = [np.asarray(log_density(k.reshape(-1, size)), dtype=float).reshape(k.shape[:2]) for k in thinned]
     judged, anywhere, samples = draws, draws, list(parts)
     if len(symmetries) > 1:
         # Each half gets its own labelling, for its own proposal; what is judged is labelled by the first.
-        one, other = (labelling(k, h, symmetries) for k, h in zip(kept, heights, strict=True))
+        one, other = (labelling(k, h, symmetries) for k, h in zip(thinned, heights, strict=True))
         judged, samples = one.applied(draws), [one.applied(parts[0]), other.applied(parts[1])]
         anywhere = moved(draws, symmetries, rng.integers(len(symmetries), size=draws.shape[:2]))
     _require_mixing(judged)
     if not np.all(np.isfinite(heights)):
         raise Refused("the density is not finite at every draw")
     _require_mixing(np.concatenate(heights, axis=1)[..., None])
-    sides = [_side(log_density, samples[1 - k], kept[k], heights[k], symmetries, rng) for k in (0, 1)]
+    sides = [_side(log_density, samples[1 - k], thinned[k], heights[k], symmetries, rng) for k in (0, 1)]
     first, second = (_optimal(side) for side in sides)
     result = _combined(first, second)
     _require_nothing_far_away(log_density, anywhere.reshape(-1, size), result.value, rng)

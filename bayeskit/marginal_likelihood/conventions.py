@@ -21,8 +21,8 @@ __all__ = ["orderings_of", "stated"]
 
 def orderings_of(joint: LogJoint) -> dict[str, Ordering]:
     """The variables that PyMC's ``ordered`` transform restricts, by name."""
-    found = {name: ordering_of(joint, name) for name in joint.names}
-    return {name: ordering for name, ordering in found.items() if ordering is not None}
+    orderings = {name: ordering_of(joint, name) for name in joint.names}
+    return {name: ordering for name, ordering in orderings.items() if ordering is not None}
 
 
 def stated(evidence: LogEvidence, groups: Sequence[Exchangeable], orderings: Iterable[Ordering]) -> LogEvidence:

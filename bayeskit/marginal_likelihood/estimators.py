@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bayeskit.elimination.analysis import Analysis
-    from bayeskit.marginal_likelihood.one_labelling import Matrix
+    from bayeskit.marginal_likelihood.permutations import Matrix
     from bayeskit.model.unconstrained import Unconstrained
 
 __all__ = ["ESTIMATORS", "Estimator", "Target", "first_estimate", "refused"]

@@ -96,7 +96,7 @@ def exchangeable_in(
         Posterior draws at which the symmetry is checked as well.
     random_seed : int, default 0
     """
-    search = _Search(space, draws, random_seed)
+    search = _ExchangeableAxes(space, draws, random_seed)
     return tuple(group for size in search.sizes for group in search.groups(size))
 
 
@@ -104,7 +104,7 @@ Atom = tuple[str, int]  # a variable and one of its axes
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _ExchangeableAxes:
     """Which sets of axes of one length can have their labels exchanged."""
 
     space: Unconstrained
@@ -168,12 +168,12 @@ class _Search:
         else:
             good = np.vstack([self.climbed(start + 0.1 * rng.normal(size=start.size)), *self.prior_draws()])
         centre = self.coincident(start, options, size)
-        found = [centre + scale * spread * rng.normal(size=centre.size) for scale in SCALES]
+        places = [centre + scale * spread * rng.normal(size=centre.size) for scale in SCALES]
         for point in good:
             for _ in range(size):
-                found.append(point)
+                places.append(point)
                 point = self.cycled(point, {n: subsets[-1] for n, subsets in options.items()}, size)
-        points = np.array(found)
+        points = np.array(places)
         return points[np.isfinite(self.values(points))]
 
     def values(self, points: np.ndarray) -> np.ndarray:

@@ -27,17 +27,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from bayeskit.marginal_likelihood.permutations import Matrix
 from bayeskit.marginal_likelihood.proposal import Array, log_spherical, require_more_draws_than, root_of, scatter_of
 
-__all__ = ["Matrix", "Share", "labelling", "moved"]
+__all__ = ["Share", "labelling", "moved"]
 
-Matrix = Any  # a sparse matrix: its type has no operators that a type checker knows
 LABELLED = 1_000  # draws to which the labelling is fitted
 ROUNDS = 50  # of relabelling
 
@@ -62,10 +61,10 @@ class Share:
         if len(self.symmetries) < 2:
             return np.zeros(len(points))
         values = self.each(points)
-        own = total = next(values)  # the identity comes first
+        unmoved = total = next(values)  # the identity comes first
         for value in values:
             total = np.logaddexp(total, value)
-        return np.asarray(own - total + math.log(len(self.symmetries)))
+        return np.asarray(unmoved - total + math.log(len(self.symmetries)))
 
     def most_likely(self, points: Array) -> NDArray[np.intp]:
         """Which π makes T_π x most likely under q."""

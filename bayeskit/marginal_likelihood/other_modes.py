@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bayeskit.marginal_likelihood.one_labelling import Matrix, labelling
-from bayeskit.marginal_likelihood.permutations import Coordinates, Exchangeable
+from bayeskit.marginal_likelihood.one_labelling import labelling
+from bayeskit.marginal_likelihood.permutations import Coordinates, Exchangeable, Matrix
 from bayeskit.marginal_likelihood.proposal import Refused
 from bayeskit.model.ascent import climb
 from bayeskit.model.unconstrained import Unconstrained, negative_hessian

@@ -27,6 +27,7 @@ from bayeskit.model.unconstrained import Unconstrained, forward_graphs
 __all__ = [
     "Coordinates",
     "Exchangeable",
+    "Matrix",
     "convention",
     "labellings",
     "number_of_labellings",
@@ -128,17 +129,17 @@ def _elements(space: Unconstrained, group: Exchangeable) -> list[Matrix]:
     """All permutations of one group, from its generators."""
     generators = _generators(space, group)
     identity = tuple(range(len(group.labels)))
-    found: dict[tuple[int, ...], Matrix] = {identity: sparse.eye_array(space.size, format="csr")}
+    maps: dict[tuple[int, ...], Matrix] = {identity: sparse.eye_array(space.size, format="csr")}
     frontier = [identity]
     while frontier:
         order = frontier.pop(0)
         for k, step in enumerate(generators):
             swapped = list(order)
             swapped[k], swapped[k + 1] = swapped[k + 1], swapped[k]
-            if (key := tuple(swapped)) not in found:
-                found[key] = step @ found[order]
+            if (key := tuple(swapped)) not in maps:
+                maps[key] = step @ maps[order]
                 frontier.append(key)
-    return list(found.values())
+    return list(maps.values())
 
 
 def _transposed(values: np.ndarray, axes: Sequence[int], pair: tuple[int, int]) -> np.ndarray:
@@ -196,10 +197,10 @@ class Coordinates:
         """The map of one variable's coordinates that exchanges two of its labels; None where there is no linear one."""
         key = (name, axes, pair)
         if key not in self.known:
-            self.known[key] = self.found(*key)
+            self.known[key] = self.linear(*key)
         return self.known[key]
 
-    def found(self, name: str, axes: tuple[int, ...], pair: tuple[int, int]) -> Matrix | None:
+    def linear(self, name: str, axes: tuple[int, ...], pair: tuple[int, int]) -> Matrix | None:
         """As :meth:`transposition`, computed."""
         block = self.blocks[name]
         model, natural = self.space.model, self.shape(name)
@@ -211,8 +212,8 @@ class Coordinates:
                 return gather
         if all(a < len(natural) - 1 for a in axes):
             return None
-        found = self.measured(name, axes, pair)
-        return found if found is not None and self.permutes(name, found, axes, pair) else None
+        matrix = self.measured(name, axes, pair)
+        return matrix if matrix is not None and self.permutes(name, matrix, axes, pair) else None
 
     def permutes(self, name: str, matrix: Matrix, axes: tuple[int, ...], pair: tuple[int, int]) -> bool:
         """Whether a map of the coordinates exchanges the labels of the variable itself."""
@@ -220,10 +221,10 @@ class Coordinates:
         block = self.blocks[name]
         moved[:, block] = (matrix @ moved[:, block].T).T
         with silently():
-            found = self.space.backward(moved)[name]
+            reached = self.space.backward(moved)[name]
         wanted = _transposed(self.natural[name], [a + 1 for a in axes], pair)
         scale = np.max(np.abs(wanted), initial=0.0)
-        return bool(np.all(np.isfinite(wanted)) and np.allclose(found, wanted, rtol=1e-8, atol=1e-10 * scale))
+        return bool(np.all(np.isfinite(wanted)) and np.allclose(reached, wanted, rtol=1e-8, atol=1e-10 * scale))
 
     def measured(self, name: str, axes: tuple[int, ...], pair: tuple[int, int]) -> Matrix | None:
         """The linear map forward ∘ permutation ∘ backward, column by column."""

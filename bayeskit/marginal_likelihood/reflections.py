@@ -14,18 +14,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from bayeskit.graphs.environment import silently
-from bayeskit.marginal_likelihood.permutations import Coordinates, unchanged
+from bayeskit.marginal_likelihood.permutations import Coordinates, Matrix, unchanged
 from bayeskit.model.unconstrained import Unconstrained
 
 __all__ = ["reflections"]
 
-Matrix = Any  # a sparse matrix: its type has no operators that a type checker knows
 TRIALS, FEWEST = 4_096, 64  # candidates at most and at least; the simplest come first
 WORK = 2e8  # numbers that the search may compute with
 POINTS = 6  # draws, half of them moved
@@ -63,13 +61,13 @@ def reflections(space: Unconstrained, draws: np.ndarray, *, random_seed: int = 0
             level = space.log_density(point[None])[0]
             values = space.log_density(np.array([_moved(point, c) for c in chosen]))
             chosen = [c for c, same in zip(chosen, unchanged(values, level), strict=True) if same]
-    found: list[tuple[Matrix, frozenset[str]]] = []
+    images: list[tuple[Matrix, frozenset[str]]] = []
     for one in sorted(chosen, key=len):
         names = frozenset().union(*[m[0] for m in one])
-        if not any(smaller < names for _, smaller in found):
-            found.append((_matrix(space.size, one), names))
+        if not any(smaller < names for _, smaller in images):
+            images.append((_matrix(space.size, one), names))
     order = list(space.model.named_vars)
-    return [(matrix, ", ".join(sorted(names, key=order.index))) for matrix, names in found]
+    return [(matrix, ", ".join(sorted(names, key=order.index))) for matrix, names in images]
 
 
 def _moves(space: Unconstrained) -> list[Move]:

@@ -14,10 +14,10 @@ from arviz_stats.base import array_stats
 
 from bayeskit.marginal_likelihood.any_order import covers, in_any_order
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
-from bayeskit.marginal_likelihood.one_labelling import Matrix
 from bayeskit.marginal_likelihood.ordered_prior import Ordering
 from bayeskit.marginal_likelihood.permutations import (
     Exchangeable,
+    Matrix,
     convention,
     labellings,
     number_of_labellings,
