@@ -12,7 +12,8 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 __all__ = ["BANDED_FROM", "Layout", "Lookup", "layout"]
 
 BANDED_FROM = 64  # size of θ from which a band is worth its bookkeeping
-SHARED = (0, *range(1, 9), 12, 16, 24, 32, 40)  # how many variables may be set aside as shared by all
+SHARED = (*range(1, 9), 12, 16, 24, 32, 40)  # how many variables may be set aside as shared by all
+MOST_SHARED = 300  # as many where twice as many others touch the last of them as the next
 MANY = 8  # entries of a row of Λ from which its variable may count as shared
 
 
@@ -118,9 +119,11 @@ def _banded(size: int, rows: np.ndarray, columns: np.ndarray) -> Iterator[Layout
     pattern = sparse.csr_array(matrix + matrix.T)
     degree = np.diff(pattern.indptr)
     by_degree = np.argsort(-degree, kind="stable")
-    for count in SHARED:
-        if count >= size or (count and degree[by_degree[count - 1]] < MANY):
-            return
+    # Entries that equally many others touch are set aside together: a mean and two slopes, not one of the three.
+    degrees = degree[by_degree]
+    drops = np.flatnonzero((degrees[:-1] > degrees[1:]) & (degrees[:-1] >= MANY)) + 1
+    wide = drops[degrees[drops - 1] > 2 * degrees[drops]]
+    for count in (0, *np.union1d(np.intersect1d(drops, SHARED), wide[wide <= MOST_SHARED])):
         shared = np.sort(by_degree[:count])
         inner = np.setdiff1d(np.arange(size), shared)
         part = sparse.csr_array(pattern[inner][:, inner])

@@ -126,6 +126,17 @@ def test_places_lists_every_entry_once():
     )
 
 
+@pytest.mark.parametrize("shared", [0, 1, 3, 40, 200])
+def test_what_all_others_touch_is_set_aside(shared):
+    size = 3000
+    order = np.random.default_rng(6).permutation(size)
+    rows, columns = np.meshgrid(np.arange(shared), np.arange(size), indexing="ij")
+    diagonal = np.arange(size)
+    plan = layout(size, order[np.r_[rows.ravel(), diagonal]], order[np.r_[columns.ravel(), diagonal]])
+    assert plan.width == 1
+    assert sorted(plan.shared) == sorted(order[:shared])
+
+
 @pytest.mark.parametrize("structure", [plates, chain, bordered])
 def test_a_matrix_that_is_no_precision_is_refused(structure):
     matrix = structure(np.random.default_rng(2)).tolil()
