@@ -2,8 +2,7 @@
 
 The *label* is an observed Categorical (or Bernoulli) variable with one entry a row. Its *features* are the observed
 variables whose graph contains it (``mu[label]``), and those written one class at a time: ``x_setosa``, ``x_virginica``,
-… together are the feature ``x`` where there is one for every label of the dim of classes. :func:`add_rows` adds to a
-model a row that has not been seen: the same distributions, with its class given.
+… together are the feature ``x`` where there is one for every label of the dim of classes.
 """
 
 from __future__ import annotations
@@ -13,23 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pytensor.compile.sharedvalue import SharedVariable, shared
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random import shared_rng
-from pytensor.tensor.random.op import RandomVariable
 
 from bayeskit.errors import ModelError
-from bayeskit.graphs.rewriting import substitute
 from bayeskit.types import Graph
 
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["CODE", "NEW", "Classes", "Feature", "Rows", "add_rows", "find_classes", "whole_rows"]
+__all__ = ["Classes", "Feature", "find_classes", "number_of_trials", "whole_rows"]
 
-NEW = "__new"  # what the name of a variable of a new row ends with
-CODE = "label__code"
 NORMAL = ("NormalRV", "MvNormalRV")
 
 
@@ -118,7 +112,7 @@ def find_classes(model: pm.Model, label: str | None = None) -> Classes:
     inside = set(ancestors(variables))
     containers = [v for v in model.data_vars if v in inside and isinstance(v, SharedVariable)]
     by_row = [str(v.name) for v in containers if (model.named_vars_to_dims.get(v.name) or (None,))[0] == row]
-    totals = {str(t.name) for f in features for s in f.strata if (t := _total(model[s])) is not None}
+    totals = {str(t.name) for f in features for s in f.strata if (t := number_of_trials(model[s])) is not None}
     return Classes(name, labels, features, tuple(n for n in by_row if n not in totals))
 
 
@@ -199,7 +193,7 @@ def _feature(model: pm.Model, name: str, strata: tuple[str, ...]) -> Feature:
     return Feature(name, strata, width, tuple(columns), type(rv.owner.op).__name__ in NORMAL)
 
 
-def _total(rv: Graph) -> Variable | None:
+def number_of_trials(rv: Graph) -> Variable | None:
     """The number of trials of a Multinomial variable: the sum of its counts, whatever it is."""
     if type(rv.owner.op).__name__ != "MultinomialRV":
         return None
@@ -207,109 +201,3 @@ def _total(rv: Graph) -> Variable | None:
     while total.owner is not None and len(total.owner.inputs) == 1:
         total = total.owner.inputs[0]
     return total
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """A model with rows that were not seen.
-
-    Attributes
-    ----------
-    model : pymc.Model
-        A copy with more free variables, which nothing depends on: the posterior of the others and the evidence stay.
-    code : SharedVariable
-        The class of the new rows of those features that are not given class by class.
-    inputs : dict of str to SharedVariable
-        The other containers that a new row fills: covariates, and totals by the name of their feature.
-    """
-
-    model: pm.Model
-    code: Any
-    inputs: dict[str, Any]
-
-
-def add_rows(model: pm.Model, classes: Classes, *, number: int = 1, normal_by_class: bool) -> Rows:
-    """Add to a copy of a model rows of each class that have not been seen.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    classes : Classes
-    number : int
-        How many rows.
-    normal_by_class : bool
-        Normal features get one row of each class, as free variables ``x__new`` with the classes in front (or
-        ``x__new_<code>``, where they are written class by class). All others, and Normal ones otherwise, get ``number``
-        rows whose class is ``code``, like ``label__new``.
-
-    Raises
-    ------
-    ModelError
-        If a feature depends on the rows in a way that does not carry over to new ones.
-    """
-    from pymc.model.fgraph import clone_model
-
-    other = clone_model(model)
-    code = shared(np.zeros(number, dtype=np.int64), name=CODE, shape=(number,))
-    every = np.arange(len(classes.labels))
-    label = other[classes.label]
-    inputs: dict[str, Any] = {}
-    new: dict[Variable, Variable] = {}
-    for name in classes.covariates:
-        old = other[name]
-        tail = old.get_value(borrow=True).shape[1:]
-        inputs[name] = shared(
-            np.zeros((number, *tail), dtype=old.type.dtype), name=f"{name}{NEW}", shape=(number, *tail)
-        )
-        new[old] = inputs[name]
-    with other:
-        _register(other, f"{classes.label}{NEW}", label, new, number)
-        for feature in classes.features:
-            by_class = feature.normal and normal_by_class
-            given = {label: _constant(every)} if by_class else {label: code, **new}
-            rows = (None if feature.stratified else len(every)) if by_class else number
-            for k, stratum in enumerate(feature.strata):
-                rv = other[stratum]
-                replaced = dict(given)
-                if (total := _total(rv)) is not None:
-                    inputs[feature.name] = shared(np.zeros(number, dtype=np.int64), shape=(number,))
-                    replaced[total] = inputs[feature.name]
-                suffix = f"_{k}" if feature.stratified else ""
-                _register(other, f"{feature.name}{NEW}{suffix}", rv, replaced, rows, feature)
-    return Rows(other, code, inputs)
-
-
-def _constant(values: np.ndarray) -> Any:
-    import pytensor.tensor as pt
-
-    return pt.constant(values)
-
-
-def _register(
-    model: pm.Model,
-    name: str,
-    like: Graph,
-    replaced: Mapping[Variable, Variable],
-    rows: int | None,
-    feature: Feature | None = None,
-) -> None:
-    """A free variable with the distribution of another, some of its parameters' inputs replaced."""
-    op: Any = like.owner.op
-    tail = [feature.width] if feature is not None and feature.width is not None and op.ndim_supp == 0 else []
-    size = [*([] if rows is None else [rows]), *tail]
-    if not isinstance(op, RandomVariable):
-        raise ModelError(f"{like.name!r} cannot be carried over to a new row: it is no plain random variable")
-    refused = (
-        f"{like.name!r} cannot be carried over to a new row: its distribution depends on numbers that belong to the "
-        "rows fitted; hold them in a pm.Data container with the rows as its first dim, and give them with the new rows"
-    )
-    try:
-        parameters = substitute(list(op.dist_params(like.owner)), replaced)
-        _, rv = op(*parameters, size=size or None, rng=shared_rng(seed=0), return_next_rng=True)
-    except (ValueError, TypeError, NotImplementedError) as error:
-        raise ModelError(refused) from error
-    for parameter, ndim in zip(parameters, op.ndims_params, strict=True):
-        batch = parameter.type.shape[: parameter.type.ndim - ndim]
-        if size and len(batch) == len(size) and batch[0] not in (None, 1, size[0]):
-            raise ModelError(refused)
-    model.register_rv(rv, name, default_transform=None)

@@ -18,7 +18,6 @@ evaluation using leave-one-out cross-validation and WAIC", Statistics and Comput
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -27,25 +26,18 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 from numpy.typing import NDArray
-from pymc.backends.arviz import find_observations
 from scipy import special
 
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.inference.ladder import infer
-from bayeskit.model.snapshot import on_its_data
-from bayeskit.queries.class_rows import whole_rows
+from bayeskit.queries.leave_one_out import leave_one_out
+from bayeskit.queries.same_data import require_evidence, require_same_data
 from bayeskit.results.records import Posterior
 
 if TYPE_CHECKING:
-    import xarray as xr
+    pass
 
 __all__ = ["Comparison", "compare"]
-
-# Pointwise log likelihoods kept at once for LOO (draws × observations, 8 bytes each), and the fewest draws LOO is
-# computed from.
-LOO_ELEMENTS = 20_000_000
-LOO_MIN_DRAWS = 500
-IMPROPER = ("flat", "half_flat")
 
 
 @dataclass(frozen=True)
@@ -147,8 +139,8 @@ def compare(
         raise ModelError(f"{len(models)} model(s) to compare: give at least two")
     weights = _prior_weights(list(models), prior_odds)
     for name, model in models.items():
-        _audit(name, model)
-    _audit_data(models)
+        require_evidence(name, model)
+    require_same_data(models)
     posteriors = {
         name: model if isinstance(model, Posterior) else infer(model, random_seed=random_seed, progressbar=False)
         for name, model in models.items()
@@ -156,9 +148,13 @@ def compare(
     for name, posterior in posteriors.items():
         if not math.isfinite(posterior.log_evidence.value):
             raise ModelError(f"{name}: it cannot be compared, for its log evidence is {posterior.log_evidence}")
+    return _compared(posteriors, weights, loo)
+
+
+def _compared(posteriors: Mapping[str, Posterior], weights: NDArray[np.float64], loo: bool) -> Comparison:
     rows, notes = [], []
     for name, posterior in posteriors.items():
-        elpd, note = _loo(posterior) if loo else ((math.nan, math.nan, math.nan), "")
+        elpd, note = leave_one_out(posterior) if loo else ((math.nan, math.nan, math.nan), "")
         if note:
             notes.append(f"{name}: {note}")
         evidence = posterior.log_evidence
@@ -176,10 +172,6 @@ def compare(
     )
 
 
-def _model_of(model: pm.Model | Posterior) -> pm.Model:
-    return model.model if isinstance(model, Posterior) else model
-
-
 def _prior_weights(names: list[str], prior_odds: Mapping[str, float] | None) -> NDArray[np.float64]:
     odds = dict(prior_odds or {})
     unknown = [name for name in odds if name not in names]
@@ -189,75 +181,6 @@ def _prior_weights(names: list[str], prior_odds: Mapping[str, float] | None) -> 
         if not (math.isfinite(value) and value > 0):
             raise OptionError(f"prior_odds: {name!r} has {value}; prior odds are positive, finite numbers")
     return np.array([float(odds.get(name, 1.0)) for name in names])
-
-
-def _audit(name: str, given: pm.Model | Posterior) -> None:
-    if not isinstance(given, pm.Model | Posterior):
-        raise ModelError(f"{name}: a {type(given).__name__} cannot be compared; give a pymc.Model or a Posterior")
-    model = _model_of(given)
-    if model.potentials:
-        raise ModelError(
-            f"{name}: it has a Potential ({model.potentials[0].name}), so its density is not normalised and its "
-            "evidence means nothing; write it as a distribution"
-        )
-    for rv in model.free_RVs:
-        if getattr(rv.owner.op, "name", None) in IMPROPER:
-            raise ModelError(
-                f"{name}: the prior of {rv.name} is improper ({type(rv.owner.op).__name__.removesuffix('RV')}), so it "
-                "has no evidence; give it a proper prior"
-            )
-    if not model.observed_RVs:
-        raise ModelError(f"{name}: it has no observed variable, so there is no evidence")
-
-
-@on_its_data
-def _observed(given: pm.Model | Posterior) -> dict[str, tuple[bool, NDArray[np.float64]]]:
-    """Observed values by variable, with whether the variable is discrete."""
-    model = _model_of(given)
-    kinds = {rv.name: np.dtype(rv.type.dtype).kind in "biu" for rv in model.observed_RVs}
-    return {
-        name: (kinds.get(name, value.dtype.kind in "biu"), value.astype(np.float64))
-        for name, value in whole_rows(model, find_observations(model)).items()
-    }
-
-
-def _audit_data(models: Mapping[str, pm.Model | Posterior]) -> None:
-    """Refuse models that do not explain the same data, naming the first difference."""
-    (first, reference), *others = ((name, _observed(model)) for name, model in models.items())
-    for name, observed in others:
-        pair = f"{first} and {name} do not explain the same data"
-        advice = "compare models of the same observed values"
-        if set(observed) == set(reference):
-            matches = [(variable, reference[variable], observed[variable]) for variable in reference]
-        elif len(observed) == len(reference):
-            matches = [
-                (f"{a} / {b}", reference[a], observed[b])
-                for a, b in zip(_by_content(reference), _by_content(observed), strict=True)
-            ]
-        else:
-            raise ModelError(f"{pair}: {_names(reference)} in {first}, {_names(observed)} in {name}; {advice}")
-        for variable, (discrete, values), (other_discrete, other_values) in matches:
-            if values.shape != other_values.shape:
-                raise ModelError(f"{pair}: {variable} has shape {values.shape} and {other_values.shape}; {advice}")
-            if not np.array_equal(values, other_values, equal_nan=True):
-                count = int((~np.isclose(values, other_values, rtol=0, atol=0, equal_nan=True)).sum())
-                raise ModelError(
-                    f"{pair}: {count} of {values.size} values of {variable} differ; {advice} (a transformed "
-                    "observation, such as log y, is other data: write both models for the same y)"
-                )
-            if discrete != other_discrete:
-                raise ModelError(
-                    f"{pair}: {variable} is discrete in one and continuous in the other, and a probability cannot be "
-                    "compared with a density"
-                )
-
-
-def _names(observed: Mapping[str, object]) -> str:
-    return f"observed {', '.join(observed)}"
-
-
-def _by_content(observed: Mapping[str, tuple[bool, NDArray[np.float64]]]) -> list[str]:
-    return sorted(observed, key=lambda name: (observed[name][1].shape, observed[name][1].tobytes()))
 
 
 def _table(names: list[str], rows: Sequence[tuple[float | str, ...]], weights: NDArray[np.float64]) -> pd.DataFrame:
@@ -311,60 +234,3 @@ def _undecided(table: pd.DataFrame) -> list[str]:
 
 def _priors(model: pm.Model) -> tuple[str, ...]:
     return tuple(rv.str_repr(formatting="plain") for rv in model.free_RVs)
-
-
-@on_its_data
-def _loo(posterior: Posterior) -> tuple[tuple[float, float, float], str]:
-    """(elpd, its standard error, number of high Pareto k) and a note; NaN and the reason where LOO is not available."""
-    import arviz as az
-    import xarray as xr
-
-    missing = (math.nan, math.nan, math.nan)
-    discrete = posterior.model.discrete_value_vars
-    labels = [
-        str(rv.name)
-        for rv in posterior.model.free_RVs
-        if rv.type.ndim and posterior.model.rvs_to_values[rv] in discrete
-    ]
-    if labels:
-        # Each observation has a label of its own, drawn given that observation: its weight would be infinite.
-        return missing, f"LOO was not computed: the draws of {', '.join(labels)} have seen each observation"
-    observations = sum(value.size for _, value in _observed(posterior).values())
-    draws: xr.Dataset = posterior.tree["posterior"].to_dataset()
-    kept = min(draws.sizes["chain"] * draws.sizes["draw"], LOO_ELEMENTS // max(observations, 1))
-    if kept < LOO_MIN_DRAWS:
-        return missing, f"LOO was not computed: {observations} observations leave room for {kept} draws"
-    draws = draws.isel(draw=slice(kept // draws.sizes["chain"]))
-    tree = xr.DataTree.from_dict({"posterior": draws})
-    # Compiling costs more than a few thousand evaluations of a small graph, so few rewrites.
-    likelihood = pm.compute_log_likelihood(
-        tree,
-        model=posterior.model,
-        extend_inferencedata=False,
-        progressbar=False,
-        compile_kwargs={"mode": "FAST_COMPILE"},
-    )
-    tree["log_likelihood"] = xr.DataTree(_pointwise(likelihood))
-    if tree["log_likelihood"]["pointwise"].sizes["observation"] < 2:
-        return missing, "LOO was not computed: the likelihood does not factor into observations"
-    # ArviZ warns of high Pareto k; the count and the note below say the same.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        try:
-            result = az.loo(tree, pointwise=True, reff=1.0 if posterior.method == "exact" else None)
-        except ValueError as error:  # a term that is the same at every draw has no tail to smooth
-            return missing, f"LOO was not computed: {str(error).splitlines()[0].rstrip('.')}"
-    high = int((result.pareto_k > result.good_k).sum())
-    note = f"LOO is unreliable: {high} observation(s) with Pareto k above {result.good_k:.2f}" if high else ""
-    return (float(result.elpd), float(result.se), float(high)), note
-
-
-def _pointwise(likelihood: xr.Dataset) -> xr.Dataset:
-    """The terms of all observed variables along one dim."""
-    import xarray as xr
-
-    terms = []
-    for variable in likelihood.data_vars.values():
-        values = variable.transpose("chain", "draw", ...).to_numpy()
-        terms.append(values.reshape(*values.shape[:2], -1))
-    return xr.Dataset({"pointwise": (("chain", "draw", "observation"), np.concatenate(terms, axis=2))})

@@ -1,0 +1,143 @@
+"""The new rows that are to be classified: as arrays, held to the features and classes of the model; and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import special
+
+from bayeskit.errors import DataError
+from bayeskit.queries.class_rows import Classes, Feature
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from bayeskit.results.records import Posterior
+
+
+__all__ = ["GivenRows"]
+
+
+class GivenRows:
+    """The new rows as arrays, checked; and the answer in their terms."""
+
+    def __init__(self, post: Posterior, classes: Classes, new_data: Mapping[str, Any] | xr.Dataset) -> None:
+        names = [f.name for f in classes.features]
+        known = [*names, *classes.covariates, classes.label]
+        table: Any = new_data
+        given = {str(n): table[n] for n in getattr(table, "data_vars", table)}
+        for name in given:
+            if name not in known:
+                raise DataError(f"{name!r} is no feature of the model; a new row has {', '.join(known)}")
+        missing = [n for n in [*names, *classes.covariates] if n not in given]
+        if missing:
+            raise DataError(f"the new rows lack {', '.join(missing)}; a new row has {', '.join(known)}")
+        self.classes = classes
+        self.values = {f.name: _values(f, given[f.name]) for f in classes.features}
+        self.covariates = {n: _covariate(n, given[n], post.model[n]) for n in classes.covariates}
+        self.true = _codes(classes, given[classes.label]) if classes.label in given else None
+        lengths = {n: len(v) for n, v in [*self.values.items(), *self.covariates.items()]}
+        if self.true is not None:
+            lengths[classes.label] = len(self.true)
+        if len(set(lengths.values())) > 1:
+            sizes = ", ".join(f"{n} {length}" for n, length in lengths.items())
+            raise DataError(f"the new rows have different numbers ({sizes}); give each the same rows")
+        self.number = next(iter(lengths.values()), 0)
+        if self.number == 0:
+            raise DataError("there are no new rows; give at least one")
+        self.coords = next(
+            (np.asarray(v[v.dims[0]]) for v in given.values() if getattr(v, "coords", None) and v.dims[0] in v.coords),
+            None,
+        )
+
+    def total(self, name: str) -> np.ndarray:
+        """The sums of a Multinomial feature's counts."""
+        return self.values[name].sum(axis=1)
+
+    def inputs(self, names: Mapping[str, Any]) -> list[np.ndarray]:
+        """What a new row fills into the containers of :class:`~bayeskit.class_rows.Rows`."""
+        return [self.covariates[n] if n in self.covariates else self.total(n) for n in names]
+
+    def answer(self, log_joint: np.ndarray, error: np.ndarray | None, label: str, reason: str) -> xr.Dataset:
+        """The Dataset, from log p(c, x | y) of shape (rows, classes)."""
+        import xarray as xr
+
+        log_density = special.logsumexp(log_joint, axis=1)
+        if not np.all(np.isfinite(log_density)):
+            row = int(np.flatnonzero(~np.isfinite(log_density))[0])
+            raise DataError(f"the new row {row + 1} has no density under any class: check its values")
+        log_probability = log_joint - log_density[:, None]
+        labels = np.asarray(self.classes.labels)
+        predicted = log_probability.argmax(axis=1)
+        variables = {
+            "probability": (("row", "class"), np.exp(log_probability)),
+            "error": (("row", "class"), np.zeros_like(log_joint) if error is None else error),
+            "predicted": (("row",), labels[predicted]),
+            "log_density": (("row",), log_density),
+        }
+        attributes: dict[str, Any] = {"label": label} | ({"reason": reason} if reason else {})
+        if self.true is not None:
+            score = log_probability[np.arange(self.number), self.true]
+            variables["log_score"] = (("row",), score)
+            attributes["mean_log_score"] = float(score.mean())
+            attributes["accuracy"] = float(np.mean(predicted == self.true))
+        coords = {"class": labels} | ({} if self.coords is None else {"row": self.coords})
+        return xr.Dataset(variables, coords=coords, attrs=attributes)
+
+
+def _values(feature: Feature, given: Any) -> np.ndarray:
+    """The values of one feature as an array of shape (rows,) or (rows, columns)."""
+    dims: Any = getattr(given, "dims", ())
+    if feature.columns and len(dims) == 2 and dims[1] in given.coords:
+        have = [str(c) for c in given[dims[1]].to_numpy()]
+        lacking = [str(c) for c in feature.columns if str(c) not in have]
+        if lacking:
+            raise DataError(
+                f"the new values of {feature.name!r} lack the column {lacking[0]!r}; it has {', '.join(have)}"
+            )
+        given = given[:, [have.index(str(c)) for c in feature.columns]]
+    values = np.asarray(given)
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"the new values of {feature.name!r} are not numbers")
+    if feature.width is not None and (values.ndim != 2 or values.shape[1] != feature.width):
+        raise DataError(
+            f"the new values of {feature.name!r} have shape {values.shape}; the model needs one row each, with "
+            f"{feature.width} column{'' if feature.width == 1 else 's'}"
+        )
+    if feature.width is None and values.ndim != 1:
+        raise DataError(
+            f"the new values of {feature.name!r} have shape {values.shape}; the model needs one number a row"
+        )
+    bad = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros(values.shape, dtype=bool)
+    if bad.any():
+        where = np.argwhere(bad)[0]
+        column = f" of column {str(feature.columns[where[1]])!r}" if feature.columns and len(where) == 2 else ""
+        raise DataError(
+            f"the new values of {feature.name!r}, row {where[0] + 1}: the value{column} is missing or infinite; "
+            "fill it in or drop the row"
+        )
+    return values
+
+
+def _covariate(name: str, given: Any, container: Any) -> np.ndarray:
+    values: Any = np.asarray(given)
+    old = container.get_value(borrow=True)
+    if values.dtype.kind not in "biuf" or values.shape[1:] != old.shape[1:]:
+        raise DataError(f"the new values of {name!r} do not fit: the model has numbers of shape {old.shape}")
+    result: np.ndarray = values.astype(old.dtype)
+    return result
+
+
+def _codes(classes: Classes, given: Any) -> np.ndarray:
+    """The codes of true classes; compared as text, because labels may be whole numbers."""
+    place = {str(c): k for k, c in enumerate(classes.labels)}
+    asked = [str(v).strip() for v in np.ravel(np.asarray(given, dtype=object))]
+    for row, name in enumerate(asked, start=1):
+        if name not in place:
+            raise DataError(
+                f"the new values of {classes.label!r}, row {row}: {name!r} is a class that the model was not fitted "
+                f"to; it knows {', '.join(place)}"
+            )
+    return np.array([place[name] for name in asked])

@@ -1,0 +1,223 @@
+"""What can be asked of a finite latent variable at draws of everything else, each answer averaged over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy import special
+
+from bayeskit.elimination.analysis import Analysis
+from bayeskit.errors import ModelError
+from bayeskit.finite import hmm
+from bayeskit.finite.conditional import StateRecovery
+from bayeskit.finite.forecasting import observe_next
+from bayeskit.model.markov_chain import is_chain
+from bayeskit.model.snapshot import Snapshot, on_its_data
+
+__all__ = ["States"]
+
+
+@dataclass(frozen=True)
+class States:
+    """A finite latent variable with the parameters at which it is asked about.
+
+    Every probability is an :class:`xarray.Dataset` with ``probability`` and ``error``, its Monte Carlo standard error:
+    zero where it is exact, at fixed parameters or where there are no others. ``attrs["label"]`` says which.
+
+    Attributes
+    ----------
+    variable : str
+    draws : int
+        Over how many draws of the parameters is averaged.
+    snapshot : Snapshot
+        The data that the model had: every answer is given them.
+    exact : bool
+        Whether the answers are exact.
+    """
+
+    variable: str
+    _recovery: StateRecovery = field(repr=False)
+    _parameters: Mapping[str, np.ndarray] = field(repr=False)
+    draws: int
+    _analysis: Analysis = field(repr=False)
+    _layout: tuple[tuple[str, ...], dict[str, Any]] = field(repr=False)
+    snapshot: Snapshot = field(repr=False)
+    exact: bool = True
+
+    @property
+    def kind(self) -> str:
+        """``independent`` for allocations, ``chain`` for a Markov chain."""
+        return self._recovery.summed.kind
+
+    @on_its_data
+    def responsibilities(self) -> xr.Dataset:
+        r""":math:`p(z_i = k \mid y)`: the probability that each entry is in each state, given all data."""
+        return self._averaged(self._marginals(), ("state",))
+
+    @on_its_data
+    def smooth(self) -> xr.Dataset:
+        r""":math:`p(z_t = k \mid y_{1:T})`: the states of a chain given all observations."""
+        self._require_chain("smooth")
+        return self.responsibilities()
+
+    @on_its_data
+    def filter(self) -> xr.Dataset:
+        r""":math:`p(z_t = k \mid y_{1:t})`: the states of a chain given the observations up to each."""
+        self._require_chain("filter")
+        return self._averaged(self._of_chain(lambda *a, **k: hmm.filter_states(*a, **k).probabilities), ("state",))
+
+    @on_its_data
+    def predict(self, steps: int = 1) -> xr.Dataset:
+        r""":math:`p(z_{T+h} = k \mid y_{1:T})` for :math:`h = 1 \ldots` ``steps`` after the last observation.
+
+        Raises
+        ------
+        OptionError
+            If ``steps`` is not a positive whole number.
+        """
+        self._require_chain("predict")
+        found = self._of_chain(lambda *a, **k: hmm.forecast_states(*a, steps=steps, **k))
+        return self._averaged(found, ("step_ahead", "state"), along=False, steps=np.arange(1, steps + 1))
+
+    @on_its_data
+    def viterbi(self) -> xr.Dataset:
+        """The most probable path of a chain, with the log of its posterior probability.
+
+        On a posterior: at the draw of the parameters, of those averaged over, that gives the data the largest
+        likelihood; a path made of averages would be no path.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``state``, and for each sequence ``log_probability``, log p(z* | y, φ).
+        """
+        self._require_chain("viterbi")
+        evidence = np.concatenate([np.atleast_1d(e) for _, e in self._log_likelihoods()])
+        best = int(np.argmax(evidence.reshape(self.draws, -1).sum(axis=1)))
+        one = {n: v[best : best + 1] for n, v in self._parameters.items()}
+        ((_, (table, initial, transition)),) = self._recovery.terms(one, 1)
+        varying = self._recovery.time_varying
+        path = hmm.most_likely_states(initial, transition, table, time_varying=varying)
+        log_evidence = hmm.log_evidence(initial, transition, table, time_varying=varying)
+        dims, coords = self._layout
+        return xr.Dataset(
+            {
+                "state": (dims, self._recovery.summed.values[path.states[0]]),
+                "log_probability": (dims[:-1], (path.log_probability - log_evidence)[0]),
+            },
+            coords=coords,
+            attrs={"label": "exact" if self.exact else "at the draw of the largest likelihood"},
+        )
+
+    @on_its_data
+    def occupancy(self) -> xr.Dataset:
+        r"""The expected number of entries, or of steps, in each state, :math:`\sum_t p(z_t = k \mid y)`."""
+        axis = -2
+        found = ((rows, p.sum(axis=axis)) for rows, p in self._marginals())
+        return self._averaged(found, ("state",), along=False, name="expected")
+
+    @on_its_data
+    def next_observation(self, steps: int = 1, *, random_seed: int | None = None) -> xr.Dataset:
+        r"""Draws from the predictive distribution of what is observed next, :math:`p(y_{T+h} \mid y_{1:T})`.
+
+        One draw for each draw of the parameters: of a chain, a path of the states after the last, and the observations
+        along it; of a mixture, a new entry. Covariates are those of the last entry.
+
+        Parameters
+        ----------
+        steps : int, default 1
+            How many steps ahead, h = 1 … ``steps``; new entries of a mixture.
+        random_seed : int, optional
+
+        Returns
+        -------
+        xarray.Dataset
+            The finite variable and each observed variable that depends on it, with dims ``sample`` and ``step_ahead``.
+
+        Raises
+        ------
+        OptionError
+            If ``steps`` is not a positive whole number.
+        ModelError
+            If the observed variables do not follow the entries of the finite one.
+        """
+        return observe_next(
+            self._analysis.original, self._recovery, self._parameters, self.draws, self._layout[0], steps, random_seed
+        )
+
+    @on_its_data
+    def log_likelihood(self) -> xr.Dataset:
+        r""":math:`\log p(y \mid \phi)`, the states summed out: of each entry of a mixture, of each sequence of a chain.
+
+        On a posterior, the average over its draws.
+        """
+        extra = self._layout[0] if self.kind == "independent" else self._layout[0][:-1]
+        return self._averaged(self._log_likelihoods(), (), over=extra, name="log_likelihood")
+
+    # -- how ---------------------------------------------------------------------------------------------------------
+    def _require_chain(self, what: str) -> None:
+        if self.kind != "chain":
+            if is_chain(self._analysis.original.model[self.variable]):
+                raise ModelError(
+                    f"the chain {self.variable!r} was enumerated as a whole, because other variables couple its steps "
+                    f"or it looks back more than one, and {what} is for chains that are not; ask for responsibilities"
+                )
+            raise ModelError(
+                f"{self.variable!r} is not a Markov chain, and {what} is for those; ask for responsibilities"
+            )
+
+    def _marginals(self) -> Iterator[tuple[slice, np.ndarray]]:
+        try:
+            yield from self._recovery.probabilities(self._parameters, self.draws)
+        except NotImplementedError:
+            for rows, (table, *_) in self._recovery.terms(self._parameters, self.draws):
+                weights = special.softmax(table, axis=1)
+                kinds = np.unique(self._recovery.summed.values)
+                is_in = self._recovery.summed.values[..., None] == kinds
+                yield rows, np.tensordot(weights, is_in, axes=(1, 0))
+
+    def _of_chain(self, function: Callable[..., np.ndarray]) -> Iterator[tuple[slice, np.ndarray]]:
+        for rows, (table, initial, transition) in self._recovery.terms(self._parameters, self.draws):
+            yield rows, function(initial, transition, table, time_varying=self._recovery.time_varying)
+
+    def _log_likelihoods(self) -> Iterator[tuple[slice, np.ndarray]]:
+        if self.kind == "chain":
+            yield from self._of_chain(hmm.log_evidence)
+            return
+        for rows, (table, *_) in self._recovery.terms(self._parameters, self.draws):
+            yield rows, special.logsumexp(table, axis=1)
+
+    def _averaged(
+        self,
+        parts: Iterator[tuple[slice, np.ndarray]],
+        last: tuple[str, ...],
+        *,
+        along: bool = True,
+        over: tuple[str, ...] | None = None,
+        steps: np.ndarray | None = None,
+        name: str = "probability",
+    ) -> xr.Dataset:
+        """The mean over the draws of the parameters, and its standard error."""
+        total: Any = 0.0
+        square: Any = 0.0
+        for _, values in parts:
+            total = total + values.sum(axis=0)
+            square = square + (values**2).sum(axis=0)
+        mean = total / self.draws
+        variance = np.maximum(square / self.draws - mean**2, 0.0) if self.draws > 1 else np.zeros_like(mean)
+        error = np.sqrt(variance / max(self.draws - 1, 1))
+        dims, coords = self._layout
+        front = (dims if along else dims[:-1]) if over is None else over
+        known = {d: c for d, c in coords.items() if d in front}
+        if "state" in last:
+            known["state"] = np.unique(self._recovery.summed.values)
+        if steps is not None:
+            known["step_ahead"] = steps
+        label = "exact" if self.exact else "estimated"
+        return xr.Dataset(
+            {name: ((*front, *last), mean), "error": ((*front, *last), error)}, coords=known, attrs={"label": label}
+        )
