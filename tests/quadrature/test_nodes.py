@@ -1,0 +1,31 @@
+"""The nodes of a rule and their weights, against moments that are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bayeskit.quadrature.integrate import integrate
+
+CENTRE, PRECISION = np.array([0.5, -1.0]), np.array([[2.0, 0.6], [0.6, 1.0]])
+
+
+def normal(points: np.ndarray) -> np.ndarray:
+    return -0.5 * np.einsum("ni,ij,nj->n", points - CENTRE, PRECISION, points - CENTRE)
+
+
+def test_nodes_and_weights_have_the_moments_of_the_density() -> None:
+    points, weights = integrate(normal, np.zeros(2)).nodes(1e-12)
+    assert weights.sum() == pytest.approx(1, abs=1e-14)
+    mean = weights @ points
+    assert mean == pytest.approx(CENTRE, abs=1e-7)
+    assert (weights * (points - mean).T) @ (points - mean) == pytest.approx(np.linalg.inv(PRECISION), abs=1e-6)
+
+
+def test_nodes_left_out_weigh_no_more_than_allowed() -> None:
+    result = integrate(normal, np.zeros(2))
+    every, few = result.nodes(0.0)[0], result.nodes(0.01)
+    assert len(few[0]) < len(every)
+    assert few[1].sum() == pytest.approx(1, abs=1e-14)
+    heights = np.exp(normal(every)), np.exp(normal(few[0]))
+    assert heights[1].min() >= heights[0].min()
