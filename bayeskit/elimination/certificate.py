@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from bayeskit.elimination.conjugate_posterior import Component, Evaluator
+from bayeskit.elimination.conjugate_posterior import Component
+from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.errors import CertificateError
 
 __all__ = ["certify", "certify_terms", "require"]

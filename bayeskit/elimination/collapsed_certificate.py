@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 
 from bayeskit.elimination.certificate import certify_terms
 from bayeskit.elimination.collapsed_density import Collapsed
-from bayeskit.elimination.conjugate_posterior import Evaluator
+from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently

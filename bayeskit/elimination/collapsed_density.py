@@ -25,7 +25,8 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.elimination.analysis import Analysis, Scale
-from bayeskit.elimination.conjugate_posterior import Evaluator, solve
+from bayeskit.elimination.conjugate_posterior import solve
+from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.families import support_kinds
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.gaussian.quadratic_form import QuadraticForm, quadratic_form

@@ -17,18 +17,24 @@ from bayeskit.families.base import ConjugateFamily, GaussianScaling, Parameters
 from bayeskit.families.modes import ROUNDING, Unbounded
 from bayeskit.families.support_kinds import POSITIVE_DEFINITE
 
-__all__ = ["FAMILY", "scatter_over_count"]
+__all__ = ["FAMILY", "scatter_over_count", "symmetric"]
+
+
+def symmetric(matrices: np.ndarray) -> np.ndarray:
+    """The mean of matrices and their transposes."""
+    return 0.5 * (matrices + np.swapaxes(matrices, -1, -2))
 
 
 def _solve(anchors: list[np.ndarray], gradients: list[np.ndarray]) -> list[np.ndarray]:
-    """c₀ from tr (G₁ − G₂) W₁ = c₀ tr (I − W₂⁻¹ W₁), and C₁ = G₁ − c₀ W₁⁻¹, for leading axes of one or more matrices.
+    """c₀ from G₁ − G₂ = c₀ (W₁⁻¹ − W₂⁻¹), by least squares as seen from W₁, and C₁ = G₁ − c₀ W₁⁻¹.
 
     PyTensor's gradient treats the entries above and below the diagonal as different; half their sum is meant.
     """
-    first, second = (0.5 * (g + np.swapaxes(g, -1, -2)) for g in gradients)
-    inverse = np.linalg.inv(anchors[0])
-    change = inverse - np.linalg.inv(anchors[1])
-    c = np.sum((first - second) * anchors[0], axis=(-2, -1)) / np.sum(change * anchors[0], axis=(-2, -1))
+    first, second = map(symmetric, gradients)
+    root = np.linalg.cholesky(anchors[0])
+    inverse, other = (symmetric(np.linalg.inv(x)) for x in anchors)
+    score, basis = (np.swapaxes(root, -1, -2) @ change @ root for change in (first - second, inverse - other))
+    c = np.sum(score * basis, axis=(-2, -1)) / np.sum(basis**2, axis=(-2, -1))
     return [c, first - np.asarray(c)[..., None, None] * inverse]
 
 
@@ -117,7 +123,7 @@ FAMILY = ConjugateFamily(
     draw=_draw,
     frozen=_frozen,
     joint=_frozen,
-    mode=lambda c, now: np.linalg.inv(scatter_over_count(2 * np.asarray(c[0]), -2 * c[1])),
+    mode=lambda c, now: symmetric(np.linalg.inv(scatter_over_count(2 * np.asarray(c[0]), -2 * c[1]))),
     advice="A Wishart prior is conjugate to the precision matrix of MvNormal data (tau=W), alone or with a MvNormal "
     "mean whose precision is a multiple of W.",
     gaussian=GaussianScaling(1, 0, _student),

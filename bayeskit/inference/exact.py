@@ -19,8 +19,9 @@ from scipy import special
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.ancestral import draw_ancestral
 from bayeskit.elimination.certificate import certify
-from bayeskit.elimination.conjugate_posterior import Component, Evaluator, solve
+from bayeskit.elimination.conjugate_posterior import Component, solve
 from bayeskit.elimination.hypotheses import table
+from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.elimination.states_of_plan import certify_states, state_recovery
 from bayeskit.errors import CertificateError, InferenceError, UnanswerableError
 from bayeskit.finite.discrete_distribution import FiniteDensity

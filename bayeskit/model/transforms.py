@@ -20,7 +20,14 @@ __all__ = ["Natural"]
 
 FAR = 40.0  # on the unconstrained scale: the end of a support
 
-ELEMENTWISE = ("LogTransform", "LogOddsTransform", "Interval", "IntervalTransform", "SimplexTransform")
+ELEMENTWISE = (
+    "LogTransform",
+    "LogOddsTransform",
+    "Interval",
+    "IntervalTransform",
+    "SimplexTransform",
+    "CircularTransform",
+)
 
 
 class Natural:
@@ -106,6 +113,9 @@ class Natural:
         for name in self.names:
             if type(self.transform(name)).__name__ == "SimplexTransform":
                 result[name] = (np.zeros_like(low[name]), np.ones_like(low[name]))
+                continue
+            if type(self.transform(name)).__name__ == "CircularTransform":
+                result[name] = (np.full_like(low[name], -np.pi), np.full_like(low[name], np.pi))
                 continue
             one, two = np.minimum(low[name], high[name]), np.maximum(low[name], high[name])
             one = np.where(np.abs(one) < np.exp(1 - FAR), 0.0, one)

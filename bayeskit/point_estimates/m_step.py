@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytensor
 
+from bayeskit.families.modes import Unbounded
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.model.ascent import climb
 from bayeskit.model.transforms import Natural
-from bayeskit.point_estimates.closed_form_modes import Unbounded
-from bayeskit.point_estimates.mode_blocks import Block, blocks_for
+from bayeskit.point_estimates.mode_blocks import ModeBlock, blocks_for
 from bayeskit.point_estimates.q_function import Expected, Point
 
 __all__ = ["Degenerate", "MStep", "m_step"]
@@ -45,14 +45,14 @@ class MStep:
     ----------
     natural : Natural
         All variables.
-    blocks : tuple of Block
+    blocks : tuple of ModeBlock
         In closed form, in order.
     numerical : Numerical or None
         The rest.
     """
 
     natural: Natural
-    blocks: tuple[Block, ...]
+    blocks: tuple[ModeBlock, ...]
     numerical: Numerical | None
 
     def update(self, point: Point, statistics: Sequence[np.ndarray]) -> Point:

@@ -1,4 +1,8 @@
-"""Which blocks of variables have a closed-form mode in Q, found from its score at random points, and its solution."""
+"""Which blocks of variables have a closed-form mode in Q, found from its score at random points, and its solution.
+
+Real variables have the score ∇Q = g + H (θ − θ₀) and the mode θ₀ − H⁻¹ g; the others one of the forms of
+:mod:`bayeskit.point_estimates.mode_forms`.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import sparse
 
+from bayeskit.families import families_for
+from bayeskit.families.modes import Unbounded
 from bayeskit.gaussian.coloured_jacobians import colours_of
 from bayeskit.model.transforms import Natural
 from bayeskit.model.vector_layout import VectorLayout
-from bayeskit.point_estimates import closed_form_modes as modes
 from bayeskit.point_estimates import mode_forms
-from bayeskit.point_estimates.mode_forms import Form
+from bayeskit.point_estimates.mode_forms import ModeForm
 from bayeskit.point_estimates.q_function import Expected, Point, Score
 
-__all__ = ["Block", "blocks_for"]
+__all__ = ["ModeBlock", "blocks_for"]
 
 LARGEST = 512  # entries of a real block
 POINTS = 8  # at which a form is recognised
@@ -26,7 +31,7 @@ Mode = Callable[[Point, Sequence[np.ndarray], Point], Point]
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class ModeBlock:
     """Variables and their mode given the others.
 
     Attributes
@@ -36,18 +41,18 @@ class Block:
         How each is maximised, in words.
     mode : callable
         (a point inside the support, statistics, the point itself) → the mode.
-    forms : dict of str to Form
+    forms : dict of str to ModeForm
     """
 
     names: tuple[str, ...]
     labels: tuple[str, ...]
     mode: Mode
-    forms: Mapping[str, Form] = field(default_factory=dict)
+    forms: Mapping[str, ModeForm] = field(default_factory=dict)
 
 
 def blocks_for(
     expected: Expected, natural: Natural, statistics: Sequence[np.ndarray], rng: np.random.Generator
-) -> tuple[list[Block], list[str]]:
+) -> tuple[list[ModeBlock], list[str]]:
     """The blocks with a closed form, real variables first, and the names of the rest.
 
     Parameters
@@ -59,10 +64,10 @@ def blocks_for(
         At which the forms are looked for.
     rng : numpy.random.Generator
     """
-    search = _Search(expected, natural, statistics, rng)
+    search = _FormSearch(expected, natural, statistics, rng)
     real = [n for n in natural.names if natural.transform(n) is None and n not in search.matrices]
     others = [n for n in natural.names if n not in real]
-    blocks: list[Block] = []
+    blocks: list[ModeBlock] = []
     for groups in (search.real, search.constrained):
         names = real if groups == search.real else others
         whole = groups(names) if names else None
@@ -73,7 +78,7 @@ def blocks_for(
     return blocks, [n for n in natural.names if n not in found]
 
 
-class _Search:
+class _FormSearch:
     def __init__(
         self, expected: Expected, natural: Natural, statistics: Sequence[np.ndarray], rng: np.random.Generator
     ) -> None:
@@ -92,7 +97,7 @@ class _Search:
         return point
 
     # -- real variables ----------------------------------------------------------------------------------------------
-    def real(self, names: list[str]) -> Block | None:
+    def real(self, names: list[str]) -> ModeBlock | None:
         start = self.random()
         layout = VectorLayout({n: np.shape(start[n]) for n in names})
         size = layout.size
@@ -111,16 +116,16 @@ class _Search:
             return None
         pattern = np.abs(hessian) > 1e-12 * np.max(np.abs(hessian))
         mode = _quadratic(score, layout, pattern | pattern.T)
-        return Block(tuple(names), ("normal, closed form",) * len(names), mode)
+        return ModeBlock(tuple(names), ("normal, closed form",) * len(names), mode)
 
     # -- constrained variables ---------------------------------------------------------------------------------------
-    def constrained(self, names: list[str]) -> Block | None:
+    def constrained(self, names: list[str]) -> ModeBlock | None:
         drawn = [self.random() for _ in range(POINTS)]
         points = {n: np.stack([d[n] for d in drawn]) for n in names}
         count = 2
         score = self.expected.score(names, count)
         scores = score(points, self.random(), self.statistics)
-        forms: dict[str, Form] = {}
+        forms: dict[str, ModeForm] = {}
         for name in names:
             form = self.form(name, points[name], scores[name])
             if form is None:
@@ -142,35 +147,29 @@ class _Search:
                     x = own[name]
                     try:
                         found[name], again = form.solve(x, scores[name][: len(x)], point[name])
-                    except modes.Unbounded as error:
-                        raise modes.Unbounded(error.entry, name) from None
+                    except Unbounded as error:
+                        raise Unbounded(error.entry, name) from None
                     if again is not None:
                         guess[name], pending = again, True
                 if not pending:
                     break
             return {n: self.within(n, v) for n, v in found.items()}
 
-        return Block(tuple(names), tuple(forms[n].label for n in names), mode, forms)
+        return ModeBlock(tuple(names), tuple(forms[n].label for n in names), mode, forms)
 
-    def form(self, name: str, points: np.ndarray, scores: np.ndarray) -> Form | None:
+    def form(self, name: str, points: np.ndarray, scores: np.ndarray) -> ModeForm | None:
         """The form of one variable."""
         if not np.all(np.isfinite(scores)) or not np.any(scores):
             return None
         if name in self.matrices:
-            return mode_forms.precision_form(points, scores)
+            return mode_forms.family_form(families_for("positive_definite")[0], points, scores)
         if name in self.factors:
             return mode_forms.cholesky_form(points, scores)
         if not self.natural.elementwise(name):
             return None
         if type(self.natural.transform(name)).__name__ == "SimplexTransform":
-            return mode_forms.simplex_form(points, scores)
-        low, high = self.natural.ends[name]
-        form = None
-        if np.all(low >= 0) and np.all(high <= 1):
-            form = mode_forms.unit_form(points, scores)
-        if form is None and np.all(low >= 0):
-            form = mode_forms.positive_form(points, scores)
-        return form
+            return mode_forms.family_form(families_for("simplex")[0], points, scores)
+        return mode_forms.interval_form(*self.natural.ends[name], points, scores)
 
     def within(self, name: str, value: np.ndarray) -> np.ndarray:
         """The mode of a density with one peak, where its support is cut off."""
@@ -195,8 +194,8 @@ def _quadratic(score: Score, layout: VectorLayout, pattern: np.ndarray) -> Mode:
         hessian = np.where(pattern, (scores[1:] - scores[0])[colours].T / width, 0.0)
         try:
             moved = now + _newton(0.5 * (hessian + hessian.T), scores[0])
-        except modes.Unbounded:
-            raise modes.Unbounded((), ", ".join(layout.shapes)) from None
+        except Unbounded:
+            raise Unbounded((), ", ".join(layout.shapes)) from None
         return layout.split(moved)
 
     return mode
@@ -210,7 +209,7 @@ def _newton(hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     step = np.zeros(len(gradient))
     values, vectors = np.linalg.eigh(inner)
     if np.any(values < -1e-9):
-        raise modes.Unbounded
+        raise Unbounded
     kept = values > 1e-12
     projected = vectors[:, kept].T @ (gradient[used] / scale[used])
     step[used] = (vectors[:, kept] @ (projected / values[kept])) / scale[used]

@@ -20,7 +20,8 @@ import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
 
 from bayeskit.elimination.analysis import Analysis, Scale
-from bayeskit.elimination.conjugate_posterior import Component, Evaluator, solve
+from bayeskit.elimination.conjugate_posterior import Component, solve
+from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly, on_one_thread
