@@ -21,22 +21,11 @@ PROTOCOLS = {"answer", "build", "obstacle"}
 KNOWN: dict[str, set[str]] = {
     "files": {
         "bayeskit/elimination/linear_score.py",
-        "bayeskit/gaussian/jacobians.py",
-        "bayeskit/gaussian/separable_forms.py",
-        "bayeskit/queries/class_rows.py",
-        "bayeskit/queries/classification.py",
-        "bayeskit/queries/comparison.py",
-        "bayeskit/queries/relabelling.py",
-        "bayeskit/queries/states.py",
     },
     "classes": {
         "bayeskit/elimination/linear_score.py:Walker",
-        "bayeskit/gaussian/separable_forms.py:Separator",
     },
-    "functions": {
-        "bayeskit/queries/classification.py:classify",
-        "bayeskit/queries/comparison.py:compare",
-    },
+    "functions": set(),
     "names": {
         "Analysis",
         "Block",
@@ -45,7 +34,7 @@ KNOWN: dict[str, set[str]] = {
         "Part",
         "Point",
         "Unbounded",
-        "perform",
+        "joined",
         "positive_mode",
         "solve",
     },
