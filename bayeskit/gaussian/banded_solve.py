@@ -20,7 +20,7 @@ from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache
 from bayeskit.graphs.numba_functions import as_written, source_version
 from bayeskit.types import Graph
 
-__all__ = ["BandedSolve", "banded_solve"]
+__all__ = ["BandedSolve", "band_of_inverse", "banded_solve"]
 
 
 @as_written()
@@ -65,7 +65,8 @@ def _solve(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 @as_written()
-def _band_of_inverse(factor: np.ndarray) -> np.ndarray:
+def band_of_inverse(factor: np.ndarray) -> np.ndarray:
+    """The band of (L Lᵀ)⁻¹ from that of L, in O(size · width²) (Takahashi, Fagan and Chin 1973)."""
     width, size = factor.shape
     result = np.zeros((width, size))
     for j in range(size - 1, -1, -1):
@@ -90,7 +91,7 @@ def _solve_all(band: np.ndarray, right: np.ndarray) -> tuple[float, np.ndarray, 
     if not definite:
         return np.nan, np.full(right.shape, np.nan), np.full(band.shape, np.nan)
     log_determinant = 2.0 * np.sum(np.log(factor[0]))
-    return log_determinant, _solve(factor, right), _band_of_inverse(factor)
+    return log_determinant, _solve(factor, right), band_of_inverse(factor)
 
 
 class BandedSolve(Op):

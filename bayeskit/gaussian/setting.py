@@ -176,7 +176,7 @@ def _magnified(sides: list[Graph], block: GaussianBlock, graphs: list[Graph], po
     With z₀ ≠ 0 the residual τz₀ grows without bound as τ does, and the integral would be the difference of two such
     squares; z₀ = 0 leaves the residual alone.
     """
-    found: set[str] = set()
+    variables: set[str] = set()
     separator = _separator(block, graphs, point)
     for side in sides:
         try:
@@ -185,8 +185,8 @@ def _magnified(sides: list[Graph], block: GaussianBlock, graphs: list[Graph], po
             return set(block.names)
         for term in form.terms:
             if len(form.terms) > 1 and term.factor is not None and not np.any(term.offset):
-                found.update(n for n in term.jacobian.blocks if n != OFFSET)
-    return found
+                variables.update(n for n in term.jacobian.blocks if n != OFFSET)
+    return variables
 
 
 def all_squares(products: list[Product]) -> bool:
@@ -234,10 +234,10 @@ def _without_products(
     without = graph_replace([total], stand_ins, strict=False)[0] if nodes else total
     weights: Any = pytensor.grad(total, nodes, disconnected_inputs="ignore") if nodes else []
     linear: Any = pytensor.grad(without, theta, disconnected_inputs="ignore", return_disconnected="none")
-    found = [g for g in linear if g is not None]
+    gradients = [g for g in linear if g is not None]
     # At θ = θ₀ and with the products at zero. Their shapes still count: sums broadcast over them.
     zeros = {s: pt.zeros_like(n) for n, s in stand_ins.items()}
-    graphs = substitute(substitute([*weights, without, *found], zeros), held)
+    graphs = substitute(substitute([*weights, without, *gradients], zeros), held)
     answers = iter(graphs[len(weights) + 1 :])
     return graphs[: len(weights)], graphs[len(weights)], [None if g is None else next(answers) for g in linear]
 
@@ -257,16 +257,16 @@ def _evaluators(
             frontier.update((i, None) for i in node.inputs if not dependence.get(i))
     frontier.update((g, None) for g in graphs if not dependence.get(g))
     computed = [v for v in frontier if not isinstance(v, Constant | SharedVariable) and hasattr(v.type, "dtype")]
-    found = dict(zip(computed, compile_small(latent, computed)(*arguments), strict=True)) if computed else {}
+    values = dict(zip(computed, compile_small(latent, computed)(*arguments), strict=True)) if computed else {}
 
     def value_of(var: Graph) -> Any:
         if isinstance(var, Constant):
             return np.asarray(var.data)
         if isinstance(var, SharedVariable):
             return np.asarray(var.get_value(borrow=True))
-        if var not in found:
-            found[var] = compile_small(latent, var)(*arguments)
-        return np.asarray(found[var])
+        if var not in values:
+            values[var] = compile_small(latent, var)(*arguments)
+        return np.asarray(values[var])
 
     def shape_of(var: Graph) -> tuple[int, ...]:
         if None not in var.type.shape:

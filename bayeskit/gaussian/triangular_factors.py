@@ -8,6 +8,8 @@ from typing import Protocol
 import numpy as np
 from scipy import linalg, sparse
 
+from bayeskit.gaussian.banded_solve import band_of_inverse
+
 __all__ = ["Banded", "Bordered", "Dense", "Triangular", "triangular_order"]
 
 
@@ -98,29 +100,10 @@ class Banded:
         return np.asarray(result)
 
     def inverse_diagonal(self) -> np.ndarray:
-        """In O(size · width²) (Takahashi, Fagan and Chin 1973).
-
-        SciPy has no selected inversion, and the whole inverse of a band is dense.
-        """
-        lower = self.lower
-        band, size = len(lower) - 1, lower.shape[1]
-        if band == 0:
-            return np.asarray(1.0 / lower[0] ** 2)
-        result = np.zeros(size)
-        window = np.zeros((band, band))  # the inverse over the entries i+1 … i+band
-        for i in range(size - 1, -1, -1):
-            reach = min(band, size - 1 - i)
-            column = lower[1 : reach + 1, i] / lower[0, i]
-            block = window[:reach, :reach]
-            cross = -block @ column
-            result[i] = 1.0 / lower[0, i] ** 2 - column @ cross
-            shifted = np.zeros_like(window)
-            shifted[0, 0] = result[i]
-            inside = min(reach, band - 1)
-            shifted[0, 1 : inside + 1] = shifted[1 : inside + 1, 0] = cross[:inside]
-            shifted[1 : inside + 1, 1 : inside + 1] = block[:inside, :inside]
-            window = shifted
-        return result
+        # SciPy has no selected inversion, and the whole inverse of a band is dense.
+        if len(self.lower) == 1:
+            return np.asarray(1.0 / self.lower[0] ** 2)
+        return np.asarray(band_of_inverse(np.ascontiguousarray(self.lower))[0])
 
 
 @dataclass(frozen=True, eq=False)
