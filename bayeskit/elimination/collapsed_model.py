@@ -24,7 +24,7 @@ from bayeskit.errors import DataError, ModelError
 from bayeskit.graphs.environment import lightly
 from bayeskit.graphs.rewriting import widen
 from bayeskit.model.forward_sampling import deterministics
-from bayeskit.results.tree import build_tree
+from bayeskit.results.tree import build_tree, stacked_draws
 from bayeskit.types import Graph
 
 if TYPE_CHECKING:
@@ -163,10 +163,7 @@ def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: in
         if missing:
             raise DataError(f"no draws of {', '.join(missing)}; sample bayeskit.collapse(model) first")
         chains, length = posterior.sizes["chain"], posterior.sizes["draw"]
-        remaining = {
-            n: posterior[n].transpose("chain", "draw", ...).to_numpy().reshape(chains * length, *posterior[n].shape[2:])
-            for n in collapsed.remaining
-        }
+        remaining = stacked_draws(posterior, collapsed.remaining)
         values = Recovery(collapsed).draw(remaining, np.random.default_rng(random_seed))
         values |= deterministics(collapsed.analysis.original, values)
     return build_tree(model, values, chains * length, chains=chains)

@@ -19,7 +19,7 @@ from bayeskit.inference.methods import Request
 from bayeskit.marginal_likelihood.sampled import evidence_of_draws
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.results.records import Posterior
-from bayeskit.results.tree import build_tree
+from bayeskit.results.tree import build_tree, stacked_draws
 from bayeskit.sampling.nuts import pop_unconstrained, sample_nuts
 
 __all__ = ["answer", "obstacle"]
@@ -61,10 +61,7 @@ def _answer(request: Request) -> Posterior:
     unconstrained = pop_unconstrained(sampled)
     posterior = sampled["posterior"]
     chains, length = posterior.sizes["chain"], posterior.sizes["draw"]
-    remaining = {
-        n: posterior[n].transpose("chain", "draw", ...).to_numpy().reshape(chains * length, *posterior[n].shape[2:])
-        for n in collapsed.remaining
-    }
+    remaining = stacked_draws(posterior, collapsed.remaining)
     with lightly():
         recovery = Recovery(collapsed)
         values = recovery.draw(remaining, np.random.default_rng(random_seed))

@@ -40,6 +40,7 @@ from bayeskit.model.snapshot import on_its_data
 from bayeskit.model.support import support_of
 from bayeskit.queries.label_assignment import agreed_orders
 from bayeskit.results.records import Posterior
+from bayeskit.results.tree import stacked_draws
 
 __all__ = ["relabel", "under_one_labelling"]
 
@@ -244,9 +245,8 @@ def _recompute(posterior: xr.Dataset, joint: LogJoint, groups: Sequence[Exchange
     if not names:
         return ""
     if all(n in posterior for n in joint.names):
-        ordered = {n: posterior[n].transpose("chain", "draw", ...).to_numpy() for n in joint.names}
         with lightly(), silently():
-            values = deterministics(joint, {n: v.reshape(-1, *v.shape[2:]) for n, v in ordered.items()})
+            values = deterministics(joint, stacked_draws(posterior, joint.names))
         for name in names:
             target = posterior[name].transpose("chain", "draw", ...)
             posterior[name] = target.copy(data=np.reshape(values[name], target.shape)).transpose(*posterior[name].dims)

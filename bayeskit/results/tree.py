@@ -15,7 +15,7 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constant
 from bayeskit.results.later_draws import LaterDraws
 from bayeskit.version import __version__
 
-__all__ = ["build_tree", "chains_of", "dims_of", "thinned"]
+__all__ = ["build_tree", "chains_of", "dims_of", "stacked_draws", "thinned"]
 
 FOUR_CHAINS_FROM = 100  # with fewer draws R-hat says nothing, and ArviZ warns of more chains than draws
 
@@ -29,6 +29,12 @@ def dims_of(model: pm.Model, name: str, ndim: int) -> tuple[str, ...]:
     """The dims of a variable, named as ArviZ does where the model gives an axis no name."""
     named = model.named_vars_to_dims.get(name) or [None] * ndim
     return tuple(f"{name}_dim_{i}" if dim is None else str(dim) for i, dim in enumerate(named))
+
+
+def stacked_draws(draws: Any, names: Iterable[str]) -> dict[str, np.ndarray]:
+    """Draws of all chains, one chain after the other: one array a variable, first axis the draws."""
+    ordered = {n: draws[n].transpose("chain", "draw", ...).to_numpy() for n in names}
+    return {n: v.reshape(-1, *v.shape[2:]) for n, v in ordered.items()}
 
 
 def thinned(tree: xr.DataTree, names: Iterable[str], number: int) -> dict[str, np.ndarray]:
