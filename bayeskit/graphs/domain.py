@@ -100,7 +100,7 @@ def kind_of(node: Apply) -> Kind:
             return Kind.CHOICE
         return Kind.LINEAR if coefficients(node) else Kind.PRODUCT if exponents(node) else Kind.FUNCTION
     if isinstance(op, _INCREMENTS):
-        return Kind.JOIN if op.set_instead_of_inc else Kind.OTHER
+        return Kind.JOIN if op.set_instead_of_inc else Kind.SUM
     if isinstance(op, CumOp):
         return Kind.SUM if op.mode == "add" else Kind.OTHER
     if linear_argument(node) is not None:

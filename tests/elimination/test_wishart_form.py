@@ -46,6 +46,7 @@ PROVED: dict[str, Any] = {
     "trace of a ratio": pt.sum(pt.sqr(solve(pt.constant(LOWER), FACTOR))),
     "checked": Assert("positive")(pt.trace(W), pt.all(pt.diagonal(W) > 0)),
     "cumulative sum": pt.cumsum(W @ V)[2],
+    "entries added": pt.sum(pt.inc_subtensor((W * M)[1], W[0] * V)),
 }
 REFUSED: dict[str, Any] = {
     "square": pt.sum(W**2),
@@ -63,6 +64,7 @@ REFUSED: dict[str, Any] = {
     "solves of the rows of a factor": pt.sum(pt.sqr(solve(pt.constant(LOWER), FACTOR, b_ndim=1))),
     "a part of a quadratic form": pt.sqr(solve(OF_INVERSE, V, b_ndim=1))[1],
     "part of a trace": pt.sum(pt.sqr(solve(pt.constant(LOWER), FACTOR)), axis=0)[0],
+    "logarithms added": pt.sum(pt.inc_subtensor(logs(FACTOR)[1:], V[1:])),
     "step": pt.switch(W[0, 0] > 1.0, 1.0, 2.0),
     "product of two": W[0, 0] * W[1, 1],
     "added to": pt.sum(logs(pt.linalg.cholesky(W + np.eye(3)))),

@@ -23,7 +23,17 @@ CONNECTED = {
     "reverse": (Axis(0).select(slice(None, None, -1), 3), Axis(1)),
     "pick rows": (Axis(0).select([2, 0, 0], 3), Axis(1)),
 }
-KEEPING = (*CONNECTED, "shift", "scale", "choose by a constant", "pick columns", "pick entries", "gather by a constant")
+KEEPING = (
+    *CONNECTED,
+    "add to a column",
+    "set columns",
+    "shift",
+    "scale",
+    "choose by a constant",
+    "pick columns",
+    "pick entries",
+    "gather by a constant",
+)
 MIXED = (
     "reshape",
     "diagonal",
@@ -58,6 +68,8 @@ def test_an_operation_that_mixes_entries_is_refused(name: str) -> None:
 def test_a_sum_along_another_axis_keeps_the_entries_apart() -> None:
     one = pt.tensor("z", dtype="float64", shape=(3, 1))
     for total in (pt.cumsum(one * OTHER, axis=1), pt.special.softmax(one * OTHER, axis=1)):
+        assert connection(total, one, (3, 1))[0] == (Axis(0), None)
+    for total in (pt.inc_subtensor(OTHER[:, 1:], one), pt.set_subtensor((one * OTHER)[:, 0], one[:, 0])):
         assert connection(total, one, (3, 1))[0] == (Axis(0), None)
     assert connection(pt.max(one * OTHER, axis=1), one, (3, 1))[0] == (Axis(0),)
 

@@ -40,6 +40,8 @@ KERNELS: dict[str, Kernel] = {
     "clipped from above": lambda s: pt.exp(-pt.clip(pt.constant(WEIGHTS) * s * s, 0.0, 1.0)),
     "clipped elsewhere": lambda s: pt.exp(-pt.clip(pt.constant(WEIGHTS) * s * s, 0.5, np.inf)),
     "two degrees": lambda s: pt.exp(-(pt.constant(WEIGHTS) * s + pt.constant(WEIGHTS.T) * s * s)),
+    "added in part": lambda s: pt.exp(pt.inc_subtensor((WEIGHTS * s)[3:, :4], (WEIGHTS * s)[2, 2])),
+    "shifted in part": lambda s: pt.exp(pt.inc_subtensor((WEIGHTS * s)[3:, :4], 1.5)),
     "shifted": lambda s: pt.exp(-((pt.constant(WEIGHTS) * s + 1.0) ** 2)),
 }
 
@@ -76,7 +78,8 @@ def test_a_distance_is_one_product() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["maximum of an odd power", "clipped from above", "clipped elsewhere", "two degrees", "shifted"]
+    "name",
+    ["maximum of an odd power", "clipped from above", "clipped elsewhere", "two degrees", "shifted", "shifted in part"],
 )
 def test_what_is_not_homogeneous_is_left_alone(name: str) -> None:
     s = pt.scalar("s")

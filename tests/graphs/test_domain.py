@@ -36,7 +36,7 @@ KINDS = {
     Kind.CHECK: {"check"},
     Kind.MOVE: {"hide from the gradient", "transpose", "reverse", "pick rows", "allocate", "reshape", "diagonal"},
     Kind.JOIN: {"join rows", "join columns", "set a row", "set entries", "pick entries"},
-    Kind.SUM: {"cumulative sum"},
+    Kind.SUM: {"cumulative sum", "add to a row", "add to entries", "add to columns"},
     Kind.BILINEAR: {"product", "product with a constant"},
     Kind.SOLVE: {"solve", "solve against it"},
     Kind.OTHER: {"softmax", "cumulative product"},

@@ -26,6 +26,7 @@ EXPECTED = {
     **dict.fromkeys(["reshape", "allocate", "diagonal", "sum", "divide by a constant", "pick rows", "join rows"], 1.0),
     **dict.fromkeys(["choose by a constant", "stack entries", "set a row", "set entries", "sum of rows"], 1.0),
     **dict.fromkeys(["cumulative sum", "product with a constant", "solve", "one row"], 1.0),
+    **dict.fromkeys(["add to a row", "add to a column", "add to entries"], 1.0),
     **dict.fromkeys(["to the power of zero"], 0.0),
 }
 

@@ -29,6 +29,7 @@ REDUCED: dict[str, Any] = {
     "product": pt.dot(pt.constant(DATA), pt.outer(PHI, PHI)),
     "cumulative sum of columns": pt.cumsum(DATA * PHI, axis=1),
     "columns joined": pt.concatenate([(DATA * PHI)[:, :1], WEIGHTS[:, 1:]], axis=1),
+    "added to a column": pt.inc_subtensor((DATA * PHI)[:, 1:], PARAMETER[:, :1] * WEIGHTS[:, 1:]),
     "column picked": (DATA * PHI)[:, 1],
     "chosen by the data": pt.switch(pt.constant(DATA > 0), PARAMETER, pt.sqr(PARAMETER)),
 }
@@ -38,6 +39,7 @@ REFUSED: dict[str, Any] = {
     "divided by a column": PARAMETER / (pt.constant(DATA) + PARAMETER),
     "cumulative sum of rows": pt.cumsum(DATA * PHI, axis=0),
     "rows reversed": (DATA * PHI)[::-1],
+    "added to a row": pt.inc_subtensor((DATA * PHI)[1], PHI),
     "rows joined": pt.concatenate([(DATA * PHI)[:1], (DATA * PHI)[1:]]),
     "chosen by both": pt.switch(DATA * PHI > 0, PARAMETER, 1.0),
 }
@@ -46,6 +48,8 @@ KEEPING = (
     *ENTRYWISE.split(),
     "sum of columns",
     "cumulative sum",
+    "add to a column",
+    "set columns",
     "pick columns",
     "join columns",
     "choose by a constant",

@@ -50,6 +50,20 @@ def _random_walk_by_hand_oracle(g: GaussianGraph) -> None:
     g.observe(tril @ step + start, 0.3, SERIES)
 
 
+def _added_in_place() -> None:
+    level, step = pm.Normal("level", 0, 2), pm.Normal("step", 0.1, 1)
+    shock = pm.Normal("shock", 0, 0.7, shape=3)
+    mean = pt.inc_subtensor((level + pt.zeros(10))[[2, 5, 5]], shock)
+    pm.Normal("y", pt.inc_subtensor(mean[6:], step), 0.3, observed=SERIES)
+
+
+def _added_in_place_oracle(g: GaussianGraph) -> None:
+    level, step, shock = g.normal("level", 0, 2), g.normal("step", 0.1, 1), g.normal("shock", 0, 0.7, (3,))
+    places = np.zeros((10, 3))
+    places[[2, 5, 5], [0, 1, 2]] = 1.0
+    g.observe(level + places @ shock + (np.arange(10) >= 6) * step, 0.3, SERIES)
+
+
 def _autoregression() -> None:
     state = pm.AR(
         "state", rho=[0.2, 0.6, -0.3], constant=True, sigma=0.5, init_dist=pm.Normal.dist(0, 2, shape=2), steps=8
@@ -106,6 +120,7 @@ def _gp_rotated_oracle(g: GaussianGraph) -> None:
 GAUSSIAN_SERIES = (
     Case("normal", "GaussianRandomWalk", _random_walk, lambda: graph_answer(_random_walk_oracle)),
     Case("normal", "random walk by cumsum", _random_walk_by_hand, lambda: graph_answer(_random_walk_by_hand_oracle)),
+    Case("normal", "shocks added in place", _added_in_place, lambda: graph_answer(_added_in_place_oracle)),
     Case("normal", "AR states with noise", _autoregression, lambda: graph_answer(_autoregression_oracle)),
     Case("normal", "AR coefficients", _autoregression_coefficients, _autoregression_coefficients_oracle),
     Case("normal", "latent GP, rotated", _latent_gp(True), lambda: graph_answer(_gp_rotated_oracle)),
