@@ -79,6 +79,7 @@ def _probability_of_successes(function: Callable[[Any], Any]) -> Callable[[], An
 
 
 WEIGHTS = np.array([1.0, 2.0, 4.0])
+EITHER_SIGN = np.array([1.0, -2.0, 4.0])
 
 
 def _potential_on_rate(function: Callable[[Any], Any]) -> Callable[[], Any]:
@@ -763,5 +764,12 @@ NEAR_MISSES: tuple[NearMiss, ...] = (
     ),
     _miss("a rate squared less three times it", _potential_on_rate(lambda r: r**2 - (np.ones(3) * r**2).sum()), "rate"),
     _miss("a sum of reciprocals", _potential_on_rate(lambda r: -(WEIGHTS + r) * r * (1 / (WEIGHTS + r)).sum()), "rate"),
+    # √(x²) is |x|, also where it is written ½ log x².
+    _miss("a kink in half a logarithm", _potential_on_rate(lambda r: -pt.exp(0.5 * pt.log((r - 3.0) ** 2))), "rate"),
+    _miss(
+        "roots of powers of either sign",
+        _potential_on_rate(lambda r: EITHER_SIGN * r**2 - ((EITHER_SIGN * r**2) ** 4) ** 0.25),
+        "rate",
+    ),
     _miss("a quartic Potential of 1e-12", _potential_quartic, "mu"),
 )

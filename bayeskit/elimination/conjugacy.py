@@ -17,8 +17,10 @@ import sympy
 from pytensor.graph.basic import Variable
 
 from bayeskit.elimination.analysis import Scale
-from bayeskit.elimination.linear_score import Element, NotProved, Walker, linear_score
+from bayeskit.elimination.generic_element import GenericElements
+from bayeskit.elimination.linear_score import NotProved, linear_score
 from bayeskit.elimination.scaling import groups, wishart_multiple
+from bayeskit.elimination.symbols import Element, Symbols
 from bayeskit.elimination.wishart_form import is_wishart_form
 from bayeskit.families import ConjugateFamily, families_for, support_kinds
 from bayeskit.gaussian.block import GaussianBlock
@@ -97,20 +99,22 @@ class Proofs:
 
     def family(self, name: str, factors: Sequence[str], block: GaussianBlock | None) -> Scale:
         variable = self.joint.values[name]
-        elements: dict[str, tuple[Walker, Element]] = {}
+        elements: dict[str, tuple[Symbols, Element]] = {}
+        support = support_kinds()[self.supports[name].kind]
         for factor in factors:
-            walker = Walker(variable, support_kinds()[self.supports[name].kind], self.joint.dependence, self.truth)
+            graph = self.joint.factors[factor]
+            generic = GenericElements(variable, support, self.joint.dependence, self.truth)
             try:
-                elements[factor] = walker, walker.walk(self.joint.factors[factor])
-                self.require_checks(name, walker.unsettled_checks(self.joint.factors[factor]))
+                elements[factor] = generic.symbols, generic.of(graph)
+                self.require_checks(name, generic.unsettled_checks(graph))
             except NotProved as error:
                 raise NotProved(f"in the log density of {factor!r}, {error}") from error
         failure = NotProved("it is in no family of its support")
         for family in families_for(self.supports[name].kind):
             try:
-                for factor, (walker, element) in elements.items():
+                for factor, (symbols, element) in elements.items():
                     try:
-                        linear_score(walker, element, family)
+                        linear_score(symbols, element, family)
                     except NotProved as error:
                         raise NotProved(
                             f"the log density of {factor!r} is not that of a {family.label} variable in it"
@@ -135,7 +139,7 @@ class Proofs:
                 raise NotProved("a parameter leaves its allowed range inside the support")
 
     def homogeneous(
-        self, name: str, family: ConjugateFamily, block: GaussianBlock, elements: Mapping[str, tuple[Walker, Element]]
+        self, name: str, family: ConjugateFamily, block: GaussianBlock, elements: Mapping[str, tuple[Symbols, Element]]
     ) -> int:
         """Prove that φ^κ times something free of φ is all that depends on the Gaussian block."""
         if family.gaussian is None:
@@ -145,13 +149,13 @@ class Proofs:
         for factor in block.factors:
             if factor not in elements:
                 raise NotProved(_unscaled(block, factor, name))
-            walker, element = elements[factor]
+            symbols, element = elements[factor]
             for option in element.options:
                 for term in sympy.Add.make_args(sympy.expand(option)):
-                    if not any(walker.origin.get(s, frozenset()) & inside for s in term.free_symbols):
+                    if not any(symbols.origin.get(s, frozenset()) & inside for s in term.free_symbols):
                         continue
-                    views = [s for s in term.free_symbols if walker.is_view(s)]
-                    if len(views) != 1 or not walker.free_of_views(sympy.powsimp(term / views[0] ** kappa)):
+                    views = [s for s in term.free_symbols if symbols.is_view(s)]
+                    if len(views) != 1 or not symbols.free_of_views(sympy.powsimp(term / views[0] ** kappa)):
                         raise NotProved(_unscaled(block, factor, name))
         return kappa
 

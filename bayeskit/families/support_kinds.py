@@ -34,7 +34,7 @@ class SupportKind:
         Far from the posterior one coefficient drowns in the rounding of another and the centre may be of the wrong
         sign or not a number; its size still says in which direction to go.
     signs : callable
-        SymPy symbol φ → expressions whose sign is the same for every φ in it.
+        SymPy symbol φ → expressions that are positive for every φ in it.
     positive : bool
         Whether φ > 0, so that log φ is real.
     bounds : tuple of float, optional
