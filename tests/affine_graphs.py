@@ -160,6 +160,13 @@ def overwritten(draw: Any, x: Graph) -> Graph:
     return draw(st.sampled_from([pt.set_subtensor(x[0], 2.0), pt.set_subtensor(x[-1:], x[:1])]))
 
 
+def added_in(draw: Any, x: Graph) -> Graph:
+    """An entry is a sum of several where an index is repeated."""
+    ground = pt.constant(numbers(draw, (2, *x.type.shape[1:])))
+    rows = np.arange(x.type.shape[0]) % 2
+    return draw(st.sampled_from([pt.inc_subtensor(ground[rows], x), pt.inc_subtensor(x[-1:], 2.0 * x[:1])]))
+
+
 def added_to(draw: Any, x: Graph) -> Graph:
     ground = pt.constant(numbers(draw, (x.type.shape[0] + 2, *x.type.shape[1:])))
     twice = np.arange(x.type.shape[0]) // 2  # every entry of the ground has two added to it
@@ -192,7 +199,7 @@ def checked(draw: Any, x: Graph) -> Graph:
 
 ANY_SHAPE = (scaled, shifted, broadcast, filled, stacked, chosen, checked, vector_of_numbers)
 WITH_AXES = (sliced, without_ends, entry, picked, masked, reordered, reshaped, cumulated, multiplied, batched, solved)
-WITH_AXES += (summed, joined, put_in, overwritten, added_to, parted, diagonal, repeated)
+WITH_AXES += (summed, joined, put_in, overwritten, added_in, added_to, parted, diagonal, repeated)
 
 
 def grow(draw: Any, x: Graph, more: Sequence[Step] = (), only: Sequence[Step] = ()) -> Graph:
