@@ -175,13 +175,13 @@ def joint_classes(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray
 def joined(forms: Sequence[Form], source: np.ndarray) -> Form:
     """The node whose entries are the entries ``source`` of some nodes, counted one after another."""
     sizes = [form.size for form in forms]
-    used = np.flatnonzero(np.bincount(np.searchsorted(np.cumsum(sizes), source.ravel(), side="right"))).tolist()
+    used = np.unique(np.searchsorted(np.cumsum(sizes), source, side="right"))
     # Terms with the same factor become one, whatever their classes are; a second one of the same part another.
     layers: dict[tuple[Graph | None, int], dict[int, Term]] = {}
     for k in used:
         for term in forms[k].terms:
             depth = sum(k in layer for (factor, _), layer in layers.items() if factor is term.factor)
-            layers.setdefault((term.factor, depth), {})[k] = term
+            layers.setdefault((term.factor, depth), {})[int(k)] = term
     terms = []
     for (factor, _), layer in layers.items():
         stack = stacked_jacobians([layer[k].jacobian if k in layer else None for k in range(len(forms))], sizes)

@@ -20,8 +20,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
-from pytensor.scalar.basic import Cast, Log, upcast
-from pytensor.scalar.math import I0
+from pytensor.scalar.basic import Cast, upcast
 from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
@@ -36,7 +35,6 @@ __all__ = [
     "widen",
     "with_constant_data",
     "without_checks",
-    "without_overflow",
 ]
 
 NARROW = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float16", "float32"})
@@ -86,18 +84,6 @@ def widen(outputs: list[Variable]) -> list[Variable]:
             new_node: Apply = node.clone_with_new_inputs(inputs, strict=False)
             memo.update(zip(node.outputs, new_node.outputs, strict=True))
     return [memo.get(o, wide_leaf(o)) for o in outputs]
-
-
-def without_overflow(outputs: list[Variable]) -> list[Variable]:
-    """The same graphs with log I₀(x) as |x| + log(e^−|x| I₀(x)): PyMC's von Mises density is −∞ from κ = 714 on."""
-    scaled: dict[Variable, Variable] = {}
-    for node in toposort(outputs):
-        inner = node.inputs[0].owner if node.inputs else None
-        functions = [getattr(n.op, "scalar_op", None) for n in (node, inner) if n is not None]
-        if inner is not None and isinstance(functions[0], Log) and isinstance(functions[1], I0):
-            x: Any = inner.inputs[0]
-            scaled[node.outputs[0]] = pt.abs(x) + pt.log(pt.ive(0, x))
-    return substitute(outputs, scaled)
 
 
 def wide_leaf(var: Variable) -> Variable:

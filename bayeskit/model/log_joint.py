@@ -31,7 +31,7 @@ from pytensor.graph.traversal import graph_inputs
 
 from bayeskit.errors import ModelError
 from bayeskit.graphs.compile import compile_small
-from bayeskit.graphs.rewriting import depends_on, inline, substitute, wide_leaf, widen, without_overflow
+from bayeskit.graphs.rewriting import depends_on, inline, substitute, wide_leaf, widen
 from bayeskit.model.data_slots import DataSlot, unsealed
 from bayeskit.model.markov_chain import chain_parameters, is_chain
 
@@ -107,7 +107,7 @@ class LogJoint:
         known = {n: p for n, p in chains.items() if p is not None and n in values}
         of_chains = replace_rvs_by_values([g for pair in known.values() for g in pair], rvs_to_values=wide)
         graphs = substitute([*graphs, *substitute(replaced, large), *of_chains], small)
-        graphs = without_overflow(widen(inline(graphs)))
+        graphs = widen(inline(graphs))
         fgraph = FunctionGraph(outputs=graphs, clone=False)
         MergeOptimizer().rewrite(fgraph)
         graphs = substitute(list(fgraph.outputs), {v: wide_leaf(d) for v, d in set_aside.items()})
