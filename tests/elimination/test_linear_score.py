@@ -140,6 +140,7 @@ LINEAR: dict[str, tuple[str, Function]] = {
     "absolute value of a multiple": ("gamma", lambda x: abs(A * x)),
     "a constant condition": ("gamma", lambda x: pt.switch(x > -1, x, x**2)),
     "a cumulative sum": ("gamma", lambda x: pt.cumsum(A * x)),
+    "added in place": ("gamma", lambda x: pt.inc_subtensor((A * x)[1:], pt.log(x))),
     "covariance": (
         "inverse gamma",
         lambda x: pm.logp(pm.MvNormal.dist(np.zeros(2), x * np.array([[2.0, 0.5], [0.5, 1.0]])), Y[:2]),
@@ -157,6 +158,8 @@ NOT_LINEAR: dict[str, tuple[str, Function]] = {
     "a bend of 1e-12 in a variance": ("inverse gamma", lambda x: DENSITIES[0](pt.sqrt(x + 1e-12))),
     "a far switch": ("gamma", lambda x: pt.switch(x > 1e8, 0.0, -x)),
     "a far indicator": ("gamma", lambda x: -x + (x > 1e8)),
+    "a constant added in place": ("gamma", lambda x: DENSITIES[7](pt.inc_subtensor((x * np.ones(4))[1:], 1e-9))),
+    "a square added in place": ("gamma", lambda x: pt.inc_subtensor((A * x)[1:], -1e-9 * x**2)),
     "a far bound": ("gamma", lambda x: -pt.minimum(x, 1e9)),
     "a look-up": ("gamma", lambda x: -x + pt.as_tensor(A)[pt.cast(x > 1e6, "int64")]),
     "an index of conditions": ("gamma", lambda x: pt.switch(pt.as_tensor(A > 0)[pt.cast(x, "int64")], x, -x)),
