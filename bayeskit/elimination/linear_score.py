@@ -6,11 +6,11 @@ symbol, an *atom*. p(φ | y, rest) is then conjugate if and only if
 
     w(φ) · ∂/∂φ log p = c₀ b₀(φ) + c₁ b₁(φ),
 
-with the family's weight w and basis b (powers of φ, mostly 1 and φ, or sin φ and cos φ on the circle) and c₀, c₁ free of
-φ. This is an identity of rational functions, or of polynomials in sin φ and cos φ, decided by SymPy, and so holds for
-every φ in the support: nothing far from the data is missed, and the spelling (rate, scale, precision, sd, Deterministics,
-indexing, broadcasting) does not matter. A vector φ may enter through several indices (φ[i], φ[j]); a score that mixes
-them is refused.
+with the family's weight w and basis b (powers of φ, mostly 1 and φ, or sin φ and cos φ on the circle) and c₀, c₁ free
+of φ. This is an identity of rational functions, or of polynomials in sin φ and cos φ, decided by SymPy, and so holds
+for every φ in the support: nothing far from the data is missed, and the spelling (rate, scale, precision, sd,
+Deterministics, indexing, broadcasting) does not matter. A vector φ may enter through several indices (φ[i], φ[j]); a
+score that mixes them is refused.
 """
 
 from __future__ import annotations
