@@ -25,12 +25,12 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.elimination.analysis import Analysis, Scale
-from bayeskit.elimination.conjugate_posterior import solve
+from bayeskit.elimination.conjugate_posterior import solve_posterior
 from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.families import support_kinds
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.gaussian.quadratic_form import QuadraticForm, quadratic_form
-from bayeskit.gaussian.setting import Point, reduced
+from bayeskit.gaussian.setting import reduced
 from bayeskit.gaussian.strategies import strategy_of
 from bayeskit.graphs.constant_factors import constants_in_front
 from bayeskit.graphs.mvnormal_gradients import cheap_gradients
@@ -38,7 +38,7 @@ from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.rewriting import inline, with_constant_data
 from bayeskit.model.forward_sampling import prior_points
 from bayeskit.model.log_joint import LogJoint
-from bayeskit.types import Graph
+from bayeskit.types import Graph, Point
 
 __all__ = ["Collapsed", "SolvedScale", "collapsed_density", "typical_points"]
 
@@ -179,7 +179,7 @@ def _reference(analysis: Analysis, point: Point) -> dict[str, np.ndarray]:
     fixed = {n: point[n] for n in analysis.plan.remaining}
     if not analysis.scales:
         return {**point, **fixed}
-    return {**point, **solve(analysis, Evaluator(analysis), fixed).centre}
+    return {**point, **solve_posterior(analysis, Evaluator(analysis), fixed).centre}
 
 
 def _sum(joint: LogJoint, factors: list[str], point: Point, shapes: Mapping[str, tuple[int, ...]]) -> Graph:

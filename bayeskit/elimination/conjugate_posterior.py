@@ -20,7 +20,7 @@ from bayeskit.families.base import Parameters
 from bayeskit.gaussian.block import Gaussian, GaussianBlock
 from bayeskit.gaussian.factorisation import NotPositiveDefinite
 
-__all__ = ["Component", "Evaluator", "Part", "solve"]
+__all__ = ["Component", "Evaluator", "Part", "solve_posterior"]
 
 AT_ONCE = 20_000_000  # numbers in the draws of a block above which they are made when they are read
 
@@ -152,7 +152,7 @@ class Component:
         return draws
 
 
-def solve(analysis: Analysis, evaluator: Evaluator, fixed: Point | None = None) -> Component:
+def solve_posterior(analysis: Analysis, evaluator: Evaluator, fixed: Point | None = None) -> Component:
     """The exact posterior and log evidence, given the finite variables.
 
     Raises

@@ -22,7 +22,7 @@ from bayeskit.elimination.signs import fixed_difference
 from bayeskit.elimination.symbolic_functions import applied, matrix_function, name_of
 from bayeskit.elimination.symbols import LIMIT, Element, NotProved, Symbols
 from bayeskit.families import SupportKind
-from bayeskit.graphs.domain import Analysis, Kind, exponents, kind_of, parts
+from bayeskit.graphs.domain import GraphAnalysis, Kind, exponents, kind_of, parts
 from bayeskit.graphs.nodes import core_op
 from bayeskit.types import Graph
 
@@ -40,7 +40,7 @@ class Condition:
 Value = Element | Condition | NotProved
 
 
-class GenericElements(Analysis[Value]):
+class GenericElements(GraphAnalysis[Value]):
     """The elements of the nodes of one factor, for one variable.
 
     Parameters

@@ -18,7 +18,7 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.shape import SpecifyShape
 
 from bayeskit.elimination.linear_score import NotProved
-from bayeskit.graphs.domain import Analysis, Kind, coefficients, exponents, kind_of, parts
+from bayeskit.graphs.domain import GraphAnalysis, Kind, coefficients, exponents, kind_of, parts
 from bayeskit.graphs.nodes import applies, core_op
 from bayeskit.types import Graph
 
@@ -57,7 +57,7 @@ def is_wishart_form(graph: Variable, variable: Variable) -> None:
         raise NotProved("its log density is not c + log |W| + a linear function of it")
 
 
-class _WishartForm(Analysis[_Part | None]):
+class _WishartForm(GraphAnalysis[_Part | None]):
     """In which way W enters each node."""
 
     def constant(self, var: Graph) -> None:

@@ -26,7 +26,7 @@ from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
 from bayeskit.graphs.axes import followed_axes
-from bayeskit.graphs.domain import Analysis
+from bayeskit.graphs.domain import GraphAnalysis
 from bayeskit.graphs.nodes import applies, core_op
 from bayeskit.types import Graph
 
@@ -106,7 +106,7 @@ def connection(graph: Variable, variable: Variable, shape: Sequence[int]) -> tup
     return result, {var: a for var, a in axes.items() if any(a) or var is variable}
 
 
-class _Connection(Analysis[Axes]):
+class _Connection(GraphAnalysis[Axes]):
     """For each axis of a node, the axis of the variable that it runs along."""
 
     def __init__(self, leaves: Mapping[Variable, Axes], shape: Sequence[int]) -> None:

@@ -15,7 +15,7 @@ from pytensor.tensor.math import Dot
 from scipy import sparse
 
 from bayeskit.gaussian.banded_layout import BANDED_FROM
-from bayeskit.gaussian.jacobians import Block, Jacobian, dot_rows
+from bayeskit.gaussian.jacobians import Jacobian, JacobianBlock, dot_rows
 from bayeskit.graphs.nodes import core_op
 
 __all__ = [
@@ -153,7 +153,7 @@ def _add_block(blocks: dict[tuple[str, str], Any], one: str, two: str, value: An
     blocks[one, two] = value
 
 
-def weighted_product(a: Block, b: Block, weight: np.ndarray) -> Any:
+def weighted_product(a: JacobianBlock, b: JacobianBlock, weight: np.ndarray) -> Any:
     """Aᵀ diag(w) B, with the row scalings of both folded into w."""
     scale = np.asarray(weight * a.scale * b.scale)
     if scale.size > 1 and np.all(scale == scale.flat[0]):

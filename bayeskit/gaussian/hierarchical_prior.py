@@ -18,7 +18,7 @@ from bayeskit.gaussian.separated import materialised, stacked_matrix
 from bayeskit.gaussian.triangular_factors import triangular_order
 from bayeskit.types import Graph
 
-__all__ = ["HierarchicalPrior", "Weighted", "factor_by_row", "hierarchical_prior", "joined", "root_weight"]
+__all__ = ["HierarchicalPrior", "Weighted", "concatenated", "factor_by_row", "hierarchical_prior", "root_weight"]
 
 LEVELS = 8  # levels of a hierarchy up to which the root of its prior is inverted
 
@@ -76,8 +76,8 @@ def hierarchical_prior(prior: Sequence[Weighted], slices: Mapping[str, slice], s
         root=root,
         inverse=inverse,
         log_root=float(np.sum(np.log(np.abs(root.diagonal())))),
-        spread=1.0 / joined(scales),
-        centre=None if fixed else joined(shifts)[order],
+        spread=1.0 / concatenated(scales),
+        centre=None if fixed else concatenated(shifts)[order],
         classes=np.concatenate(labels)[order],
         origin=-inverse @ np.concatenate(offsets)[order],
     )
@@ -121,7 +121,7 @@ def _inverse(root: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array(solved @ sparse.diags_array(1.0 / pivots))
 
 
-def joined(vectors: Sequence[Graph]) -> Graph:
+def concatenated(vectors: Sequence[Graph]) -> Graph:
     return pt.concatenate(vectors) if len(vectors) > 1 else vectors[0]
 
 

@@ -26,7 +26,7 @@ from scipy.linalg import solve_triangular
 from bayeskit.graphs.domain import perform
 from bayeskit.graphs.nodes import core_op
 
-__all__ = ["Block", "Jacobian", "dot_rows", "linear_image", "stacked_jacobians", "sum_jacobians", "summed_rows"]
+__all__ = ["Jacobian", "JacobianBlock", "dot_rows", "linear_image", "stacked_jacobians", "sum_jacobians", "summed_rows"]
 
 Matrix = Any  # numpy.ndarray or scipy.sparse array, two-dimensional
 Shape = tuple[int, ...]
@@ -34,29 +34,29 @@ DENSE_FROM = 0.25  # a sparse block fuller than this is multiplied faster as a d
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class JacobianBlock:
     """diag(scale) · matrix; ``scale`` is a number or one number a row."""
 
     matrix: Matrix
     scale: Any = 1.0
 
-    def rows(self, index: np.ndarray) -> Block:
+    def rows(self, index: np.ndarray) -> JacobianBlock:
         """The block of the entries ``index`` of the node."""
         scale = self.scale if np.ndim(self.scale) == 0 else self.scale[index]
-        return Block(self.matrix[index], scale)
+        return JacobianBlock(self.matrix[index], scale)
 
-    def times(self, factor: np.ndarray) -> Block:
+    def times(self, factor: np.ndarray) -> JacobianBlock:
         """The block of the node multiplied by ``factor``, one number or one a row."""
-        return Block(self.matrix, self.scale * (factor.item() if factor.size == 1 else factor))
+        return JacobianBlock(self.matrix, self.scale * (factor.item() if factor.size == 1 else factor))
 
-    def where(self, chosen: np.ndarray) -> Block:
+    def where(self, chosen: np.ndarray) -> JacobianBlock:
         """Zero in the rows not chosen; selected rather than multiplied, because 0·∞ is not 0."""
         matrix = self.plain()
         if not sparse.issparse(matrix):
-            return Block(np.where(chosen[:, None], matrix, 0.0))
+            return JacobianBlock(np.where(chosen[:, None], matrix, 0.0))
         entries = sparse.coo_array(matrix)
         (row, column), used = entries.coords, chosen[entries.coords[0]]
-        return Block(sparse.csr_array((entries.data[used], (row[used], column[used])), shape=matrix.shape))
+        return JacobianBlock(sparse.csr_array((entries.data[used], (row[used], column[used])), shape=matrix.shape))
 
     def times_vector(self, vector: np.ndarray) -> np.ndarray:
         """diag(scale) · matrix · vector."""
@@ -81,7 +81,7 @@ class Jacobian:
     """The Jacobian of one node: its shape, and a block for each random variable that it depends on."""
 
     shape: Shape
-    blocks: dict[str, Block]
+    blocks: dict[str, JacobianBlock]
 
     @property
     def size(self) -> int:
@@ -148,11 +148,11 @@ def _tidy(matrix: Matrix) -> Matrix:
 
 def sum_jacobians(terms: Sequence[Jacobian], shape: Shape) -> Jacobian:
     """The Jacobian of the sum of nodes of one shape."""
-    blocks: dict[str, Block] = {}
+    blocks: dict[str, JacobianBlock] = {}
     for term in terms:
         for name, block in term.blocks.items():
             if name in blocks:
-                blocks[name] = Block(_tidy(_add(blocks[name].plain(), block.plain())))
+                blocks[name] = JacobianBlock(_tidy(_add(blocks[name].plain(), block.plain())))
             else:
                 blocks[name] = block
     return Jacobian(shape, blocks)
@@ -174,10 +174,10 @@ def stacked_jacobians(parts: Sequence[Jacobian | None], sizes: Sequence[int]) ->
         filled = sum(n for matrix, n in zip(known, sizes, strict=True) if matrix is not None)
         if any(sparse.issparse(matrix) for matrix in known) or filled < DENSE_FROM * sum(sizes):
             pieces = [sparse.csr_array((n, width) if m is None else m) for m, n in zip(known, sizes, strict=True)]
-            blocks[name] = Block(_tidy(sparse.csr_array(sparse.vstack(pieces, format="csr"))))
+            blocks[name] = JacobianBlock(_tidy(sparse.csr_array(sparse.vstack(pieces, format="csr"))))
         else:
             dense = [np.zeros((n, width)) if m is None else m for m, n in zip(known, sizes, strict=True)]
-            blocks[name] = Block(np.concatenate(dense))
+            blocks[name] = JacobianBlock(np.concatenate(dense))
     return Jacobian((sum(sizes),), blocks)
 
 
@@ -185,7 +185,7 @@ def summed_rows(jacobian: Jacobian, targets: np.ndarray, shape: Shape) -> Jacobi
     """The Jacobian of sums: ``targets`` is, for each entry of the node, the number of its sum."""
     entries = (np.ones(jacobian.size), (targets, np.arange(jacobian.size)))
     adder = sparse.csr_array(entries, shape=(size_of(shape), jacobian.size))
-    return Jacobian(shape, {n: Block(_tidy(adder @ b.plain())) for n, b in jacobian.blocks.items()})
+    return Jacobian(shape, {n: JacobianBlock(_tidy(adder @ b.plain())) for n, b in jacobian.blocks.items()})
 
 
 def linear_image(node: Apply, position: int, jacobian: Jacobian, inputs: Sequence[Any]) -> Jacobian:
@@ -222,11 +222,11 @@ def linear_image(node: Apply, position: int, jacobian: Jacobian, inputs: Sequenc
     return _mapped(lambda b: _by_columns(function, b.dense(), jacobian.shape, shape), jacobian, shape)
 
 
-def _mapped(function: Callable[[Block], Matrix], jacobian: Jacobian, shape: Shape) -> Jacobian:
-    return Jacobian(shape, {n: Block(function(b)) for n, b in jacobian.blocks.items()})
+def _mapped(function: Callable[[JacobianBlock], Matrix], jacobian: Jacobian, shape: Shape) -> Jacobian:
+    return Jacobian(shape, {n: JacobianBlock(function(b)) for n, b in jacobian.blocks.items()})
 
 
-def _product(matrix: np.ndarray, block: Block) -> np.ndarray:
+def _product(matrix: np.ndarray, block: JacobianBlock) -> np.ndarray:
     inner = block.plain()
     square = sparse.issparse(inner) and inner.shape[0] == inner.shape[1]
     if square and (inner - sparse.eye_array(inner.shape[0])).nnz == 0:

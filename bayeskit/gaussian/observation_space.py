@@ -32,7 +32,7 @@ import pytensor.tensor as pt
 from scipy import sparse
 
 from bayeskit.gaussian.banded_layout import BANDED_FROM, layout
-from bayeskit.gaussian.hierarchical_prior import Weighted, factor_by_row, hierarchical_prior, joined, root_weight
+from bayeskit.gaussian.hierarchical_prior import Weighted, concatenated, factor_by_row, hierarchical_prior, root_weight
 from bayeskit.gaussian.separable_forms import Form, Term, constant
 from bayeskit.gaussian.separated import is_even, recentred, stacked_matrix
 from bayeskit.types import Graph
@@ -160,7 +160,7 @@ def data_side(prior: Sequence[Weighted], data: Sequence[Weighted], slices: Mappi
         factors=pt.stack(factors),
         spread=root.spread,
         centre=root.centre,
-        offset=joined(offsets),
+        offset=concatenated(offsets),
         root=root.root,
         inverse=root.inverse,
         log_root=root.log_root,
@@ -182,7 +182,7 @@ def _design(
         else:
             matrices.append(sparse.csr_array((form.size, size)))
             factors.append(pt.ones(form.size))
-    return sparse.csr_array(sparse.vstack(matrices)), joined(factors)
+    return sparse.csr_array(sparse.vstack(matrices)), concatenated(factors)
 
 
 def _absorbed(form: Form, weight: Form) -> Weighted:

@@ -28,10 +28,10 @@ from bayeskit.gaussian.observation_space import DataSide, data_side
 from bayeskit.gaussian.plate_rotation import Plates, rotated
 from bayeskit.gaussian.separable_forms import Form, NotSeparable
 from bayeskit.gaussian.separated import recentred
-from bayeskit.gaussian.setting import Point, Setting, all_squares, setting_of
+from bayeskit.gaussian.setting import Setting, all_squares, setting_of
 from bayeskit.gaussian.simultaneous_diagonal import Spectrum, spectrum
 from bayeskit.gaussian.square_root import prior_root, square_root_rows
-from bayeskit.types import Graph
+from bayeskit.types import Graph, Point
 
 __all__ = ["QuadraticForm", "quadratic_form"]
 

@@ -21,8 +21,8 @@ import pytensor.tensor as pt
 from scipy import sparse
 
 from bayeskit.gaussian.jacobians import (
-    Block,
     Jacobian,
+    JacobianBlock,
     broadcast_index,
     size_of,
     stacked_jacobians,
@@ -37,7 +37,7 @@ OFFSET = ""  # the name of the column a of a Jacobian in homogeneous coordinates
 CLASSES = 32  # entries of a vector factor up to which a sum or product over rows is split into one term each
 DENSE_COUNTS = 1_000_000  # entries of the table of counts with which a factor is summed
 
-Classes = np.ndarray | None
+RowClasses = np.ndarray | None
 Shape = tuple[int, ...]
 
 
@@ -54,7 +54,7 @@ class Term:
 
     jacobian: Jacobian
     factor: Graph | None = None
-    index: Classes = None
+    index: RowClasses = None
 
     def rows(self, index: np.ndarray, shape: Shape) -> Term:
         """The term of the node whose entries are the entries ``index`` of this one."""
@@ -139,13 +139,13 @@ class Form:
         return Form(self.shape, tuple(first.with_jacobian(sum_jacobians(m, self.shape)) for first, m in groups))
 
 
-def _same(one: Classes, two: Classes) -> bool:
+def _same(one: RowClasses, two: RowClasses) -> bool:
     return one is two or (one is not None and two is not None and np.array_equal(one, two))
 
 
 def offset_only(values: np.ndarray, shape: Shape) -> Jacobian:
     """The Jacobian in (θ, 1) of constants."""
-    return Jacobian(shape, {OFFSET: Block(values.reshape(-1, 1))})
+    return Jacobian(shape, {OFFSET: JacobianBlock(values.reshape(-1, 1))})
 
 
 def constant(value: Any) -> Form:
@@ -154,7 +154,7 @@ def constant(value: Any) -> Form:
     return Form(array.shape, (Term(offset_only(array, array.shape)),))
 
 
-def factor_form(vector: Graph, shape: Shape, *index: Classes) -> Form:
+def factor_form(vector: Graph, shape: Shape, *index: RowClasses) -> Form:
     """A node without θ whose entries are those of a vector; picked from it where an index is given."""
     size = size_of(shape)
     (classes,) = index or (None if size == 1 else np.arange(size),)
@@ -205,7 +205,9 @@ class Factors:
             self._made[key] = make()
         return self._made[key]
 
-    def multiply(self, one: Graph | None, i: Classes, two: Graph | None, j: Classes) -> tuple[Graph | None, Classes]:
+    def multiply(
+        self, one: Graph | None, i: RowClasses, two: Graph | None, j: RowClasses
+    ) -> tuple[Graph | None, RowClasses]:
         """The product of two factors, row by row."""
         if one is None or two is None:
             return (two, j) if one is None else (one, i)

@@ -10,13 +10,11 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy import sparse
 
-from bayeskit.gaussian.jacobians import Block, Jacobian
+from bayeskit.gaussian.jacobians import Jacobian, JacobianBlock
 from bayeskit.gaussian.separable_forms import OFFSET, Form
-from bayeskit.types import Graph
+from bayeskit.types import Graph, Point
 
 __all__ = ["is_even", "materialised", "recentred", "stacked_matrix"]
-
-Point = Mapping[str, np.ndarray]
 
 
 def recentred(form: Form, origin: Point) -> Form:
@@ -28,7 +26,7 @@ def recentred(form: Form, origin: Point) -> Form:
             if name != OFFSET:
                 shift = shift + block.times_vector(np.ravel(origin[name]))
         blocks = {n: b for n, b in term.jacobian.blocks.items() if n != OFFSET}
-        blocks[OFFSET] = Block(shift[:, None])
+        blocks[OFFSET] = JacobianBlock(shift[:, None])
         terms.append(replace(term, jacobian=Jacobian(term.jacobian.shape, blocks)))
     return Form(form.shape, tuple(terms))
 

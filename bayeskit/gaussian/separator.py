@@ -16,7 +16,7 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor.math import Sum
 from scipy import sparse
 
-from bayeskit.gaussian.jacobians import Block, Jacobian, dot_rows, linear_image, product_shape, size_of
+from bayeskit.gaussian.jacobians import Jacobian, JacobianBlock, dot_rows, linear_image, product_shape, size_of
 from bayeskit.gaussian.separable_forms import (
     Factors,
     Form,
@@ -28,7 +28,7 @@ from bayeskit.gaussian.separable_forms import (
     joint_classes,
 )
 from bayeskit.graphs.domain import (
-    Analysis,
+    GraphAnalysis,
     Kind,
     coefficients,
     entry_sources,
@@ -57,7 +57,7 @@ class _Mixed:
 MIXED = _Mixed()
 
 
-class Separator(Analysis[Any]):
+class Separator(GraphAnalysis[Any]):
     """The forms of nodes; a node that depends on no latent variable has an array of numbers.
 
     Parameters
@@ -88,7 +88,7 @@ class Separator(Analysis[Any]):
         self.factors = Factors()
         super().__init__(dict.fromkeys(latent))  # those of φ are made where they are first met
         for var, (name, shape) in targets.items():
-            identity = Block(sparse.csr_array(sparse.eye_array(size_of(shape), format="csr")))
+            identity = JacobianBlock(sparse.csr_array(sparse.eye_array(size_of(shape), format="csr")))
             self.values[var] = Form(shape, (Term(Jacobian(shape, {name: identity})),))
 
     def form(self, var: Graph) -> Form:

@@ -26,11 +26,9 @@ from bayeskit.gaussian.separator import Separator
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.rewriting import depends_on, substitute
 from bayeskit.model.log_joint import LogJoint
-from bayeskit.types import Graph
+from bayeskit.types import Graph, Point
 
-__all__ = ["Point", "Setting", "all_squares", "is_exponent", "reduced", "setting_of"]
-
-Point = Mapping[str, np.ndarray]
+__all__ = ["Setting", "all_squares", "is_exponent", "reduced", "setting_of"]
 
 
 @dataclass(frozen=True, eq=False)

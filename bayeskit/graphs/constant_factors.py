@@ -24,7 +24,7 @@ from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.scalar import basic as ps
 
 from bayeskit.graphs.compile import compile_small
-from bayeskit.graphs.domain import Analysis, coefficients, exponents, parts
+from bayeskit.graphs.domain import GraphAnalysis, coefficients, exponents, parts
 from bayeskit.graphs.nodes import applies, constant_number
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.types import Graph
@@ -94,7 +94,7 @@ def _of_number(var: Graph) -> _Degree | None:
     return (var, 1) if number else None
 
 
-class _Homogeneity(Analysis[_Degree | None]):
+class _Homogeneity(GraphAnalysis[_Degree | None]):
     """The base s and the degree k of every node; None where there are none."""
 
     def constant(self, var: Graph) -> _Degree:

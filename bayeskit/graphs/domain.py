@@ -8,7 +8,7 @@ analyses. What has no rule is ``unknown``, the answer that claims nothing.
 
 Which nodes are sure to be positive where x is::
 
-    class Positive(Analysis[bool]):
+    class Positive(GraphAnalysis[bool]):
         def constant(self, var):             # a node that does not depend on the leaves
             return isinstance(var, Constant) and bool(np.all(var.data > 0))
 
@@ -48,7 +48,7 @@ from bayeskit.graphs.nodes import applies, core_op
 from bayeskit.types import Graph
 
 __all__ = [
-    "Analysis",
+    "GraphAnalysis",
     "Kind",
     "coefficients",
     "entry_sources",
@@ -62,7 +62,7 @@ __all__ = [
 
 
 class Kind(StrEnum):
-    """What an operation does; the value is the name of its rule in an :class:`Analysis`."""
+    """What an operation does; the value is the name of its rule in an :class:`GraphAnalysis`."""
 
     LINEAR = auto()  # entry by entry Σ cᵢ xᵢ, see `coefficients`
     PRODUCT = auto()  # entry by entry Π xᵢ^eᵢ, see `exponents`
@@ -200,7 +200,7 @@ def sum_targets(node: Apply, shape: tuple[int, ...]) -> tuple[np.ndarray, tuple[
     return np.broadcast_to(numbers, shape).ravel(), sums
 
 
-class Analysis[V]:
+class GraphAnalysis[V]:
     """A walk over graphs that gives every node a value; to be subclassed with the rules of one question.
 
     A rule is a method with the name of a :class:`Kind`. It takes an output of a node and the values of the node's

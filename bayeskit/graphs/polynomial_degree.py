@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from bayeskit.graphs.domain import Analysis, coefficients, exponents, linear_argument, parts
+from bayeskit.graphs.domain import GraphAnalysis, coefficients, exponents, linear_argument, parts
 from bayeskit.types import Graph
 
 __all__ = ["degrees"]
 
 
-class _Degree(Analysis[float]):
+class _Degree(GraphAnalysis[float]):
     """Upper bounds of the degrees of all entries of a node."""
 
     def constant(self, var: Graph) -> float:

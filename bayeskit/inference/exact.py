@@ -19,7 +19,7 @@ from scipy import special
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.ancestral import draw_ancestral
 from bayeskit.elimination.certificate import certify
-from bayeskit.elimination.conjugate_posterior import Component, solve
+from bayeskit.elimination.conjugate_posterior import Component, solve_posterior
 from bayeskit.elimination.hypotheses import table
 from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.elimination.states_of_plan import certify_states, state_recovery
@@ -70,7 +70,7 @@ def _answer(request: Request) -> Posterior:
     draws = request.draws or POINTS
     evaluator = analysis.remembered("evaluator", lambda: Evaluator(analysis))
     rng = np.random.default_rng(random_seed)
-    components = [solve(analysis, evaluator, fixed) for fixed in table(analysis)]
+    components = [solve_posterior(analysis, evaluator, fixed) for fixed in table(analysis)]
     log_weights = np.array([float(c.log_evidence) for c in components])
     log_evidence = float(special.logsumexp(log_weights))
     if log_evidence == -np.inf:

@@ -28,8 +28,8 @@ TRIALS, FEWEST = 4_096, 64  # candidates at most and at least; the simplest come
 WORK = 2e8  # numbers that the search may compute with
 POINTS = 6  # draws, half of them moved
 
-Block = tuple[slice, slice, Matrix]  # rows, columns and the entries of T there
-Move = tuple[frozenset[str], list[Block]]
+MatrixBlock = tuple[slice, slice, Matrix]  # rows, columns and the entries of T there
+Move = tuple[frozenset[str], list[MatrixBlock]]
 
 
 def reflections(space: Unconstrained, draws: np.ndarray, *, random_seed: int = 0) -> list[tuple[Matrix, str]]:

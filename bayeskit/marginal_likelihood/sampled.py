@@ -23,7 +23,7 @@ from bayeskit.marginal_likelihood.conventions import orderings_of, stated
 from bayeskit.marginal_likelihood.estimators import Target, first_estimate, refused
 from bayeskit.marginal_likelihood.other_modes import unvisited_share
 from bayeskit.marginal_likelihood.proposal import Refused
-from bayeskit.marginal_likelihood.symmetries import Symmetric, flat, symmetric
+from bayeskit.marginal_likelihood.symmetries import Symmetric, flat, symmetries_of
 from bayeskit.model.unconstrained import Unconstrained, weight_of
 from bayeskit.results.records import LogEvidence
 
@@ -74,7 +74,7 @@ def evidence_of_draws(
         draws = flat(space, unconstrained)
         try:
             _require_the_same_density(space, draws, sample_stats)
-            symmetry = symmetric(space, draws, orderings, unconstrained, random_seed)
+            symmetry = symmetries_of(space, draws, orderings, unconstrained, random_seed)
             maps = symmetry.maps if len(symmetry.maps) > 1 else ()
             evidence = first_estimate(Target(symmetry.space, random_seed, symmetry.draws, maps, analysis))
             if not math.isfinite(evidence.value):

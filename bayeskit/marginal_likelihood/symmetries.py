@@ -27,7 +27,7 @@ from bayeskit.marginal_likelihood.proposal import Refused
 from bayeskit.marginal_likelihood.reflections import reflections
 from bayeskit.model.unconstrained import Unconstrained
 
-__all__ = ["Symmetric", "flat", "symmetric"]
+__all__ = ["Symmetric", "flat", "symmetries_of"]
 
 LABELLINGS = 720  # that are summed over
 MIXED = 1.01  # R-hat between draws and their relabelled copies, below which the chains visited all labellings alike
@@ -65,7 +65,7 @@ class Symmetric:
         return len(self.maps) == number_of_labellings(self.groups)
 
 
-def symmetric(
+def symmetries_of(
     space: Unconstrained,
     draws: np.ndarray,
     orderings: Mapping[str, Ordering],

@@ -38,7 +38,7 @@ Score = Callable[[Point, Point, Sequence[np.ndarray]], Point]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ExpectedPart:
     """Σ weight · graph over all its entries; ``source`` says which array of weights, and where in it."""
 
     graph: Graph
@@ -149,7 +149,7 @@ def expected_log_density(data: CompleteData, *, with_prior: bool, reduced: bool 
     """
     parts = _parts(data)
     if with_prior:
-        parts += [Part(g) for g in data.priors.values()]
+        parts += [ExpectedPart(g) for g in data.priors.values()]
     graphs, inner = _cut([p.graph for p in parts], data)
     inputs = list(inner)
     weights = [w for s in data.sums for w in s.weights]
@@ -173,25 +173,27 @@ def expected_log_density(data: CompleteData, *, with_prior: bool, reduced: bool 
     return Expected(data, total, [*moment_inputs, *weights, *inputs], tuple(moments), tuple(inner.values()), rows)
 
 
-def _parts(data: CompleteData) -> list[Part]:
-    parts: list[Part] = []
+def _parts(data: CompleteData) -> list[ExpectedPart]:
+    parts: list[ExpectedPart] = []
     number = 0
     for s in data.sums:
         step = s.summed
         if step.kind == "joint":
-            parts.append(Part(step.table, s.weights[0]))
+            parts.append(ExpectedPart(step.table, s.weights[0]))
         else:
             axis = 0 if step.kind == "independent" else step.table.type.ndim - 1
             for k in range(len(step.values)):
                 where = tuple(k if i == axis else slice(None) for i in range(len(step.shape) + 1))
-                parts += _sequences(Part(entry(step.table, k, axis), s.weights[0][where], (number, where)), step.shape)
+                parts += _sequences(
+                    ExpectedPart(entry(step.table, k, axis), s.weights[0][where], (number, where)), step.shape
+                )
         if step.kind == "chain":
-            parts += [Part(step.log_initial, s.weights[1]), Part(step.log_transition, s.weights[2])]
+            parts += [ExpectedPart(step.log_initial, s.weights[1]), ExpectedPart(step.log_transition, s.weights[2])]
         number += len(s.weights)
-    return parts + [Part(g) for g in data.rest.values()]
+    return parts + [ExpectedPart(g) for g in data.rest.values()]
 
 
-def _sequences(part: Part, shape: tuple[int, ...]) -> list[Part]:
+def _sequences(part: ExpectedPart, shape: tuple[int, ...]) -> list[ExpectedPart]:
     """A part for each of a few sequences, so that every part has one axis of rows."""
     if len(shape) < 2 or np.prod(shape, dtype=int) > SEVERAL * max(shape):
         return [part]
@@ -202,7 +204,7 @@ def _sequences(part: Part, shape: tuple[int, ...]) -> list[Part]:
     found = []
     for k in range(shape[axis]):
         weight = part.weight[(slice(None),) * axis + (k,)]
-        smaller = Part(entry(part.graph, k, axis), weight, (array, (*where[:place], k, *where[place + 1 :])))
+        smaller = ExpectedPart(entry(part.graph, k, axis), weight, (array, (*where[:place], k, *where[place + 1 :])))
         found += _sequences(smaller, shape[:axis] + shape[axis + 1 :])
     return found
 
@@ -253,7 +255,9 @@ def _folded(graphs: list[Graph], latent: Mapping[Any, Any]) -> list[Graph]:
     return [memo.get(g, g) for g in graphs]
 
 
-def _reduce(part: Part, graph: Any, latent: Any, inner: Sequence[Any]) -> tuple[Graph, Moments, list[Graph]] | None:
+def _reduce(
+    part: ExpectedPart, graph: Any, latent: Any, inner: Sequence[Any]
+) -> tuple[Graph, Moments, list[Graph]] | None:
     """A part as Σ b · moments; None if it has no such form."""
     if graph.type.ndim != 1 or graph.type.shape[0] is None or (part.weight is not None and part.source is None):
         return None

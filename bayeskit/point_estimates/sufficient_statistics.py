@@ -24,7 +24,7 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import SpecifyShape
 
 from bayeskit.graphs.axes import followed_axes
-from bayeskit.graphs.domain import Analysis, coefficients, exponents, parts
+from bayeskit.graphs.domain import GraphAnalysis, coefficients, exponents, parts
 from bayeskit.graphs.nodes import applies, core_op, without_shuffles
 from bayeskit.point_estimates.column_forms import (
     ONE,
@@ -62,7 +62,7 @@ def _refused(axis: int) -> ColumnForm:
     raise NotReduced
 
 
-class _ColumnForms(Analysis[_Rows]):
+class _ColumnForms(GraphAnalysis[_Rows]):
     """The form of every node, found once the axis of its rows is known, which is where it is used."""
 
     def __init__(self, leaves: Mapping[Graph, _Rows], columns: Columns) -> None:

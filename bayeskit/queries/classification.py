@@ -20,7 +20,7 @@ import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
 
 from bayeskit.elimination.analysis import Analysis, Scale
-from bayeskit.elimination.conjugate_posterior import Component, solve
+from bayeskit.elimination.conjugate_posterior import Component, solve_posterior
 from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import InferenceError, ModelError, OptionError
@@ -128,7 +128,7 @@ def _exact(post: Posterior, classes: Classes, rows: GivenRows) -> np.ndarray:
     analysis = analyse(added.model)
     if analysis.plan.remaining or analysis.finite:
         raise NoClosedForm("with a new row added, the model has no closed form")
-    component = solve(analysis, Evaluator(analysis))
+    component = solve_posterior(analysis, Evaluator(analysis))
     known, again = float(post.log_evidence), float(component.log_evidence)
     if abs(known - again) > TOLERANCE * max(1.0, abs(known)):
         raise InferenceError(
