@@ -15,7 +15,7 @@ import bayeskit as bk
 from bayeskit.datasets import example_data
 from bayeskit.models import load_model
 from bayeskit.reporting.curve import draw_curve, fitted_curve
-from bayeskit.reporting.pictures import BLUE, ORANGE, styled
+from bayeskit.reporting.records import BLUE, ORANGE, styled
 
 SEED = 20260101
 TARGET = Path(__file__).parent / "regression.png"

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pymc as pm
 
-from bayeskit.catalogue.builder import model_builder, row_coords
-from bayeskit.catalogue.priors import half_prior
+from bayeskit.catalogue.builder import half_prior, model_builder, row_coords
 from bayeskit.datasets.schema import Example, Positive, Variable
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ import pytensor.tensor as pt
 from scipy import linalg
 
 from bayeskit.catalogue.builder import column_coords, model_builder, row_coords
-from bayeskit.catalogue.factors import fit_factors
+from bayeskit.catalogue.starts import fit_factors
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
 from bayeskit.errors import DataError, OptionError
 

@@ -47,8 +47,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from bayeskit.catalogue.builder import column_coords, model_builder, row_coords
-from bayeskit.catalogue.priors import half_prior
+from bayeskit.catalogue.builder import column_coords, half_prior, model_builder, row_coords
 from bayeskit.datasets.labels import category_codes
 from bayeskit.datasets.schema import Example, Positive, Variable
 from bayeskit.errors import DataError

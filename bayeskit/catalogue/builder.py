@@ -13,9 +13,32 @@ from bayeskit.datasets.checking import check_data
 from bayeskit.datasets.schema import Variable
 
 if TYPE_CHECKING:
+    import pymc as pm
     import xarray as xr
 
-__all__ = ["column_coords", "model_builder", "row_coords"]
+__all__ = ["column_coords", "half_prior", "model_builder", "row_coords"]
+
+
+def half_prior(name: str, kind: str, scale: float, **options: Any) -> pm.Distribution:
+    """A scale with a half-Cauchy, half-Normal or exponential prior, inside a ``pm.Model`` context.
+
+    Parameters
+    ----------
+    name : str
+        Of the variable.
+    kind : {"half_cauchy", "half_normal", "exponential"}
+    scale : float
+        Its scale; of an exponential, its mean.
+    **options
+        Passed on, ``dims`` for example.
+    """
+    import pymc as pm
+
+    if kind == "half_cauchy":
+        return pm.HalfCauchy(name, scale, **options)
+    if kind == "half_normal":
+        return pm.HalfNormal(name, scale, **options)
+    return pm.Exponential(name, scale=scale, **options)
 
 
 def model_builder(variables: Mapping[str, Variable]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -81,7 +81,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 def _infer(arguments: argparse.Namespace) -> int:
     import bayeskit as bk
-    from bayeskit.reporting.writing import check_writable
+    from bayeskit.reporting.html import check_writable
 
     if arguments.report:
         check_writable(arguments.report)
@@ -161,7 +161,7 @@ def _validate(arguments: argparse.Namespace) -> int:
 
 def _report(arguments: argparse.Namespace) -> int:
     import bayeskit as bk
-    from bayeskit.reporting.writing import check_writable
+    from bayeskit.reporting.html import check_writable
 
     path = arguments.output or Path("reports") / f"{Path(arguments.model.partition(':')[0]).stem}.html"
     check_writable(path)

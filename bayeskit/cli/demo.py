@@ -26,9 +26,8 @@ from bayeskit.inference.ladder import infer
 from bayeskit.models import MODELS, load_model
 from bayeskit.queries.comparison import Comparison, compare
 from bayeskit.reporting import report
-from bayeskit.reporting.html import page, table_markup
+from bayeskit.reporting.html import check_writable, page, table_markup, write_page
 from bayeskit.reporting.records import Link, Table
-from bayeskit.reporting.writing import check_writable, write_page
 from bayeskit.sampling.nuts import sample_nuts
 from bayeskit.validation import Validation, judge, validate
 from bayeskit.validation.bartlett import bartlett

@@ -7,8 +7,7 @@ dims that a model's ``VARIABLES`` ask for. Whatever cannot be used is refused in
 from __future__ import annotations
 
 from bayeskit.datasets.checking import check_data
-from bayeskit.datasets.examples import describe_example, example_data, list_examples, load_example
-from bayeskit.datasets.loading import load_table
+from bayeskit.datasets.loading import describe_example, example_data, list_examples, load_example, load_table
 from bayeskit.datasets.preparing import parse_columns, prepare
 from bayeskit.datasets.schema import Example, Option, Positive, Range, Variable
 

@@ -1,7 +1,10 @@
-"""Read the user's file into a table: CSV, Parquet or netCDF, told by the file's ending.
+"""Read a table: the user's file (CSV, Parquet or netCDF, told by its ending), or a data set that ships with bayeskit.
 
 A CSV file has one header line; commas, semicolons or tabs between fields; comment lines that begin with ``#`` above
 the header; and, with semicolons, possibly decimal commas.
+
+The data sets that ship are real, small, each with the source of its numbers: a CSV file in ``tables/`` that opens with
+three comment lines, ``# title:``, ``# source:`` and ``# columns:``. To add one, add its file.
 """
 
 from __future__ import annotations
@@ -9,17 +12,20 @@ from __future__ import annotations
 import csv
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bayeskit.datasets.preparing import prepare
+from bayeskit.datasets.schema import Example, Variable
 from bayeskit.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-__all__ = ["FORMATS", "load_table"]
+__all__ = ["FORMATS", "describe_example", "example_data", "list_examples", "load_example", "load_table"]
 
 FORMATS = {
     ".csv": "CSV",
@@ -33,6 +39,7 @@ FORMATS = {
     ".nc4": "netCDF",
     ".netcdf": "netCDF",
 }
+TABLES = files(__package__) / "tables"
 
 
 def load_table(path: str | Path) -> pd.DataFrame | xr.Dataset:
@@ -163,3 +170,80 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
 
 def _one_line(error: object) -> str:
     return " ".join(str(error).split())
+
+
+def list_examples() -> tuple[str, ...]:
+    """The names of the data sets that ship with bayeskit, sorted."""
+    names = (entry.name for entry in TABLES.iterdir())
+    return tuple(sorted(name.removesuffix(".csv") for name in names if name.endswith(".csv")))
+
+
+def describe_example(name: str) -> dict[str, str]:
+    """What a shipped data set is and where its numbers come from.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`list_examples`.
+
+    Returns
+    -------
+    dict of str to str
+        With the keys ``title``, ``source`` and ``columns``.
+
+    Raises
+    ------
+    DataError
+        If there is no such data set.
+    """
+    _check_name(name)
+    lines = (TABLES / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+    comments = (line[1:].partition(":") for line in lines if line.startswith("#"))
+    return {key.strip(): text.strip() for key, _, text in comments}
+
+
+def load_example(name: str) -> pd.DataFrame:
+    """Load a data set that ships with bayeskit.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`list_examples`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Its description is in ``.attrs``, under the keys of :func:`describe_example`.
+
+    Raises
+    ------
+    DataError
+        If there is no such data set.
+    """
+    about = describe_example(name)
+    with as_file(TABLES / f"{name}.csv") as path:
+        table = load_table(path)
+    table.attrs = about
+    return table
+
+
+def example_data(example: Example, variables: Mapping[str, Variable]) -> xr.Dataset:
+    """The example of a model, ready for its ``build``.
+
+    Parameters
+    ----------
+    example : Example
+        The model's ``EXAMPLE``.
+    variables : mapping of str to Variable
+        The model's ``VARIABLES``.
+
+    Returns
+    -------
+    xarray.Dataset
+    """
+    return prepare(load_example(example.dataset), variables, example.columns)
+
+
+def _check_name(name: str) -> None:
+    if name not in list_examples():
+        raise DataError(f"no example data set {name!r}; there are {', '.join(list_examples())}")

@@ -43,7 +43,7 @@ from bayeskit.graphs.gradient import gradient as gradient_of
 from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.polynomial_degree import degrees
 from bayeskit.model.log_joint import LogJoint
-from bayeskit.results.later_draws import LaterDraws, StackedDraws
+from bayeskit.results.tree import LaterDraws, StackedDraws
 
 __all__ = ["Gaussian", "GaussianBlock"]
 

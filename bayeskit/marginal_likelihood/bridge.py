@@ -39,11 +39,20 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from bayeskit.graphs.environment import on_one_thread, silently
-from bayeskit.marginal_likelihood.bridge_equation import BridgeSide, BridgeSolution, effective_number, error_of_mean
 from bayeskit.marginal_likelihood.estimators import Target, refused
 from bayeskit.marginal_likelihood.one_labelling import Share, labelling, moved
 from bayeskit.marginal_likelihood.permutations import Matrix
-from bayeskit.marginal_likelihood.proposal import Array, Refused, fitted, log_spherical, require_more_draws_than
+from bayeskit.marginal_likelihood.proposal import (
+    Array,
+    BridgeSide,
+    BridgeSolution,
+    Refused,
+    effective_number,
+    error_of_mean,
+    fitted,
+    log_spherical,
+    require_more_draws_than,
+)
 from bayeskit.results.records import LogEvidence
 
 __all__ = ["bridge", "estimate", "obstacle"]

@@ -18,8 +18,7 @@ import xarray as xr
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.graphs.environment import lightly
-from bayeskit.marginal_likelihood.audit import audit_of_draws
-from bayeskit.marginal_likelihood.conventions import orderings_of, stated
+from bayeskit.marginal_likelihood.conventions import audit_of_draws, orderings_of, stated
 from bayeskit.marginal_likelihood.estimators import Target, first_estimate, refused
 from bayeskit.marginal_likelihood.other_modes import unvisited_share
 from bayeskit.marginal_likelihood.proposal import Refused

@@ -1,4 +1,4 @@
-"""Everything under which a density does not change: labels exchanged, signs changed, and what these make together.
+r"""Everything under which a density does not change: labels exchanged, signs changed, and what these make together.
 
 Draws of one mode account for the others once the maps between them are known. Not all of them count: what the chains
 visited alike is in the draws already.
@@ -6,15 +6,20 @@ visited alike is in the draws already.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 from arviz_stats.base import array_stats
+from pymc.distributions.transforms import Ordered
+from pymc.logprob.transforms import ChainedTransform
+from pymc.util import get_transformed_name
 
-from bayeskit.marginal_likelihood.any_order import covers, in_any_order
+from bayeskit.graphs.compile import compile_small
+from bayeskit.marginal_likelihood.conventions import Ordering
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
-from bayeskit.marginal_likelihood.ordered_prior import Ordering
 from bayeskit.marginal_likelihood.permutations import (
     Exchangeable,
     Matrix,
@@ -27,11 +32,55 @@ from bayeskit.marginal_likelihood.proposal import Refused
 from bayeskit.marginal_likelihood.reflections import reflections
 from bayeskit.model.unconstrained import Unconstrained
 
-__all__ = ["Symmetric", "flat", "symmetries_of"]
+__all__ = ["Symmetric", "covers", "flat", "in_any_order", "symmetries_of"]
 
 LABELLINGS = 720  # that are summed over
 MIXED = 1.01  # R-hat between draws and their relabelled copies, below which the chains visited all labellings alike
 COPIES = 20  # labellings that it is judged by
+
+
+def in_any_order(
+    model: pm.Model, names: Iterable[str], unconstrained: Mapping[str, np.ndarray]
+) -> tuple[pm.Model, dict[str, np.ndarray]] | None:
+    """The model without the ``ordered`` transform of some variables, and the draws on its unconstrained scale.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Its free variables are continuous.
+    names : iterable of str
+        Variables that ``ordered`` restricts, alone or after an increasing transform of each entry.
+    unconstrained : mapping of str to array (chain, draw, ...)
+        Draws of the model's value variables.
+
+    Returns
+    -------
+    model, draws
+        None where a variable has more than one axis: each of its rows would have an order of its own.
+    """
+    transforms, values, draws = dict(model.rvs_to_transforms), dict(model.rvs_to_values), dict(unconstrained)
+    for name in names:
+        rv = model[name]
+        whole = transforms[rv]
+        first, last = whole.transform_list if isinstance(whole, ChainedTransform) else (None, whole)
+        if rv.type.ndim != 1 or not isinstance(last, Ordered):
+            return None
+        transforms[rv], before = first, draws.pop(str(values[rv].name))
+        values[rv] = values[rv].type(name=name if first is None else get_transformed_name(name, first))
+        ordered = pt.matrix("ordered")
+        increasing = compile_small([ordered], last.backward(ordered))(before.reshape(-1, before.shape[-1]))
+        draws[str(values[rv].name)] = np.reshape(increasing, before.shape)
+    # The same variables under other transforms. PyMC's own function for that refuses models with initial values.
+    free = object.__new__(type(model))
+    of_values = {value: rv for rv, value in values.items()}
+    vars(free).update(vars(model), rvs_to_transforms=transforms, rvs_to_values=values, values_to_rvs=of_values)
+    return free, draws
+
+
+def covers(groups: Iterable[Exchangeable], names: Iterable[str]) -> bool:
+    """Whether the entries of each variable are components that are all exchangeable."""
+    along = {name for g in groups if g.complete for name in g.axes}
+    return set(names) <= along
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -30,12 +29,8 @@ from scipy import special
 
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.inference.ladder import infer
-from bayeskit.queries.leave_one_out import leave_one_out
-from bayeskit.queries.same_data import require_evidence, require_same_data
+from bayeskit.queries.leave_one_out import leave_one_out, require_evidence, require_same_data
 from bayeskit.results.records import Posterior
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Comparison", "compare"]
 

@@ -66,9 +66,8 @@ def report(
     ``post.tree``. Of a large model, at most 40 graph nodes, 12 densities, 40 intervals a variable and 30 table rows are
     shown, and the page says how many are not. A page takes one to a few seconds.
     """
-    from bayeskit.reporting.html import render
+    from bayeskit.reporting.html import check_writable, render, write_page
     from bayeskit.reporting.sections import build_sections
-    from bayeskit.reporting.writing import check_writable, write_page
 
     target = Path(path)
     check_writable(target)  # before the pictures are made

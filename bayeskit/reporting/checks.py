@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from bayeskit.reporting.pictures import BLUE, ORANGE, Picture, figure_of, to_picture
+from bayeskit.reporting.records import BLUE, ORANGE, Picture, figure_of, to_picture
 from bayeskit.results.predictive import predict
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from scipy import linalg
 from bayeskit.errors import BayeskitError
 from bayeskit.queries.class_rows import Classes, find_classes, whole_rows
 from bayeskit.queries.classification import classify
-from bayeskit.reporting.pictures import COLOURS, INK, MUTED, Picture, to_picture
+from bayeskit.reporting.records import COLOURS, INK, MUTED, Picture, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeskit.reporting.latent_states import LatentStates, blend
-from bayeskit.reporting.pictures import BLUE, COLOURS, INK, MUTED, Picture, to_picture
+from bayeskit.reporting.records import BLUE, COLOURS, INK, MUTED, Picture, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ from pytensor.graph.traversal import ancestors
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.reporting.checks import MAX_DRAWS, generator
-from bayeskit.reporting.pictures import BLUE, INK, Picture, to_picture
+from bayeskit.reporting.records import BLUE, INK, Picture, to_picture
 
 if TYPE_CHECKING:
     import pymc as pm

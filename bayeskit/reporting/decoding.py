@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeskit.reporting.latent_states import LatentStates
-from bayeskit.reporting.pictures import COLOURS, MUTED, Picture, to_picture
+from bayeskit.reporting.records import COLOURS, MUTED, Picture, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

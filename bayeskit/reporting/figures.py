@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from bayeskit.reporting.pictures import BLUE, INK, ORANGE, Picture, figure_of, to_picture
+from bayeskit.reporting.records import BLUE, INK, ORANGE, Picture, figure_of, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

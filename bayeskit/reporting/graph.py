@@ -16,7 +16,7 @@ import pymc as pm
 from pymc.model_graph import ModelGraph, get_node_type
 
 from bayeskit.reporting.formulas import distribution_name, variable_sizes
-from bayeskit.reporting.pictures import BLUE, INK, MUTED, Picture, to_picture
+from bayeskit.reporting.records import BLUE, INK, MUTED, Picture, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

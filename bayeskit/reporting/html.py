@@ -1,16 +1,19 @@
-"""Sections as one HTML page that needs nothing else: styles inside, pictures as data, no script."""
+"""Sections as one HTML page that needs nothing else (no script, pictures as data), written whole or not at all."""
 
 from __future__ import annotations
 
 import base64
 import math
+import os
+import tempfile
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
-from bayeskit.reporting.pictures import Picture
-from bayeskit.reporting.records import Cell, Link, Section, Table
+from bayeskit.errors import OptionError
+from bayeskit.reporting.records import Cell, Link, Picture, Section, Table
 
-__all__ = ["number", "page", "render"]
+__all__ = ["check_writable", "number", "page", "render", "write_page"]
 
 STYLE = """
 :root { --ink: #1f2933; --muted: #616e7c; --line: #d9dee4; --accent: #2a6f97; --soft: #f5f7f9; }
@@ -190,3 +193,59 @@ def _figure(picture: Picture) -> str:
     source = f"data:{picture.media_type};base64,{data}"
     image = f'<img src="{source}" width="{picture.width}" alt="{escape(picture.alt)}">'
     return f"<figure>{image}{caption}</figure>"
+
+
+def check_writable(path: Path) -> None:
+    """Make sure that a page can be put there, before anything is computed; nothing is left behind.
+
+    Raises
+    ------
+    OptionError
+        One line that says what stands in the way.
+    """
+    if path.is_dir():
+        raise OptionError(
+            f"cannot write the report {path}: that is a folder; name a file in it, such as {path / 'report.html'}"
+        )
+    folder = path.parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        # Asking for permission is not enough: root is always told yes, even on a read-only file system.
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OptionError(_message(path, error)) from error
+
+
+def write_page(path: Path, page: str) -> Path:
+    """Write a page beside its place and move it there, so that a reader never finds half a page.
+
+    Raises
+    ------
+    OptionError
+        If it cannot be written; nothing is left behind.
+    """
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(page)
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes a file that only its owner can read
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise OptionError(_message(path, error)) from error
+    return path
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _message(path: Path, error: OSError) -> str:
+    return f"cannot write the report {path}: {error.strerror or error}; name a file in a folder you can write to"

@@ -22,7 +22,7 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.rewriting import apart_from_checks
 from bayeskit.queries.relabelling import under_one_labelling
-from bayeskit.reporting.pictures import COLOURS
+from bayeskit.reporting.records import COLOURS
 from bayeskit.results.tree import thinned
 
 if TYPE_CHECKING:

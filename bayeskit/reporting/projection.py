@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pytensor.graph.traversal import ancestors
 
-from bayeskit.reporting.pictures import INK, MUTED, Picture, to_picture
+from bayeskit.reporting.records import INK, MUTED, Picture, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,12 +1,136 @@
-"""The records a report is made of: sections of paragraphs, tables and pictures; plain data, no markup."""
+"""The records a report is made of, plain data without markup, and its pictures.
+
+Matplotlib figures are kept as bytes that are the same for the same numbers, in a style they share.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from bayeskit.reporting.pictures import Picture
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-__all__ = ["Cell", "Link", "Section", "Table"]
+__all__ = [
+    "BLUE",
+    "COLOURS",
+    "INK",
+    "MUTED",
+    "ORANGE",
+    "Cell",
+    "Link",
+    "Picture",
+    "Section",
+    "Table",
+    "figure_of",
+    "styled",
+    "to_picture",
+]
+
+INK, MUTED, BLUE, ORANGE = "#1f2933", "#7b8794", "#2a6f97", "#c8553d"
+# Of states, components and classes, in their order.
+COLOURS = (BLUE, ORANGE, "#5a8f69", "#8d6a9f", "#b58900", "#3f7f7f", "#a65e8b", "#6b7a3a", "#4f5d95", "#8a6d5a")
+
+MAX_SVG = 150_000  # bytes; a larger drawing is stored as PNG
+
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10.0,
+    "axes.titlecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": f"cycler('color', ['{BLUE}', '{ORANGE}', '#5a8f69', '#8d6a9f', '{MUTED}'])",
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "legend.frameon": False,
+    "legend.fontsize": 8.0,
+    "figure.facecolor": "white",
+    "figure.dpi": 100.0,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "bayeskit",
+    "axes.formatter.useoffset": False,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture as it is embedded in a page.
+
+    Attributes
+    ----------
+    data : bytes
+        The file.
+    media_type : {"image/svg+xml", "image/png"}
+    width : int
+        Width at which it is shown, in CSS pixels.
+    alt : str
+        What it shows, for those who cannot see it.
+    caption : str
+    """
+
+    data: bytes = field(repr=False)
+    media_type: str
+    width: int
+    alt: str
+    caption: str = ""
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Use the report's style, whatever the user's, and show no window; figures made inside are closed at the end.
+
+    The plot is chosen for the data before it is drawn, so ArviZ's advice to use another one is not passed on; nor is
+    Matplotlib's remark that its font lacks a letter of a variable's name, for which it draws a box.
+    """
+    import warnings
+
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+    import matplotlib.style
+
+    before = set(plt.get_fignums())
+    with warnings.catch_warnings(), mpl.style.context(["default", STYLE]), plt.ioff():
+        warnings.filterwarnings("ignore", module="arviz_plots")
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        # A rootogram of two or three different values, of classes say, has fewer of them than there are chains.
+        warnings.filterwarnings("ignore", message="Found chain dimension to be longer than draw dimension")
+        try:
+            yield
+        finally:
+            for number in set(plt.get_fignums()) - before:
+                plt.close(number)
+
+
+def figure_of(panels: Any) -> Figure:
+    """The matplotlib figure of an arviz-plots collection, laid out so that no text is cut off."""
+    figure: Figure = panels.viz["figure"].item()
+    figure.set_layout_engine("constrained")
+    return figure
+
+
+def to_picture(figure: Figure, *, alt: str, caption: str = "") -> Picture:
+    """Store a figure as SVG, or as PNG where the SVG would be large; no dates, so equal figures give equal bytes."""
+    import matplotlib.pyplot as plt
+
+    width = round(figure.get_figwidth() * 96)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    data, media_type = buffer.getvalue(), "image/svg+xml"
+    if len(data) > MAX_SVG:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=200, metadata={"Software": None})
+        data, media_type = buffer.getvalue(), "image/png"
+    plt.close(figure)
+    return Picture(data, media_type, width, alt, caption)
 
 
 @dataclass(frozen=True)

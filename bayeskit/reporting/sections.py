@@ -26,9 +26,8 @@ from bayeskit.reporting.figures import interval_pictures, marginal_picture, spli
 from bayeskit.reporting.formulas import describe_variables
 from bayeskit.reporting.graph import draw_structure, read_structure
 from bayeskit.reporting.latent_states import latent_states
-from bayeskit.reporting.pictures import Picture, styled
 from bayeskit.reporting.projection import latent_projection, projection_picture
-from bayeskit.reporting.records import Cell, Section, Table
+from bayeskit.reporting.records import Cell, Picture, Section, Table, styled
 from bayeskit.reporting.states import state_picture, state_series
 from bayeskit.reporting.tables import MAX_ROWS, capped_table, frame_table, in_model_order
 

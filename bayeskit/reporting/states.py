@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeskit.reporting.pictures import COLOURS, INK, MUTED, Picture, to_picture
+from bayeskit.reporting.records import COLOURS, INK, MUTED, Picture, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

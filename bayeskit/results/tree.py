@@ -1,8 +1,14 @@
-"""Draws as an ``xarray.DataTree`` in the ArviZ schema, as ``pymc.sample`` would give them."""
+"""Draws as an ``xarray.DataTree`` in the ArviZ schema, like those of ``pymc.sample``, or made when they are read.
+
+4,000 draws of 25,000 variables are 800 MB of random numbers, which take longer than all else of an exact answer, while
+its closed-form marginals say the same of each variable. Which draws they are is settled beforehand, by their generator.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,13 +17,65 @@ import pymc as pm
 import xarray as xr
 from arviz_base import from_dict
 from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
+from xarray.backends import BackendArray
+from xarray.core import indexing
 
-from bayeskit.results.later_draws import LaterDraws
 from bayeskit.version import __version__
 
-__all__ = ["build_tree", "chains_of", "dims_of", "stacked_draws", "thinned"]
+__all__ = ["LaterDraws", "StackedDraws", "build_tree", "chains_of", "dims_of", "stacked_draws", "thinned"]
 
 FOUR_CHAINS_FROM = 100  # with fewer draws R-hat says nothing, and ArviZ warns of more chains than draws
+
+
+@dataclass(eq=False)
+class StackedDraws:
+    """All variables of a block in one array, its first axis the draws.
+
+    Attributes
+    ----------
+    make : callable
+        Makes them; called once.
+    """
+
+    make: Callable[[], np.ndarray]
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """The draws."""
+        return self.make()
+
+
+class LaterDraws(BackendArray):
+    """Draws of one variable of a block: an array for NumPy, and for xarray one that is read as a file is.
+
+    Parameters
+    ----------
+    stacked : StackedDraws
+    where : slice
+        The columns of the variable.
+    shape : tuple of int
+        The axes of the draws, then those of the variable.
+    """
+
+    dtype = np.dtype(float)
+
+    def __init__(self, stacked: StackedDraws, where: slice, shape: tuple[int, ...]) -> None:
+        self.stacked, self.where, self.shape = stacked, where, shape
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        values = self.stacked.values[:, self.where].reshape(self.shape)
+        return np.array(values, dtype=dtype) if copy else np.asarray(values, dtype=dtype)
+
+    def __getitem__(self, key: Any) -> Any:
+        values = np.asarray(self)
+        if not isinstance(key, indexing.ExplicitIndexer):
+            return values[key]
+        slices = indexing.IndexingSupport.BASIC
+        return indexing.explicit_indexing_adapter(key, self.shape, slices, values.__getitem__)
+
+    def variable(self, lengths: tuple[int, ...]) -> Any:
+        """The same draws with other axes in place of their first, as what an ``xarray.Variable`` holds."""
+        return indexing.LazilyIndexedArray(LaterDraws(self.stacked, self.where, (*lengths, *self.shape[1:])))
 
 
 def chains_of(draws: int) -> tuple[int, int]:
@@ -53,7 +111,7 @@ def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains
     model : pymc.Model
         Gives dims and coords.
     values : mapping of str to array
-        Draws, first axis the draws; :class:`~bayeskit.results.later_draws.LaterDraws` stay unread.
+        Draws, first axis the draws; :class:`~bayeskit.results.tree.LaterDraws` stay unread.
     draws : int
         Of none, the tree is empty.
     chains : int, optional

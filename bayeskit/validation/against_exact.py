@@ -21,10 +21,9 @@ import numpy as np
 
 from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.validation.draws import as_arrays, labels
-from bayeskit.validation.record import Validation
+from bayeskit.validation.record import Validation, notes_on, table_of, verdicts_of
 from bayeskit.validation.scalars import draws_by_scalar, judge_variable
 from bayeskit.validation.statistics import ScalarTests
-from bayeskit.validation.verdicts import notes_on, table_of, verdicts_of
 
 if TYPE_CHECKING:
     import pymc as pm

@@ -25,8 +25,8 @@ import bayeskit as bk
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.marginal_likelihood.bridge import bridge
+from bayeskit.marginal_likelihood.conventions import ordering_of
 from bayeskit.marginal_likelihood.exchangeable import exchangeable
-from bayeskit.marginal_likelihood.ordered_prior import ordering_of
 from bayeskit.marginal_likelihood.permutations import Exchangeable, convention, labellings, number_of_labellings
 from bayeskit.marginal_likelihood.reflections import reflections
 from bayeskit.marginal_likelihood.sampled import evidence_of_draws

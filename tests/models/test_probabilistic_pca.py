@@ -13,7 +13,7 @@ from scipy import linalg, optimize, stats
 from sklearn.decomposition import PCA, FactorAnalysis
 
 import bayeskit as bk
-from bayeskit.catalogue.factors import fit_factors
+from bayeskit.catalogue.starts import fit_factors
 from bayeskit.datasets import Variable, example_data, prepare
 from bayeskit.errors import DataError, OptionError
 from bayeskit.graphs.compile import compile_small

@@ -22,7 +22,7 @@ from bayeskit.models import load_model
 from bayeskit.reporting.components import allocation_picture, component_picture, gaussian_components, same_component
 from bayeskit.reporting.decoding import decoded_series, decoding_pictures
 from bayeskit.reporting.latent_states import blend, latent_states
-from bayeskit.reporting.pictures import styled
+from bayeskit.reporting.records import styled
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree
 

@@ -18,8 +18,7 @@ import xarray as xr
 import bayeskit as bk
 from bayeskit.errors import BayeskitError
 from bayeskit.reporting import checks, curve, figures, formulas, graph, html, projection, sections, tables
-from bayeskit.reporting.pictures import styled
-from bayeskit.reporting.records import Section, Table
+from bayeskit.reporting.records import Section, Table, styled
 from bayeskit.results.records import LogEvidence, Posterior
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
