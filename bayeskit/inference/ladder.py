@@ -126,7 +126,8 @@ def answer(
     started = time.perf_counter()
     if random_seed is None:
         random_seed = int(np.random.SeedSequence().generate_state(1)[0])
-    with ExitStack() as building:
+    # Two stacks: a rung that samples ends the building early, but goes on with the data of the analysis.
+    with ExitStack() as data, ExitStack() as building:
         building.enter_context(lightly())
         analysis = model if isinstance(model, Analysis) else analyse(model)
         written = analysis.original.model
@@ -134,7 +135,7 @@ def answer(
         if snapshot is None:
             snapshot = Snapshot.of(written)
         else:
-            building.enter_context(snapshot.restored())
+            data.enter_context(snapshot.restored())
         require_positive_definite(analysis)
         request = Request(written, analysis, draws, random_seed, progressbar and is_terminal())
         post = _first_that_answers(ladder(method), request, building)

@@ -233,3 +233,12 @@ def test_a_sealed_slot_cannot_be_read() -> None:
         with pytest.raises((AttributeError, TypeError)):
             compiled()
     assert slot.get_value() == function() - 1 == 4
+
+
+def test_draws_by_nuts_are_of_the_other_data() -> None:
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 1.0)
+        pm.Normal("y", mu, 0.1, observed=[0.0, 0.1])
+    other = found(model).with_data({"y": [1.0, 1.1]})
+    draws = answer(other, method="nuts", draws=400, random_seed=1).tree["posterior"]["mu"]
+    assert abs(float(draws.mean()) - 2.1 / 2.01) < 6 * 0.0705 / np.sqrt(100)
