@@ -178,9 +178,11 @@ def _reshape(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
     before, after = node.inputs[0].type.shape, node.outputs[0].type.shape
     wide = [i for i, n in enumerate(before) if n != 1]
     now = [i for i, n in enumerate(after) if n != 1]
-    if len(wide) != len(now) or sum(n is None for n in before) > 1:
+    pairs = [(before[i], after[j]) for i, j in zip(wide, now, strict=False)]
+    # One unknown length follows from the others; of two, (2, n) as (n, 2) is not to be told from what keeps its axes.
+    if len(wide) != len(now) or sum(None in pair for pair in pairs) > 1:
         raise EntriesMixed(_label(node))
-    if any(before[i] != after[j] and None not in (before[i], after[j]) for i, j in zip(wide, now, strict=True)):
+    if any(old != new and None not in (old, new) for old, new in pairs):
         raise EntriesMixed(_label(node))
     result: list[Axis | None] = [None] * len(after)
     for i, j in zip(wide, now, strict=True):

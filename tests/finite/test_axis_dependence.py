@@ -101,3 +101,10 @@ def test_entries_do_not_change_when_others_move(graph: Any) -> None:
     check_axes(axes, graph)
     for node, own in below.items():
         check_axes(own, node)
+
+
+def test_of_two_unknown_lengths_neither_is_told() -> None:
+    z = pt.tensor("z", shape=(2, None), dtype="float64")
+    assert connection(z.reshape((2, -1)), z, (2, 3))[0] == BOTH
+    with pytest.raises(EntriesMixed):  # (2, 6) as (6, 2)
+        connection(z.reshape((-1, 2)), z, (2, 6))
