@@ -14,6 +14,7 @@ import pymc as pm
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.search import COUPLED, Search, sentence
+from bayeskit.errors import ModelError
 from bayeskit.finite.sum_out import Summed, TooLarge, sum_out
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.results.records import Refusal, Step
@@ -33,9 +34,15 @@ def analyse(model: pm.Model, *, sums: bool = False) -> Analysis:
     Raises
     ------
     bayeskit.errors.ModelError
-        If the model cannot be read.
+        If the model cannot be read, or an index in it is out of range.
     """
-    return replace(_analysed(model, sums), analyse=analyse)
+    try:
+        return replace(_analysed(model, sums), analyse=analyse)
+    except IndexError as error:
+        raise ModelError(
+            f"an index in the model is out of range ({str(error).splitlines()[0]}); check the arrays of indices "
+            "against the lengths of what they pick from"
+        ) from error
 
 
 def _analysed(model: pm.Model, sums: bool) -> Analysis:

@@ -10,6 +10,7 @@ import pytest
 from near_misses import NEAR_MISSES, NearMiss
 
 import bayeskit as bk
+from bayeskit.errors import ModelError
 
 BY_NAME = {miss.name: miss for miss in NEAR_MISSES}
 
@@ -76,3 +77,11 @@ def test_infer_falls_back_to_nuts() -> None:
     assert np.all(np.isfinite(draws))
     with pytest.raises(bk.BayeskitError, match="mu"):
         post.marginal("mu")
+
+
+def test_an_index_out_of_range_is_said() -> None:
+    with pm.Model() as model:
+        variance = pm.InverseGamma("variance", 2.0, 2.0, shape=3)
+        pm.Normal("y", 0.5, pm.math.sqrt(variance[[0, 1, 3]]), observed=[1.0, 2.0, 0.0])
+    with pytest.raises(ModelError, match="index"):
+        bk.infer(model)
