@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import cache
+from threading import Lock
+from typing import Any
 
 import numpy as np
 import pytensor
@@ -17,14 +20,35 @@ from threadpoolctl import ThreadpoolController
 __all__ = ["available_cpus", "lightly", "on_one_thread", "silently"]
 
 
-@contextmanager
-def lightly() -> Iterator[None]:
-    """Build graphs without Python's cyclic garbage collector, PyTensor's record of where each variable was made, and C.
+@dataclass
+class _Shared:
+    """Settings of the whole process: the first thread to need them makes them, the last to leave puts back what was.
 
-    Building graphs makes thousands of short-lived objects, each thousand of which sets off a walk through the million
-    that ``import pymc`` leaves behind: half of the time of a small model. And where PyMC asks for an initial point,
-    PyTensor compiles C, a second or two for each operation that it has not met before, to run it once.
+    Were each thread to put back what it found, one would find, and leave behind, the settings of another.
     """
+
+    make: Callable[[], AbstractContextManager[None]]
+    users: int = 0
+    lock: Any = field(default_factory=Lock)
+    made: ExitStack = field(default_factory=ExitStack)
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        with self.lock:
+            if not self.users:
+                self.made.enter_context(self.make())
+            self.users += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.users -= 1
+                if not self.users:
+                    self.made.close()
+
+
+@contextmanager
+def _light() -> Iterator[None]:
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -34,6 +58,19 @@ def lightly() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+_LIGHT = _Shared(_light)
+
+
+def lightly() -> AbstractContextManager[None]:
+    """Build graphs without Python's cyclic garbage collector, PyTensor's record of where each variable was made, and C.
+
+    Building graphs makes thousands of short-lived objects, each thousand of which sets off a walk through the million
+    that ``import pymc`` leaves behind: half of the time of a small model. And where PyMC asks for an initial point,
+    PyTensor compiles C, a second or two for each operation that it has not met before, to run it once.
+    """
+    return _LIGHT.used()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import wraps
+from threading import RLock
 from typing import Any
 
 import pymc as pm
@@ -18,6 +19,8 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomType
 
 __all__ = ["Snapshot", "on_its_data"]
+
+_PUTTING = RLock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +56,18 @@ class Snapshot:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Within it the model has these data; afterwards those it had before, whatever was set in between."""
-        now = {v: v.get_value(borrow=True) for v in self.values}
-        before = replace(self, values=now, coords=dict(self.model.coords))
-        self._put()
-        try:
-            yield
-        finally:
-            before._put()
+        """Within it the model has these data; afterwards those it had before, whatever was set in between.
+
+        One thread at a time: two analyses of one model write their data into the same containers.
+        """
+        with _PUTTING:
+            now = {v: v.get_value(borrow=True) for v in self.values}
+            before = replace(self, values=now, coords=dict(self.model.coords))
+            self._put()
+            try:
+                yield
+            finally:
+                before._put()
 
 
 def on_its_data[**P, R](query: Callable[P, R]) -> Callable[P, R]:

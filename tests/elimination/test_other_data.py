@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -242,3 +243,12 @@ def test_draws_by_nuts_are_of_the_other_data() -> None:
     other = found(model).with_data({"y": [1.0, 1.1]})
     draws = answer(other, method="nuts", draws=400, random_seed=1).tree["posterior"]["mu"]
     assert abs(float(draws.mean()) - 2.1 / 2.01) < 6 * 0.0705 / np.sqrt(100)
+
+
+def test_threads_do_not_read_the_data_of_one_another() -> None:
+    source = found(schools(np.array([28.0, 8, -3, 7, -1, 1, 18, 12])))
+    others = [source.with_data({"y": np.full(8, 3.0 * k)}) for k in range(4)]
+    alone = [answer(other, random_seed=1).log_evidence.value for other in others]
+    with ThreadPoolExecutor(4) as pool:
+        together = [*pool.map(lambda other: answer(other, random_seed=1).log_evidence.value, others)]
+    assert_allclose(together, alone, rtol=1e-12)
