@@ -114,7 +114,7 @@ class AxisDensity:
         far = np.log(distance / border) if algebraic else distance - border
         return start + min(slope, 0.0) * far
 
-    def _tail_integral(self, side: int, function: ArrayFunction, power: int = 0) -> float:
+    def _tail_integral(self, side: int, function: ArrayFunction, bounded: bool = False) -> float:
         """∫ function(x) p(x) dx beyond the nodes; infinite or nan where it does not converge within its uncertainty."""
         algebraic, slope, doubt, flatter = self._tails[side]
         sign = (-1.0, 1.0)[side]
@@ -148,7 +148,7 @@ class AxisDensity:
         # The density has a finite integral, which the quadrature has shown; so has its product with a bounded function.
         with np.errstate(over="ignore", invalid="ignore"):
             size = np.abs(function(self.centre + sign * place(edges[[1, 3]])))
-        bounded = size[1] <= size[0] * (1 + 1e-9) and rate < 0
+        bounded = (bounded or size[1] <= size[0] * (1 + 1e-9)) and rate < 0
         if not bounded and rate + CAUTION * flatter >= -DECAYS * abs(slope):
             grows = rate >= -DECAYS * abs(slope) and doubt < KNOWN * abs(slope)
             return float(np.sign(ends[0]) * np.inf) if grows else np.nan
@@ -264,13 +264,14 @@ class AxisDensity:
         x = np.where(p <= 0.5, self._quantile(np.minimum(p, 0.5), 1), self._quantile(np.minimum(1 - p, 0.5), 0))
         return np.where(valid, x, np.nan)
 
-    def expect(self, function: ArrayFunction) -> float:
-        """E function(x) for a vectorised function; infinite or nan where the tails do not let it converge."""
+    def expect(self, function: ArrayFunction, bounded: bool = False) -> float:
+        """E function(x) for a vectorised function, ``bounded`` if it is known to be; infinite or nan where the tails do
+        not let it converge."""
         half = np.diff(self.t)[:, None] / 2
         t = self.t[:-1, None] + half * (1 + POINTS)
         with np.errstate(over="ignore", invalid="ignore"):
             inside = float(
                 (half * WEIGHTS * function(self.position(t)) * np.exp(self.interpolant(t) - self._top)).sum()
             )
-            tails = self._tail_integral(0, function) + self._tail_integral(1, function)
+            tails = sum(self._tail_integral(side, function, bounded) for side in (0, 1))
             return (inside + tails) * float(np.exp(-self._integrals[2]))

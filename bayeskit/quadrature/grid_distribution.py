@@ -129,15 +129,19 @@ class GridDensity:
         tail = (1 - np.asarray(confidence, float)) / 2
         return self.ppf(tail), self.isf(tail)
 
-    def expect(self, function: ArrayFunction) -> Any:
+    def expect(self, function: ArrayFunction, bounded: bool = False) -> Any:
         """E function(y), entry by entry; infinite or nan where it does not exist."""
-        if self.shape == ():
-            return self._entry(()).expect(lambda x: function(self.backward(x)))
-        return np.array([a.expect(lambda x: function(self.backward(x))) for a in self.axes.flat]).reshape(self.shape)
+        values = [a.expect(lambda x: function(self.backward(x)), bounded) for a in self.axes.flat]
+        return np.array(values).reshape(self.shape)[()]
+
+    @property
+    def _bounded(self) -> bool:
+        """Whether every moment exists, because the support has two ends."""
+        return bool(np.all(np.isfinite(self.support)))
 
     def mean(self) -> Any:
         """Mean; infinite or nan where there is none."""
-        return self.expect(_identity)
+        return self.expect(_identity, self._bounded)
 
     def var(self) -> Any:
         """Variance; infinite or nan where there is none."""
@@ -145,8 +149,8 @@ class GridDensity:
         def one(axis: AxisDensity) -> float:
             # Around the median first: the mean square less the squared mean would lose digits.
             centre = float(self.backward(axis.ppf(0.5)))
-            shift = axis.expect(lambda x: self.backward(x) - centre)
-            square = axis.expect(lambda x: (self.backward(x) - centre) ** 2)
+            shift = axis.expect(lambda x: self.backward(x) - centre, self._bounded)
+            square = axis.expect(lambda x: (self.backward(x) - centre) ** 2, self._bounded)
             return square - shift**2 if np.isfinite(shift) else (np.nan if np.isnan(shift) else square)
 
         if self.shape == ():
@@ -166,7 +170,7 @@ class GridDensity:
         return tuple(moments_by_letter[letter][()] for letter in moments)
 
     def _central(self, index: tuple[int, ...], mean: float, power: int) -> float:
-        return self._entry(index).expect(lambda x: (self.backward(x) - mean) ** power)
+        return self._entry(index).expect(lambda x: (self.backward(x) - mean) ** power, self._bounded)
 
     def std(self) -> Any:
         """Standard deviation."""

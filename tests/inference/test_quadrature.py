@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from scipy import integrate as si
 from scipy import stats
 from scipy.special import expit, gammaln, logit, logsumexp
 
+import bayeskit as bk
 from bayeskit.quadrature.axis_density import AxisDensity
 from bayeskit.quadrature.grid_distribution import GridDensity
 from bayeskit.quadrature.integrate import NotIntegrable, Quadrature, integrate
@@ -402,3 +404,18 @@ def test_draws_visit_both_modes() -> None:
     share = np.mean(draws[:, 0] < 10)
     assert abs(share - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 8000)
     assert stats.kstest(draws[draws[:, 0] > 10, 0], stats.norm(20, 1.5).cdf).pvalue > 1e-3
+
+
+def test_moments_on_a_bounded_support_are_numbers_whatever_the_tails() -> None:
+    y = np.array([3.0, -3.1, 2.9, -2.8, 3.1])
+    with pm.Model() as model:
+        direction = pm.Uniform("direction", -2 * np.pi, 2 * np.pi)  # two modes, and mass up to both ends
+        pm.VonMises("y", direction, 3.0, observed=y)
+    marginal = bk.infer(model, draws=4, random_seed=1).marginal("direction")
+    x = np.linspace(-2 * np.pi, 2 * np.pi, 200_001)
+    weights = np.exp(3.0 * np.cos(x[:, None] - y).sum(axis=1))
+    weights[[0, -1]] /= 2
+    weights /= weights.sum()
+    mean = weights @ x
+    assert abs(marginal.mean() - mean) < 1e-7
+    assert abs(marginal.std() - np.sqrt(weights @ (x - mean) ** 2)) < 1e-7
