@@ -113,6 +113,22 @@ class Analysis:
             self._memory[key] = make()
         return self._memory[key]
 
+    def remembered_unread(self, key: str, make: Callable[[], Any]) -> Any:
+        """What is built once for all data of the same shapes, if without reading them; anew each time where it is not.
+
+        A slot that is sealed is a symbol to what is built, which therefore holds for all of its values.
+        """
+        if self.snapshot is None:
+            return make()
+        if key not in self._memory:
+            (general,) = [g for g in self._family if g.analysis is not None and g.analysis._memory is self._memory]
+            try:
+                with sealed([s for n, s in general.slots.items() if n not in general.used]):
+                    self._memory[key] = make()
+            except Exception:  # whatever becomes of it without its data, it is not built
+                self._memory[key] = None
+        return make() if self._memory[key] is None else self._memory[key]
+
     @property
     def _family(self) -> list[_General]:
         if "family" not in self._memory:

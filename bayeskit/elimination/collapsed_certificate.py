@@ -8,16 +8,13 @@ is held at posterior and prior draws, with PyMC's own log density on the left.
 from __future__ import annotations
 
 import numpy as np
-import pytensor.tensor as pt
 
 from bayeskit.elimination.certificate import certify_terms
 from bayeskit.elimination.collapsed_density import Collapsed
 from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.elimination.recovery import Recovery
-from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
-from bayeskit.graphs.rewriting import inline
-from bayeskit.model.forward_sampling import prior_points
+from bayeskit.model.forward_sampling import prior_sampler
 
 __all__ = ["certify_collapsed"]
 
@@ -35,12 +32,11 @@ def certify_collapsed(
         If it is more than rounding.
     """
     analysis = collapsed.analysis
-    evaluator = Evaluator(analysis)
-    total = pt.add(collapsed.likelihood, *[pt.sum(analysis.joint.factors[n]) for n in collapsed.priors])
-    marginal = compile_small(collapsed.inputs, inline([total])[0])
+    evaluator = analysis.remembered("evaluator", lambda: Evaluator(analysis))
+    sampler = analysis.remembered("prior", lambda: prior_sampler(analysis.joint.model))
     number = min(POINTS, len(next(iter(draws.values()))))
     points = [{n: v[k] for n, v in draws.items()} for k in range(number)]
-    prior = list(prior_points(analysis.joint.model, number, random_seed))
+    prior = list(sampler(number, random_seed))
     away = {n: np.stack([p[n] for p in prior]) for n in collapsed.remaining}
     with silently():
         far = recovery.draw(away, np.random.default_rng([random_seed, 2]), leaves=False)
@@ -51,6 +47,6 @@ def certify_collapsed(
             np.asarray(point[n], dtype=v.type.dtype) for n, v in zip(collapsed.remaining, collapsed.inputs, strict=True)
         ]
         with silently():
-            return evaluator.log_joint(point), recovery.log_density(point), float(marginal(*arguments))
+            return evaluator.log_joint(point), recovery.log_density(point), float(collapsed.log_density(*arguments))
 
     return certify_terms(map(terms, points))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.gaussian.quadratic_form import QuadraticForm, quadratic_form
 from bayeskit.gaussian.setting import reduced
 from bayeskit.gaussian.strategies import strategy_of
+from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.constant_factors import constants_in_front
 from bayeskit.graphs.mvnormal_gradients import cheap_gradients
 from bayeskit.graphs.nodes import core_op
@@ -85,6 +87,12 @@ class Collapsed:
     def eliminated(self) -> tuple[str, ...]:
         """Every variable that is integrated out, those drawn forward included."""
         return tuple(n for n in self.analysis.original.names if n not in self.remaining)
+
+    @cached_property
+    def log_density(self) -> Any:
+        """log p(y, φ) with all of its priors, compiled: a function of ``inputs``."""
+        total = pt.add(self.likelihood, *[pt.sum(self.analysis.joint.factors[n]) for n in self.priors])
+        return compile_small(self.inputs, inline([total])[0])
 
     @property
     def weight(self) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import linalg
 
 from bayeskit.gaussian.observation_space import DataSide
+from bayeskit.graphs.batched_linalg import LARGEST, MANY, solve_triangular
 from bayeskit.types import Graph
 
 __all__ = ["conditional", "side_draws", "side_graphs", "side_log_density", "side_moments"]
@@ -40,7 +41,11 @@ class _Conditional:
 
     def towards(self, residual: np.ndarray) -> np.ndarray:
         """−UᵀA⁻¹ times a residual."""
-        half = linalg.solve_triangular(np.swapaxes(self.upper, 1, 2), residual[..., None], lower=True)
+        lower = np.swapaxes(self.upper, 1, 2)
+        if len(lower) >= MANY and self.side.rows <= LARGEST:  # SciPy's calls LAPACK once a matrix
+            half = solve_triangular(lower, residual[..., None], lower=True, vectors=False)
+        else:
+            half = linalg.solve_triangular(lower, residual[..., None], lower=True)
         return -(self.share @ half)[..., 0]
 
     def back(self, z: np.ndarray) -> np.ndarray:
@@ -98,7 +103,7 @@ def side_moments(side: DataSide, arrays: Sequence[np.ndarray]) -> tuple[np.ndarr
         before = np.asarray((squares @ (given.spread**2).T).T)
         half = np.swapaxes(given.share, 1, 2) * given.spread[:, None, :]
         if side.inverse.nnz > side.size:
-            half = np.stack([(side.inverse @ h.T).T for h in half])
+            half = (side.inverse @ half.reshape(-1, side.size).T).T.reshape(half.shape)
         else:
             half *= side.inverse.diagonal()
         variance = before - np.einsum("knd,knd->kd", half, half)

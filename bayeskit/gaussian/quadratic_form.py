@@ -31,6 +31,7 @@ from bayeskit.gaussian.separated import recentred
 from bayeskit.gaussian.setting import Setting, all_squares, setting_of
 from bayeskit.gaussian.simultaneous_diagonal import Spectrum, spectrum
 from bayeskit.gaussian.square_root import prior_root, square_root_rows
+from bayeskit.model.data_slots import DataRead, sealed_in
 from bayeskit.types import Graph, Point
 
 __all__ = ["QuadraticForm", "quadratic_form"]
@@ -115,6 +116,12 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
     setting = setting_of(block, points)
     size, squares = setting.size, all(g is None for g in setting.linear)
     side = _data_side(setting) if squares else None
+    # A design with a zero has another structure; residuals are linear in the data whatever these are.
+    read = (
+        [block.joint.factors[f] for f in block.factors] if side is None else [side.factors, side.spread, setting.rest]
+    )
+    if sealed_in(read):
+        raise DataRead("more of the block than its residuals depends on the data")
     if side is not None:
         nothing = np.zeros(0, dtype=int)
         empty: Graph = pt.zeros(0)

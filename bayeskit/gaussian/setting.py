@@ -19,12 +19,13 @@ from pytensor.tensor.math import All
 from bayeskit.errors import InferenceError
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.gaussian.factorisation import NotPositiveDefinite
-from bayeskit.gaussian.gram import Product
+from bayeskit.gaussian.gram import Product, stacked_slices
 from bayeskit.gaussian.separable_forms import OFFSET, Form, NotSeparable
 from bayeskit.gaussian.separated import materialised
 from bayeskit.gaussian.separator import Separator
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.rewriting import depends_on, substitute
+from bayeskit.model.data_slots import sealed_in
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph, Point
 
@@ -120,7 +121,8 @@ def setting_of(block: GaussianBlock, points: list[Point]) -> Setting:
     ----------
     block : GaussianBlock
     points : list of mapping of str to array
-        Generic values of the variables outside the block; θ₀ is the block's mean at the first.
+        Generic values of the variables outside the block; θ₀ is the block's mean at the first, or zero where the data
+        are sealed.
 
     Raises
     ------
@@ -128,8 +130,11 @@ def setting_of(block: GaussianBlock, points: list[Point]) -> Setting:
         If the block has no posterior there.
     """
     joint, products = block.joint, block.products
+    slices = stacked_slices(block.names, block.shapes)
+    mean = np.zeros(sum(s.stop - s.start for s in slices.values()))
     try:
-        gaussian = block.at(points[0])
+        if not _sealed(block):
+            mean = block.at(points[0]).mean
     except NotPositiveDefinite as error:
         raise InferenceError(
             f"the posterior precision of {', '.join(block.names)} is not positive definite at a typical point: the "
@@ -138,7 +143,7 @@ def setting_of(block: GaussianBlock, points: list[Point]) -> Setting:
     sides = list(dict.fromkeys([s for p in products for s in (p.left, p.right)]))
     prior = _own_products(block, products)
     unsafe = _magnified([s for p in products if p not in prior for s in (p.left, p.right)], block, sides, points[0])
-    origin = {n: v * 0.0 if n in unsafe else v for n, v in gaussian.split(gaussian.mean).items()}
+    origin = {n: mean[s].reshape(block.shapes[n]) * (n not in unsafe) for n, s in slices.items()}
     held = {joint.values[n]: pt.constant(origin[n]) for n in block.names}
     total = pt.add(*[pt.sum(joint.factors[f]) for f in block.factors], pt.constant(0.0))
     nodes = [p.node.outputs[0] for p in products]
@@ -147,11 +152,16 @@ def setting_of(block: GaussianBlock, points: list[Point]) -> Setting:
     separator = _separator(block, [*sides, *weights, rest, *[g for g in linear if g is not None], *others], points[0])
     rest = _guarded(materialised(separator.form(rest))[0], separator)
     of_products = dict(zip(products, weights, strict=True))
-    return Setting(block, separator, of_products, prior, linear, rest, points, origin, gaussian.slices)
+    return Setting(block, separator, of_products, prior, linear, rest, points, origin, slices)
+
+
+def _sealed(block: GaussianBlock) -> list[Graph]:
+    return list(sealed_in([block.joint.factors[f] for f in block.factors]))
 
 
 def _separator(block: GaussianBlock, graphs: list[Graph], point: Point) -> Separator:
-    latent = list(block.joint.values.values())
+    # What cannot be read is a symbol, as φ is.
+    latent = [*block.joint.values.values(), *_sealed(block)]
     evaluators = _evaluators(graphs, depends_on(graphs, latent), point, block.shapes, block.joint)
     separator = Separator(_theta(block), latent, *evaluators)
     separator.walk(graphs)

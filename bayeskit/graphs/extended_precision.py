@@ -78,6 +78,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "Exp": np.exp, "Expm1": np.expm1, "Sqrt": np.sqrt, "Sqr": np.square, "Pow": np.power, "Abs": np.abs,
     "Reciprocal": np.reciprocal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal,
     "EQ": np.equal, "NEQ": np.not_equal, "GammaLn": gammaln, "Switch": np.where,
+    "AND": np.bitwise_and, "OR": np.bitwise_or,
     "Add": lambda *terms: reduce(np.add, terms), "Mul": lambda *factors: reduce(np.multiply, factors),
     "Clip": lambda value, low, high: np.minimum(np.maximum(value, low), high),
     "Second": lambda model, value: np.broadcast_to(value, np.broadcast_shapes(np.shape(model), np.shape(value))),

@@ -210,12 +210,14 @@ def _elementwise(node: Apply) -> Iterator[Instruction]:
         yield Instruction(_spread(node), reads, (out,), True if len(reads) == 1 else None)
         return
     ufunc = _ufunc(node)
-    if ufunc is None and not isinstance(scalar_op, ps.Cast | ps.Identity | ps.Clip):
+    if ufunc is None and not isinstance(scalar_op, ps.Cast | ps.Identity | ps.Clip | ps.Switch):
         yield Instruction(_performed(node), reads, (out,))
         return
     if not _stretches_as_declared(node):
         yield Instruction(lambda a: op._check_runtime_broadcast(node, a), reads, ())
-    if ufunc is None and isinstance(scalar_op, ps.Clip):
+    if ufunc is None and isinstance(scalar_op, ps.Switch):
+        yield Instruction(lambda a: np.asarray(np.where(*a), dtype=dtype), reads, (out,))
+    elif ufunc is None and isinstance(scalar_op, ps.Clip):
         # It has no NumPy function in PyTensor, and every distance of a process has one.
         yield Instruction(lambda a: np.asarray(np.minimum(np.maximum(a[0], a[1]), a[2]), dtype=dtype), reads, (out,))
     elif ufunc is None and node.inputs[0].type.dtype == dtype:

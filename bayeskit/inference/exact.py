@@ -8,7 +8,7 @@ no data depend on. The certificate is held before anything is returned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -29,7 +29,7 @@ from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.closed_form_marginals import Closed, finite_marginals, part_marginals
 from bayeskit.inference.methods import Request
 from bayeskit.model.forward_sampling import deterministics, prior_sampler
-from bayeskit.results.marginals import Marginal, labelled
+from bayeskit.results.marginals import LaterMarginals, Marginal, labels_of
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree
 
@@ -119,18 +119,25 @@ def _check_points(analysis: Analysis, component: Component, random_seed: int) ->
 
 def _marginals(
     model: pm.Model, analysis: Analysis, components: list[Component], weights: np.ndarray
-) -> dict[str, Marginal]:
-    closed: dict[str, Closed] = {}
-    if len(components) == 1:
-        for part in components[0].parts:
-            closed |= part_marginals(part)
-    closed |= finite_marginals(analysis, components, weights)
+) -> Mapping[str, Marginal]:
+    states: dict[str, Closed] = {}
     for name, recovery in state_recovery(analysis).items():
         # With another finite variable among what it depends on, its marginal is a mixture.
         if len(analysis.summed) == 1 and not analysis.joint.names and recovery.summed.kind != "joint":
             ((_, probabilities),) = recovery.probabilities({}, 1)
-            closed[name] = FiniteDensity(recovery.summed.values, probabilities[0]), "categorical", None, True
-    result = {}
-    for name, (dist, family, joint, elementwise) in closed.items():
-        result[name] = labelled(Marginal(name, dist, family, joint=joint, elementwise=elementwise), model)
-    return {n: result[n] for n in analysis.original.names if n in result}
+            states[name] = FiniteDensity(recovery.summed.values, probabilities[0]), "categorical", None, True
+    labels = {n: labels_of(n, model) for n in analysis.original.names}
+
+    def make() -> dict[str, Marginal]:
+        parts = components[0].parts if len(components) == 1 else ()
+        closed = {n: c for p in parts for n, c in part_marginals(p).items()}
+        closed |= finite_marginals(analysis, components, weights) | states
+        return {
+            n: Marginal(n, dist, family, *label, joint=joint, elementwise=elementwise)
+            for n, label in labels.items()
+            if n in closed
+            for dist, family, joint, elementwise in [closed[n]]
+        }
+
+    # SciPy's distributions write their own documentation, which takes longer than the numbers. The data are read above.
+    return LaterMarginals(make)

@@ -56,7 +56,7 @@ class Request:
         """The answer, with the plan that was carried out."""
         from bayeskit.results.records import Posterior
 
-        plan, known = self.analysis.plan, marginals or {}
+        plan, known = self.analysis.plan, {} if marginals is None else marginals
         return Posterior(self.model, plan, log_evidence, plan.method, certificate, tree, known, self.random_seed)
 
 

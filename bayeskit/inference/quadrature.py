@@ -6,6 +6,8 @@ variables come back exactly from their conditional distribution. The certificate
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from bayeskit.elimination.analysis import Analysis
@@ -16,7 +18,7 @@ from bayeskit.elimination.recovery import Recovery
 from bayeskit.elimination.states_of_plan import certify_states
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.methods import Request
-from bayeskit.inference.quadrature_marginals import quadrature_marginals
+from bayeskit.inference.quadrature_marginals import Transform, quadrature_marginals, transforms_of
 from bayeskit.marginal_likelihood.conventions import orderings_of, stated
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
 from bayeskit.model.forward_sampling import deterministics
@@ -55,6 +57,42 @@ def _free_numbers(analysis: Analysis, name: str) -> int:
     return size - size // shape[-1] if analysis.supports[name].kind == "simplex" and size else size
 
 
+@dataclass(frozen=True, eq=False)
+class _Integrand:
+    """The collapsed density of a model, made once for all data that it can be made without.
+
+    Attributes
+    ----------
+    space : Unconstrained
+    recovery : Recovery
+    probes : numpy.ndarray
+        Draws from the prior.
+    transforms : dict of str to functions
+    budget : int
+        Of evaluations.
+    """
+
+    space: Unconstrained
+    recovery: Recovery
+    probes: np.ndarray
+    transforms: dict[str, Transform]
+    budget: int
+
+    @classmethod
+    def of(cls, analysis: Analysis) -> _Integrand:
+        """Everything that may read data is made here."""
+        collapsed = collapsed_density(analysis)
+        space = Unconstrained(collapsed_model(collapsed), collapsed.weight)
+        work = space.weight + CALL * calls_of(collapsed.likelihood)
+        with silently():
+            # A narrow mode far out in the tail of another is found only from within: half of the prior may lie there.
+            probes = space.prior_draws(PROBES, 0)
+        budget = int(np.clip(WORK / work, *EVALUATIONS))
+        if space.size == 3 and budget < LEAST:
+            raise NotIntegrable("in three dimensions it would take longer than sampling")
+        return cls(space, Recovery(collapsed), probes, transforms_of(space, analysis.shapes), budget)
+
+
 def answer(request: Request) -> Posterior:
     """The posterior and log evidence by quadrature over what remains.
 
@@ -72,26 +110,19 @@ def answer(request: Request) -> Posterior:
         orderings = orderings_of(analysis.joint)
         if unknown := [o.reason for o in orderings.values() if o.reason]:
             raise NotIntegrable(unknown[0])
-        collapsed = collapsed_density(analysis)
-        space = Unconstrained(collapsed_model(collapsed), collapsed.weight)
-        work = space.weight + CALL * calls_of(collapsed.likelihood)
-        budget = int(np.clip(WORK / work, *EVALUATIONS))
-        if space.size == 3 and budget < LEAST:
-            raise NotIntegrable("in three dimensions it would take longer than sampling")
+        made: _Integrand = analysis.remembered_unread("integrand", lambda: _Integrand.of(analysis))
+        space, recovery = made.space, made.recovery
+        tolerance, budget = TOLERANCE[min(space.size, 3)], made.budget
         with silently():
-            # A narrow mode far out in the tail of another is found only from within: half of the prior may lie there.
-            probes = space.prior_draws(PROBES, 0)
-            tolerance = TOLERANCE[min(space.size, 3)]
-            result = integrate(space.log_density, space.start, probes=probes, tolerance=tolerance, budget=budget)
+            result = integrate(space.log_density, space.start, probes=made.probes, tolerance=tolerance, budget=budget)
         rng = np.random.default_rng(random_seed)
         points = result.draw(rng, request.draws or FEWEST)
-        recovery = Recovery(collapsed)
         remaining = space.backward(points)
         values = recovery.draw(remaining, rng)
-        certificate = certify_collapsed(collapsed, recovery, values, random_seed)
+        certificate = certify_collapsed(recovery.collapsed, recovery, values, random_seed)
         certificate = max(certificate, certify_states(analysis, values, random_seed))
         values |= deterministics(analysis.original, values)
-        marginals = quadrature_marginals(model, collapsed, recovery, space, result)
+        marginals = quadrature_marginals(request, recovery, space, made.transforms, result)
         evidence = LogEvidence(result.log_integral, result.error + certificate, "quadrature")
         groups = [g for g in exchangeable_in(space, points, random_seed=random_seed) if g.complete]
         evidence = stated(evidence, groups, orderings.values())

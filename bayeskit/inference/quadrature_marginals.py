@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,50 +11,64 @@ import pytensor.tensor as pt
 from pymc.distributions.transforms import Interval, LogExpM1, LogOddsTransform, LogTransform
 from pytensor.graph.traversal import ancestors
 
-from bayeskit.elimination.collapsed_density import Collapsed
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
+from bayeskit.inference.methods import Request
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.quadrature.grid_distribution import GridDensity
 from bayeskit.quadrature.integrate import Quadrature
 from bayeskit.quadrature.mixture_distribution import MixtureDensity
-from bayeskit.results.marginals import Marginal, labelled
+from bayeskit.results.marginals import Marginal, labels_of
 from bayeskit.types import ArrayFunction
 
-__all__ = ["quadrature_marginals"]
+__all__ = ["Transform", "quadrature_marginals", "transforms_of"]
+
+# Forward, backward, log |dx/dy| and the support.
+Transform = tuple[ArrayFunction, ArrayFunction, ArrayFunction, tuple[float, float]]
 
 NEGLIGIBLE = 1e-8  # weight of the nodes left out of the marginals of eliminated variables, in all
 ELEMENTWISE = (LogTransform, LogOddsTransform, Interval, LogExpM1)
 
 
+def transforms_of(space: Unconstrained, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Transform]:
+    """The transforms of the variables whose entries they move each by itself."""
+    result = {}
+    for rv, variable in zip(space.model.free_RVs, space.variables, strict=True):
+        functions = _transform(space.model, rv)
+        if functions is not None and space.initial[str(variable.name)].shape == shapes[str(rv.name)]:
+            result[str(rv.name)] = functions
+    return result
+
+
 def quadrature_marginals(
-    model: pm.Model, collapsed: Collapsed, recovery: Recovery, space: Unconstrained, result: Quadrature
+    request: Request,
+    recovery: Recovery,
+    space: Unconstrained,
+    transforms: Mapping[str, Transform],
+    result: Quadrature,
 ) -> dict[str, Marginal]:
     """Of what remains, densities on a grid; of what was eliminated, mixtures over the nodes of the rule."""
     densities: dict[str, tuple[Any, str]] = {}
     for rv, variable in zip(space.model.free_RVs, space.variables, strict=True):
         name, shape = str(rv.name), space.initial[str(variable.name)].shape
-        functions = _transform(space.model, rv)
-        if functions is None or shape != collapsed.analysis.shapes[name]:
+        if name not in transforms:
             continue
         axes = np.empty(shape, dtype=object)
         axes.reshape(-1)[:] = result.marginals[space.slices[str(variable.name)]]
-        densities[name] = GridDensity(axes, *functions), "quadrature"
+        densities[name] = GridDensity(axes, *transforms[name]), "quadrature"
     points, weights = result.nodes(NEGLIGIBLE)
     for name, components in recovery.marginals(space.backward(points)).items():
         densities[name] = MixtureDensity(weights, components), "mixture"
     return {
-        n: labelled(Marginal(n, *densities[n], label="quadrature"), model)
-        for n in collapsed.analysis.original.names
+        n: Marginal(n, *densities[n], *labels_of(n, request.model), label="quadrature")
+        for n in request.analysis.original.names
         if n in densities
     }
 
 
-def _transform(
-    model: pm.Model, rv: Any
-) -> tuple[ArrayFunction, ArrayFunction, ArrayFunction, tuple[float, float]] | None:
-    """A monotone transform that acts on each entry alike: forward, backward, log |dx/dy| and the support; else None."""
+def _transform(model: pm.Model, rv: Any) -> Transform | None:
+    """A monotone transform that acts on each entry alike; else None."""
     transform = model.rvs_to_transforms.get(rv)
     if transform is None:
         return (lambda y: y), (lambda x: x), np.zeros_like, (-np.inf, np.inf)

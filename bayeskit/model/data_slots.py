@@ -18,12 +18,13 @@ import pytensor.tensor as pt
 from pymc.model.fgraph import ModelNamed, ModelObservedRV, fgraph_from_model, model_from_fgraph
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.sharedvar import TensorSharedVariable
 
 from bayeskit.errors import DataError
 from bayeskit.types import Graph
 
-__all__ = ["DataRead", "DataSlot", "fitting", "sealed", "unsealed", "with_constants", "with_slots"]
+__all__ = ["DataRead", "DataSlot", "fitting", "sealed", "sealed_in", "unsealed", "with_constants", "with_slots"]
 
 
 class _Sealed:
@@ -40,10 +41,20 @@ class DataRead(RuntimeError):
 class DataSlot(TensorSharedVariable):
     """A shared variable that may be sealed."""
 
+    @property
+    def is_sealed(self) -> bool:
+        """Whether its value cannot be read now."""
+        return isinstance(self.container.storage[0], _Sealed)
+
     def get_value(self, borrow: bool = False, return_internal_type: bool = False) -> Any:
-        if isinstance(self.container.storage[0], _Sealed):
+        if self.is_sealed:
             raise DataRead(str(self.name))
         return super().get_value(borrow=borrow, return_internal_type=return_internal_type)
+
+
+def sealed_in(graphs: Iterable[Graph]) -> list[DataSlot]:
+    """The sealed slots that graphs depend on."""
+    return [v for v in graph_inputs(graphs) if isinstance(v, DataSlot) and v.is_sealed]
 
 
 @contextmanager

@@ -149,13 +149,13 @@ class LogJoint:
     @cached_property
     def data_size(self) -> int:
         """How many numbers the factors read: data, covariates and constants."""
-        leaves = graph_inputs(list(self.factors.values()))
-        held = [
-            i.data if isinstance(i, Constant) else i.get_value(borrow=True)
-            for i in leaves
-            if isinstance(i, Constant | SharedVariable)
-        ]
-        return sum(np.size(h) for h in held)
+        leaves = list(graph_inputs(list(self.factors.values())))
+        with unsealed([i for i in leaves if isinstance(i, DataSlot)]):
+            return sum(
+                np.size(i.data if isinstance(i, Constant) else i.get_value(borrow=True))
+                for i in leaves
+                if isinstance(i, Constant | SharedVariable)
+            )
 
     @cached_property
     def dependence(self) -> dict[Variable, frozenset[Variable]]:

@@ -57,12 +57,14 @@ def invert(
 ) -> np.ndarray:
     """Solve function(t) = target for a non-decreasing vectorised function, by bisection to rounding.
 
-    Entry by entry; 70 evaluations whatever the function.
+    Entry by entry; 70 evaluations at most, whatever the function.
     """
     target = np.asarray(target, float)
     low, high = np.broadcast_to(low, target.shape).copy(), np.broadcast_to(high, target.shape).copy()
     for _ in range(70):
         middle = (low + high) / 2
+        if np.all((middle == low) | (middle == high)):
+            break
         below = function(middle) < target
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return (low + high) / 2

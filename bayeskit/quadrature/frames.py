@@ -41,7 +41,7 @@ RIDGE = 1e-3  # penalty of the regressions
 def _coarse(f: CountedDensity, frame: Frame, land: Landscape, cut: float, step: float, reach: float) -> Lattice:
     k = len(frame.order)
     lattice = Lattice(in_frame(f, frame), np.full(k, step), np.full(k, OFFSETS), reach)
-    lattice.fill(seeds(lattice, frame, land), cut)
+    lattice.fill(seeds(lattice, frame.backward(land.modes)), cut)
     return lattice
 
 
@@ -117,8 +117,8 @@ def in_frame(f: CountedDensity, frame: Frame) -> Callable[[np.ndarray], np.ndarr
     return lambda t: f(frame.forward(t)) + frame.log_jacobian(t)
 
 
-def seeds(lattice: Lattice, frame: Frame, land: Landscape) -> np.ndarray:
-    nearest = lattice.nearest(frame.backward(land.modes))
+def seeds(lattice: Lattice, modes: np.ndarray) -> np.ndarray:
+    nearest = lattice.nearest(modes)
     around = np.stack(np.meshgrid(*[[-1, 0, 1]] * nearest.shape[1]), -1).reshape(-1, nearest.shape[1])
     return (nearest[:, None] + around).reshape(-1, nearest.shape[1])
 

@@ -27,7 +27,9 @@ RESOLVED = 1.0
 # inputs as x² + y² − 2xy, which for a short length scale is off by more than one.
 STALLED = 3
 STEPS = (0.3, 1.0)  # of a first lattice, in widths
-LAYERS = 0.45  # its largest step from layer to layer: closer than the sum needs, for the spline through them
+# Its largest step from layer to layer, by the number of variables: closer than the sum needs, for the spline through
+# them; in one variable nodes cost less than rounds.
+LAYERS = {1: 0.1, 2: 0.45, 3: 0.45}
 BEYOND_MODES, UNSTRETCHED = 1.2, 150.0  # how far it may reach: times the farthest mode, and farther without stretches
 DEEPEST, DEEPER = 60.0, 4.0  # nats: no cut is lowered from below the first; each is lowered by the second at least
 SMALL_TAIL = 1e-3  # share of the integral outside the lattice below which values that are no numbers do no harm
@@ -49,19 +51,6 @@ class LatticeSum:
     error: float
 
 
-# What the spline through the layers may be off, relative to its top.
-SMOOTH = {1: 1e-9, 2: 5e-7, 3: 2e-6}
-
-
-# Steps in widths of a mode: the sum over a normal density at this distance is good to 1e-8.
-RESOLVED = 1.0
-
-
-# Refinements without gain after which what remains is noise of the density itself: PyMC takes the distance of two
-# inputs as x² + y² − 2xy, which for a short length scale is off by more than one.
-STALLED = 3
-
-
 def refined(
     f: CountedDensity,
     frame: Frame,
@@ -75,15 +64,16 @@ def refined(
     """Refine one lattice until its own error estimate is a quarter of the tolerance."""
     k = len(frame.order)
     goal = tolerance / 4
-    lattice = _first_lattice(f, frame, step, land, rng)
+    modes = frame.backward(land.modes)
+    lattice = _first_lattice(f, frame, step, modes, rng)
     best: tuple[float, LatticeSum] | None = None
     stalled = 0
     try:
         while stalled < STALLED:
-            lattice.fill(seeds(lattice, frame, land), cut)
+            lattice.fill(seeds(lattice, modes), cut)
             tail = _tail(lattice, cut)
             alias, by_axis = lattice.aliasing()
-            missed = _missed(lattice, frame, land)
+            missed = _missed(lattice, frame, land, modes)
             spline = _spline_error(lattice, cut) if missed == 0 else np.inf
             run = LatticeSum(frame, lattice.copy(), cut, lattice.log_sum(), float(2 * (tail + alias + missed)))
             if run.error <= goal and spline <= SMOOTH[k]:
@@ -114,11 +104,10 @@ def refined(
 
 
 def _first_lattice(
-    f: CountedDensity, frame: Frame, step: np.ndarray, land: Landscape, rng: np.random.Generator
+    f: CountedDensity, frame: Frame, step: np.ndarray, modes: np.ndarray, rng: np.random.Generator
 ) -> Lattice:
     step = np.clip(step, *STEPS)
-    step[0] = min(step[0], LAYERS)
-    modes = frame.backward(land.modes)
+    step[0] = min(step[0], LAYERS[len(step)])
     # Without stretches, as where there are several modes, tails reach farther.
     reach = REACH + BEYOND_MODES * float(np.abs(modes).max()) + (UNSTRETCHED if len(modes) > 1 else 0.0)
     return Lattice(in_frame(f, frame), step, rng.uniform(size=len(step)), reach)
@@ -138,12 +127,11 @@ def _will_do(spline: float, run: LatticeSum, acceptable: float, k: int) -> bool:
     return run.error <= acceptable / 4 and spline <= ROUGH * SMOOTH[k]
 
 
-def _missed(lattice: Lattice, frame: Frame, land: Landscape) -> float:
+def _missed(lattice: Lattice, frame: Frame, land: Landscape, modes: np.ndarray) -> float:
     """Share of the mass at modes that the lattice is too coarse for, as if each filled a cell of it.
 
     So large because it is there to be refined, not to be added.
     """
-    modes = frame.backward(land.modes)
     heights = land.heights + frame.log_jacobian(modes)
     missed = 0.0
     for index, (node, height) in enumerate(zip(lattice.nearest(modes), heights, strict=True)):

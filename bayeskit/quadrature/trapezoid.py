@@ -24,6 +24,7 @@ __all__ = ["Lattice", "depth"]
 SHEAR = (0.0, 0.7548776662466927 - 1.0, 0.5698402909980532 - 1.0)
 OFFSET = 1 << 20
 LAYER_CUT = 14.0
+AHEAD = 48  # nodes of a line that are evaluated before the sum has grown as far: a call takes longer than so many
 # Just below one half, where the sum is real and may vanish by the symmetry of the integrand alone.
 NEAR_HALF = 0.47
 
@@ -101,7 +102,7 @@ class Lattice:
         self.nodes, self.values, self.expanded = self.nodes[order], self.values[order], self.expanded[order]
         self.keys = key[order]
 
-    def _add(self, nodes: np.ndarray) -> None:
+    def _add(self, nodes: np.ndarray, cut: float) -> None:
         """Evaluate those of the nodes that are new."""
         nodes = nodes[np.unique(self._key(nodes), return_index=True)[1]]
         nodes = nodes[self._find(nodes) < 0]
@@ -109,10 +110,26 @@ class Lattice:
         self.escaped |= not inside.all()
         nodes = nodes[inside]
         if len(nodes):
-            values = self.log_density(self.positions(nodes))
+            if self.k == 1:
+                nodes, values = self._with_line(nodes, cut)
+            else:
+                values = self.log_density(self.positions(nodes))
             self.nodes, self.values = np.concatenate([self.nodes, nodes]), np.concatenate([self.values, values])
             self.expanded = np.concatenate([self.expanded, np.zeros(len(nodes), bool)])
             self._sort()
+
+    def _with_line(self, nodes: np.ndarray, cut: float) -> tuple[np.ndarray, np.ndarray]:
+        """New nodes of a lattice in one variable, which grows by one or two at a time, with those beyond them."""
+        line = np.unique(nodes + np.arange(-AHEAD, AHEAD + 1))[:, None]
+        line = line[(self._find(line) < 0) & (np.abs(self.positions(line)[:, 0]) < self.reach)]
+        try:
+            values = self.log_density(self.positions(line))
+        except Exception:  # it need not be defined where nobody has asked for it
+            return nodes, self.log_density(self.positions(nodes))
+        top = max(self.top, np.nanmax(values, initial=-np.inf))
+        high = line[values >= top - max(cut, depth(cut))]
+        wanted = np.isin(line[:, 0], np.concatenate([nodes, high, high - 1, high + 1]))
+        return line[wanted], values[wanted]
 
     @property
     def top(self) -> float:
@@ -134,7 +151,7 @@ class Lattice:
 
     def fill(self, seeds: np.ndarray, cut: float) -> None:
         """Evaluate the seeds, and the neighbours of every active node."""
-        self._add(seeds)
+        self._add(seeds, cut)
         moves = np.concatenate([np.eye(self.k, dtype=np.int64), -np.eye(self.k, dtype=np.int64)])
         self.expanded[:] = False
         while not self.escaped:
@@ -142,7 +159,7 @@ class Lattice:
             if not frontier.any():
                 return
             self.expanded |= frontier
-            self._add((self.nodes[frontier][:, None] + moves).reshape(-1, self.k))
+            self._add((self.nodes[frontier][:, None] + moves).reshape(-1, self.k), cut)
 
     def halve(self, axis: int) -> None:
         """Halve the step along an axis; every node stays one."""

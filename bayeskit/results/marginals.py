@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-__all__ = ["Marginal", "labelled", "summarise"]
+__all__ = ["LaterMarginals", "Marginal", "labels_of", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,31 @@ class Marginal:
         )
 
 
-def labelled(marginal: Marginal, model: Any) -> Marginal:
-    """A marginal with the dims and coords that its variable has in the model."""
-    dims = tuple(model.named_vars_to_dims.get(marginal.name, ()) or ())
+class LaterMarginals(Mapping[str, Marginal]):
+    """Marginals that are made when the first of them is asked for."""
+
+    def __init__(self, make: Callable[[], Mapping[str, Marginal]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Mapping[str, Marginal]:
+        return self._make()
+
+    def __getitem__(self, name: str) -> Marginal:
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+def labels_of(name: str, model: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The dims and coords that a variable has in the model."""
+    dims = tuple(model.named_vars_to_dims.get(name, ()) or ())
     known = {d: list(c) for d in dims if d is not None and (c := model.coords.get(d)) is not None}
-    return replace(marginal, dims=dims if all(d is not None for d in dims) else (), coords=known)
+    return dims if all(d is not None for d in dims) else (), known
 
 
 def summarise(draws: xr.Dataset, marginals: Mapping[str, Marginal], ci_prob: float) -> pd.DataFrame:

@@ -205,6 +205,64 @@ def test_what_remains_is_integrated_with_the_other_data() -> None:
             assert_allclose(one.marginal(name).mean(), two.marginal(name).mean(), rtol=1e-9)
 
 
+def measured(y: Any, error: Any) -> pm.Model:
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 5.0)
+        theta = pm.Normal("theta", pm.Normal("mu", 0.0, 5.0), tau, shape=4)
+        pm.Normal("y", theta, pm.Data("error", error), observed=y)
+    return model
+
+
+def slope(y: Any, x: Any) -> pm.Model:
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 2.0)
+        w = pm.Normal("w", 0.0, scale, shape=2)
+        pm.Normal("y", w[0] + w[1] * pm.Data("x", x), 0.5, observed=y, shape=4)
+    return model
+
+
+def logistic(y: Any, x: Any) -> pm.Model:
+    with pm.Model() as model:
+        pm.Bernoulli("y", logit_p=pm.Normal("w", 0.0, pm.Data("x", x)) * np.arange(1.0, 5.0), observed=y, shape=4)
+    return model
+
+
+SOME = [[1.0, -2.0, 0.5, 4.0], [0.0, 0.0, 0.0, 0.0], [1e3, -1e3, 2.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("build", "pairs"),
+    [
+        (measured, [(SOME[0], [1.0, 2, 3, 4]), (SOME[1], [2.0, 2, 2, 2]), (SOME[2], [1.0, 1, 9, 9])]),
+        (slope, [(SOME[0], [1.0, 2, 3, 4]), (SOME[1], [0.0, 0, 0, 0]), (SOME[2], [0.0, 1, 1, 0])]),
+        (logistic, [([0, 1, 1, 1], 1.0), ([0, 0, 0, 0], 3.0), ([1, 1, 1, 1], 0.2)]),
+    ],
+)
+def test_a_density_that_reads_the_data_is_made_anew(build: Any, pairs: list[Any]) -> None:
+    # Standard errors, designs with zeros and scales of a prior change the structure that the density is made from.
+    analysis, names = found(build(*pairs[0])), ("y", {measured: "error"}.get(build, "x"))
+    for pair in [*pairs, pairs[0]]:
+        one = answer(analysis.with_data(dict(zip(names, pair, strict=True))), draws=4, random_seed=1)
+        two = bk.infer(build(*pair), draws=4, random_seed=1)
+        assert one.method == two.method == "quadrature"
+        size = max(1.0, abs(two.log_evidence.value))
+        assert abs(one.log_evidence.value - two.log_evidence.value) < 1e-11 * size
+        assert set(one.marginals) == set(two.marginals)
+        for name in two.marginals:
+            assert_allclose(one.marginal(name).mean(), two.marginal(name).mean(), rtol=1e-8, atol=1e-12)
+
+
+def test_the_density_of_eight_schools_is_made_once_for_all_data() -> None:
+    analysis = found(schools(np.arange(8.0)))
+    made = []
+    for seed in range(3):
+        given = analysis.with_data({"y": np.random.default_rng(seed).normal(0.0, 12.0, size=8)})
+        answer(given, random_seed=1)
+        made.append(given._memory["integrand"])
+    assert made[0] is not None
+    assert made[0] is made[1] is made[2]
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
