@@ -14,6 +14,7 @@ import bench_chains
 import bench_coverage
 import bench_em
 import bench_import
+import bench_other_data
 import bench_process
 import bench_regression
 import bench_remainder
@@ -28,6 +29,7 @@ def main() -> int:
             f"Conjugate regression, {bench_regression.ROWS:,} rows and {bench_regression.COLUMNS} columns",
             bench_regression.run(),
         ),
+        show("Other data of the same shapes, without draws", bench_other_data.run()),
         show("Exact inference against NUTS, 4,000 draws each", bench_catalogue.run()),
         bench_remainder.show_all(),
         bench_chains.show_all(),
