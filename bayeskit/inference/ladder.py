@@ -35,7 +35,9 @@ from bayeskit.model.snapshot import Snapshot
 from bayeskit.results.records import Plan, Posterior
 from bayeskit.terminal import is_terminal
 
-__all__ = ["explain", "infer"]
+__all__ = ["explain", "infer", "whole_seed"]
+
+type RandomSeed = int | Sequence[int] | np.random.Generator | None
 
 
 def explain(model: pm.Model) -> Plan:
@@ -66,7 +68,7 @@ def infer(
     *,
     method: str = "auto",
     draws: int = 4000,
-    random_seed: int | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
 ) -> Posterior:
     """The posterior and the log evidence of a model, exactly where a closed form exists.
@@ -79,7 +81,7 @@ def infer(
         ``auto`` takes the first of the ladder that applies, and the next where that fails; the others force one.
     draws : int, default 4000
         Number of posterior draws in all, laid out as four chains where it divides by four.
-    random_seed : int, optional
+    random_seed : int, sequence of int or numpy.random.Generator, optional
         The same seed gives the same draws.
     progressbar : bool, default True
         Shown on a terminal only, and only by methods that sample.
@@ -110,7 +112,7 @@ def answer(
     model: pm.Model | Analysis,
     method: str = "auto",
     draws: int = 0,
-    random_seed: int | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = False,
 ) -> Posterior:
     """As :func:`infer`; without draws the tree is empty, and the evidence, its proof and the marginals are as they are.
@@ -124,8 +126,7 @@ def answer(
     progressbar : bool, default False
     """
     started = time.perf_counter()
-    if random_seed is None:
-        random_seed = int(np.random.SeedSequence().generate_state(1)[0])
+    random_seed = whole_seed(random_seed)
     # Two stacks: a rung that samples ends the building early, but goes on with the data of the analysis.
     with ExitStack() as data, ExitStack() as building:
         building.enter_context(lightly())
@@ -140,6 +141,25 @@ def answer(
         request = Request(written, analysis, draws, random_seed, progressbar and is_terminal())
         post = _first_that_answers(ladder(method), request, building)
     return replace(post, seconds=time.perf_counter() - started, analysis=analysis, snapshot=snapshot)
+
+
+def whole_seed(random_seed: RandomSeed) -> int:
+    """A seed as PyMC takes them, as one whole number; a fresh one for None.
+
+    Raises
+    ------
+    OptionError
+        If it is no seed.
+    """
+    if isinstance(random_seed, int | np.integer) and not isinstance(random_seed, bool) and random_seed >= 0:
+        return int(random_seed)
+    try:
+        if isinstance(random_seed, bool):
+            raise TypeError
+        return int(np.random.default_rng(random_seed).integers(2**32))
+    except (TypeError, ValueError):
+        kinds = "a whole number of at least 0, a sequence of such numbers, or a numpy.random.Generator"
+        raise OptionError(f"random_seed is {random_seed!r}; it must be {kinds}") from None
 
 
 def _first_that_answers(rungs: Sequence[Method], request: Request, building: ExitStack) -> Posterior:

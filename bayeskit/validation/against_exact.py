@@ -221,11 +221,11 @@ def validate(
 def _validated(
     model: pm.Model, draws: int, random_seed: int | None, progressbar: bool, exact: Posterior | None
 ) -> Validation:
+    from bayeskit.inference.ladder import whole_seed
     from bayeskit.sampling.nuts import sample_nuts
     from bayeskit.terminal import is_terminal, quiet
 
-    if random_seed is None:
-        random_seed = int(np.random.SeedSequence().generate_state(1)[0])
+    random_seed = whole_seed(random_seed)
     if exact is None or not all(
         (marginal := exact.marginals.get(rv.name)) is not None and marginal.elementwise for rv in model.free_RVs
     ):

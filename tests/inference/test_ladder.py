@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -245,3 +246,16 @@ def test_a_method_is_one_module_and_one_line(monkeypatch: pytest.MonkeyPatch) ->
     from bayeskit.cli.arguments import parser
 
     assert parser().parse_args(["infer", "normal", "--method", "guess"]).method == "guess"
+
+
+def test_seeds_are_those_that_pymc_takes() -> None:
+    for make in (lambda: 3, lambda: [1, 2, 3, 4], lambda: np.random.default_rng(1), lambda: np.int64(3)):
+        one, two = (bk.infer(conjugate(), draws=4, random_seed=make()).tree["posterior"].to_dataset() for _ in range(2))
+        assert one.equals(two)
+    assert bk.infer(conjugate(), draws=4).random_seed != bk.infer(conjugate(), draws=4).random_seed
+
+
+@pytest.mark.parametrize("seed", ["x", -1, True, 1.5, [1, -2]])
+def test_what_is_no_seed_is_refused_by_name(seed: Any) -> None:
+    with pytest.raises(bk.BayeskitError, match="random_seed is"):
+        bk.infer(conjugate(), draws=4, random_seed=seed)
