@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except BayeskitError as error:
-        print(f"bayeskit: error: {_one_line(str(error))}", file=sys.stderr)
+        print(f"bayeskit: error: {' '.join(str(error).split())}", file=sys.stderr)
         return CHECK_FAILED if isinstance(error, InferenceError) else USER_ERROR
     except KeyboardInterrupt:
         print("bayeskit: interrupted", file=sys.stderr)
@@ -61,10 +61,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 if __name__ == "__main__":

@@ -257,10 +257,6 @@ def _evidence(evidence: LogEvidence) -> str:
     return f"{evidence.value:.6f}"
 
 
-def _cell(evidence: LogEvidence) -> str | float:
-    return _evidence(evidence) if evidence.label == "estimated" else evidence.value
-
-
 def _index(outcomes: list[Outcome], random_seed: int) -> str:
     rows = tuple(
         (Link(o.model, o.page), o.data, o.method, _evidence(o.log_evidence), o.certificate, o.agreement)

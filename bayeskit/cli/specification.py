@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -81,19 +82,15 @@ def build_model(
     """
     name, own = split_specification(specification)
     settings = [*own, *settings]
-    if not _is_path(name):
+    if not (name.endswith(".py") or os.sep in name or "/" in name):
         from bayeskit.models import load_model
 
         return _from_module(specification, load_model(name), nullcontext, data, columns, settings)
     path = Path(name)
     module = _load_file(path)
-
-    def running() -> Any:
-        return _running(path)
-
     if not callable(getattr(module, "build", None)):
         return BuiltModel(specification, _finished_model(module, path, data, settings), str(path))
-    return _from_module(specification, module, running, data, columns, settings)
+    return _from_module(specification, module, partial(_running, path), data, columns, settings)
 
 
 def split_specification(text: str) -> tuple[str, list[str]]:
@@ -104,10 +101,6 @@ def split_specification(text: str) -> tuple[str, list[str]]:
     """
     match = re.fullmatch(r"(.*?):(\w+=.*)", text)
     return (match[1], match[2].split(",")) if match else (text, [])
-
-
-def _is_path(name: str) -> bool:
-    return name.endswith(".py") or os.sep in name or "/" in name
 
 
 def _from_module(
@@ -229,11 +222,8 @@ def _running(path: Path) -> Iterator[None]:
         if not lines and isinstance(error, BayeskitError):
             raise
         where = f", line {lines[-1]}" if lines else ""
-        what = (
-            str(error)
-            if isinstance(error, BayeskitError)
-            else f"{type(error).__name__}: {getattr(error, 'msg', error)}"
-        )
+        kind = "" if isinstance(error, BayeskitError) else f"{type(error).__name__}: "
+        what = f"{kind}{getattr(error, 'msg', error) if kind else error}"
         raise ModelError(f"model file {path}{where}: {what}") from error
     finally:
         sys.path.remove(folder)

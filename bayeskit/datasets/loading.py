@@ -27,18 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "describe_example", "example_data", "list_examples", "load_example", "load_table"]
 
-FORMATS = {
-    ".csv": "CSV",
-    ".tsv": "CSV",
-    ".txt": "CSV",
-    ".dat": "CSV",
-    "": "CSV",
-    ".parquet": "Parquet",
-    ".pq": "Parquet",
-    ".nc": "netCDF",
-    ".nc4": "netCDF",
-    ".netcdf": "netCDF",
-}
+FORMATS = dict.fromkeys((".csv", ".tsv", ".txt", ".dat", ""), "CSV")
+FORMATS |= dict.fromkeys((".parquet", ".pq"), "Parquet") | dict.fromkeys((".nc", ".nc4", ".netcdf"), "netCDF")
 TABLES = files(__package__) / "tables"
 
 
@@ -196,7 +186,8 @@ def describe_example(name: str) -> dict[str, str]:
     DataError
         If there is no such data set.
     """
-    _check_name(name)
+    if name not in list_examples():
+        raise DataError(f"no example data set {name!r}; there are {', '.join(list_examples())}")
     lines = (TABLES / f"{name}.csv").read_text(encoding="utf-8").splitlines()
     comments = (line[1:].partition(":") for line in lines if line.startswith("#"))
     return {key.strip(): text.strip() for key, _, text in comments}
@@ -242,8 +233,3 @@ def example_data(example: Example, variables: Mapping[str, Variable]) -> xr.Data
     xarray.Dataset
     """
     return prepare(load_example(example.dataset), variables, example.columns)
-
-
-def _check_name(name: str) -> None:
-    if name not in list_examples():
-        raise DataError(f"no example data set {name!r}; there are {', '.join(list_examples())}")

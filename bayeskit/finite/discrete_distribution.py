@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from bayeskit.results.marginals import ArrayDistribution
+
 __all__ = ["FiniteDensity", "draw_indices"]
 
 
@@ -33,7 +35,7 @@ def draw_indices(
 
 
 @dataclass(frozen=True)
-class FiniteDensity:
+class FiniteDensity(ArrayDistribution):
     """p(z_i = v_k) for every entry i of an array.
 
     Attributes
@@ -83,14 +85,6 @@ class FiniteDensity:
         index = np.minimum(np.sum(cumulative < q[..., None] - 1e-15, axis=-1), len(self.values) - 1)
         return np.where((q >= 0) & (q <= 1), self.values[index].astype(float), np.nan)
 
-    def interval(self, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-        """Equal-tailed interval."""
-        return self.ppf((1 - confidence) / 2), self.ppf((1 + confidence) / 2)
-
-    def median(self) -> np.ndarray:
-        """The 0.5 quantile."""
-        return self.ppf(0.5)
-
     def mean(self) -> np.ndarray:
         """Σ_k v_k p(z = v_k)."""
         return np.asarray(self.probabilities @ self.values.astype(float))
@@ -99,10 +93,6 @@ class FiniteDensity:
         """Variance."""
         deviation = self.values.astype(float) - self.mean()[..., None]
         return np.asarray(np.sum(self.probabilities * deviation**2, axis=-1))
-
-    def std(self) -> np.ndarray:
-        """Standard deviation."""
-        return np.sqrt(self.var())
 
     def rvs(self, size: Any = None, random_state: Any = None) -> np.ndarray:
         """Draws, each entry on its own: of a chain, draws from the posterior itself keep what ties its steps."""

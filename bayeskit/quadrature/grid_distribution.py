@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from bayeskit.quadrature.axis_density import AxisDensity
+from bayeskit.results.marginals import ArrayDistribution
 from bayeskit.types import ArrayFunction
 
 __all__ = ["GridDensity"]
@@ -20,7 +21,7 @@ def _identity(x: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class GridDensity:
+class GridDensity(ArrayDistribution):
     """An array of densities of y = backward(x), each x with an :class:`AxisDensity`; like a frozen scipy distribution.
 
     Attributes
@@ -120,10 +121,6 @@ class GridDensity:
         """The value with probability q above it."""
         return self._quantile(q, above=True)
 
-    def median(self) -> Any:
-        """Median."""
-        return self.ppf(0.5)
-
     def interval(self, confidence: Any) -> tuple[Any, Any]:
         """Equal-tailed interval."""
         tail = (1 - np.asarray(confidence, float)) / 2
@@ -171,10 +168,6 @@ class GridDensity:
 
     def _central(self, index: tuple[int, ...], mean: float, power: int) -> float:
         return self._entry(index).expect(lambda x: (self.backward(x) - mean) ** power, self._bounded)
-
-    def std(self) -> Any:
-        """Standard deviation."""
-        return np.sqrt(self.var())
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Any:
         """Draws, by inversion; ``size`` ends with the shape of the variable, as in SciPy."""

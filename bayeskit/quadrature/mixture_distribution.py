@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.fft import dct
 
+from bayeskit.results.marginals import ArrayDistribution
+
 __all__ = ["MixtureDensity"]
 
 MANY = 500  # points from which a distribution function is interpolated
@@ -25,7 +27,7 @@ NEGLIGIBLE = 1e-13  # coefficients at which a series ends
 
 
 @dataclass(frozen=True)
-class MixtureDensity:
+class MixtureDensity(ArrayDistribution):
     """Σ_k w_k p_k(x), like a frozen scipy distribution.
 
     Attributes
@@ -65,10 +67,6 @@ class MixtureDensity:
         """Variance: within the components and between them."""
         within = self._average(np.asarray(self.components.var()))
         return within + self._average((self._means - self.mean()) ** 2)
-
-    def std(self) -> Any:
-        """Standard deviation."""
-        return np.sqrt(self.var())
 
     def stats(self, moments: str = "mv") -> tuple[Any, ...]:
         """Mean (m), variance (v), skewness (s) and excess kurtosis (k), as asked for."""
@@ -132,14 +130,6 @@ class MixtureDensity:
             if np.all(high - low <= 4e-16 * (np.abs(low) + np.abs(high))):
                 break
         return (0.5 * (low + high))[()]
-
-    def median(self) -> Any:
-        """Median."""
-        return self.ppf(0.5)
-
-    def interval(self, confidence: float) -> tuple[Any, Any]:
-        """Equal-tailed interval."""
-        return self.ppf((1 - confidence) / 2), self.ppf((1 + confidence) / 2)
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Any:
         """Independent draws of each entry."""

@@ -50,24 +50,16 @@ def kind_of_check(observed: xr.DataArray, predicted: xr.DataArray) -> str:
     if values.size <= FEW:
         return "interval"
     if values.dtype.kind not in "biu":
-        return "ecdf" if _rounded(values) else "kde"
+        # Rounded: fewer than half the values of some column are distinct.
+        rounded = any(2 * np.unique(column).size < column.size for column in values.reshape(len(values), -1).T)
+        return "ecdf" if rounded else "kde"
     if values.min() >= 0 and values.max() <= 1:
         return "proportion"
-    if values.size <= MAX_INTERVALS and _differ(predicted):
+    # Predictions differ from row to row where they do by more than a tenth of their own spread.
+    sample = ("chain", "draw")
+    if values.size <= MAX_INTERVALS and predicted.mean(sample).std() > 0.1 * predicted.std(sample).mean():
         return "interval"
     return "rootogram" if values.max() - values.min() <= MAX_COUNT else "ecdf"
-
-
-def _rounded(values: np.ndarray) -> bool:
-    """Whether fewer than half the values of some column are distinct."""
-    columns = values.reshape(len(values), -1).T
-    return any(2 * np.unique(column).size < column.size for column in columns)
-
-
-def _differ(predicted: xr.DataArray) -> bool:
-    """Whether predictions differ from row to row by more than a tenth of their own spread."""
-    sample = ("chain", "draw")
-    return float(predicted.mean(sample).std()) > 0.1 * float(predicted.std(sample).mean())
 
 
 def check_pictures(post: Posterior) -> tuple[Picture, ...]:
@@ -104,19 +96,15 @@ def _selected(
     """A random selection of the rows of large data."""
     if observed.ndim == 0 or observed.shape[0] <= MAX_ROWS:
         return observed, predicted
-    dim = observed.dims[0]
-    rows = np.sort(rng.choice(observed.sizes[dim], MAX_ROWS, replace=False))
-    total = observed.sizes[dim]
-    return observed.isel({dim: rows}).assign_attrs(shown=f" {MAX_ROWS:,} of {total:,} rows."), predicted.isel(
-        {dim: rows}
-    )
+    total = len(observed)
+    rows = {observed.dims[0]: np.sort(rng.choice(total, MAX_ROWS, replace=False))}
+    return observed.isel(rows).assign_attrs(shown=f" {MAX_ROWS:,} of {total:,} rows."), predicted.isel(rows)
 
 
 def _check(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> Picture:
     step = max(1, predicted.sizes["chain"] * predicted.sizes["draw"] // MAX_DRAWS)
-    figure, words = CHECKS[kind_of_check(observed, predicted)](
-        name, observed, predicted.isel(draw=slice(None, None, step))
-    )
+    check = CHECKS[kind_of_check(observed, predicted)]
+    figure, words = check(name, observed, predicted.isel(draw=slice(None, None, step)))
     words += observed.attrs.get("shown", "")
     return to_picture(figure, alt=f"Posterior predictive check of {name}. {words}", caption=f"{name}. {words}")
 
@@ -166,12 +154,13 @@ def _interval(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tup
     )
     figure = figure_of(panels)
     axes = figure.axes[0]
-    _label_elements(axes, [str(v) for v in predicted["element"].to_numpy()])
+    labels = [str(v) for v in predicted["element"].to_numpy()]
+    step = 1 if len(labels) <= 30 else 5  # every element is labelled, or every few of many that are numbered
+    axes.set_xticks(range(0, len(labels), step), labels[::step], parse_math=False)
+    if sum(map(len, labels[::step])) > 60:
+        axes.tick_params(axis="x", rotation=90)
     axes.set_ylabel(name, parse_math=False)
-    return (
-        figure,
-        "Each value's 50 % and wider predictive interval (blue), and what was observed (orange).",
-    )
+    return figure, "Each value's 50 % and wider predictive interval (blue), and what was observed (orange)."
 
 
 def _proportion(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
@@ -207,7 +196,9 @@ def _rootogram(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tu
 def _distribution(kind: str, name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
     import arviz_plots as azp
 
-    facet = _facet(observed)
+    # The dim along which the quantities differ: the last of two, if it is short.
+    faceted = observed.ndim == 2 and observed.shape[1] <= MAX_FACETS
+    facet = str(observed.dims[1]) if faceted else None
     layout: dict[str, Any] = {"figure_kwargs": {"figsize": SIZE}}
     if facet:
         rows = -(-observed.sizes[facet] // FACET_COLUMNS)
@@ -242,13 +233,6 @@ CHECKS: dict[str, Callable[[str, xr.DataArray, xr.DataArray], tuple[Figure, str]
 }
 
 
-def _facet(observed: xr.DataArray) -> str | None:
-    """The dim along which the quantities differ: the last of two, if it is short."""
-    if observed.ndim == 2 and observed.sizes[observed.dims[1]] <= MAX_FACETS:
-        return str(observed.dims[1])
-    return None
-
-
 def _in_one_row(observed: xr.DataArray, predicted: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
     """Both with their dims stacked into one, ``element``, labelled by its coordinates."""
     dims = list(observed.dims)
@@ -256,17 +240,7 @@ def _in_one_row(observed: xr.DataArray, predicted: xr.DataArray) -> tuple[xr.Dat
         ", ".join(str(observed[d].to_numpy()[i]) for d, i in zip(dims, index, strict=True))
         for index in np.ndindex(observed.shape)
     ]
-    flat = xr.DataArray(observed.to_numpy().ravel(), dims=["element"], coords={"element": labels})
+    flat = xr.DataArray(observed.to_numpy().ravel(), {"element": labels}, ["element"])
     values = predicted.transpose("chain", "draw", *dims).to_numpy()
-    stacked = xr.DataArray(
-        values.reshape(*values.shape[:2], -1), dims=["chain", "draw", "element"], coords={"element": labels}
-    )
-    return flat, stacked
-
-
-def _label_elements(axes: Any, labels: list[str]) -> None:
-    """Label every element, or every few of many that are numbered."""
-    step = 1 if len(labels) <= 30 else 5
-    axes.set_xticks(range(0, len(labels), step), labels[::step], parse_math=False)
-    if sum(map(len, labels[::step])) > 60:
-        axes.tick_params(axis="x", rotation=90)
+    values = values.reshape(*values.shape[:2], -1)
+    return flat, xr.DataArray(values, {"element": labels}, ["chain", "draw", "element"])

@@ -78,10 +78,8 @@ def gaussian_components(post: Posterior, states: LatentStates) -> Components | N
         mean, sd = (np.broadcast_to(p.reshape(*p.shape[:2], -1), (*p.shape[:2], size)) for p in states.parameters)
         covariance = sd[..., None] ** 2 * np.eye(size)
     elif states.family == "MvNormal":
-        mean, covariance = (
-            states.parameters[0],
-            states.parameters[1].reshape(*states.parameters[1].shape[:2], size, size),
-        )
+        mean, covariance, *_ = states.parameters
+        covariance = covariance.reshape(*covariance.shape[:2], size, size)
     else:
         return None
     labels = _columns(post, states.observed, size)
@@ -221,13 +219,15 @@ def same_component(post: Posterior) -> tuple[str, str, np.ndarray, np.ndarray] |
 def allocation_picture(name: str, what: str, pairs: np.ndarray, labels: np.ndarray) -> Picture:
     """The matrix of pairs of rows, in the order in which those that belong together stand together."""
     import matplotlib.pyplot as plt
+    from matplotlib.colors import LinearSegmentedColormap
     from scipy.cluster.hierarchy import leaves_list, linkage
 
     order = leaves_list(linkage(1 - pairs[np.triu_indices(len(pairs), 1)], "average"))
     shown = pairs[np.ix_(order, order)]
     side = min(2.2 + 0.34 * len(pairs), 6.0)
     figure, axes = plt.subplots(figsize=(side + 0.9, side), layout="constrained")
-    image = axes.imshow(shown, cmap=_shades(), vmin=0, vmax=1)
+    shades = LinearSegmentedColormap.from_list("shades", ["white", BLUE])
+    image = axes.imshow(shown, cmap=shades, vmin=0, vmax=1)
     if len(pairs) <= WRITTEN:
         for i, j in np.ndindex(*shown.shape):
             colour = "white" if shown[i, j] > 0.6 else INK
@@ -248,9 +248,3 @@ def allocation_picture(name: str, what: str, pairs: np.ndarray, labels: np.ndarr
         caption=f"How probable it is that two rows have the same {name}, rows that belong together side by side. "
         "Unlike the components themselves, this does not depend on how they are labelled.",
     )
-
-
-def _shades() -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("shades", ["white", BLUE])

@@ -9,17 +9,10 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.reporting.checks import check_pictures
 from bayeskit.reporting.classes import class_picture, class_plane
-from bayeskit.reporting.components import (
-    allocation_picture,
-    component_picture,
-    gaussian_components,
-    same_component,
-)
+from bayeskit.reporting.components import allocation_picture, component_picture, gaussian_components, same_component
 from bayeskit.reporting.curve import curve_picture, fitted_curve
 from bayeskit.reporting.decoding import decoded_series, decoding_pictures
 from bayeskit.reporting.figures import interval_pictures, marginal_picture, split_variables
@@ -69,7 +62,7 @@ def build_sections(
         validation, comparison, versions.
     """
     with styled():
-        sections = [
+        return (
             _question(post, about),
             _graph(post),
             _priors(post),
@@ -77,13 +70,10 @@ def build_sections(
             _posterior(post, validation),
             _predictive(post),
             _evidence(post),
-        ]
-        if validation is not None:
-            sections.append(_validation(validation))
-        if comparison is not None:
-            sections.append(_comparison(comparison))
-        sections.append(_versions(post))
-    return tuple(sections)
+            *((_validation(validation),) if validation is not None else ()),
+            *((_comparison(comparison),) if comparison is not None else ()),
+            _versions(post),
+        )
 
 
 def _question(post: Posterior, about: Sequence[str]) -> Section:
@@ -127,14 +117,8 @@ def _priors(post: Posterior) -> Section:
     tables = []
     for role, caption in kinds:
         rows = tuple((v.name, v.text, v.dims or "scalar") for v in variables if v.role == role)
-        if rows:
-            tables.append(
-                capped_table(
-                    ("variable", "distribution" if role in {"prior", "likelihood"} else "formula", "dims"),
-                    rows,
-                    caption,
-                )
-            )
+        what = "distribution" if role in {"prior", "likelihood"} else "formula"
+        tables += [capped_table(("variable", what, "dims"), rows, caption)] if rows else []
     return Section("priors", "Priors and likelihood", tables=tuple(tables))
 
 
@@ -243,15 +227,12 @@ def _validation(validation: Validation) -> Section:
     paragraphs += [f"Failed: {failure}" for failure in validation.failures[:20]]
     paragraphs += list(validation.notes)
     table = validation.table
-    order = (
-        (table["verdict"] == "agrees").to_numpy().argsort(kind="stable")
-        if len(table) > MAX_ROWS
-        else np.arange(len(table))
-    )
+    if len(table) > MAX_ROWS:
+        table = table.iloc[(table["verdict"] == "agrees").to_numpy().argsort(kind="stable")]
     caption = "z-scores of mean and standard deviation in Monte Carlo standard errors, and the ECDF test"
     return Section(
         "validation", "A sampler against the closed form", tuple(paragraphs),
-        tables=(frame_table(table.iloc[order], "variable", caption),),
+        tables=(frame_table(table, "variable", caption),),
     )  # fmt: skip
 
 
@@ -264,14 +245,10 @@ def _comparison(comparison: Comparison) -> Section:
 
 
 def _versions(post: Posterior) -> Section:
-    rows = [("python", platform.python_version()), *((p, _version(p)) for p in PACKAGES)]
+    rows = (("python", platform.python_version()), *((p, _version(p)) for p in PACKAGES))
     seed = "none was given" if post.random_seed is None else str(post.random_seed)
-    return Section(
-        "versions",
-        "To reproduce this",
-        (f"Random seed: {seed}.",),
-        tables=(Table(("package", "version"), tuple(rows)),),
-    )
+    table = Table(("package", "version"), rows)
+    return Section("versions", "To reproduce this", (f"Random seed: {seed}.",), tables=(table,))
 
 
 def _version(package: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +14,31 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-__all__ = ["LaterMarginals", "Marginal", "labels_of", "summarise"]
+__all__ = ["ArrayDistribution", "LaterMarginals", "Marginal", "labels_of", "summarise"]
+
+
+class ArrayDistribution(ABC):
+    """What distributions that are not SciPy's, entry by entry over an array, share with its frozen ones."""
+
+    @abstractmethod
+    def ppf(self, q: Any) -> Any:
+        """Quantiles."""
+
+    @abstractmethod
+    def var(self) -> Any:
+        """Variance."""
+
+    def median(self) -> Any:
+        """The 0.5 quantile."""
+        return self.ppf(0.5)
+
+    def interval(self, confidence: float) -> tuple[Any, Any]:
+        """Equal-tailed interval."""
+        return self.ppf((1 - confidence) / 2), self.ppf((1 + confidence) / 2)
+
+    def std(self) -> Any:
+        """Standard deviation."""
+        return np.sqrt(self.var())
 
 
 @dataclass(frozen=True)

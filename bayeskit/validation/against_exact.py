@@ -162,13 +162,7 @@ def assert_matches_exact(
     """
     exact = _infer_exactly(model, random_seed)
     validation = judge(
-        exact,
-        draws,
-        var_names=var_names,
-        alpha=alpha,
-        min_ess=min_ess,
-        max_rhat=max_rhat,
-        random_seed=random_seed,
+        exact, draws, var_names=var_names, alpha=alpha, min_ess=min_ess, max_rhat=max_rhat, random_seed=random_seed
     )
     if not validation.passed:
         raise AssertionError(f"the draws do not match the exact posterior\n{validation}")

@@ -57,9 +57,10 @@ def labels(exact: xr.Dataset, name: str) -> list[str]:
 def _variables(draws: Any) -> Mapping[str, Any]:
     if isinstance(draws, xr.DataTree):
         if "posterior" not in draws.children:
-            held = ", ".join(draws.children) or "no groups"
-            raise DataError(f"no group 'posterior' in the DataTree: it holds {held}")
-        return {str(name): var for name, var in draws["posterior"].data_vars.items()}
+            raise DataError(
+                f"no group 'posterior' in the DataTree: it holds {', '.join(draws.children) or 'no groups'}"
+            )
+        draws = draws["posterior"].to_dataset()
     if isinstance(draws, xr.Dataset):
         return {str(name): var for name, var in draws.data_vars.items()}
     if isinstance(draws, Mapping):
