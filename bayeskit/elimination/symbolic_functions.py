@@ -22,6 +22,8 @@ from bayeskit.types import Graph
 
 __all__ = ["applied", "matrix_function", "name_of"]
 
+LONGEST = 25  # operations in a sum whose factors are looked for
+
 
 def applied(symbols: Symbols, node: Apply, x: Sequence[sympy.Expr]) -> sympy.Expr:
     """The expression of an elementwise node, given those of its inputs.
@@ -59,10 +61,22 @@ def _factors(symbols: Symbols, expression: sympy.Expr) -> list[tuple[sympy.Expr,
         raise NotProved("it enters through a root, a power or a logarithm, and may be negative")
     factors = []
     for base, exponent in (f.as_base_exp() for f in sympy.Mul.make_args(expression)):
-        whole = sympy.factor(sympy.cancel(sympy.together(base))) if base.is_Add else base
+        whole = _factorised(symbols, base) if base.is_Add else base
         parts = [f.as_base_exp() for f in sympy.Mul.make_args(whole)] if base.is_Add else [(base, sympy.Integer(1))]
         factors += [(b, k * exponent) for b, k in parts]
     return factors
+
+
+def _factorised(symbols: Symbols, total: sympy.Expr) -> sympy.Expr:
+    """A sum as a product; a long one only where its terms are multiples of one function of φ.
+
+    The thirtieth variance of a GARCH process is a polynomial in sixty symbols, whose factors take minutes. Left as it
+    is, a sum has no closed form that is not its own: that refuses, and claims nothing.
+    """
+    if sympy.count_ops(total) <= LONGEST:
+        return sympy.factor(sympy.cancel(sympy.together(total)))
+    pairs = [term.as_independent(*symbols.views.values(), as_Add=False) for term in total.args]
+    return pairs[0][1] * sympy.Add(*[c for c, _ in pairs]) if len({part for _, part in pairs}) == 1 else total
 
 
 def _power(symbols: Symbols, base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:

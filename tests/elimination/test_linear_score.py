@@ -17,7 +17,9 @@ import pytest
 import sympy
 from pytensor.gradient import disconnected_grad
 from pytensor.raise_op import Assert
+from scipy import stats
 
+import bayeskit as bk
 from bayeskit.elimination.generic_element import GenericElements
 from bayeskit.elimination.linear_score import NotProved, linear_score
 from bayeskit.elimination.signs import fixed_sign, magnitude
@@ -226,3 +228,27 @@ def test_signs_over_the_support() -> None:
         assert magnitude(symbols, phi) == phi and magnitude(symbols, -phi) == phi
         assert magnitude(symbols, phi - 1) == (1 - phi if unit else sympy.Abs(phi - 1))
         assert magnitude(symbols, a) == sympy.Abs(a)
+
+
+def test_long_sums_under_a_root_are_left_unfactored_and_refused() -> None:
+    """The variances of a GARCH process are polynomials in all that came before; to factorise them takes minutes."""
+    y = np.random.default_rng(0).normal(size=24)
+    with pm.Model() as model:
+        level, slope = pm.HalfNormal("level", 5.0), pm.Uniform("slope", 0.0, 1.0)
+        variances = [level]
+        for last in y[:-1]:
+            variances.append(level + 0.1 * last**2 + slope * variances[-1])
+        pm.Normal("y", 0.0, pm.math.sqrt(pm.math.stack(variances)), observed=y)
+    assert bk.explain(model).remaining == ("level", "slope")
+
+
+def test_a_long_sum_of_multiples_is_still_taken_apart() -> None:
+    weights = np.random.default_rng(1).uniform(0.5, 1.5, size=24)
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2.0, 1.0)
+        pm.Poisson("y", sum(float(w) * rate for w in weights), observed=30)
+    posterior = bk.infer(model, draws=4, random_seed=1)
+    scale = 1.0 / (1.0 + weights.sum())
+    exact = stats.nbinom(2, scale).logpmf(30)
+    assert posterior.method == "exact"
+    assert posterior.log_evidence.value == pytest.approx(exact, abs=1e-10)
