@@ -185,7 +185,7 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
             unproved = unproved or (error if isinstance(error, CertificateError) else None)
             continue
         if unproved:
-            warnings.warn(f"{rung.title} was used, for {unproved}", stacklevel=3)
+            warnings.warn(f"{rung.title} was used, for {unproved}", stacklevel=4)  # where infer was called
         return replace(post, account=rung.account)
     raise _no_answer(failures) if failures else ModelError(obstacles[0])
 
