@@ -7,7 +7,7 @@ read; a loop of PyTensor's over many small arrays is one call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,21 +15,18 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.link.c.op import COp
-from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import Alloc, Join
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
-from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.shape import Reshape, Shape, Shape_i
 from pytensor.tensor.utils import import_func_from_string
 
 from bayeskit.graphs.batched_linalg import LARGEST, MANY, of_many
+from bayeskit.graphs.nodes import applies
 
-__all__ = ["Instruction", "NotEvaluable", "instructions_of", "one_by_one", "order"]
-
-VIEWS = (DimShuffle, Subtensor, Reshape, SpecifyShape, CheckAndRaise)  # the result may be the first argument's memory
+__all__ = ["Instruction", "NotEvaluable", "instructions_of", "one_by_one", "order", "performed", "read_by", "spread"]
 
 _Call = Callable[[list[Any]], Any]
 
@@ -40,28 +37,18 @@ class NotEvaluable(Exception):
 
 @dataclass(eq=False)
 class Instruction:
-    """One call: values in, values out.
+    """One call, from the list of arguments to the result: a list of results unless there is one output.
 
-    Attributes
-    ----------
-    call : callable
-        From the list of arguments to the result (a list of results where there are several outputs).
-    inputs, outputs : tuple of Variable
-    view : bool
-        Whether the result may share memory with the first argument; ``None``: with any argument.
-    ufunc : numpy.ufunc or None
-        Where ``call`` is one elementwise function, which may write over an argument.
+    Where it is one elementwise function of NumPy's, ``ufunc``, it may write over an argument.
     """
 
     call: _Call
     inputs: tuple[Variable, ...]
     outputs: tuple[Variable, ...]
-    view: bool | None = False
     ufunc: np.ufunc | None = None
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
     last: tuple[int, ...] = ()  # slots that nothing reads after this instruction
-    buffers: tuple[int, ...] = field(default=())  # arguments that may be written over
 
 
 def _known(var: Variable) -> tuple[int, ...] | None:
@@ -70,10 +57,10 @@ def _known(var: Variable) -> tuple[int, ...] | None:
     return None if None in shape else shape
 
 
-def _reads(node: Apply) -> list[Variable]:
+def read_by(node: Apply) -> list[Variable]:
     """The inputs of a node whose values count: not those of which only a known shape is wanted."""
     op: Any = node.op
-    fill = isinstance(op, Elemwise) and isinstance(op.scalar_op, ps.Second)
+    fill = applies(node, ps.Second)
     if (fill or isinstance(op, Alloc)) and _known(node.outputs[0]) is not None:
         return [node.inputs[1 if fill else 0]]
     if (isinstance(op, Shape) and _known(node.inputs[0]) is not None) or (
@@ -93,7 +80,7 @@ def order(outputs: Iterable[Variable], inputs: Iterable[Variable] = ()) -> Itera
         if var in done or node is None:
             todo.pop()
             continue
-        missing = [i for i in _reads(node) if i not in done and i.owner is not None]
+        missing = [i for i in read_by(node) if i not in done and i.owner is not None]
         if missing:
             todo.extend(missing)
             continue
@@ -102,7 +89,7 @@ def order(outputs: Iterable[Variable], inputs: Iterable[Variable] = ()) -> Itera
         yield node
 
 
-def _performed(node: Apply) -> _Call:
+def performed(node: Apply) -> _Call:
     """PyTensor's own NumPy implementation."""
     op: Any = node.op
     op.prepare_node(node, None, None, "py")
@@ -176,14 +163,18 @@ def _laid_out(value: Any) -> Any:
     return value
 
 
-def _spread(node: Apply) -> _Call:
+def spread(node: Apply) -> _Call:
     """``fill`` and ``alloc``: one value at every place of a shape."""
     dtype, shape = node.outputs[0].type.dtype, _known(node.outputs[0])
+
+    def cast(value: Any) -> Any:  # what is wider than PyTensor knows stays so
+        return value if getattr(value, "dtype", None) == np.longdouble else np.asarray(value, dtype=dtype)
+
     if shape is not None:
-        return lambda a: np.broadcast_to(np.asarray(a[0], dtype=dtype), shape)
+        return lambda a: np.broadcast_to(cast(a[0]), shape)
     if isinstance(node.op, Alloc):
-        return lambda a: np.broadcast_to(np.asarray(a[0], dtype=dtype), tuple(int(k) for k in a[1:]))
-    return lambda a: np.broadcast_to(np.asarray(a[1], dtype=dtype), np.broadcast_shapes(np.shape(a[0]), np.shape(a[1])))
+        return lambda a: np.broadcast_to(cast(a[0]), tuple(int(k) for k in a[1:]))
+    return lambda a: np.broadcast_to(cast(a[1]), np.broadcast_shapes(np.shape(a[0]), np.shape(a[1])))
 
 
 def _ufunc(node: Apply) -> np.ufunc | None:
@@ -204,14 +195,14 @@ def _ufunc(node: Apply) -> np.ufunc | None:
 
 def _elementwise(node: Apply) -> Iterator[Instruction]:
     op: Any = node.op
-    reads, (out,) = tuple(_reads(node)), node.outputs
+    reads, (out,) = tuple(read_by(node)), node.outputs
     scalar_op, dtype = op.scalar_op, out.type.dtype
     if isinstance(scalar_op, ps.Second):
-        yield Instruction(_spread(node), reads, (out,), True if len(reads) == 1 else None)
+        yield Instruction(spread(node), reads, (out,))
         return
     ufunc = _ufunc(node)
     if ufunc is None and not isinstance(scalar_op, ps.Cast | ps.Identity | ps.Clip | ps.Switch):
-        yield Instruction(_performed(node), reads, (out,))
+        yield Instruction(performed(node), reads, (out,))
         return
     if not _stretches_as_declared(node):
         yield Instruction(lambda a: op._check_runtime_broadcast(node, a), reads, ())
@@ -221,11 +212,11 @@ def _elementwise(node: Apply) -> Iterator[Instruction]:
         # It has no NumPy function in PyTensor, and every distance of a process has one.
         yield Instruction(lambda a: np.asarray(np.minimum(np.maximum(a[0], a[1]), a[2]), dtype=dtype), reads, (out,))
     elif ufunc is None and node.inputs[0].type.dtype == dtype:
-        yield Instruction(lambda a: a[0], reads, (out,), True)
+        yield Instruction(lambda a: a[0], reads, (out,))
     elif ufunc is None:
         yield Instruction(lambda a: np.asarray(a[0]).astype(dtype), reads, (out,))
     elif len(reads) == 1 and ufunc.nin == 2:  # a sum of one term
-        yield Instruction(lambda a: a[0], reads, (out,), True)
+        yield Instruction(lambda a: a[0], reads, (out,))
     elif len(reads) == ufunc.nin:
         yield Instruction(lambda a: np.asarray(ufunc(*a)), reads, (out,), ufunc=ufunc)
     else:  # a sum or a product of several
@@ -237,15 +228,12 @@ def _elementwise(node: Apply) -> Iterator[Instruction]:
 
 
 def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -> Iterator[Instruction]:
-    """What a node does; ``evaluator`` makes a function of the inputs and outputs of a graph within it.
+    """What a node does, NotEvaluable where only a compiled function can run it.
 
-    Raises
-    ------
-    NotEvaluable
-        If only a compiled function can run it.
+    ``evaluator`` makes a function of the inputs and outputs of a graph within it.
     """
     op: Any = node.op
-    reads, outputs = tuple(_reads(node)), tuple(node.outputs)
+    reads, outputs = tuple(read_by(node)), tuple(node.outputs)
     home = next(c for c in type(op).__mro__ if "make_thunk" in vars(c))
     inner = getattr(op, "core_op", op)
     if isinstance(inner, OpFromGraph) and (inner is op or op.batch_ndim(node) == 0):
@@ -258,15 +246,15 @@ def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -
     if isinstance(op, Elemwise) and len(outputs) == 1:
         yield from _elementwise(node)
     elif isinstance(op, Alloc):
-        yield Instruction(_spread(node), reads, outputs, True)
+        yield Instruction(spread(node), reads, outputs)
     elif (together := _side_by_side(node)) is not None:
-        yield Instruction(together, reads, outputs, None)
+        yield Instruction(together, reads, outputs)
     elif isinstance(op, Shape | Shape_i) and not reads:
         shape = node.inputs[0].type.shape
         value = np.asarray(shape if isinstance(op, Shape) else shape[op.i], dtype="int64")
-        yield Instruction(lambda a: value, (), outputs, None)
+        yield Instruction(lambda a: value, (), outputs)
     elif isinstance(op, CAReduce) and node.inputs[0].type == outputs[0].type:
-        yield Instruction(lambda a: a[0], reads, outputs, True)
+        yield Instruction(lambda a: a[0], reads, outputs)
     elif isinstance(op, CAReduce):
         dtype = outputs[0].type.dtype
         accumulator = op.acc_dtype or dtype
@@ -274,7 +262,7 @@ def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -
             lambda a: np.asarray(op.ufunc.reduce(a[0], axis=op.axis, dtype=accumulator), dtype=dtype), reads, outputs
         )
     else:
-        yield Instruction(_performed(node), reads, outputs, True if isinstance(op, VIEWS) else None)
+        yield Instruction(performed(node), reads, outputs)
 
 
 def _stretches_as_declared(node: Apply) -> bool:

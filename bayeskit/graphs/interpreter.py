@@ -2,14 +2,16 @@
 
 ``pytensor.function`` clones a graph, rewrites it, checks it and links it, which takes milliseconds; a graph of some
 tens of nodes that is evaluated a handful of times is better run as it stands. Three things make that fast where arrays
-are long: what does not depend on the inputs is computed at the first call only; a value spread over a shape is a view
-that holds no memory (:mod:`bayeskit.graphs.instructions`); and an elementwise instruction writes over an argument that
-nobody reads again.
+are long: what does not depend on the inputs is computed once; a value spread over a shape is a view that holds no
+memory (:mod:`bayeskit.graphs.instructions`); and an elementwise instruction writes over an argument that nobody else
+holds, which CPython's count of references tells: a view holds a reference to the array whose memory it shares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,10 @@ __all__ = ["evaluator"]
 
 WORTHWHILE = 4096  # numbers in an array from which its memory is worth using again
 
+_Rules = Callable[[Apply, Callable[..., Callable[..., Any]]], Iterator[Instruction]]
 
-def _merged(nodes: Iterable[Apply], outputs: Sequence[Variable]) -> tuple[list[Apply], dict[Variable, Variable]]:
+
+def _merged(nodes: Iterable[Apply]) -> tuple[list[Apply], dict[Variable, Variable]]:
     """The nodes without those that compute again what another computes, and what stands for the outputs left out."""
     same: dict[Variable, Variable] = {}
     first: dict[Any, Any] = {}
@@ -43,159 +47,114 @@ def _merged(nodes: Iterable[Apply], outputs: Sequence[Variable]) -> tuple[list[A
     return distinct, same
 
 
-class _Memory:
-    """Which values may share memory, and which step reads each for the last time."""
+def evaluator(
+    inputs: Sequence[Variable],
+    outputs: Sequence[Variable],
+    *,
+    merge: bool = False,
+    rules: _Rules = instructions_of,
+    loaded: Callable[[Any], Any] = lambda value: value,
+) -> Callable[..., list[Any]]:
+    """A function from values of ``inputs`` to the list of values of ``outputs``; NotEvaluable where there is none.
 
-    def __init__(self, steps: Sequence[Instruction], lasting: Iterable[Variable]) -> None:
-        self.owner: dict[Variable, Variable] = {}  # the value whose memory a view is of
-        self.shared: set[Variable] = set()  # owners whose memory others may hold without our knowing
-        self.fresh = {o for s in steps if s.view is False for o in s.outputs}
-        for step in steps:
-            owners = [self.owner.get(i, i) for i in step.inputs]
-            if step.view is True:
-                self.owner.update(dict.fromkeys(step.outputs, owners[0]))
-            elif step.view is None:
-                self.shared.update(owners)
-                self.shared.update(step.outputs)
-        self.lasting = {self.owner.get(v, v) for v in lasting}
-        self.last: dict[Variable, int] = {}
-        self.last_of_owner: dict[Variable, int] = {}
-        for k, step in enumerate(steps):
-            for var in step.inputs:
-                self.last[var] = k
-                self.last_of_owner[self.owner.get(var, var)] = k
-
-    def may_be_written_over(self, var: Variable, step: int) -> bool:
-        return (
-            var in self.fresh and var not in self.shared and var not in self.lasting and self.last_of_owner[var] == step
-        )
-
-
-def evaluator(inputs: Sequence[Variable], outputs: Sequence[Variable], *, merge: bool = False) -> Callable[..., Any]:
-    """A function from values of ``inputs`` to the list of values of ``outputs``.
-
-    Parameters
-    ----------
-    inputs, outputs : sequence of tensor
-    merge : bool
-        Whether nodes that compute the same are looked for, and computed once.
-
-    Raises
-    ------
-    NotEvaluable
-        If only a compiled function can run the graph.
-
-    Notes
-    -----
-    What depends on constants only is held for as long as the function is.
+    With ``merge``, nodes that compute the same are computed once. ``rules`` and ``loaded`` give another arithmetic: the
+    instructions of a node, and how a value is taken in. What depends on constants only is computed at the first call
+    and held; what depends on shared variables, when they have been given other arrays.
     """
-    steps, wanted = _program(inputs, outputs, merge)
-    once, always = _apart(steps, inputs)
+    nodes, same = list(order(outputs, inputs)), {}
+    if merge:
+        nodes, same = _merged(nodes)
+    steps = [step for node in nodes for step in rules(node, evaluator)]
+    for step in steps if same else ():
+        step.inputs = tuple(same.get(i, i) for i in step.inputs)
+    wanted = [same.get(o, o) for o in outputs]
     slots: dict[Variable, int] = {}
     for var in [*inputs, *wanted, *(v for s in steps for v in (*s.inputs, *s.outputs))]:
         slots.setdefault(var, len(slots))
-    start, shared = _given(slots, inputs, steps)
-    memory = _Memory(always, wanted)
-    _place(steps, always, wanted, slots, memory)
-    lasting = {i for s in always for i in s.inputs} | set(wanted)
-    passing = [slots[o] for s in once for o in s.outputs if o not in lasting]
+    shared: list[Any] = [v for v in slots if isinstance(v, SharedVariable) and v not in inputs]
+    constant, of_data, always = _stages(steps, shared, inputs, wanted, slots)
+    start: list[Any] = [loaded(v.data) if isinstance(v, Constant) else None for v in slots]
+    known = {*inputs, *shared, *(o for s in steps for o in s.outputs)}
+    if missing := [v for v in slots if not isinstance(v, Constant) and v not in known]:
+        raise NotEvaluable(f"no value for {missing[0]}")
     types = [(slots[v], getattr(v.type, "dtype", None)) for v in inputs]
-    # What may be somebody else's memory is copied on return, so that no output changes with another.
-    results = [
-        (slots[v], v in memory.fresh and v not in memory.shared and v not in wanted[:k]) for k, v in enumerate(wanted)
-    ]
-    pending = list(once)
+    results, places = [slots[v] for v in wanted], [slots[v] for v in shared]
+    read: list[Any] = []  # the arrays of shared variables that ``held`` was computed from
+    held: list[Any] = []
 
     def function(*arguments: Any) -> list[Any]:
         with np.errstate(all="ignore"):
-            if pending:
-                _run(pending, start)
-                for slot in passing:
-                    start[slot] = None
-                pending.clear()
-            values = start.copy()
+            if constant:
+                _run(constant, start)
+                constant.clear()
+            now = [var.get_value(borrow=True) for var in shared]
+            if not held or any(new is not old for new, old in zip(now, read, strict=True)):
+                held[:], read[:] = start, now
+                for slot, value in zip(places, now, strict=True):
+                    held[slot] = loaded(value)
+                _run(of_data, held)
+            values = held.copy()
             for (slot, dtype), value in zip(types, arguments, strict=True):
-                values[slot] = value if dtype is None else np.asarray(value, dtype=dtype)
-            for slot, var in shared:
-                values[slot] = var.get_value(borrow=True)
+                values[slot] = loaded(value if dtype is None else np.asarray(value, dtype=dtype))
             _run(always, values)
-        return [values[slot] if own else _own(values[slot]) for slot, own in results]
+        found = [values[slot] for slot in results]
+        values.clear()
+        # What is somebody else's memory is copied, so that no output changes with another.
+        for k in range(len(found)):
+            if not _is_alone(found, k) and isinstance(found[k], np.ndarray | np.generic):
+                found[k] = np.array(found[k])
+        return found
 
     return function
 
 
-def _program(
-    inputs: Sequence[Variable], outputs: Sequence[Variable], merge: bool
-) -> tuple[list[Instruction], list[Variable]]:
-    """The instructions for the outputs, in order, and the values that are to be returned."""
-    nodes = list(order(outputs, inputs))
-    same: dict[Variable, Variable] = {}
-    if merge:
-        nodes, same = _merged(nodes, outputs)
-    steps = [s for n in nodes for s in instructions_of(n, evaluator)]
-    if same:
-        for step in steps:
-            step.inputs = tuple(same.get(i, i) for i in step.inputs)
-    return steps, [same.get(o, o) for o in outputs]
-
-
-def _apart(steps: Sequence[Instruction], inputs: Sequence[Variable]) -> tuple[list[Instruction], list[Instruction]]:
-    """The instructions for what no input or shared variable changes, and the others."""
-    moving = set(inputs)
-    once, always = [], []
-    for step in steps:
-        if any(i in moving or isinstance(i, SharedVariable) for i in step.inputs):
-            moving.update(step.outputs)
-            always.append(step)
-        else:
-            once.append(step)
-    return once, always
-
-
-def _given(
-    slots: dict[Variable, int], inputs: Sequence[Variable], steps: Sequence[Instruction]
-) -> tuple[list[Any], list[tuple[int, Any]]]:
-    """The values to start from, by slot, and the shared variables whose values are read at each call."""
-    computed = {o for s in steps for o in s.outputs} | set(inputs)
-    start: list[Any] = [None] * len(slots)
-    shared: list[tuple[int, Any]] = []
-    for var, slot in slots.items():
-        if isinstance(var, Constant):
-            start[slot] = var.data
-        elif isinstance(var, SharedVariable) and var not in inputs:
-            shared.append((slot, var))
-        elif var.owner is None and var not in computed:
-            raise NotEvaluable(f"no value for {var}")
-    return start, shared
-
-
-def _place(
+def _stages(
     steps: Sequence[Instruction],
-    always: Sequence[Instruction],
+    shared: Sequence[Variable],
+    inputs: Sequence[Variable],
     wanted: Sequence[Variable],
     slots: dict[Variable, int],
-    memory: _Memory,
-) -> None:
-    """Write into each instruction which slots it reads, writes, leaves to nobody after it, and may write over."""
-    produced = {o for s in always for o in s.outputs}
-    for k, step in enumerate(always):
-        step.last = tuple(
-            slots[v] for v in dict.fromkeys(step.inputs) if v in produced and memory.last[v] == k and v not in wanted
-        )
-        if step.ufunc is not None:
-            step.buffers = tuple(p for p, v in enumerate(step.inputs) if memory.may_be_written_over(v, k))
+) -> list[list[Instruction]]:
+    """The instructions for what nothing changes, what shared variables change, and the others; each with its slots."""
+    stage = dict.fromkeys(shared, 1) | dict.fromkeys(inputs, 2)
+    stages: list[list[Instruction]] = [[], [], []]
+    last: dict[Variable, Instruction] = {}
+    lasting = {*inputs, *shared, *wanted}
     for step in steps:
-        step.reads, step.writes = tuple(slots[v] for v in step.inputs), tuple(slots[v] for v in step.outputs)
+        number = max((stage.get(i, 0) for i in step.inputs), default=0)
+        stage.update(dict.fromkeys(step.outputs, number))
+        stages[number].append(step)
+    for step in itertools.chain(*stages):
+        last.update(dict.fromkeys(step.inputs, step))
+    for number, several in enumerate(stages):
+        for step in several:
+            step.reads, step.writes = tuple([slots[v] for v in step.inputs]), tuple([slots[v] for v in step.outputs])
+            done = [v for v in step.inputs if last[v] is step and stage.get(v) == number and v not in lasting]
+            step.last = tuple([slots[v] for v in done])
+            if not done or step.outputs[0].type.dtype != "float64":
+                step.ufunc = None
+    return stages
 
 
-def _own(value: Any) -> Any:
-    return np.array(value) if isinstance(value, np.ndarray | np.generic) else value
+def _references(values: list[Any], k: int) -> int:
+    return sys.getrefcount(values[k])
+
+
+ALONE = _references([np.empty(0)], 0)  # to an array that nothing but a list holds
+
+
+def _is_alone(values: list[Any], k: int) -> bool:
+    """Whether a list is all that holds an array, and the array all that holds its memory."""
+    array = isinstance(values[k], np.ndarray) and values[k].base is None and values[k].flags.owndata
+    return array and _references(values, k) == ALONE
 
 
 def _run(steps: Sequence[Instruction], values: list[Any]) -> None:
     for step in steps:
         arguments = [values[r] for r in step.reads]
-        result = _over_an_argument(step, arguments) if step.buffers else None
+        for slot in step.last:
+            values[slot] = None
+        result = _over_an_argument(step.ufunc, arguments) if step.ufunc is not None else None
         if result is None:
             result = step.call(arguments)
         if len(step.writes) == 1:
@@ -204,20 +163,17 @@ def _run(steps: Sequence[Instruction], values: list[Any]) -> None:
             for slot, value in zip(step.writes, result or (), strict=True):
                 values[slot] = value
         del arguments, result
-        for slot in step.last:
-            values[slot] = None
 
 
-def _over_an_argument(step: Instruction, arguments: list[Any]) -> np.ndarray | None:
+def _over_an_argument(function: np.ufunc, arguments: list[Any]) -> np.ndarray | None:
     """The result in the memory of an argument that is not needed again; None where none has its size."""
-    assert step.ufunc is not None
-    for k in step.buffers:
-        buffer = arguments[k]
-        if buffer.size < WORTHWHILE or buffer.dtype != np.float64 or step.outputs[0].type.dtype != "float64":
+    for k in range(len(arguments)):
+        if arguments[k].size < WORTHWHILE or arguments[k].dtype != np.float64 or not _is_alone(arguments, k):
             continue
-        if all(a.ndim == 0 or a.shape == buffer.shape for a in arguments) or buffer.shape == np.broadcast_shapes(
+        shape = arguments[k].shape
+        if all(a.ndim == 0 or a.shape == shape for a in arguments) or shape == np.broadcast_shapes(
             *(a.shape for a in arguments)
         ):
-            result: np.ndarray = step.ufunc(*arguments, out=buffer)
+            result: np.ndarray = function(*arguments, out=arguments[k])
             return result
     return None
