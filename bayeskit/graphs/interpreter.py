@@ -61,7 +61,8 @@ def evaluator(
     instructions of a node, and how a value is taken in. What depends on constants only is computed at the first call
     and held; what depends on shared variables, when they have been given other arrays.
     """
-    nodes, same = list(order(outputs, inputs)), {}
+    nodes: list[Apply] = list(order(outputs, inputs))
+    same: dict[Variable, Variable] = {}
     if merge:
         nodes, same = _merged(nodes)
     steps = [step for node in nodes for step in rules(node, evaluator)]

@@ -34,10 +34,10 @@ ELEMENTWISE = (LogTransform, LogOddsTransform, Interval, LogExpM1)
 def transforms_of(space: Unconstrained, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Transform]:
     """The transforms of the variables whose entries they move each by itself."""
     result = {}
-    for rv, variable in zip(space.model.free_RVs, space.variables, strict=True):
+    for name, rv in zip(space.names, space.rvs, strict=True):
         functions = _transform(space.model, rv)
-        if functions is not None and space.initial[str(variable.name)].shape == shapes[str(rv.name)]:
-            result[str(rv.name)] = functions
+        if functions is not None and space.initial[name].shape == shapes[name]:
+            result[name] = functions
     return result
 
 
@@ -50,12 +50,9 @@ def quadrature_marginals(
 ) -> dict[str, Marginal]:
     """Of what remains, densities on a grid; of what was eliminated, mixtures over the nodes of the rule."""
     densities: dict[str, tuple[Any, str]] = {}
-    for rv, variable in zip(space.model.free_RVs, space.variables, strict=True):
-        name, shape = str(rv.name), space.initial[str(variable.name)].shape
-        if name not in transforms:
-            continue
-        axes = np.empty(shape, dtype=object)
-        axes.reshape(-1)[:] = result.marginals[space.slices[str(variable.name)]]
+    for name in transforms:
+        axes = np.empty(space.initial[name].shape, dtype=object)
+        axes.reshape(-1)[:] = result.marginals[space.slices[name]]
         densities[name] = GridDensity(axes, *transforms[name]), "quadrature"
     points, weights = result.nodes(NEGLIGIBLE)
     for name, components in recovery.marginals(space.backward(points)).items():

@@ -117,7 +117,7 @@ class _ExchangeableAxes:
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {name: self.coordinates.shape(name) for name in self.coordinates.blocks}
+        return {name: self.coordinates.shape(name) for name in self.coordinates.space.slices}
 
     @property
     def sizes(self) -> list[int]:
@@ -211,7 +211,7 @@ class _ExchangeableAxes:
         """x with the labels of some variables moved on by one, a transposition at a time."""
         x = x.copy()
         for name, axes in axes_of.items():
-            block = self.coordinates.blocks[name]
+            block = self.coordinates.space.slices[name]
             for pair in itertools.pairwise(range(size)):
                 matrix = self.coordinates.transposition(name, axes, pair)
                 x[block] = x[block] if matrix is None else matrix @ x[block]
@@ -227,7 +227,7 @@ class _ExchangeableAxes:
             rows = np.repeat(point[None], len(trials[start : start + step]), axis=0)
             for row, (axes_of, pair) in zip(rows, trials[start : start + step], strict=True):
                 for name, axes in axes_of.items():
-                    block = self.coordinates.blocks[name]
+                    block = self.coordinates.space.slices[name]
                     key = (name, axes, pair)
                     if key not in moved:
                         matrix = self.coordinates.transposition(*key)

@@ -98,7 +98,7 @@ def _candidates(
     for point, kind in zip(points, kinds, strict=True):
         group, copied, lost = pairs[kind]
         for name, axes in group.axes.items():
-            block = coordinates.blocks[name]
+            block = coordinates.space.slices[name]
             shape = coordinates.shape(name)
             if block.stop - block.start != math.prod(shape) or len(axes) > 1:
                 continue  # weights: they follow

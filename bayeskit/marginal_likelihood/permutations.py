@@ -22,7 +22,8 @@ from scipy import sparse
 from bayeskit.errors import ModelError
 from bayeskit.graphs.compile import compile_small, stacked
 from bayeskit.graphs.environment import silently
-from bayeskit.model.unconstrained import Unconstrained, forward_graphs
+from bayeskit.model.transforms import forward_graphs
+from bayeskit.model.unconstrained import Unconstrained
 
 __all__ = [
     "Coordinates",
@@ -159,12 +160,6 @@ class Coordinates:
     known: dict[tuple[str, tuple[int, ...], tuple[int, int]], Matrix | None] = field(default_factory=dict)
 
     @cached_property
-    def blocks(self) -> dict[str, slice]:
-        """Where each free variable lies in x."""
-        model = self.space.model
-        return {str(rv.name): self.space.slices[str(model.rvs_to_values[rv].name)] for rv in model.free_RVs}
-
-    @cached_property
     def probes(self) -> np.ndarray:
         """Generic points, at which a map is checked to be the permutation that it is taken for."""
         start = np.where(np.isfinite(self.space.start), self.space.start, 0.0)
@@ -183,7 +178,7 @@ class Coordinates:
     def on_all(self, moves: Mapping[str, tuple[tuple[int, ...], tuple[int, int]]], size: int) -> Matrix:
         """One map of x that exchanges two labels of several variables."""
         parts: list[Matrix] = []
-        for name, block in self.blocks.items():
+        for name, block in self.space.slices.items():
             if name in moves:
                 part = self.transposition(name, *moves[name])
                 if part is None:
@@ -202,9 +197,8 @@ class Coordinates:
 
     def linear(self, name: str, axes: tuple[int, ...], pair: tuple[int, int]) -> Matrix | None:
         """As :meth:`transposition`, computed."""
-        block = self.blocks[name]
-        model, natural = self.space.model, self.shape(name)
-        shape = self.space.initial[str(model.rvs_to_values[model[name]].name)].shape
+        block = self.space.slices[name]
+        natural, shape = self.shape(name), self.space.initial[name].shape
         if len(shape) == len(natural) and all(shape[a] == natural[a] for a in axes):
             order = _transposed(np.arange(block.stop - block.start).reshape(shape), axes, pair).ravel()
             gather: Matrix = sparse.eye_array(order.size, format="csr")[order]
@@ -218,7 +212,7 @@ class Coordinates:
     def permutes(self, name: str, matrix: Matrix, axes: tuple[int, ...], pair: tuple[int, int]) -> bool:
         """Whether a map of the coordinates exchanges the labels of the variable itself."""
         moved = self.probes.copy()
-        block = self.blocks[name]
+        block = self.space.slices[name]
         moved[:, block] = (matrix @ moved[:, block].T).T
         with silently():
             reached = self.space.backward(moved)[name]
@@ -228,7 +222,7 @@ class Coordinates:
 
     def measured(self, name: str, axes: tuple[int, ...], pair: tuple[int, int]) -> Matrix | None:
         """The linear map forward ∘ permutation ∘ backward, column by column."""
-        block = self.blocks[name]
+        block = self.space.slices[name]
         size = block.stop - block.start
         points = np.repeat(self.probes[:1], size + 1, axis=0)
         points[:, block] = np.vstack([np.zeros(size), np.eye(size)])
@@ -252,8 +246,7 @@ class Coordinates:
 
     def forward(self, name: str) -> Any:
         """The transform of one variable for many values of all variables at once."""
-        model = self.space.model
-        inputs, graphs = forward_graphs(model, model.free_RVs)
-        graph = graphs[[rv.name for rv in model.free_RVs].index(name)]
+        inputs, graphs = forward_graphs(self.space.model, self.space.rvs)
+        graph = graphs[self.space.names.index(name)]
         rows = stacked(inputs)
         return compile_small(list(rows.values()), vectorize_graph(graph, rows))

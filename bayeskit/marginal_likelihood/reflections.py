@@ -74,14 +74,14 @@ def _moves(space: Unconstrained) -> list[Move]:
     """What may be done to one variable, or to two."""
     coordinates = Coordinates(space)
     moves: list[Move] = []
-    for name, block in coordinates.blocks.items():
+    for name, block in coordinates.space.slices.items():
         size = block.stop - block.start
         moves.append((frozenset([name]), [(block, block, -sparse.eye_array(size))]))
         for axis, length in enumerate(coordinates.shape(name)):
             part = coordinates.transposition(name, (axis,), (0, 1)) if length == 2 else None
             if part is not None and size > 1:  # that of two weights is the change of sign
                 moves.append((frozenset([name]), [(block, block, part)]))
-    for (one, a), (other, b) in itertools.combinations(coordinates.blocks.items(), 2):
+    for (one, a), (other, b) in itertools.combinations(coordinates.space.slices.items(), 2):
         size = a.stop - a.start
         if size == b.stop - b.start:
             unit = sparse.eye_array(size)

@@ -170,7 +170,7 @@ def symmetries_of(
 
 def flat(space: Unconstrained, unconstrained: Mapping[str, np.ndarray]) -> np.ndarray:
     """Draws by value variable as one array of shape (chain, draw, k)."""
-    parts = (unconstrained[n] for n in space.slices)
+    parts = (unconstrained[v.name] for v in space.variables)
     return np.concatenate([np.reshape(p, (*p.shape[:2], -1)) for p in parts], axis=-1)
 
 

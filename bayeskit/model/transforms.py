@@ -8,67 +8,73 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
+from pytensor.graph.replace import clone_replace, vectorize_graph
 
-from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.compile import compile_small, stacked
 from bayeskit.graphs.environment import lightly, silently
-from bayeskit.graphs.rewriting import inline, widen
-from bayeskit.model.unconstrained import forward_graphs
+from bayeskit.graphs.rewriting import inline, widen, without_checks
 from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.types import Graph, Point
 
-__all__ = ["Natural"]
+__all__ = ["Natural", "forward_graphs"]
 
 FAR = 40.0  # on the unconstrained scale: the end of a support
-
-ELEMENTWISE = (
-    "LogTransform",
-    "LogOddsTransform",
-    "Interval",
-    "IntervalTransform",
-    "SimplexTransform",
-    "CircularTransform",
-)
+ENDS = {"SimplexTransform": (0.0, 1.0), "CircularTransform": (-np.pi, np.pi)}  # that a walk to FAR does not find
+ELEMENTWISE = ("LogTransform", "LogOddsTransform", "Interval", "IntervalTransform", *ENDS)
 
 
 class Natural:
-    """Some variables of a model, and how PyMC moves them.
+    """Some continuous variables of a model, whose transforms depend on each other at most, and how PyMC moves them.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    names : sequence of str
-        Continuous free variables, whose transforms depend on each other at most.
+    φ is on the supports, by name; x is one vector on the unconstrained scale, of k entries.
     """
 
     def __init__(self, model: pm.Model, names: Sequence[str]) -> None:
         self.model, self.names = model, tuple(names)
-        self.rvs: list[Any] = [model[n] for n in names]
+        self.rvs: list[Any] = [model[n] for n in self.names]
         self.variables: list[Any] = [model.rvs_to_values[rv] for rv in self.rvs]
-        with lightly():
-            initial = model.initial_point(0)
-        self.initial = [np.asarray(initial[v.name], dtype=float) for v in self.variables]
-
-    def elementwise(self, name: str) -> bool:
-        """Whether the support of each entry is an interval, its ends known in ``ends``."""
-        return type(self.transform(name)).__name__ in ELEMENTWISE
 
     def transform(self, name: str) -> Any:
         """PyMC's transform of a variable, or None."""
         return self.model.rvs_to_transforms.get(self.model[name])
 
+    def elementwise(self, name: str) -> bool:
+        """Whether the support of each entry is an interval, its ends known in ``ends``."""
+        return type(self.transform(name)).__name__ in ELEMENTWISE
+
+    @cached_property
+    def initial(self) -> dict[str, np.ndarray]:
+        """PyMC's starting point, on the unconstrained scale."""
+        with lightly():
+            start = self.model.initial_point(0)
+        return {n: np.asarray(start[v.name], dtype=float) for n, v in zip(self.names, self.variables, strict=True)}
+
     @cached_property
     def layout(self) -> VectorLayout:
         """Where each variable lies in x."""
-        return VectorLayout({n: i.shape for n, i in zip(self.names, self.initial, strict=True)})
+        return VectorLayout({n: i.shape for n, i in self.initial.items()})
+
+    @property
+    def slices(self) -> dict[str, slice]:
+        """The places of each variable in x."""
+        return self.layout.slices
 
     @property
     def size(self) -> int:
+        """k."""
         return self.layout.size
 
     @property
     def start(self) -> np.ndarray:
         """PyMC's starting point as one vector."""
-        return self.layout.ravel(dict(zip(self.names, self.initial, strict=True)))
+        return self.layout.ravel(self.initial)
+
+    @cached_property
+    def bounded(self) -> np.ndarray:
+        """For each entry of x, whether its variable is transformed."""
+        moved = {n: np.full(i.shape, self.transform(n) is not None) for n, i in self.initial.items()}
+        return self.layout.ravel(moved).astype(bool)
 
     @cached_property
     def graphs(self) -> list[Graph]:
@@ -76,48 +82,65 @@ class Natural:
         natural: Any = self.model.replace_rvs_by_values(list(self.rvs))
         return inline(widen(list(natural)))
 
+    def arguments(self, points: np.ndarray) -> list[np.ndarray]:
+        """The value variables at x of shape (..., k)."""
+        return list(self.layout.split(np.asarray(points, dtype=float)).values())
+
+    def over_points(self, graphs: Any) -> Any:
+        """Graphs in the value variables as a function of their values at many points, first axis the points."""
+        batched = stacked(self.variables)
+        return compile_small(list(batched.values()), vectorize_graph(graphs, batched))
+
     @cached_property
     def _backward(self) -> Any:
-        return compile_small(self.variables, self.graphs)
+        return self.over_points(without_checks(self.graphs))
+
+    def backward(self, points: np.ndarray) -> dict[str, np.ndarray]:
+        """φ at points of shape (n, k): one array a variable, first axis the points."""
+        with silently():
+            values = self._backward(*self.arguments(np.atleast_2d(points)))
+        return dict(zip(self.names, map(np.asarray, values), strict=True))
+
+    def at(self, x: np.ndarray) -> Point:
+        """φ at one x."""
+        return {n: v[0] for n, v in self.backward(x).items()}
 
     @cached_property
     def _forward(self) -> Any:
-        inputs, graphs = forward_graphs(self.model, self.rvs)
-        return compile_small(inputs, graphs)
-
-    def backward(self, x: np.ndarray) -> Point:
-        """φ at x."""
-        with silently():
-            return dict(zip(self.names, map(np.asarray, self._backward(*self.layout.split(x).values())), strict=True))
+        return compile_small(*forward_graphs(self.model, self.rvs))
 
     def forward(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
-        """x at φ; infinite or not a number at an end of the support or outside it."""
+        """x at one φ; infinite or not a number at an end of the support or outside it."""
         with silently():
-            values = self._forward(*[np.asarray(point[n], dtype=float) for n in self.names])
+            values = self._forward(
+                *[np.asarray(point[n], v.type.dtype) for n, v in zip(self.names, self.rvs, strict=True)]
+            )
         return self.layout.ravel(dict(zip(self.names, values, strict=True)))
-
-    @cached_property
-    def bounded(self) -> np.ndarray:
-        """For each entry of x, whether its variable is transformed."""
-        flags = [
-            np.full(i.size, self.model.rvs_to_transforms.get(rv) is not None)
-            for rv, i in zip(self.rvs, self.initial, strict=True)
-        ]
-        return np.concatenate(flags) if flags else np.empty(0, dtype=bool)
 
     @cached_property
     def ends(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """The ends of the supports of variables each of whose entries is moved by itself."""
-        low, high = (self.backward(np.where(self.bounded, sign * FAR, self.start)) for sign in (-1, 1))
+        low, high = (self.at(np.where(self.bounded, sign * FAR, self.start)) for sign in (-1, 1))
         result = {}
         for name in self.names:
-            if type(self.transform(name)).__name__ == "SimplexTransform":
-                result[name] = (np.zeros_like(low[name]), np.ones_like(low[name]))
-                continue
-            if type(self.transform(name)).__name__ == "CircularTransform":
-                result[name] = (np.full_like(low[name], -np.pi), np.full_like(low[name], np.pi))
+            if (known := ENDS.get(type(self.transform(name)).__name__)) is not None:
+                result[name] = (np.full_like(low[name], known[0]), np.full_like(low[name], known[1]))
                 continue
             one, two = np.minimum(low[name], high[name]), np.maximum(low[name], high[name])
             one = np.where(np.abs(one) < np.exp(1 - FAR), 0.0, one)
             result[name] = (one, np.where(two > np.exp(FAR - 1), np.inf, two))
         return result
+
+
+def forward_graphs(model: pm.Model, rvs: Sequence[Any]) -> tuple[list[Graph], list[Graph]]:
+    """PyMC's transforms of some free variables: inputs for their values, and graphs of their value variables.
+
+    The parameters of the transforms depend on these variables at most.
+    """
+    known = {rv: pt.tensor(f"{rv.name}_known", dtype=rv.type.dtype, shape=rv.type.shape) for rv in rvs}
+    graphs = []
+    for rv, value in known.items():
+        transform = model.rvs_to_transforms.get(rv)
+        parents = [] if transform is None else clone_replace([*rv.owner.inputs], known, rebuild_strict=False)
+        graphs.append(pt.as_tensor(value if transform is None else transform.forward(value, *parents)))
+    return list(known.values()), graphs

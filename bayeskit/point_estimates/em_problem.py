@@ -96,7 +96,7 @@ class Problem:
     def initial(self) -> Point:
         """PyMC's initial point, on the supports."""
         natural = Natural(self.model, list(self.values))
-        return natural.backward(natural.start)
+        return natural.at(natural.start)
 
     @cached_property
     def m_step(self) -> MStep:
@@ -134,7 +134,7 @@ class Problem:
                 return {n: np.asarray(drawn[n], dtype=float) for n in self.values}
             except NotImplementedError:
                 natural = self.m_step.natural
-                return natural.backward(natural.start + rng.normal(scale=0.5, size=natural.size))
+                return natural.at(natural.start + rng.normal(scale=0.5, size=natural.size))
         point = self.initial
         statistics = self.expected.statistics(weights, inner)
         for _ in range(SETTLE):

@@ -134,10 +134,9 @@ class Numerical:
         held = [point[n] for n in self.held]
 
         def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
-            parts = list(self.natural.layout.split(x).values())
             try:
                 with silently():
-                    value, *slopes = self.function(*parts, *held, *statistics)
+                    value, *slopes = self.function(*self.natural.arguments(x), *held, *statistics)
             except (ValueError, np.linalg.LinAlgError, AssertionError):
                 return -np.inf, np.zeros_like(x)
             return float(value), np.concatenate([np.ravel(s) for s in slopes])
@@ -159,9 +158,9 @@ class Numerical:
             growing = at_end & (slope * np.sign(x) > SLOPE)
             if np.any(growing):
                 index = int(np.flatnonzero(growing)[0])
-                name = next(n for n, s in self.natural.layout.slices.items() if s.start <= index < s.stop)
+                name = next(n for n, s in self.natural.slices.items() if s.start <= index < s.stop)
                 raise Degenerate(name)
-        return self.natural.backward(x)
+        return self.natural.at(x)
 
 
 def m_step(expected: Expected, model: Any, statistics: Sequence[np.ndarray], random_seed: int) -> MStep:

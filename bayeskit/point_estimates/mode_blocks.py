@@ -89,7 +89,7 @@ class _FormSearch:
 
     def random(self) -> Point:
         """A point inside the support."""
-        point = self.natural.backward(self.natural.start + self.rng.normal(scale=0.4, size=self.natural.size))
+        point = self.natural.at(self.natural.start + self.rng.normal(scale=0.4, size=self.natural.size))
         for name in self.matrices:
             shape = np.shape(point[name])
             root = self.rng.normal(scale=0.3, size=shape)

@@ -170,12 +170,12 @@ def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> P
             mode = _climb(whole, space, np.random.default_rng(random_seed), first=best)
             in_x = float(whole(mode)[0]) + _gauss(negative_hessian(whole, mode))
             evidence = LogEvidence(in_phi, abs(in_phi - in_x), "estimated")
-    natural = {n: v[0] for n, v in space.backward(best[None]).items()}
+    natural = space.at(best)
     names: list[str] = []
     for name, entry in natural.items():
         inside = [", ".join(map(str, i)) for i in np.ndindex(np.shape(entry))]
         names += [f"{name}[{i}]" if i else name for i in inside]
-    boundary = [str(rv.name) for rv in small.free_RVs if np.any(far[space.slices[str(small.rvs_to_values[rv].name)]])]
+    boundary = [name for name, block in space.slices.items() if np.any(far[block])]
     largest = float(np.max(np.abs(gradient)))
     return PointEstimate(
         point=natural,
@@ -219,10 +219,9 @@ def _compiled(space: Unconstrained, graph: Graph) -> Objective:
     function = compile_small(space.variables, inline([wide, *gradient]))
 
     def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
-        parts = [x[s].reshape(space.initial[n].shape) for n, s in space.slices.items()]
         try:
             with silently():
-                value, *slopes = function(*parts)
+                value, *slopes = function(*space.arguments(x))
         except (ValueError, np.linalg.LinAlgError, AssertionError):
             return -np.inf, np.zeros_like(x)
         slope = np.concatenate([np.ravel(s) for s in slopes])
@@ -238,7 +237,7 @@ def _climb(
     starts = [space.start if first is None else first]
     starts += [space.start + rng.normal(scale=1.5, size=space.size) for _ in range(STARTS - 1)]
     # A scale may run to zero: −30 is e⁻³⁰, and the end of the road.
-    bounds = [(-END, END) if b else (None, None) for b in _transformed(space)]
+    bounds = [(-END, END) if b else (None, None) for b in space.bounded]
     tops = []
     for start in starts:
         if not np.isfinite(objective(start)[0]):
@@ -265,7 +264,7 @@ def _to_the_end(objective: Objective, space: Unconstrained, x: np.ndarray) -> tu
     """Move entries along which the objective does not fall to the end of their support, and say which."""
     value, moved = objective(x)[0], x.copy()
     far = np.abs(x) > FAR
-    for j in np.flatnonzero(_transformed(space)):
+    for j in np.flatnonzero(space.bounded):
         for sign in (-1.0, 1.0):
             tried = moved.copy()
             tried[j] += 5 * sign
@@ -273,15 +272,6 @@ def _to_the_end(objective: Objective, space: Unconstrained, x: np.ndarray) -> tu
                 moved[j], far[j] = sign * END, True
                 break
     return (moved, far) if objective(moved)[0] >= value - 1e-3 else (x, far)
-
-
-def _transformed(space: Unconstrained) -> list[bool]:
-    """For each entry of x, whether it is the image of a bounded variable."""
-    flags: list[bool] = []
-    for rv, variable in zip(space.model.free_RVs, space.variables, strict=True):
-        size = space.initial[str(variable.name)].size
-        flags += [space.model.rvs_to_transforms.get(rv) is not None] * size
-    return flags
 
 
 def _jacobian(space: Unconstrained, x: np.ndarray, step: float = 1e-4) -> np.ndarray:
