@@ -50,7 +50,7 @@ import pytensor.tensor as pt
 from bayeskit.catalogue.builder import model_builder, row_coords
 from bayeskit.catalogue.starts import group_rows, group_steps, location_and_scale
 from bayeskit.datasets.checking import check_values
-from bayeskit.datasets.labels import category_codes
+from bayeskit.datasets.labels import column_name
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
 from bayeskit.errors import DataError, OptionError
 
@@ -142,7 +142,7 @@ class _Series:
 
 def _read(data: xr.Dataset, states: int, emissions: str, categories: int | None) -> tuple[_Series, int | None]:
     """The series of a table, and the number of categories of categorical emissions; refused where it has no model."""
-    y, column = data["y"].to_numpy(), str(data["y"].attrs.get("column", "y"))
+    y, column = data["y"].to_numpy(), column_name(data["y"])
     seen = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(y.size, dtype=bool)
     if states > seen.sum():
         raise OptionError(f"option states is {states}; it can be at most the number of observations, {seen.sum()}")
@@ -152,9 +152,9 @@ def _read(data: xr.Dataset, states: int, emissions: str, categories: int | None)
         categories = _categories(y[seen], column, categories)
     elif categories is not None:
         raise OptionError(f"option categories is {categories} but has no effect here; set emissions=categorical too")
-    names, sequence = (
-        category_codes(data["sequence"].to_numpy()) if "sequence" in data else ([0], np.zeros_like(seen, int))
-    )
+    names, sequence = np.array([0]), np.zeros(y.size, dtype=np.int64)
+    if "sequence" in data:
+        names, sequence = np.unique(data["sequence"].to_numpy(), return_inverse=True)
     step = _steps(sequence)
     if step.max() == 0:
         raise DataError("no sequence has two rows, so that no transition was seen; a mixture is the model of such data")

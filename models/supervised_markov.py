@@ -55,7 +55,7 @@ from bayeskit.catalogue.class_conditional import (
     normal_features,
     poisson_features,
 )
-from bayeskit.datasets.labels import category_codes, declared_codes
+from bayeskit.datasets.labels import declared_codes
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
 from bayeskit.errors import DataError
 
@@ -149,7 +149,7 @@ def _states(data: xr.Dataset, codes: np.ndarray, concentration: float, persisten
     """The first state of each sequence, those that follow, each given the one before it; the states as a container."""
     sequences, sequence = np.array([0]), np.zeros(codes.size, dtype=np.int64)
     if "sequence" in data:
-        sequences, sequence = category_codes(data["sequence"].to_numpy())
+        sequences, sequence = np.unique(data["sequence"].to_numpy(), return_inverse=True)
     first, follows, previous = _transitions(sequence)
     model = pm.modelcontext(None)
     model.add_coords({"sequence": sequences, "step": np.asarray(model.coords["row"])[follows]})

@@ -48,7 +48,6 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayeskit.catalogue.builder import column_coords, half_prior, model_builder, row_coords
-from bayeskit.datasets.labels import category_codes
 from bayeskit.datasets.schema import Example, Positive, Variable
 from bayeskit.errors import DataError
 
@@ -126,7 +125,7 @@ def build(
         Its scale (of an exponential: mean), in units of y.
     """
     names = column_coords(data, "x")["predictor"]
-    groups, codes = category_codes(data["group"].to_numpy())
+    groups, codes = np.unique(data["group"].to_numpy(), return_inverse=True)
     with pm.Model(coords={"group": groups, "predictor": names, **row_coords(data)}) as model:
         z, group = _transformed(data, codes, predictors, logarithms)
         priors = (intercept_mean, intercept_scale, intercept_spread)

@@ -7,31 +7,35 @@ Rows are counted from 1, the first row after the header.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
+import pandas as pd
+import xarray as xr
 
-from bayeskit.datasets.labels import check_labels
+from bayeskit.datasets.labels import check_labels, column_name
 from bayeskit.datasets.schema import Variable
 from bayeskit.errors import DataError
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import xarray as xr
-
 __all__ = ["check_data", "check_values", "numeric_column"]
 
-LARGEST_COUNT = 2**53
+# What a number of each kind cannot be, and what to do about it; up to 2**53 a float is the whole number it stands for.
+REFUSED: dict[str, tuple[tuple[Callable[[np.ndarray], np.ndarray], str, str], ...]] = {
+    "real": (),
+    "positive": ((lambda v: v <= 0, "is not above zero", "correct it or drop the row"),),
+    "binary": (
+        (lambda v: ~np.isin(v, (0, 1)), "is not 0 or 1", "this model explains zeros and ones: recode the column"),
+    ),
+    "count": (
+        (lambda v: v < 0, "is negative", "a count is a whole number from 0"),
+        (lambda v: v != np.floor(v), "is not a whole number", "this model explains counts"),
+        (lambda v: v > 2**53, "is too large", "a count can be at most 2**53"),
+    ),
+}
 
 
 def check_data(data: xr.Dataset, variables: Mapping[str, Variable]) -> xr.Dataset:
-    """Check a data set against the variables a model declares.
-
-    Parameters
-    ----------
-    data : xarray.Dataset
-    variables : mapping of str to Variable
+    """Check a data set against the variables that a model declares.
 
     Returns
     -------
@@ -43,8 +47,6 @@ def check_data(data: xr.Dataset, variables: Mapping[str, Variable]) -> xr.Datase
     DataError
         If a variable is missing or has other dims, or if a value is not one the model can explain.
     """
-    import xarray as xr
-
     if not isinstance(data, xr.Dataset):
         raise DataError(
             f"the data are a {type(data).__name__}, not an xarray.Dataset; "
@@ -64,73 +66,24 @@ def check_data(data: xr.Dataset, variables: Mapping[str, Variable]) -> xr.Datase
 
 
 def check_values(values: np.ndarray, kind: str, column: str, *, missing: bool = False) -> np.ndarray:
-    """Check the numbers or labels of one column.
+    """The numbers or labels of one column, held to a kind of :class:`~bayeskit.datasets.schema.Variable`.
 
-    Parameters
-    ----------
-    values : ndarray of shape (rows,)
-    kind : {"real", "positive", "count", "binary", "category"}
-        See :class:`~bayeskit.datasets.schema.Variable`.
-    column : str
-        Its name, for the message.
-    missing : bool
-        Whether entries may be NaN.
-
-    Returns
-    -------
-    ndarray
-        int64 for counts and zeros and ones without missing entries, int64 or text for labels, else float64.
-
-    Raises
-    ------
-    DataError
+    Counts, zeros and ones without missing entries come as int64, labels as int64 or text, all else as float64.
     """
     if kind == "category":
         return check_labels(values, column)
-    if kind == "count" and values.dtype.kind in "iu" and (values.size == 0 or values.max() <= LARGEST_COUNT):
-        _refuse(values < 0, values, column, "is negative", "a count is a whole number from 0")
-        return values.astype(np.int64, copy=False)
     numbers = values.astype(np.float64, copy=False)
     absent = np.isnan(numbers)
     if not missing:
         _refuse(absent, values, column, "is missing", "this model cannot impute it: fill it in or drop the row")
     _refuse(np.isinf(numbers), values, column, "is infinite", "correct it or drop the row")
-    if kind == "positive":
-        _refuse(numbers <= 0, values, column, "is not above zero", "correct it or drop the row")
-    if kind == "binary":
-        other = ~absent & (numbers != 0) & (numbers != 1)
-        _refuse(other, values, column, "is not 0 or 1", "this model explains zeros and ones: recode the column")
-        return numbers if absent.any() else numbers.astype(np.int64)
-    if kind != "count":
-        return numbers
-    _refuse(numbers < 0, values, column, "is negative", "a count is a whole number from 0")
-    fraction = ~absent & (numbers != np.floor(numbers))
-    _refuse(fraction, values, column, "is not a whole number", "this model explains counts")
-    _refuse(numbers > LARGEST_COUNT, values, column, "is too large", "a count can be at most 2**53")
-    return numbers if absent.any() else numbers.astype(np.int64)
+    for wrong, what, advice in REFUSED[kind]:
+        _refuse(wrong(numbers) & ~absent, values, column, what, advice)
+    return numbers if kind in ("real", "positive") or absent.any() else numbers.astype(np.int64)
 
 
 def numeric_column(column: pd.Series, name: str) -> np.ndarray:
-    """A column of a table as numbers.
-
-    Parameters
-    ----------
-    column : pandas.Series
-    name : str
-        Its name, for the message.
-
-    Returns
-    -------
-    ndarray of shape (rows,)
-        Missing entries are NaN.
-
-    Raises
-    ------
-    DataError
-        If an entry is not a number.
-    """
-    import pandas as pd
-
+    """A column of a table as numbers; missing entries are NaN, and what is no number is refused."""
     if column.dtype.kind in "cmM" or isinstance(column.dtype, pd.PeriodDtype | pd.IntervalDtype):
         raise DataError(f"column {name!r} holds {column.dtype} values; the model needs real numbers")
     if isinstance(column.dtype, pd.CategoricalDtype):
@@ -138,13 +91,13 @@ def numeric_column(column: pd.Series, name: str) -> np.ndarray:
     numbers = pd.to_numeric(column, errors="coerce")
     text = (numbers.isna() & column.notna()).to_numpy()
     if text.any():
-        row = int(np.flatnonzero(text)[0])
-        entry = column.iloc[row]
+        row = int(np.argmax(text))
+        entry = str(column.iloc[row])
         raise DataError(
-            f"column {name!r}, row {row + 1}: {str(entry)!r} is not a number; correct it, or name another column"
+            f"column {name!r}, row {row + 1}: {entry!r} is not a number; correct it, or name another column"
         )
-    if numbers.dtype.kind in "iub" and isinstance(numbers.dtype, np.dtype):
-        return numbers.to_numpy().astype(np.int64) if numbers.dtype.kind == "b" else numbers.to_numpy()
+    if isinstance(numbers.dtype, np.dtype) and numbers.dtype.kind in "iub":
+        return numbers.to_numpy()
     return numbers.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
@@ -158,7 +111,7 @@ def _checked(array: xr.DataArray, name: str, variable: Variable) -> xr.DataArray
     if variable.missing and array.size and bool(array.isnull().all()):
         raise DataError(f"every entry of {name!r} is missing; the model needs at least one")
     if array.ndim == 1:
-        values = check_values(array.to_numpy(), variable.kind, _column(array), missing=variable.missing)
+        values = check_values(array.to_numpy(), variable.kind, column_name(array), missing=variable.missing)
         return array.copy(data=values)
     dim = variable.dims[1]
     if array.sizes[dim] < variable.min_columns:
@@ -179,23 +132,17 @@ def _checked(array: xr.DataArray, name: str, variable: Variable) -> xr.DataArray
 
 
 def _check_at_most(array: xr.DataArray, limit: xr.DataArray) -> None:
-    above = array.to_numpy() > limit.to_numpy()
-    if above.any():
-        row = int(np.flatnonzero(above)[0])
+    value, most = array.to_numpy(), limit.to_numpy()
+    if np.any(value > most):
+        row = int(np.argmax(value > most))
         raise DataError(
-            f"column {_column(array)!r}, row {row + 1}: {array.to_numpy()[row]} {array.name} are more than the "
-            f"{limit.to_numpy()[row]} {limit.name} in column {_column(limit)!r}; correct the row, or swap the columns"
+            f"column {column_name(array)!r}, row {row + 1}: {value[row]} {array.name} are more than the {most[row]} "
+            f"{limit.name} in column {column_name(limit)!r}; correct the row, or swap the columns"
         )
-
-
-def _column(array: xr.DataArray) -> str:
-    """The column of the user's table that a variable was read from; its own name where it was not."""
-    return str(array.attrs.get("column", array.name))
 
 
 def _refuse(bad: np.ndarray, values: np.ndarray, column: str, what: str, advice: str) -> None:
     if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        value: Any = values[row]
-        shown = "the value" if np.isnan(float(value)) else f"{value:g}"
+        row = int(np.argmax(bad))
+        shown = "the value" if np.isnan(float(values[row])) else f"{values[row]:g}"
         raise DataError(f"column {column!r}, row {row + 1}: {shown} {what}; {advice}")

@@ -12,23 +12,21 @@ from __future__ import annotations
 import csv
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from bayeskit.datasets.preparing import prepare
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xarray as xr
+
+from bayeskit.datasets.preparing import prepare, refuse_twice
 from bayeskit.datasets.schema import Example, Variable
 from bayeskit.errors import DataError
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import xarray as xr
+__all__ = ["describe_example", "example_data", "list_examples", "load_example", "load_table"]
 
-__all__ = ["FORMATS", "describe_example", "example_data", "list_examples", "load_example", "load_table"]
-
-FORMATS = dict.fromkeys((".csv", ".tsv", ".txt", ".dat", ""), "CSV")
-FORMATS |= dict.fromkeys((".parquet", ".pq"), "Parquet") | dict.fromkeys((".nc", ".nc4", ".netcdf"), "netCDF")
 TABLES = files(__package__) / "tables"
 
 
@@ -56,28 +54,23 @@ def load_table(path: str | Path) -> pd.DataFrame | xr.Dataset:
         raise DataError(f"{path} is a directory; name a CSV, Parquet or netCDF file")
     if not path.exists():
         raise DataError(f"there is no file {path}; check the name and the directory")
-    form = FORMATS.get(path.suffix.lower())
-    if form is None:
-        known = ", ".join(suffix for suffix in FORMATS if suffix)
+    suffix = path.suffix.lower()
+    if suffix not in READERS:
+        known = ", ".join(suffix for suffix in READERS if suffix)
         raise DataError(f"{path.name} ends in {path.suffix!r}, which is not read; save the table as one of {known}")
     try:
-        empty = path.stat().st_size == 0
-        if not empty:
-            return {"CSV": _read_csv, "Parquet": _read_parquet, "netCDF": _read_netcdf}[form](path)
+        if path.stat().st_size == 0:
+            raise _is_empty(path)
+        return READERS[suffix](path)
     except OSError as error:
         raise DataError(f"{path.name} cannot be read: {_one_line(error.strerror or error)}") from error
-    raise DataError(f"{path.name} is empty; the model needs a table with a header and at least one row")
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
     skipped, header, text = _csv_header(path)
     separator = max(",;\t", key=header.count)
-    if separator not in header:
-        separator = ","
     names = [name.strip() for name in next(csv.reader([header], delimiter=separator, skipinitialspace=True))]
-    _check_names(path, names)
+    refuse_twice([name for name in names if name], path.name)
     # Semicolons are what a spreadsheet writes where the comma is the decimal sign.
     decimal = "," if separator == ";" and re.search(r"\d,\d", text) and not re.search(r"\d\.\d", text) else "."
     try:
@@ -89,9 +82,9 @@ def _read_csv(path: Path) -> pd.DataFrame:
                 sep=separator,
                 decimal=decimal,
                 skiprows=skipped,
+                encoding="utf-8-sig",
                 index_col=False,
                 skipinitialspace=True,
-                encoding="utf-8-sig",
                 low_memory=False,
             )
     except pd.errors.ParserWarning:
@@ -117,34 +110,25 @@ def _csv_header(path: Path) -> tuple[int, str, str]:
     # A ``#`` means a comment only above the header: below it, it may be part of a label.
     first = next((k for k, line in enumerate(lines) if line.strip() and not line.startswith("#")), None)
     if first is None:
-        raise DataError(f"{path.name} is empty; the model needs a table with a header and at least one row")
+        raise _is_empty(path)
     return first, lines[first], "\n".join(lines[first + 1 :])
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise DataError(f"{path.name} needs the package pyarrow; install it, or save the table as CSV") from None
     try:
         contents = pq.read_table(path)
     except pa.ArrowInvalid as error:
         raise DataError(f"{path.name} is not a Parquet file: {_one_line(error)}; save the table again") from error
-    _check_names(path, contents.column_names)
+    refuse_twice(contents.column_names, path.name)
     table = contents.to_pandas()
     if not isinstance(table.index, pd.RangeIndex):
         table = table.reset_index()
     table.columns = table.columns.map(str)
-    _check_names(path, list(table.columns))
+    refuse_twice(list(table.columns), path.name)
     return table
 
 
 def _read_netcdf(path: Path) -> xr.Dataset:
-    import xarray as xr
-
     try:
         return xr.load_dataset(path)
     except (OSError, ValueError) as error:
@@ -152,40 +136,25 @@ def _read_netcdf(path: Path) -> xr.Dataset:
         raise DataError(f"{path.name} is not a netCDF file that xarray can read; save the data set again") from error
 
 
-def _check_names(path: Path, names: Sequence[str]) -> None:
-    twice = sorted({name for name in names if name and list(names).count(name) > 1})
-    if twice:
-        raise DataError(f"{path.name} has more than one column named {', '.join(map(repr, twice))}; rename them")
+def _is_empty(path: Path) -> DataError:
+    return DataError(f"{path.name} is empty; the model needs a table with a header and at least one row")
 
 
 def _one_line(error: object) -> str:
     return " ".join(str(error).split())
 
 
+READERS = dict.fromkeys((".csv", ".tsv", ".txt", ".dat", ""), _read_csv)
+READERS |= dict.fromkeys((".parquet", ".pq"), _read_parquet) | dict.fromkeys((".nc", ".nc4", ".netcdf"), _read_netcdf)
+
+
 def list_examples() -> tuple[str, ...]:
     """The names of the data sets that ship with bayeskit, sorted."""
-    names = (entry.name for entry in TABLES.iterdir())
-    return tuple(sorted(name.removesuffix(".csv") for name in names if name.endswith(".csv")))
+    return tuple(sorted(entry.name.removesuffix(".csv") for entry in TABLES.iterdir() if entry.name.endswith(".csv")))
 
 
 def describe_example(name: str) -> dict[str, str]:
-    """What a shipped data set is and where its numbers come from.
-
-    Parameters
-    ----------
-    name : str
-        One of :func:`list_examples`.
-
-    Returns
-    -------
-    dict of str to str
-        With the keys ``title``, ``source`` and ``columns``.
-
-    Raises
-    ------
-    DataError
-        If there is no such data set.
-    """
+    """What a shipped data set is and where its numbers come from: its ``title``, ``source`` and ``columns``."""
     if name not in list_examples():
         raise DataError(f"no example data set {name!r}; there are {', '.join(list_examples())}")
     lines = (TABLES / f"{name}.csv").read_text(encoding="utf-8").splitlines()
@@ -194,22 +163,9 @@ def describe_example(name: str) -> dict[str, str]:
 
 
 def load_example(name: str) -> pd.DataFrame:
-    """Load a data set that ships with bayeskit.
+    """Load a data set that ships with bayeskit, one of :func:`list_examples`.
 
-    Parameters
-    ----------
-    name : str
-        One of :func:`list_examples`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Its description is in ``.attrs``, under the keys of :func:`describe_example`.
-
-    Raises
-    ------
-    DataError
-        If there is no such data set.
+    Its description is in ``.attrs``, under the keys of :func:`describe_example`.
     """
     about = describe_example(name)
     with as_file(TABLES / f"{name}.csv") as path:
@@ -219,17 +175,5 @@ def load_example(name: str) -> pd.DataFrame:
 
 
 def example_data(example: Example, variables: Mapping[str, Variable]) -> xr.Dataset:
-    """The example of a model, ready for its ``build``.
-
-    Parameters
-    ----------
-    example : Example
-        The model's ``EXAMPLE``.
-    variables : mapping of str to Variable
-        The model's ``VARIABLES``.
-
-    Returns
-    -------
-    xarray.Dataset
-    """
+    """A model's ``EXAMPLE`` with its ``VARIABLES``, ready for its ``build``."""
     return prepare(load_example(example.dataset), variables, example.columns)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+import xarray as xr
 
 from bayeskit.datasets.checking import check_data, numeric_column
 from bayeskit.datasets.labels import LEVELS
 from bayeskit.datasets.schema import Variable
 from bayeskit.errors import DataError
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import xarray as xr
-
-__all__ = ["parse_columns", "prepare"]
+__all__ = ["parse_columns", "prepare", "refuse_twice"]
 
 ROW = "row"
 
@@ -33,10 +30,6 @@ def parse_columns(text: str) -> dict[str, str | tuple[str, ...]]:
     -------
     dict
         ``{"y": "strength", "x": ("density", "age")}``.
-
-    Raises
-    ------
-    DataError
     """
     columns: dict[str, str | tuple[str, ...]] = {}
     for part in text.split(","):
@@ -78,8 +71,6 @@ def prepare(
     DataError
         If a variable or a column is missing or unknown, or if a value is not one that the model can explain.
     """
-    import xarray as xr
-
     source = _columns_of(table)
     asked = dict(columns or {})
     labels = asked.pop(ROW, None)
@@ -88,61 +79,67 @@ def prepare(
             raise DataError(f"the model has no variable {name!r}; its variables are {', '.join(variables)}")
     arrays = {}
     for name, variable in variables.items():
-        if name not in asked and name not in source:
-            if variable.required:
-                raise DataError(f"the model needs {name!r}: say which column that is, {name}=column; {_has(source)}")
-            continue
-        arrays[name] = _variable(source, name, variable, asked.get(name, name))
+        if name in asked or name in source:
+            arrays[name] = _variable(source, name, variable, asked.get(name, name))
+        elif variable.required:
+            raise DataError(f"the model needs {name!r}: say which column that is, {name}=column; {_has(source)}")
     coords = {} if labels is None else {ROW: _labels(source, labels)}
-    lengths = {name: array.shape[0] for name, array in arrays.items()} | {name: len(c) for name, c in coords.items()}
-    if len(set(lengths.values())) > 1:
-        sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise DataError(f"the variables have different numbers of rows ({sizes}); read them from columns of one dim")
+    _same_length(
+        {n: len(v) for n, v in arrays.items()} | {n: len(v) for n, v in coords.items()},
+        "the variables have different numbers of rows ({}); read them from columns of one dim",
+    )
     return check_data(xr.Dataset(arrays, coords=coords, attrs=dict(table.attrs)), variables)
 
 
-def _columns_of(table: pd.DataFrame | xr.Dataset) -> dict[str, pd.Series | xr.DataArray]:
-    """The columns of a table by name; the arrays of a Dataset keep a second dim."""
-    import pandas as pd
-    import xarray as xr
+def refuse_twice(names: Sequence[str], table: str) -> None:
+    """Refuse a table that has two columns of one name."""
+    index = pd.Index(names)
+    twice = sorted(set(index[index.duplicated()]))
+    if twice:
+        raise DataError(f"{table} has more than one column named {', '.join(map(repr, twice))}; rename them")
 
+
+def _columns_of(table: pd.DataFrame | xr.Dataset) -> dict[str, pd.Series | xr.DataArray]:
+    """The columns of a table by name; the arrays of a Dataset that have a second dim keep it."""
     if isinstance(table, pd.DataFrame):
         columns = [str(name) for name in table.columns]
-        twice = sorted({name for name in columns if columns.count(name) > 1})
-        if twice:
-            raise DataError(f"the table has more than one column named {', '.join(map(repr, twice))}; rename them")
+        refuse_twice(columns, "the table")
         if len(table) == 0:
             raise DataError("the table has no rows; the model needs at least one")
         return {name: table.iloc[:, k] for k, name in enumerate(columns)}
     if isinstance(table, xr.Dataset):
-        return {str(name): table[name] for name in table.variables if table[name].ndim in (1, 2)}
+        found = {str(name): table[name] for name in table.variables if table[name].ndim in (1, 2)}
+        return {name: v.to_series() if v.ndim == 1 else v for name, v in found.items()}
     raise DataError(f"the table is a {type(table).__name__}; give a pandas.DataFrame or an xarray.Dataset")
 
 
 def _variable(
     source: Mapping[str, pd.Series | xr.DataArray], name: str, variable: Variable, columns: str | Sequence[str]
 ) -> xr.DataArray:
-    import xarray as xr
-
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     parts = [_column(source, name, column) for column in names]
-    several = len(names) > 1 or parts[0].ndim == 2
     if len(variable.dims) == 1:
-        if several or not names:
+        if len(names) != 1 or parts[0].ndim == 2:
             raise DataError(f"{name!r} is one column, not {len(names)} ({', '.join(names)}); name one")
-        entries = _entries(parts[0], names[0], variable)
-        return xr.DataArray(entries, dims=variable.dims, attrs={"column": names[0]} | _levels(parts[0], variable))
+        (part,) = parts
+        if variable.kind != "category":
+            return xr.DataArray(_numbers(part, names[0]), dims=variable.dims, attrs={"column": names[0]})
+        found = xr.DataArray(np.asarray(part), dims=variable.dims, attrs={"column": names[0]})
+        if isinstance(part.dtype, pd.CategoricalDtype):  # it declares labels, with or without rows
+            found.attrs[LEVELS] = [str(level) for level in part.dtype.categories]
+        return found
     twice = sorted({column for column in names if names.count(column) > 1})
     if twice:
         raise DataError(f"{name!r} names column {twice[0]!r} twice; name it once")
-    second = variable.dims[1]
     if len(names) == 1 and parts[0].ndim == 2:
         return _matrix(parts[0], variable, names[0])
-    values = [_numbers(part, column) for part, column in zip(parts, names, strict=True)]
-    if len({len(column) for column in values}) > 1:
-        sizes = ", ".join(f"{column} {len(part)}" for column, part in zip(names, values, strict=True))
-        raise DataError(f"the columns of {name!r} have different lengths ({sizes}); use columns of one dim")
-    return xr.DataArray(np.column_stack(values), dims=variable.dims, coords={second: list(names)})
+    values = {column: _numbers(part, column) for part, column in zip(parts, names, strict=True)}
+    _same_length(
+        {column: len(v) for column, v in values.items()},
+        f"the columns of {name!r} have different lengths ({{}}); use columns of one dim",
+    )
+    coords = {variable.dims[1]: list(names)}
+    return xr.DataArray(np.column_stack(list(values.values())), dims=variable.dims, coords=coords)
 
 
 def _column(source: Mapping[str, pd.Series | xr.DataArray], name: str, column: str) -> pd.Series | xr.DataArray:
@@ -153,39 +150,19 @@ def _column(source: Mapping[str, pd.Series | xr.DataArray], name: str, column: s
 
 def _matrix(array: xr.DataArray, variable: Variable, column: str) -> xr.DataArray:
     """A variable of a Dataset that has both dims already, under other names."""
-    import xarray as xr
-
     dim = array.dims[1]
-    labels = array[dim].to_numpy() if dim in array.coords else np.arange(array.shape[1])
-    values = [_numbers(array[:, k], f"{column}[{label}]") for k, label in enumerate(labels)]
+    labels = array[dim].to_numpy()
+    values = [
+        numeric_column(pd.Series(v), f"{column}[{label}]") for v, label in zip(array.to_numpy().T, labels, strict=True)
+    ]
     matrix = np.column_stack(values) if values else np.empty(array.shape)
     return xr.DataArray(matrix, dims=variable.dims, coords={variable.dims[1]: labels}, attrs={"column": column})
 
 
-def _entries(column: pd.Series | xr.DataArray, name: str, variable: Variable) -> np.ndarray:
-    """The entries of one column: as they are where they are labels, else as numbers."""
-    if variable.kind == "category":
-        return np.asarray(column)
-    return _numbers(column, name)
-
-
-def _levels(column: pd.Series | xr.DataArray, variable: Variable) -> dict[str, list[str]]:
-    """The labels that a column of labels declares, with or without rows: those of a pandas Categorical."""
-    import pandas as pd
-
-    if variable.kind != "category" or not isinstance(column.dtype, pd.CategoricalDtype):
-        return {}
-    return {LEVELS: [str(level) for level in column.dtype.categories]}
-
-
 def _numbers(column: pd.Series | xr.DataArray, name: str) -> np.ndarray:
-    import pandas as pd
-
-    if isinstance(column, pd.Series):
-        return numeric_column(column, name)
-    if column.ndim == 2:
+    if isinstance(column, xr.DataArray):
         raise DataError(f"column {name!r} has two dims {column.dims}; name it alone, or name columns of one dim")
-    return numeric_column(pd.Series(column.to_numpy()), name)
+    return numeric_column(column, name)
 
 
 def _labels(source: Mapping[str, pd.Series | xr.DataArray], column: str | Sequence[str]) -> np.ndarray:
@@ -193,14 +170,19 @@ def _labels(source: Mapping[str, pd.Series | xr.DataArray], column: str | Sequen
         raise DataError(f"row labels come from one column, not {len(column)}; name one")
     labels = np.asarray(_column(source, ROW, column))
     labels = labels if labels.dtype.kind in "iuM" else np.array([str(label) for label in labels])
-    unique, first = np.unique(labels, return_index=True)
-    if unique.size < labels.size:
-        row = int(np.setdiff1d(np.arange(labels.size), first)[0])
+    twice = pd.Index(labels).duplicated()
+    if twice.any():
+        row = int(np.argmax(twice))
         raise DataError(
             f"column {column!r}, row {row + 1}: the label {str(labels[row])!r} is there twice; "
             "row labels differ from row to row: name another column, or none"
         )
     return labels
+
+
+def _same_length(lengths: Mapping[str, int], message: str) -> None:
+    if len(set(lengths.values())) > 1:
+        raise DataError(message.format(", ".join(f"{name} {length}" for name, length in lengths.items())))
 
 
 def _has(source: Mapping[str, object]) -> str:

@@ -23,9 +23,7 @@ class Variable:
         Its dims, the rows first: ``("row",)`` is one column of a table, ``("row", "feature")`` one or several.
     kind : {"real", "positive", "count", "binary", "category"}
         ``real``: any finite number; ``positive``: a finite number above zero; ``count``: a whole number from zero;
-        ``binary``: zero or one;
-        ``category``: a label, which is text or a whole number (:func:`~bayeskit.datasets.labels.category_codes` numbers
-        them).
+        ``binary``: zero or one; ``category``: a label, which is text or a whole number.
     required : bool
         Whether the model needs it.
     doc : str
@@ -69,19 +67,11 @@ class Example:
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers an option may take, written ``Annotated[float, Range(0, 1)]``.
-
-    Attributes
-    ----------
-    low, high : float or None
-        The ends; None for no end.
-    closed : {"both", "left", "right", "neither"}
-        The ends that belong to the range.
-    """
+    """The numbers an option may take, written ``Annotated[float, Range(0, 1)]``; None is no end."""
 
     low: float | None = None
     high: float | None = None
-    closed: Literal["both", "left", "right", "neither"] = "both"
+    closed: Literal["both", "left", "right", "neither"] = "both"  # the ends that belong to it
 
     def __contains__(self, value: float) -> bool:
         above = self.low is None or value > self.low or (value == self.low and self.closed in ("both", "left"))
@@ -105,29 +95,14 @@ Positive = Annotated[float, Range(low=0, closed="neither")]
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a model's ``build``, as its signature states it.
-
-    Attributes
-    ----------
-    name : str
-    type : type
-        ``bool``, ``int``, ``float`` or ``str``.
-    default : value
-    choices : tuple of str
-        The values of a ``Literal``; empty for any other type.
-    range : Range or None
-    optional : bool
-        Whether ``None`` (on the command line: ``none``) is a value.
-    doc : str
-        Its description in the docstring of ``build``, on one line.
-    """
+    """One option of a model's ``build``, as its signature and docstring state it."""
 
     name: str
-    type: type
+    type: type  # bool, int, float or str
     default: Any
-    choices: tuple[Any, ...] = ()
+    choices: tuple[Any, ...] = ()  # of a Literal
     range: Range | None = None
-    optional: bool = False
+    optional: bool = False  # whether None (on the command line: none) is a value
     doc: str = ""
 
     @property

@@ -29,7 +29,6 @@ from bayeskit.datasets import (
     parse_columns,
     prepare,
 )
-from bayeskit.datasets.labels import category_codes
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.models import MODELS, load_model
 
@@ -397,7 +396,7 @@ def test_labels_are_text_or_whole_numbers(values: Any, labels: list[Any]) -> Non
     data = prepare(pd.DataFrame({"g": values}), {"g": Variable(kind="category")})
     assert data["g"].to_numpy().tolist() == labels
     xr.testing.assert_identical(check_data(data, {"g": Variable(kind="category")}), data)
-    categories, codes = category_codes(data["g"].to_numpy())
+    categories, codes = np.unique(data["g"].to_numpy(), return_inverse=True)
     assert categories.tolist() == sorted(set(labels))
     assert categories[codes].tolist() == labels
 
