@@ -4,56 +4,31 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pymc as pm
+import xarray as xr
 
 from bayeskit.catalogue.options import check_options
 from bayeskit.datasets.checking import check_data
 from bayeskit.datasets.schema import Variable
 
-if TYPE_CHECKING:
-    import pymc as pm
-    import xarray as xr
-
 __all__ = ["column_coords", "half_prior", "model_builder", "row_coords"]
+
+HALF = {"half_cauchy": pm.HalfCauchy, "half_normal": pm.HalfNormal}
 
 
 def half_prior(name: str, kind: str, scale: float, **options: Any) -> pm.Distribution:
-    """A scale with a half-Cauchy, half-Normal or exponential prior, inside a ``pm.Model`` context.
-
-    Parameters
-    ----------
-    name : str
-        Of the variable.
-    kind : {"half_cauchy", "half_normal", "exponential"}
-    scale : float
-        Its scale; of an exponential, its mean.
-    **options
-        Passed on, ``dims`` for example.
-    """
-    import pymc as pm
-
-    if kind == "half_cauchy":
-        return pm.HalfCauchy(name, scale, **options)
-    if kind == "half_normal":
-        return pm.HalfNormal(name, scale, **options)
-    return pm.Exponential(name, scale=scale, **options)
+    """A variable with a half-Cauchy, half-Normal or exponential prior of this scale; of an exponential, this mean."""
+    return HALF[kind](name, scale, **options) if kind in HALF else pm.Exponential(name, scale=scale, **options)
 
 
 def model_builder(variables: Mapping[str, Variable]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a model's ``build`` so that it only ever sees options in range and data the model can explain.
 
-    Parameters
-    ----------
-    variables : mapping of str to Variable
-        The model's ``VARIABLES``.
-
-    Returns
-    -------
-    callable
-        The decorator. The decorated ``build`` keeps its signature, so that options are still read from it; it raises
-        :class:`~bayeskit.errors.OptionError` and :class:`~bayeskit.errors.DataError`.
+    The decorated ``build`` keeps its signature, so that options are still read from it; it raises
+    :class:`~bayeskit.errors.OptionError` and :class:`~bayeskit.errors.DataError`.
     """
 
     def decorate(build: Callable[..., Any]) -> Callable[..., Any]:

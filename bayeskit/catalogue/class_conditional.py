@@ -1,60 +1,32 @@
 """Distributions of features given an observed class, which several models share, inside a ``pm.Model`` context.
 
 Each takes the class of every row as ``label``, an observed variable or codes: the graph then says itself how a row of
-any class is distributed, and its class can be turned round by Bayes' rule.
+any class is distributed, and its class can be turned round by Bayes' rule. ``dims`` are those of the classes, the rows
+and the columns. A ``prior`` is in the units of :func:`feature_units`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 
 from bayeskit.catalogue.starts import location_and_scale
-
-if TYPE_CHECKING:
-    import pymc as pm
 
 __all__ = ["bernoulli_features", "class_prior", "feature_units", "normal_features", "poisson_features"]
 
 
 def feature_units(values: np.ndarray, prior: Literal["data", "given"]) -> tuple[np.ndarray, np.ndarray]:
-    """Where a prior is centred and in which units it is, column by column.
-
-    Parameters
-    ----------
-    values : ndarray of shape (rows, columns)
-    prior : {"data", "given"}
-        ``data``: the mean and the sd of each column over all rows, whatever their class; a column that is constant up
-        to rounding has unit 1. ``given``: zero and one, the units of the columns themselves.
-
-    Returns
-    -------
-    location, unit : ndarray of shape (columns,)
-    """
+    """Where a prior of columns is centred and in which units it is: as the data have them, or zero and one."""
     columns = values.shape[1]
-    if prior == "given":
-        return np.zeros(columns), np.ones(columns)
-    return location_and_scale(values)
+    return location_and_scale(values) if prior == "data" else (np.zeros(columns), np.ones(columns))
 
 
 def class_prior(name: str, observed: str, codes: np.ndarray, concentration: float, dims: tuple[str, str]) -> Any:
-    """Classes with Dirichlet probabilities: the observed variable of codes.
-
-    Parameters
-    ----------
-    name, observed : str
-        Of the probabilities, and of the classes.
-    codes : ndarray of int
-        The class of each row.
-    concentration : float
-        As many rows of each class as the prior is worth.
-    dims : tuple of str
-        The dim of the classes and that of the rows.
-    """
-    import pymc as pm
-
-    (count,) = (len(pm.modelcontext(None).coords[d]) for d in dims[:1])
+    """The observed variable of the classes of rows, and their Dirichlet probabilities ``name``."""
+    count = len(pm.modelcontext(None).coords[dims[0]])
     probability = pm.Dirichlet(name, a=np.full(count, concentration), dims=dims[0])
     return pm.Categorical(observed, p=probability, observed=codes, dims=dims[1])
 
@@ -74,28 +46,9 @@ def normal_features(
 ) -> pm.Distribution:
     """Independent Normal features given the class, with a normal-gamma prior of each mean and precision.
 
-    ``precision`` ~ Gamma(nu / 2, rate nu sd² / 2), so that its prior mean is 1 / sd²; the mean of a class is Normal
-    with precision ``mean_weight * precision`` about ``mean``; everything in the units of :func:`feature_units`.
-
-    Parameters
-    ----------
-    name : str
-        Of the observed variable.
-    values : ndarray of shape (rows, features)
-    label : tensor or ndarray of int
-        The class of each row.
-    prior : {"data", "given"}
-        Units of the prior.
-    mean, mean_weight, degrees_of_freedom, sd : float
-        Parameters of the prior.
-    variance : {"each", "feature", "class"}
-        A precision for each class and feature, for each feature, or for each class.
-    dims : tuple of str
-        Of the classes, the rows and the features.
+    ``precision`` ~ Gamma(nu / 2, rate nu sd² / 2), so that its prior mean is 1 / sd², for each class and feature or for
+    each of one of them; the mean of a class is Normal with precision ``mean_weight * precision`` about ``mean``.
     """
-    import pymc as pm
-    import pytensor.tensor as pt
-
     of_class, row, feature = dims
     location, unit = feature_units(values, prior)
     over = {"each": (of_class, feature), "feature": (feature,), "class": (of_class,)}[variance]
@@ -118,8 +71,6 @@ def bernoulli_features(
     dims: tuple[str, str, str] = ("class", "row", "indicator"),
 ) -> pm.Distribution:
     """Independent zeros and ones given the class, with Beta(ones, zeros) probabilities ``name_probability``."""
-    import pymc as pm
-
     of_class, row, feature = dims
     probability = pm.Beta(f"{name}_probability", alpha=ones, beta=zeros, dims=(of_class, feature))
     return pm.Bernoulli(name, p=probability[label], observed=values, dims=(row, feature))
@@ -139,8 +90,6 @@ def poisson_features(
 
     With ``prior="data"`` the unit of ``mean`` is each column's mean over all rows (one, where that is zero).
     """
-    import pymc as pm
-
     of_class, row, feature = dims
     unit = values.mean(axis=0) if prior == "data" else np.ones(values.shape[1])
     inverse_scale = shape / (mean * np.where(unit > 0, unit, 1.0))

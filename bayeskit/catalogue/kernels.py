@@ -17,30 +17,29 @@ import operator
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pymc as pm
+from pymc.gp import cov
 
 from bayeskit.errors import OptionError
 
-if TYPE_CHECKING:
-    import pymc as pm
+__all__ = ["Kernel", "KernelProduct", "KernelSum", "build_kernel", "parse_kernel"]
 
-__all__ = ["KERNELS", "Kernel", "KernelProduct", "KernelSum", "build_kernel", "parse_kernel"]
-
-# The arguments of each kernel; those in the second tuple are numbers of the kernel itself, never given a prior.
-KERNELS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "expquad": (("lengthscale",), ()),
-    "matern12": (("lengthscale",), ()),
-    "matern32": (("lengthscale",), ()),
-    "matern52": (("lengthscale",), ()),
-    "ratquad": (("lengthscale", "mixture"), ()),
-    "periodic": (("period", "lengthscale"), ()),
-    "linear": (("centre",), ()),
-    "polynomial": (("centre", "offset"), ("degree",)),
-    "constant": ((), ()),
+# PyMC's class of each kernel, and the name that it has for each argument.
+KERNELS: dict[str, tuple[type, dict[str, str]]] = {
+    "expquad": (cov.ExpQuad, {"lengthscale": "ls"}),
+    "matern12": (cov.Matern12, {"lengthscale": "ls"}),
+    "matern32": (cov.Matern32, {"lengthscale": "ls"}),
+    "matern52": (cov.Matern52, {"lengthscale": "ls"}),
+    "ratquad": (cov.RatQuad, {"lengthscale": "ls", "mixture": "alpha"}),
+    "periodic": (cov.Periodic, {"period": "period", "lengthscale": "ls"}),
+    "linear": (cov.Linear, {"centre": "c"}),
+    "polynomial": (cov.Polynomial, {"centre": "c", "offset": "offset", "degree": "d"}),
+    "constant": (cov.Constant, {}),
 }
-TOKEN = re.compile(
-    r"\s*(?:(?P<name>[A-Za-z]\w*)|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<sign>[-+*(),=]))"
-)
+NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+TOKEN = re.compile(rf"[A-Za-z]\w*|{NUMBER}|\S")
 
 
 @dataclass(frozen=True)
@@ -55,46 +54,36 @@ class Kernel:
 class KernelProduct:
     """A product of covariance functions."""
 
-    factors: tuple[Any, ...]
+    parts: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class KernelSum:
     """A sum of covariance functions."""
 
-    terms: tuple[Any, ...]
+    parts: tuple[Any, ...]
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self.text, self.place = text, 0
-        self.tokens: list[tuple[str, str, int]] = []
-        while self.place < len(text.rstrip()):
-            match = TOKEN.match(text, self.place)
-            if match is None:
-                blank = len(text[self.place :]) - len(text[self.place :].lstrip())
-                raise self.error(self.place + blank, "cannot read this")
-            kind = str(match.lastgroup)
-            self.tokens.append((kind, match.group(kind), match.start(kind)))
-            self.place = match.end()
-        self.at = 0
+        self.text = text
+        self.tokens = [*((match.start(), match.group()) for match in TOKEN.finditer(text)), (len(text), "")]
 
-    def error(self, column: int, what: str) -> OptionError:
+    def error(self, what: str) -> OptionError:
+        column = self.tokens[0][0]
         marked = f"{self.text[:column]}>>>{self.text[column:]}"
         return OptionError(f"option kernel does not parse at column {column + 1}: {what}: {marked}")
 
-    def peek(self) -> tuple[str, str, int]:
-        return self.tokens[self.at] if self.at < len(self.tokens) else ("end", "", len(self.text))
+    def peek(self) -> str:
+        return self.tokens[0][1]
 
-    def take(self, sign: str) -> bool:
-        if self.peek()[1] == sign and self.peek()[0] == "sign":
-            self.at += 1
-            return True
-        return False
+    def take(self, *wanted: str) -> str:
+        """The next token if it is one of these, else nothing."""
+        return self.tokens.pop(0)[1] if self.peek() in wanted else ""
 
     def require(self, sign: str) -> None:
         if not self.take(sign):
-            raise self.error(self.peek()[2], f"expected {sign!r}")
+            raise self.error(f"expected {sign!r}")
 
     def sum(self) -> Any:
         terms = [self.product()]
@@ -113,73 +102,49 @@ class _Parser:
             inner = self.sum()
             self.require(")")
             return inner
-        kind, name, column = self.peek()
-        if kind != "name":
-            raise self.error(column, f"expected a kernel, one of {', '.join(KERNELS)}")
-        if name not in KERNELS:
-            raise self.error(column, f"no kernel {name!r}; there are {', '.join(KERNELS)}")
-        self.at += 1
-        return Kernel(name, self.arguments(name) if self.take("(") else ())
+        name = self.take(*KERNELS)
+        if not name:
+            wrong = (
+                f"no kernel {self.peek()!r}; there are" if self.peek().isidentifier() else "expected a kernel, one of"
+            )
+            raise self.error(f"{wrong} {', '.join(KERNELS)}")
+        return Kernel(name, tuple(self.arguments(name).items()) if self.take("(") else ())
 
-    def arguments(self, name: str) -> tuple[tuple[str, float], ...]:
-        allowed = (*KERNELS[name][0], *KERNELS[name][1])
+    def arguments(self, name: str) -> dict[str, float]:
+        _, allowed = KERNELS[name]
         values: dict[str, float] = {}
         while not self.take(")"):
             if values:
                 self.require(",")
-            kind, argument, column = self.peek()
-            if kind != "name" or argument not in allowed or argument in values:
-                raise self.error(column, f"{name} takes {', '.join(allowed) or 'no argument'}, each once")
-            self.at += 1
+            argument = self.take(*(a for a in allowed if a not in values))
+            if not argument:
+                raise self.error(f"{name} takes {', '.join(allowed) or 'no argument'}, each once")
             self.require("=")
-            kind, number, column = self.peek()
-            if kind != "number":
-                raise self.error(column, "expected a number")
-            values[argument] = float(number)
-            if argument not in ("centre",) and values[argument] <= 0:
-                raise self.error(column, f"{argument} must be above zero")
-            self.at += 1
-        return tuple(values.items())
+            if not re.fullmatch(NUMBER, self.peek()):
+                raise self.error("expected a number")
+            if float(self.peek()) <= 0 and argument != "centre":
+                raise self.error(f"{argument} must be above zero")
+            values[argument] = float(self.take(self.peek()))
+        return values
 
 
 def parse_kernel(text: str) -> Any:
-    """The tree of a kernel string: :class:`Kernel`, :class:`KernelProduct` and :class:`KernelSum`.
-
-    Raises
-    ------
-    OptionError
-        If it does not parse; the message has the column.
-    """
+    """The tree of a kernel string: :class:`Kernel`, :class:`KernelProduct` and :class:`KernelSum`."""
     parser = _Parser(text)
-    if not parser.tokens:
-        raise parser.error(0, f"expected a kernel, one of {', '.join(KERNELS)}")
     tree = parser.sum()
-    kind, token, column = parser.peek()
-    if kind != "end":
-        raise parser.error(column, f"unexpected {token!r}")
+    if parser.peek():
+        raise parser.error(f"unexpected {parser.peek()!r}")
     return tree
 
 
 def build_kernel(tree: Any, columns: int) -> pm.gp.cov.Covariance:
-    """The covariance function of a tree, with priors for its hyperparameters, inside a ``pm.Model`` context.
+    """The covariance function of a tree over so many input columns, inside a ``pm.Model`` context.
 
-    Parameters
-    ----------
-    tree : Kernel, KernelProduct or KernelSum
-        From :func:`parse_kernel`.
-    columns : int
-        Number of input columns.
-
-    Returns
-    -------
-    pymc.gp.cov.Covariance
-        Each term η² k of the outermost sum with η ~ HalfNormal(1); length scales and periods LogNormal(0, 1), the
-        mixture of ``ratquad`` and the offset of ``polynomial`` HalfNormal(1), centres Normal(0, 1).
+    Each term of the outermost sum is η² k with η ~ HalfNormal(1); length scales and periods are LogNormal(0, 1), the
+    mixture of ``ratquad`` and the offset of ``polynomial`` HalfNormal(1), centres Normal(0, 1).
     """
-    import pymc as pm
-
     taken: Counter[str] = Counter()
-    terms = tree.terms if isinstance(tree, KernelSum) else (tree,)
+    terms = tree.parts if isinstance(tree, KernelSum) else (tree,)
     scaled = [pm.HalfNormal(_named("amplitude", taken), 1.0) ** 2 * _combined(term, columns, taken) for term in terms]
     return functools.reduce(operator.add, scaled)
 
@@ -191,8 +156,8 @@ def _named(name: str, taken: Counter[str]) -> str:
 
 
 def _prior(name: str, taken: Counter[str]) -> Any:
-    import pymc as pm
-
+    if name == "degree":  # a number of the kernel itself
+        return 2.0
     if name in ("lengthscale", "period"):
         return pm.LogNormal(_named(name, taken), 0.0, 1.0)
     if name == "centre":
@@ -202,28 +167,11 @@ def _prior(name: str, taken: Counter[str]) -> Any:
 
 def _combined(tree: Any, columns: int, taken: Counter[str]) -> Any:
     """The covariance of a tree, without the amplitude of the outermost terms."""
-    if isinstance(tree, Kernel):
-        return _covariance(tree, columns, taken)
-    product = isinstance(tree, KernelProduct)
-    parts = [_combined(part, columns, taken) for part in (tree.factors if product else tree.terms)]
-    return functools.reduce(operator.mul if product else operator.add, parts)
-
-
-def _covariance(kernel: Kernel, columns: int, taken: Counter[str]) -> Any:
-    from pymc.gp import cov
-
-    given = dict(kernel.arguments)
-    value = {a: given[a] if a in given else _prior(a, taken) for a in KERNELS[kernel.name][0]}
-    match kernel.name:
-        case "constant":
-            return cov.Constant(1.0)
-        case "linear":
-            return cov.Linear(columns, c=value["centre"])
-        case "polynomial":
-            return cov.Polynomial(columns, c=value["centre"], d=given.get("degree", 2.0), offset=value["offset"])
-        case "periodic":
-            return cov.Periodic(columns, period=value["period"], ls=value["lengthscale"])
-        case "ratquad":
-            return cov.RatQuad(columns, alpha=value["mixture"], ls=value["lengthscale"])
-    classes = {"expquad": cov.ExpQuad, "matern12": cov.Matern12, "matern32": cov.Matern32, "matern52": cov.Matern52}
-    return classes[kernel.name](columns, ls=value["lengthscale"])
+    if not isinstance(tree, Kernel):
+        together = operator.mul if isinstance(tree, KernelProduct) else operator.add
+        return functools.reduce(together, [_combined(part, columns, taken) for part in tree.parts])
+    if tree.name == "constant":
+        return cov.Constant(1.0)
+    given = dict(tree.arguments)
+    function, names = KERNELS[tree.name]
+    return function(columns, **{theirs: given[a] if a in given else _prior(a, taken) for a, theirs in names.items()})

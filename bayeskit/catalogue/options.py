@@ -19,29 +19,11 @@ from bayeskit.errors import ModelError, OptionError
 
 __all__ = ["check_options", "model_options", "option_error", "parse_options"]
 
-TRUE = ("true", "yes", "on", "1")
-FALSE = ("false", "no", "off", "0")
+BOOLS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 
 
 def model_options(build: Callable[..., Any]) -> dict[str, Option]:
-    """The options of a model, from its signature.
-
-    Parameters
-    ----------
-    build : callable
-        A model's ``build``; every keyword-only parameter is an option. One without an annotation has the type of its
-        default.
-
-    Returns
-    -------
-    dict of str to Option
-        In the order of the signature.
-
-    Raises
-    ------
-    ModelError
-        If a parameter is of another type than those named above.
-    """
+    """The options of a model's ``build``, in their order; one without an annotation has the type of its default."""
     parameters = [p for p in inspect.signature(build).parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
     # Options only: the type of ``data`` may be known to type checkers alone.
     annotated = types.SimpleNamespace(__annotations__={p.name: p.annotation for p in parameters})
@@ -50,54 +32,22 @@ def model_options(build: Callable[..., Any]) -> dict[str, Option]:
     return {p.name: _option(p.name, hints[p.name], p.default, docs.get(p.name, "")) for p in parameters}
 
 
-def parse_options(build: Callable[..., Any], texts: Mapping[str, str] | Iterable[str]) -> dict[str, Any]:
-    """Read options written as text into values of the right types.
-
-    Parameters
-    ----------
-    build : callable
-        A model's ``build``.
-    texts : mapping of str to str, or iterable of str
-        ``{"degree": "2"}`` or ``["degree=2"]``.
-
-    Returns
-    -------
-    dict
-        Arguments for ``build``, checked.
-
-    Raises
-    ------
-    OptionError
-        If an option is unknown, written twice, of the wrong type, or out of range.
-    """
+def parse_options(build: Callable[..., Any], texts: Iterable[str]) -> dict[str, Any]:
+    """Arguments for a model's ``build`` from text, ``["degree=2"]``: known names, once each, right types, in range."""
     options = model_options(build)
     values = {}
-    for name, text in _pairs(texts):
-        option = _find(options, name)
+    for text in texts:
+        name, sign, value = (part.strip() for part in text.partition("="))
+        if not sign or not name:
+            raise OptionError(f"option {text!r} is not of the form name=value; write for example alpha=2")
         if name in values:
             raise OptionError(f"option {name} is set twice; set it once")
-        values[name] = _from_text(option, text.strip())
+        values[name] = _from_text(_find(options, name), value)
     return check_options(build, values)
 
 
 def check_options(build: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Check options given as values: known names, right types, in range.
-
-    Parameters
-    ----------
-    build : callable
-        A model's ``build``.
-    values : mapping of str to value
-
-    Returns
-    -------
-    dict
-        The same options, as plain Python ``bool``, ``int``, ``float`` and ``str``.
-
-    Raises
-    ------
-    OptionError
-    """
+    """Options given as values, as plain ``bool``, ``int``, ``float`` and ``str``; refused as those of text are."""
     options = model_options(build)
     return {name: _checked(_find(options, name), value) for name, value in values.items()}
 
@@ -105,17 +55,6 @@ def check_options(build: Callable[..., Any], values: Mapping[str, Any]) -> dict[
 def option_error(name: str, value: Any, allowed: str) -> OptionError:
     """The one way to say that an option's value is not allowed."""
     return OptionError(f"option {name} is {value!r}; it must be {allowed}")
-
-
-def _pairs(texts: Mapping[str, str] | Iterable[str]) -> Iterable[tuple[str, str]]:
-    if isinstance(texts, Mapping):
-        yield from texts.items()
-        return
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name.strip():
-            raise OptionError(f"option {text!r} is not of the form name=value; write for example alpha=2")
-        yield name.strip(), value
 
 
 def _find(options: Mapping[str, Option], name: str) -> Option:
@@ -128,36 +67,25 @@ def _find(options: Mapping[str, Option], name: str) -> Option:
 def _from_text(option: Option, text: str) -> Any:
     if option.optional and text.lower() in ("none", ""):
         return None
-    if option.type is bool:
-        lowered = text.lower()
-        if lowered not in TRUE + FALSE:
-            raise option_error(option.name, text, option.allowed)
-        return lowered in TRUE
     try:
-        return option.type(text)
-    except ValueError:
+        return BOOLS[text.lower()] if option.type is bool else option.type(text)
+    except (KeyError, ValueError):
         raise option_error(option.name, text, option.allowed) from None
 
 
 def _checked(option: Option, value: Any) -> Any:
-    if value is None and option.optional:
-        return None
-    if option.choices:
-        if value not in option.choices:
-            raise option_error(option.name, value, option.allowed)
+    if (value is None and option.optional) or (option.choices and value in option.choices):
         return value
     # A NumPy scalar is as good as a Python number; a bool is not a number here, nor is 1.5 a whole one.
-    abstract = {bool: (bool,), int: (numbers.Integral,), float: (numbers.Real,), str: (str,)}[option.type]
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         value = value.item()
-    if not isinstance(value, abstract) or (isinstance(value, bool) and option.type is not bool):
-        raise option_error(option.name, value, option.allowed)
-    value = option.type(value)
-    if option.type is float and not math.isfinite(value):
-        raise option_error(option.name, value, option.allowed)
-    if option.range is not None and value not in option.range:
-        raise option_error(option.name, value, option.allowed)
-    return value
+    abstract = {int: numbers.Integral, float: numbers.Real}.get(option.type, option.type)
+    if not option.choices and isinstance(value, abstract) and isinstance(value, bool) == (option.type is bool):
+        value = option.type(value)
+        finite = option.type is not float or math.isfinite(value)
+        if finite and (option.range is None or value in option.range):
+            return value
+    raise option_error(option.name, value, option.allowed)
 
 
 def _option(name: str, hint: Any, default: Any, doc: str) -> Option:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 from scipy.cluster.vq import kmeans2
 
 __all__ = ["fit_factors", "group_rows", "group_steps", "location_and_scale"]
@@ -37,18 +38,8 @@ def location_and_scale(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def group_rows(table: np.ndarray, groups: int) -> np.ndarray:
     """The group of each row, from 0: the k-means solution of least within-group squares of several starts.
 
-    Parameters
-    ----------
-    table : ndarray of shape (rows, columns)
-        Without missing entries.
-    groups : int
-        K, at most the number of rows.
-
-    Returns
-    -------
-    ndarray of int64, shape (rows,)
-        No group is empty: where the rows are too alike for that, they are cut into K equal parts along the first
-        principal axis.
+    No group is empty: where the rows are too alike for that, they are cut into equal parts along the first principal
+    axis.
     """
     location, scale = location_and_scale(table)
     scaled = (table - location) / scale
@@ -78,49 +69,18 @@ def group_rows(table: np.ndarray, groups: int) -> np.ndarray:
 
 
 def group_steps(codes: np.ndarray, categories: int, groups: int) -> np.ndarray:
-    """The group of each step of a sequence of categories: k-means of how often each is seen around the step.
-
-    Parameters
-    ----------
-    codes : ndarray of int, shape (steps,)
-    categories : int
-    groups : int
-        K, at most the number of steps.
-
-    Returns
-    -------
-    ndarray of int64, shape (steps,)
-    """
+    """The group of each step of a sequence of categories: k-means of how often each is seen around the step."""
     width = max(1, round(SHARE * len(codes) / groups))
-    seen = np.cumsum(np.vstack([np.zeros(categories), np.eye(categories)[codes]]), axis=0)
-    first = np.clip(np.arange(len(codes)) - width, 0, None)
-    last = np.clip(np.arange(len(codes)) + width + 1, None, len(codes))
-    return group_rows((seen[last] - seen[first]) / (last - first)[:, None], groups)
+    around = pd.DataFrame(np.eye(categories)[codes]).rolling(2 * width + 1, center=True, min_periods=1)
+    return group_rows(around.mean().to_numpy(), groups)
 
 
 def fit_factors(y: np.ndarray, components: int, *, shared: bool) -> tuple[np.ndarray, np.ndarray]:
-    r"""The loadings and noise sds of greatest likelihood.
+    r"""The loadings, (columns, K) up to rotation, and noise sds of greatest likelihood; missing entries are NaN.
 
-    Parameters
-    ----------
-    y : ndarray of shape (rows, columns)
-        Missing entries are NaN. A column that is missing throughout gets no loadings, and the noise variance 1.
-    components : int
-        K, below the number of columns.
-    shared : bool
-        Whether all columns have one noise variance.
-
-    Returns
-    -------
-    loadings : ndarray of shape (columns, K)
-        Up to rotation.
-    noise_sd : ndarray of shape (columns,)
-
-    Notes
-    -----
-    With :math:`V_n` the covariance of :math:`z_n` given the observed entries of row n, a missing entry has the mean
-    :math:`\mu_p + w_p^\top E z_n` and, with another, the covariance :math:`w_p^\top V_n w_q + \delta_{pq} \psi_p`.
-    A step costs O(N P² K).
+    A column that is missing throughout gets no loadings, and the noise variance 1. With :math:`V_n` the covariance of
+    :math:`z_n` given the observed entries of row n, a missing entry has the mean :math:`\mu_p + w_p^\top E z_n` and,
+    with another, the covariance :math:`w_p^\top V_n w_q + \delta_{pq} \psi_p`. A step costs O(N P² K).
     """
     observed = ~np.isnan(y)
     known = observed.any(axis=0)
@@ -172,7 +132,7 @@ def _maximise(
 ) -> tuple[np.ndarray, np.ndarray]:
     """W and noise sds that maximise the likelihood of rows with this covariance (divided by N)."""
     if shared:
-        values, vectors = _largest(covariance)
+        vectors, values, _ = np.linalg.svd(covariance, hermitian=True)
         sigma = max(float(np.mean(values[components:])), float(floor.min()))
         scales = np.sqrt(np.maximum(values[:components] - sigma, 0.0))
         return vectors[:, :components] * scales, np.full(len(covariance), np.sqrt(sigma))
@@ -181,15 +141,9 @@ def _maximise(
     for _ in range(steps):
         # Given Ψ, W is in closed form in units of the noise; given W, Ψ is what W leaves of each variance.
         root = np.sqrt(noise)
-        values, vectors = _largest(covariance / np.outer(root, root))
+        vectors, values, _ = np.linalg.svd(covariance / np.outer(root, root), hermitian=True)
         loadings = root[:, None] * vectors[:, :components] * np.sqrt(np.maximum(values[:components] - 1.0, 0.0))
         before, noise = noise, np.maximum(np.diag(covariance) - np.sum(loadings**2, axis=1), floor)
         if np.max(np.abs(noise / before - 1.0)) < NOISE_TOLERANCE:
             break
     return loadings, np.sqrt(noise)
-
-
-def _largest(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues in descending order, and their vectors as columns."""
-    values, vectors = np.linalg.eigh(covariance)
-    return values[::-1], vectors[:, ::-1]

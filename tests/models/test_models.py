@@ -541,4 +541,4 @@ def test_options_from_text_are_those_from_python() -> None:
     parsed = parse_options(build, ["degree=2", "standardise=no", "noise=known", "noise_sd=0.5", "width=none"])
     assert parsed == {"degree": 2, "standardise": False, "noise": "known", "noise_sd": 0.5, "width": None}
     with pytest.raises(BayeskitError, match=r"option degree is 'two'; it must be a whole number from 1 to 20, or none"):
-        parse_options(build, {"degree": "two"})
+        parse_options(build, ["degree=two"])
