@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.interpolate import make_interp_spline
@@ -33,18 +33,38 @@ KNOWN = 0.05  # share of the slope up to which its uncertainty leaves no doubt t
 CAUTION = 3  # times that the tail may become flatter than it is seen to
 
 
+class _Tail(NamedTuple):
+    """How log p goes on beyond one end of the nodes: as a straight line in |x − centre|, or in its logarithm."""
+
+    algebraic: bool
+    border: float  # |x − centre| at the end
+    slope: float
+    doubt: float  # of the slope
+    flatter: float  # how much flatter it may become: a tail that steepens is bounded by the line that carries it on
+
+    def beyond(self, distance: np.ndarray) -> np.ndarray:
+        """How far a distance from the centre is beyond the border, where the tail is a straight line."""
+        return np.asarray(np.log(distance / self.border) if self.algebraic else distance - self.border)
+
+    def share(self, distance: np.ndarray) -> np.ndarray:
+        """The probability beyond a distance from the centre, as a share of that beyond the border."""
+        if self.algebraic:
+            return np.asarray((distance / self.border) ** (self.slope + 1))
+        return np.exp(self.slope * (distance - self.border))
+
+    def distance(self, log_share: np.ndarray) -> np.ndarray:
+        """The inverse of :meth:`share`."""
+        if self.algebraic:
+            return np.asarray(self.border * np.exp(log_share / (self.slope + 1)))
+        return np.asarray(self.border + log_share / self.slope)
+
+
 @dataclass(frozen=True)
 class AxisDensity:
     """A density on the real line, given by log p at nodes t with x = centre + scale · s(t).
 
-    Attributes
-    ----------
-    t : array of n
-        Equally spaced.
-    log_density : array of n
-        Logarithm of the density of t, up to a constant.
-    stretch : Stretch
-    centre, scale : float
+    ``log_density`` is the logarithm of the density of t, up to a constant, at equally spaced ``t``. ``side`` is 0 for
+    what is below a point, 1 for what is above it.
     """
 
     t: np.ndarray
@@ -62,83 +82,70 @@ class AxisDensity:
         """log p, up to a constant, as a function of t within the nodes."""
         return make_interp_spline(self.t, self.log_density, k=min(DEGREE, 2 * ((len(self.t) - 1) // 2) - 1))
 
-    @property
-    def _tables(self) -> tuple[np.ndarray, np.ndarray]:
-        """Probability below and above every node."""
-        return self._integrals[:2]
-
     @cached_property
-    def _integrals(self) -> tuple[np.ndarray, np.ndarray, float]:
-        """Integrals from the left and from the right up to every node, and the logarithm of the whole."""
-        half = np.diff(self.t)[:, None] / 2
-        inside = (half * WEIGHTS * np.exp(self.interpolant(self.t[:-1, None] + half * (1 + POINTS)) - self._top)).sum(1)
+    def _integrals(self) -> tuple[tuple[np.ndarray, np.ndarray], float]:
+        """Probability below and above every node, and the logarithm of the whole."""
+        nodes, weights = _panels(self.t[:-1], self.t[1:])
+        inside = (weights * np.exp(self.interpolant(nodes) - self._top)).sum(1)
         left, right = (self._tail_integral(side, np.ones_like) for side in (0, 1))
         from_left = np.concatenate([[left], left + np.cumsum(inside)])
         from_right = np.concatenate([np.cumsum(inside[::-1])[::-1] + right, [right]])
         total = from_left[-1] + right
-        return from_left / total, from_right / total, float(np.log(total))
+        return (from_left / total, from_right / total), float(np.log(total))
 
     @cached_property
     def _top(self) -> float:
         return float(self.log_density.max())
 
     @cached_property
-    def _tails(self) -> tuple[tuple[bool, float, float, float], tuple[bool, float, float, float]]:
-        """For each side: whether the tail is algebraic, the slope of log p in |x| or log|x|, its uncertainty, and how
-        much flatter than the slope it may become: a tail that steepens is bounded by the line that carries it on."""
+    def _tails(self) -> tuple[_Tail, _Tail]:
         result = []
         log_p = self.log_density - self.stretch.log_slope(self.t)
         distance = np.abs(self.position(self.t) - self.centre)
-        for order in (slice(None), slice(None, None, -1)):
+        for end, order in ((0, slice(None)), (-1, slice(None, None, -1))):
             rise = log_p[order] - log_p[order][0]
             # Where the density has risen by 2 and by 4 nats, from the end inward: near enough to be the tail.
             near = max(int(np.argmax(rise >= TAIL[0])), 1)
             at = [0, near, max(int(np.argmax(rise >= TAIL[1])), near + 1)]
             log_tail, far = log_p[order][at], distance[order][at]
+            border = abs(float(self.position(self.t[end])) - self.centre)
             candidates = []
-            for y in (far, np.log(far)):
+            for algebraic, y in ((False, far), (True, np.log(far))):
                 slopes = np.diff(log_tail) / np.diff(y)
                 bent = float(slopes[0] - slopes[1])
-                candidates.append((float(slopes[0]), abs(bent), max(bent, 0.0)))
-            bend = [u / max(abs(s), 1e-300) for s, u, _ in candidates]
-            algebraic = bend[1] < bend[0]
-            result.append((algebraic, *candidates[algebraic]))
+                candidates.append(_Tail(algebraic, border, float(slopes[0]), abs(bent), max(bent, 0.0)))
+            result.append(min(candidates, key=lambda tail: tail.doubt / max(abs(tail.slope), 1e-300)))
         return result[0], result[1]
 
     def _tail_log_density(self, side: int, distance: np.ndarray) -> np.ndarray:
         """log p(x) (relative to the top) beyond the nodes, at a distance from the centre."""
-        end = self.t[-side]
-        algebraic, slope, _, _ = self._tails[side]
-        border = np.abs(self.position(end) - self.centre)
+        end, tail = self.t[-side], self._tails[side]
         start = self.log_density[-side] - self._top - self.stretch.log_slope(end) - np.log(self.scale)
-        far = np.log(distance / border) if algebraic else distance - border
-        return start + min(slope, 0.0) * far
+        return start + min(tail.slope, 0.0) * tail.beyond(distance)
 
     def _tail_integral(self, side: int, function: ArrayFunction, bounded: bool = False) -> float:
         """∫ function(x) p(x) dx beyond the nodes; infinite or nan where it does not converge within its uncertainty."""
-        algebraic, slope, doubt, flatter = self._tails[side]
-        sign = (-1.0, 1.0)[side]
-        border = abs(float(self.position(self.t[-side])) - self.centre)
-        # Panels in u = log of the distance beyond the border, or in the distance itself, in units of the decay.
+        tail = self._tails[side]
+        sign, slope = (-1.0, 1.0)[side], tail.slope
         if slope >= 0:
             return np.inf
-        decay = -1 / slope
 
+        # Panels in u = log of the distance beyond the border, or in the distance itself, in units of the decay.
         def place(u: np.ndarray) -> np.ndarray:
-            return np.asarray(border * np.exp(u) if algebraic else border + u)
+            return np.asarray(tail.border * np.exp(u) if tail.algebraic else tail.border + u)
 
         def integrand(u: np.ndarray) -> np.ndarray:
             distance = place(u)
             with np.errstate(over="ignore", invalid="ignore"):
                 value = function(self.centre + sign * distance) * np.exp(self._tail_log_density(side, distance))
-                return value * distance if algebraic else value
+                return value * distance if tail.algebraic else value
 
+        decay = -1 / slope
         edges = np.concatenate([[0.0], np.geomspace(decay * PANELS[0], decay * PANELS[1], 40)])
-        if algebraic:
+        if tail.algebraic:
             edges = np.minimum(edges, LARGEST_LOG)
-        half = np.diff(edges)[:, None] / 2
-        values = integrand(edges[:-1, None] + half * (1 + POINTS))
-        parts = (half * WEIGHTS * values).sum(1)
+        nodes, weights = _panels(edges[:-1], edges[1:])
+        parts = (weights * integrand(nodes)).sum(1)
         ends = integrand(np.array([edges[1], edges[3]]))
         if not np.all(np.isfinite(ends)):
             return np.nan
@@ -149,45 +156,15 @@ class AxisDensity:
         with np.errstate(over="ignore", invalid="ignore"):
             size = np.abs(function(self.centre + sign * place(edges[[1, 3]])))
         bounded = (bounded or size[1] <= size[0] * (1 + 1e-9)) and rate < 0
-        if not bounded and rate + CAUTION * flatter >= -DECAYS * abs(slope):
-            grows = rate >= -DECAYS * abs(slope) and doubt < KNOWN * abs(slope)
+        if not bounded and rate + CAUTION * tail.flatter >= -DECAYS * abs(slope):
+            grows = rate >= -DECAYS * abs(slope) and tail.doubt < KNOWN * abs(slope)
             return float(np.sign(ends[0]) * np.inf) if grows else np.nan
-        parts = np.where(np.isfinite(parts), parts, 0.0)
-        return float(parts.sum())
-
-    def _split(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For t within the nodes: the interval, and the integrals from its left end to t and from t to its right."""
-        at = np.clip(np.searchsorted(self.t, t, side="right") - 1, 0, len(self.t) - 2)
-        return at, self._between(self.t[at], t), self._between(t, self.t[at + 1])
+        return float(np.where(np.isfinite(parts), parts, 0.0).sum())
 
     def _between(self, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
         """Probability between two points of one interval between nodes."""
-        half = (stop - start)[..., None] / 2
-        nodes = start[..., None] + half * (1 + POINTS)
-        return (half * WEIGHTS * np.exp(self.interpolant(nodes) - self._top - self._integrals[2])).sum(-1)
-
-    def _cumulative(self, x: Any, side: int) -> np.ndarray:
-        """Probability below (side 0) or above (side 1) x."""
-        x = np.asarray(x, float)
-        low, high = self.position(self.t[[0, -1]])
-        inside = (x >= low) & (x <= high)
-        t = invert(self.position, np.where(inside, x, self.centre), self.t[0], self.t[-1])
-        at, left, right = self._split(t)
-        value = self._tables[0][at] + left if side == 0 else self._tables[1][at + 1] + right
-        for end, outside in ((0, x < low), (1, x > high)):
-            if np.any(outside):
-                beyond = self._tables[end][-end] * self._tail_share(end, np.where(outside, x, (low, high)[end]))
-                value = np.where(outside, beyond if end == side else 1 - beyond, value)
-        return np.where(np.isnan(x), np.nan, value)
-
-    def _tail_share(self, side: int, x: np.ndarray) -> np.ndarray:
-        """Probability beyond x as a share of the probability beyond the border."""
-        algebraic, slope, _, _ = self._tails[side]
-        border = np.abs(self.position(self.t[-side]) - self.centre)
-        distance = np.abs(x - self.centre)
-        if algebraic:
-            return (distance / border) ** (slope + 1)
-        return np.exp(slope * (distance - border))
+        nodes, weights = _panels(start, stop)
+        return (weights * np.exp(self.interpolant(nodes) - self._top - self._integrals[1])).sum(-1)
 
     def logpdf(self, x: Any) -> np.ndarray:
         """Logarithm of the density at x."""
@@ -200,38 +177,46 @@ class AxisDensity:
                 distance = np.abs(np.where(outside, x, (low, high)[side]) - self.centre)
                 with np.errstate(invalid="ignore"):
                     inside = np.where(outside, self._tail_log_density(side, distance), inside)
-        return inside - self._integrals[2]
+        return inside - self._integrals[1]
 
-    def pdf(self, x: Any) -> np.ndarray:
-        """Density at x."""
-        return np.exp(self.logpdf(x))
+    def probability(self, x: Any, side: int) -> np.ndarray:
+        """Probability on one side of x."""
+        x = np.asarray(x, float)
+        low, high = self.position(self.t[[0, -1]])
+        inside = (x >= low) & (x <= high)
+        t = invert(self.position, np.where(inside, x, self.centre), self.t[0], self.t[-1])
+        at = np.clip(np.searchsorted(self.t, t, side="right") - 1, 0, len(self.t) - 2)
+        rest = self._between(*((self.t[at], t) if side == 0 else (t, self.t[at + 1])))
+        value = self._integrals[0][side][at + side] + rest
+        for end, outside in ((0, x < low), (1, x > high)):
+            if np.any(outside):
+                distance = np.abs(np.where(outside, x, (low, high)[end]) - self.centre)
+                beyond = self._integrals[0][end][-end] * self._tails[end].share(distance)
+                value = np.where(outside, beyond if end == side else 1 - beyond, value)
+        return np.where(np.isnan(x), np.nan, value)
 
-    def cdf(self, x: Any) -> np.ndarray:
-        """Probability below x."""
-        return self._cumulative(x, 0)
+    def quantile(self, q: Any, side: int) -> np.ndarray:
+        """The x with probability q on one side of it; nan outside [0, 1]."""
+        q = np.asarray(q, float)
+        valid = (q >= 0) & (q <= 1)
+        p = np.where(valid, q, 0.5)
+        near, far = self._nearer_end(np.minimum(p, 0.5), side), self._nearer_end(np.minimum(1 - p, 0.5), 1 - side)
+        return np.where(valid, np.where(p <= 0.5, near, far), np.nan)
 
-    def sf(self, x: Any) -> np.ndarray:
-        """Probability above x."""
-        return self._cumulative(x, 1)
-
-    def _quantile(self, q: np.ndarray, side: int) -> np.ndarray:
-        """The x with probability q below (side 0) or above (side 1), q at most about one half."""
-        table = self._tables[side]
+    def _nearer_end(self, q: np.ndarray, side: int) -> np.ndarray:
+        """The same for q of at most about one half."""
+        table = self._integrals[0][side]
         x = self.position(self._invert(np.clip(q, table[-side], 1), side))
-        algebraic, slope, _, _ = self._tails[side]
         outer = q < table[-side]
         if np.any(outer):
-            with np.errstate(divide="ignore"):
-                log_share = np.log(np.where(outer, q, 1) / table[-side])
-            border = np.abs(self.position(self.t[-side]) - self.centre)
-            with np.errstate(over="ignore"):
-                distance = border * np.exp(log_share / (slope + 1)) if algebraic else border + log_share / slope
+            with np.errstate(divide="ignore", over="ignore"):
+                distance = self._tails[side].distance(np.log(np.where(outer, q, 1) / table[-side]))
             x = np.where(outer, self.centre + (-1.0, 1.0)[side] * distance, x)
         return x
 
     def _invert(self, q: np.ndarray, side: int) -> np.ndarray:
-        """The t with probability q below or above it, by Newton's method between the nodes on either side of it."""
-        table = self._tables[side]
+        """The t with probability q on one side of it, by Newton's method between the nodes around it."""
+        table = self._integrals[0][side]
         sign, ascending = (1, table) if side == 0 else (-1, -table)
         at = np.clip(np.searchsorted(ascending, sign * q, side="right") - 1, 0, len(self.t) - 2)
         low, high = self.t[at], self.t[at + 1]
@@ -241,37 +226,23 @@ class AxisDensity:
         for _ in range(NEWTON):
             excess = sign * (self._between(*((known, t) if side == 0 else (t, known))) - wanted)
             low, high = np.where(excess < 0, t, low), np.where(excess < 0, high, t)
-            step = t - excess / np.exp(self.interpolant(t) - self._top - self._integrals[2])
+            step = t - excess / np.exp(self.interpolant(t) - self._top - self._integrals[1])
             t, before = np.where((step >= low) & (step <= high), step, (low + high) / 2), t
             small = np.abs(t - before) <= NEWTON_TOLERANCE * np.abs(self.t[-1] - self.t[0])
             if np.all(small | (np.abs(excess) <= NEWTON_TOLERANCE * q)):
                 break
         return t
 
-    def ppf(self, q: Any) -> np.ndarray:
-        """Quantiles; nan outside [0, 1]."""
-        q = np.asarray(q, float)
-        valid = (q >= 0) & (q <= 1)
-        p = np.where(valid, q, 0.5)
-        x = np.where(p <= 0.5, self._quantile(np.minimum(p, 0.5), 0), self._quantile(np.minimum(1 - p, 0.5), 1))
-        return np.where(valid, x, np.nan)
-
-    def isf(self, q: Any) -> np.ndarray:
-        """The x with probability q above it."""
-        q = np.asarray(q, float)
-        valid = (q >= 0) & (q <= 1)
-        p = np.where(valid, q, 0.5)
-        x = np.where(p <= 0.5, self._quantile(np.minimum(p, 0.5), 1), self._quantile(np.minimum(1 - p, 0.5), 0))
-        return np.where(valid, x, np.nan)
-
     def expect(self, function: ArrayFunction, bounded: bool = False) -> float:
-        """E function(x) for a vectorised function, ``bounded`` if it is known to be; infinite or nan where the tails do
-        not let it converge."""
-        half = np.diff(self.t)[:, None] / 2
-        t = self.t[:-1, None] + half * (1 + POINTS)
+        """E function(x), ``bounded`` if it is known to be; infinite or nan where the tails do not let it converge."""
+        t, weights = _panels(self.t[:-1], self.t[1:])
         with np.errstate(over="ignore", invalid="ignore"):
-            inside = float(
-                (half * WEIGHTS * function(self.position(t)) * np.exp(self.interpolant(t) - self._top)).sum()
-            )
+            inside = float((weights * function(self.position(t)) * np.exp(self.interpolant(t) - self._top)).sum())
             tails = sum(self._tail_integral(side, function, bounded) for side in (0, 1))
-            return (inside + tails) * float(np.exp(-self._integrals[2]))
+            return (inside + tails) * float(np.exp(-self._integrals[1]))
+
+
+def _panels(start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of Gauss–Legendre on intervals, along a last axis."""
+    half = (stop - start)[..., None] / 2
+    return start[..., None] + half * (1 + POINTS), half * WEIGHTS

@@ -42,23 +42,16 @@ class Stretch:
                 slope = np.logaddexp(slope, np.log(size) + sign * rate * t)
         return slope
 
-    def _bracket(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        # |s(t)| ≥ c|t| on either side, for c > 0.
-        reach = np.abs(z) / self.c + 1e-300
-        return -reach, reach
-
     def backward(self, z: np.ndarray) -> np.ndarray:
         """s⁻¹(z)."""
-        return invert(self.forward, z, *self._bracket(z))
+        reach = np.abs(z) / self.c + 1e-300  # |s(t)| ≥ c|t| on either side, for c > 0
+        return invert(self.forward, z, -reach, reach)
 
 
 def invert(
     function: Callable[[np.ndarray], np.ndarray], target: np.ndarray, low: float | np.ndarray, high: float | np.ndarray
 ) -> np.ndarray:
-    """Solve function(t) = target for a non-decreasing vectorised function, by bisection to rounding.
-
-    Entry by entry; 70 evaluations at most, whatever the function.
-    """
+    """Solve function(t) = target for a non-decreasing function, entry by entry, by bisection to rounding."""
     target = np.asarray(target, float)
     low, high = np.broadcast_to(low, target.shape).copy(), np.broadcast_to(high, target.shape).copy()
     for _ in range(70):
@@ -84,14 +77,8 @@ def _growth(ratio: float, near: float, far: float) -> float:
 def fit_stretch(near: np.ndarray, far: np.ndarray, reach: float) -> Stretch:
     """The stretch that takes a density to one as wide as a standard normal.
 
-    Parameters
-    ----------
-    near : array of 2
-        Distances from the centre, to the left and to the right, at which the log density is 2 below its maximum
-        (2 for a standard normal).
-    far : array of 2
-        The same for ``reach``²/2 below.
-    reach : float
+    ``near`` are the distances from the centre, to the left and to the right, at which the log density is 2 below its
+    maximum (2 for a standard normal), ``far`` those at which it is ``reach``²/2 below.
     """
     near, far = np.maximum(near, 1e-12), np.maximum(far, near)
     c = float(np.min(np.minimum(near / 2, far / reach)))
@@ -139,17 +126,11 @@ class Frame:
     bends: tuple[Bend | None, ...]
 
     @classmethod
-    def build(
-        cls,
-        centre: np.ndarray,
-        covariance: np.ndarray,
-        order: tuple[int, ...],
-        stretches: tuple[Stretch, ...],
-        bends: tuple[Bend | None, ...] = (None, None, None),
-    ) -> Frame:
-        """A frame whose z have unit covariance when x has the one given."""
-        index = list(order)
-        return cls(centre[index], np.linalg.cholesky(covariance[np.ix_(index, index)]), order, stretches, bends)
+    def build(cls, centre: np.ndarray, covariance: np.ndarray, order: tuple[int, ...], stretch: Stretch) -> Frame:
+        """A frame stretched alike along every axis, whose z have unit covariance when x has the one given."""
+        index, k = list(order), len(order)
+        factor = np.linalg.cholesky(covariance[np.ix_(index, index)])
+        return cls(centre[index], factor, order, (stretch,) * k, (None,) * k)
 
     def _bend(self, i: int, t: np.ndarray, s: np.ndarray) -> tuple[np.ndarray | float, np.ndarray | float]:
         bend = self.bends[i]
@@ -157,7 +138,7 @@ class Frame:
 
     def forward(self, t: np.ndarray) -> np.ndarray:
         """Points x for rows t."""
-        s = np.stack([stretch.forward(t[:, i]) for i, stretch in enumerate(self.stretches)], axis=1)
+        s = np.column_stack([stretch.forward(t[:, i]) for i, stretch in enumerate(self.stretches)])
         z = s.copy()
         for i in range(1, len(self.order)):
             location, log_scale = self._bend(i, t, s)
@@ -168,7 +149,7 @@ class Frame:
 
     def log_jacobian(self, t: np.ndarray) -> np.ndarray:
         """log |dx/dt|."""
-        s = np.stack([stretch.forward(t[:, i]) for i, stretch in enumerate(self.stretches)], axis=1)
+        s = np.column_stack([stretch.forward(t[:, i]) for i, stretch in enumerate(self.stretches)])
         slope = sum(stretch.log_slope(t[:, i]) + self._bend(i, t, s)[1] for i, stretch in enumerate(self.stretches))
         return slope + np.log(np.diag(self.factor)).sum()
 

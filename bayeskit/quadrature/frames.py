@@ -6,15 +6,13 @@ side, and, where that promises fewer nodes, bent by the earlier axes (:mod:`baye
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from bayeskit.quadrature.change_of_variable import Bend, Frame, Stretch, fit_stretch
-from bayeskit.quadrature.mode_search import CountedDensity, Landscape, NotIntegrable
+from bayeskit.quadrature.mode_search import Landscape, NotIntegrable
 from bayeskit.quadrature.trapezoid import Lattice
 
-__all__ = ["REACH", "SLOW", "bulk", "choose_frame", "in_frame", "seeds"]
+__all__ = ["REACH", "SLOW", "bulk", "choose_frame"]
 
 SLOW = "the density falls off too slowly, not at all, or along too curved a ridge"
 REACH = 60.0  # how far a lattice may grow, in widths of the bulk
@@ -38,22 +36,22 @@ LOCATION_RANGE, SCALE_RANGE = 3.0, 4.0  # of log scales, by which locations are 
 RIDGE = 1e-3  # penalty of the regressions
 
 
-def _coarse(f: CountedDensity, frame: Frame, land: Landscape, cut: float, step: float, reach: float) -> Lattice:
+def _coarse(land: Landscape, frame: Frame, reach: float, cut: float) -> Lattice:
     k = len(frame.order)
-    lattice = Lattice(in_frame(f, frame), np.full(k, step), np.full(k, OFFSETS), reach)
-    lattice.fill(seeds(lattice, frame.backward(land.modes)), cut)
+    lattice = Lattice(land.density, frame, np.full(k, COARSE[k]), np.full(k, OFFSETS), reach)
+    lattice.fill(frame.backward(land.modes), cut)
     return lattice
 
 
-def bulk(f: CountedDensity, land: Landscape, cut: float) -> tuple[np.ndarray, np.ndarray]:
+def bulk(land: Landscape) -> tuple[np.ndarray, np.ndarray]:
     """Centre and covariance of the bulk, from coarse lattices; of the highest mode where there are several."""
     k = land.modes.shape[1]
     centre, covariance = land.modes[0], land.covariance
     if len(land.modes) > 1:
         return centre, covariance
     for _ in range(BULK_ROUNDS):
-        frame = Frame.build(centre, covariance, tuple(range(k)), (SINH,) * k)
-        lattice = _coarse(f, frame, land, BULK_CUT, COARSE[k], 2 * REACH)
+        frame = Frame.build(centre, covariance, tuple(range(k)), SINH)
+        lattice = _coarse(land, frame, 2 * REACH, BULK_CUT)
         if lattice.escaped:
             raise NotIntegrable(SLOW)
         t = lattice.positions(lattice.nodes)
@@ -71,30 +69,23 @@ def bulk(f: CountedDensity, land: Landscape, cut: float) -> tuple[np.ndarray, np
 
 
 def choose_frame(
-    f: CountedDensity,
-    centre: np.ndarray,
-    covariance: np.ndarray,
-    order: tuple[int, ...],
-    land: Landscape,
-    cut: float,
-    tolerance: float,
+    land: Landscape, centre: np.ndarray, covariance: np.ndarray, order: tuple[int, ...], tolerance: float
 ) -> tuple[Frame, np.ndarray]:
     """The frame that promises the fewest nodes (stretched only, or bent as well), and steps for it."""
     k = len(order)
     if len(land.modes) > 1:
-        return Frame.build(centre, covariance, order, (Stretch(1.0),) * k), np.full(k, RESOLVING)
-    frame = Frame.build(centre, covariance, order, (SINH,) * k)
-    lattice = _coarse(f, frame, land, cut, COARSE[k], 2 * REACH)
+        return Frame.build(centre, covariance, order, Stretch(1.0)), np.full(k, RESOLVING)
+    frame = Frame.build(centre, covariance, order, SINH)
+    lattice = _coarse(land, frame, 2 * REACH, land.cut)
     if lattice.escaped:
         raise NotIntegrable(SLOW)
-    candidates: list[tuple[float, np.ndarray, Frame]] = []
-    straight = _fit_frame(frame, lattice, cut, bent=False)
+    straight = _fit_frame(lattice, land.cut, bent=False)
     if k == 1:
         return straight, np.full(1, RESOLVING)
-    candidates.append((*_promise(_coarse(f, straight, land, cut, COARSE[k], REACH), tolerance), straight))
+    candidates = [(*_promise(_coarse(land, straight, REACH, land.cut), tolerance), straight)]
     for _ in range(3 if k == 2 else 2):
-        frame = _fit_frame(frame, lattice, cut, bent=True)
-        lattice = _coarse(f, frame, land, cut, COARSE[k], 2 * REACH)
+        frame = _fit_frame(lattice, land.cut, bent=True)
+        lattice = _coarse(land, frame, 2 * REACH, land.cut)
         if lattice.escaped:
             break
         candidates.append((*_promise(lattice, tolerance), frame))
@@ -111,16 +102,6 @@ def _promise(lattice: Lattice, tolerance: float) -> tuple[float, np.ndarray]:
     by_axis = np.clip(lattice.aliasing()[1], *ALIASES)
     step = lattice.step * (np.log(by_axis) / np.log(tolerance / 8)) ** ALIAS_POWER
     return float(len(lattice.nodes) * np.prod(lattice.step / step)), step
-
-
-def in_frame(f: CountedDensity, frame: Frame) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda t: f(frame.forward(t)) + frame.log_jacobian(t)
-
-
-def seeds(lattice: Lattice, modes: np.ndarray) -> np.ndarray:
-    nearest = lattice.nearest(modes)
-    around = np.stack(np.meshgrid(*[[-1, 0, 1]] * nearest.shape[1]), -1).reshape(-1, nearest.shape[1])
-    return (nearest[:, None] + around).reshape(-1, nearest.shape[1])
 
 
 def _fit_stretch(z: np.ndarray, drop: np.ndarray, weights: np.ndarray, cut: float) -> Stretch:
@@ -141,12 +122,13 @@ def _fit_stretch(z: np.ndarray, drop: np.ndarray, weights: np.ndarray, cut: floa
     return fit_stretch(np.maximum(near, LEAST_NEAR), np.maximum(far, LEAST_FAR), float(np.sqrt(2 * cut)))
 
 
-def _fit_frame(frame: Frame, lattice: Lattice, cut: float, bent: bool) -> Frame:
+def _fit_frame(lattice: Lattice, cut: float, bent: bool) -> Frame:
     """A better frame from the values on a coarse lattice.
 
     Location and log scale of each axis are regressed on the earlier ones, from the conditional moments along the lines
     of the lattice; of f^0.3, so that the tails count too.
     """
+    frame = lattice.frame
     t = lattice.positions(lattice.nodes)
     with np.errstate(invalid="ignore"):
         log_f = lattice.values - frame.log_jacobian(t)

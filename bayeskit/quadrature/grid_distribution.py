@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -22,18 +22,10 @@ def _identity(x: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class GridDensity(ArrayDistribution):
-    """An array of densities of y = backward(x), each x with an :class:`AxisDensity`; like a frozen scipy distribution.
+    """Densities of y = backward(x), each x with an :class:`AxisDensity`; ``axes`` is 0-d for a scalar.
 
-    Attributes
-    ----------
-    axes : array of AxisDensity
-        Its shape is the shape of the variable; a 0-d array for a scalar.
-    forward, backward : callable
-        The increasing or decreasing transform x = forward(y) and its inverse.
-    log_jacobian : callable
-        log |dx/dy| as a function of y.
-    support : tuple of 2
-        Where y lives; outside the density is 0.
+    The transform x = forward(y) is increasing or decreasing, and ``log_jacobian`` is log |dx/dy| as a function of y;
+    outside its ``support`` the density of y is 0.
     """
 
     axes: np.ndarray
@@ -47,9 +39,6 @@ class GridDensity(ArrayDistribution):
         """Shape of the variable."""
         return np.shape(self.axes)
 
-    def _entry(self, index: tuple[int, ...]) -> AxisDensity:
-        return cast("AxisDensity", self.axes[index])
-
     @cached_property
     def _decreasing(self) -> bool:
         with np.errstate(all="ignore"):
@@ -58,23 +47,16 @@ class GridDensity(ArrayDistribution):
 
     def _each(self, function: Callable[[AxisDensity, np.ndarray], Any], argument: Any) -> Any:
         """Apply a function of one density entry by entry, the argument broadcast against the shape."""
-        argument = np.asarray(argument, float)
-        if self.shape == ():
-            result = np.asarray(function(self._entry(()), argument), float)
-            return result[()]
-        shape = np.broadcast_shapes(argument.shape, self.shape)
-        argument = np.broadcast_to(argument, shape)
-        result = np.empty(shape)
-        for index in np.ndindex(self.shape):
-            # Axes of size one in the variable, broadcast against a longer argument, take the whole of it.
-            place = (..., *(slice(None) if n == 1 else i for i, n in zip(index, self.shape, strict=True)))
-            result[place] = function(self._entry(index), argument[place])
-        return result
+        numbers = np.arange(self.axes.size).reshape(self.shape)
+        argument, numbers = np.broadcast_arrays(np.asarray(argument, float), numbers)
+        result = np.empty(argument.shape)
+        for number, axis in enumerate(self.axes.flat):
+            result[numbers == number] = function(axis, argument[numbers == number])
+        return result[()]
 
     def _within(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         inside = (y > self.support[0]) & (y < self.support[1])
-        some = self.backward(np.zeros(()))
-        return inside, np.where(inside, y, some)
+        return inside, np.where(inside, y, self.backward(np.zeros(())))
 
     def logpdf(self, x: Any) -> Any:
         """Logarithm of the density."""
@@ -93,7 +75,7 @@ class GridDensity(ArrayDistribution):
     def _probability(self, x: Any, above: bool) -> Any:
         def one(axis: AxisDensity, y: np.ndarray) -> np.ndarray:
             inside, y_in = self._within(y)
-            value = (axis.sf if above != self._decreasing else axis.cdf)(self.forward(y_in))
+            value = axis.probability(self.forward(y_in), int(above != self._decreasing))
             outside = np.where((y <= self.support[0]) != above, 0.0, 1.0)
             return np.where(np.isnan(y), np.nan, np.where(inside, value, outside))
 
@@ -108,10 +90,9 @@ class GridDensity(ArrayDistribution):
         return self._probability(x, above=True)
 
     def _quantile(self, q: Any, above: bool) -> Any:
+        side = int(above != self._decreasing)
         with np.errstate(over="ignore"):
-            return self._each(
-                lambda axis, p: self.backward((axis.isf if above != self._decreasing else axis.ppf)(p)), q
-            )
+            return self._each(lambda axis, p: self.backward(axis.quantile(p, side)), q)
 
     def ppf(self, q: Any) -> Any:
         """Quantiles."""
@@ -126,51 +107,42 @@ class GridDensity(ArrayDistribution):
         tail = (1 - np.asarray(confidence, float)) / 2
         return self.ppf(tail), self.isf(tail)
 
-    def expect(self, function: ArrayFunction, bounded: bool = False) -> Any:
+    def expect(self, function: ArrayFunction) -> Any:
         """E function(y), entry by entry; infinite or nan where it does not exist."""
-        values = [a.expect(lambda x: function(self.backward(x)), bounded) for a in self.axes.flat]
+        values = [a.expect(lambda x: function(self.backward(x))) for a in self.axes.flat]
         return np.array(values).reshape(self.shape)[()]
 
-    @property
-    def _bounded(self) -> bool:
-        """Whether every moment exists, because the support has two ends."""
-        return bool(np.all(np.isfinite(self.support)))
+    def _moment_about(self, centre: Any, power: int) -> Any:
+        """E (y − centre)^power, entry by entry; infinite or nan where it does not exist."""
+        bounded = bool(np.all(np.isfinite(self.support)))  # every moment exists
+        centres = np.broadcast_to(centre, self.shape).flat
+        values = [
+            a.expect(lambda x, c=c: (self.backward(x) - c) ** power, bounded)
+            for a, c in zip(self.axes.flat, centres, strict=True)
+        ]
+        return np.array(values).reshape(self.shape)[()]
 
     def mean(self) -> Any:
         """Mean; infinite or nan where there is none."""
-        return self.expect(_identity, self._bounded)
+        return self._moment_about(0.0, 1)
 
     def var(self) -> Any:
         """Variance; infinite or nan where there is none."""
-
-        def one(axis: AxisDensity) -> float:
-            # Around the median first: the mean square less the squared mean would lose digits.
-            centre = float(self.backward(axis.ppf(0.5)))
-            shift = axis.expect(lambda x: self.backward(x) - centre, self._bounded)
-            square = axis.expect(lambda x: (self.backward(x) - centre) ** 2, self._bounded)
-            return square - shift**2 if np.isfinite(shift) else (np.nan if np.isnan(shift) else square)
-
-        if self.shape == ():
-            return one(self._entry(()))
-        return np.array([one(a) for a in self.axes.flat]).reshape(self.shape)
+        # Around the median first: the mean square less the squared mean would lose digits.
+        shift, square = (self._moment_about(self.median(), power) for power in (1, 2))
+        with np.errstate(invalid="ignore"):
+            return np.where(np.isinf(shift), square, square - shift**2)[()]
 
     def stats(self, moments: str = "mv") -> tuple[Any, ...]:
         """Mean (m), variance (v), skewness (s) and excess kurtosis (k), as asked for."""
-        mean, variance = np.asarray(self.mean()), np.asarray(self.var())
-        moments_by_letter = {"m": mean, "v": variance}
-        for letter, power in (("s", 3), ("k", 4)):
+        mean, variance = self.mean(), self.var()
+        found = {"m": mean, "v": variance}
+        for letter, power, normal in (("s", 3, 0.0), ("k", 4, 3.0)):
             if letter in moments:
-                values = np.empty(self.shape)
-                for index in np.ndindex(self.shape):
-                    values[index] = self._central(index, float(mean[index]), power)
-                moments_by_letter[letter] = values / variance ** (power / 2) - (3.0 if power == 4 else 0.0)
-        return tuple(moments_by_letter[letter][()] for letter in moments)
-
-    def _central(self, index: tuple[int, ...], mean: float, power: int) -> float:
-        return self._entry(index).expect(lambda x: (self.backward(x) - mean) ** power, self._bounded)
+                found[letter] = self._moment_about(mean, power) / variance ** (power / 2) - normal
+        return tuple(found[letter] for letter in moments)
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Any:
         """Draws, by inversion; ``size`` ends with the shape of the variable, as in SciPy."""
-        rng = np.random.default_rng(random_state) if not hasattr(random_state, "random_sample") else random_state
-        size = self.shape if size is None else tuple(np.atleast_1d(size))
-        return self.ppf(rng.uniform(size=size))
+        rng = np.random.default_rng(random_state)
+        return self.ppf(rng.uniform(size=self.shape if size is None else tuple(np.atleast_1d(size))))

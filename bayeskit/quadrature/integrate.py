@@ -5,14 +5,10 @@ and falls fast on every side (:mod:`bayeskit.quadrature.change_of_variable`), an
 from its modes (:mod:`bayeskit.quadrature.trapezoid`). That is done once for every variable: the layers of lattice j are
 x_j = const, which yields the marginal density of x_j, and the integrals of lattices that share no node have to agree.
 
-The bound on the error of log ∫f is the sum of
-- what the spectrum of the sums says of their aliases,
-- what the decay across the border says of the rest,
-- four times the largest difference between the lattices, and rounding.
-
-For a sheared product of three log-gamma densities and 1e-8 this takes about 2e5 evaluations;
-``scipy.integrate.cubature`` takes 4.6e7 by its Gauss-Kronrod rule, and its Genz-Malik rule stops after 1.5e6 with an
-error of 2e-3 that it states as 1e-4.
+The bound on the error of log ∫f is the sum of what the spectrum of the sums says of their aliases, of what the decay
+across the border says of the rest, of four times the largest difference between the lattices, and of rounding. For a
+sheared product of three log-gamma densities and 1e-8 this takes about 2e5 evaluations; ``scipy.integrate.cubature``
+takes 4.6e7 by its Gauss–Kronrod rule, and its Genz–Malik rule states 1e-4 where its error is 2e-3.
 
 Limits. A mode that no probe comes near (twenty times narrower than the rest, say, or hundreds of widths away) cannot be
 seen by any method that only evaluates the density. One lattice serves all modes, so that modes of very different widths
@@ -28,8 +24,9 @@ import numpy as np
 
 from bayeskit.quadrature.axis_density import AxisDensity
 from bayeskit.quadrature.frames import bulk, choose_frame
-from bayeskit.quadrature.mode_search import CountedDensity, NotIntegrable, survey
-from bayeskit.quadrature.refinement import LatticeSum, marginal, refined
+from bayeskit.quadrature.mode_search import CountedDensity, Landscape, NotIntegrable, survey
+from bayeskit.quadrature.refinement import marginal, refined
+from bayeskit.quadrature.trapezoid import Lattice
 from bayeskit.types import ArrayFunction
 
 __all__ = ["NotIntegrable", "Quadrature", "integrate"]
@@ -39,7 +36,6 @@ SEED = 20240229
 PROPOSALS, SLACK = 2000, 1.3  # from which the bound of the rejection is taken, and its factor above the largest ratio
 LEAST_RATE, MOST_PROPOSALS = 0.02, 100_000  # of acceptance that is planned with, and proposals at once
 SPREAD = 4  # times the largest difference between lattices that the bound counts
-OPEN_BORDER = 1e-3  # share of an expectation at the border from which its tails are not covered
 SHIFT, WIDER = 0.37, 1.3  # sds and factor of variance by which a second lattice in one variable differs
 RAY = np.geomspace(50.0, 1e5, 6)  # distances from the mode, in widths, at which rays are looked at
 NOTHING, FLAT = -700.0, 0.05  # nats below the mode that count as zero, and by which r f(r) has to fall along a ray
@@ -47,59 +43,31 @@ NOTHING, FLAT = -700.0, 0.05  # nats below the mode that count as zero, and by w
 
 @dataclass(frozen=True)
 class Quadrature:
-    """The integral of a density f over R^k and what comes with it.
-
-    Attributes
-    ----------
-    log_integral : float
-        log ∫ f.
-    error : float
-        Bound on its absolute error, in nats.
-    evaluations : int
-        How often the density was evaluated.
-    mode : array of k
-    covariance : array (k, k)
-        Inverse of the negative Hessian of log f at the mode (nan where that is not positive definite).
-    marginals : tuple of AxisDensity
-        The normalised marginal density of each variable.
-    """
+    """log ∫ f of a density f over R^k, a bound on its error in nats, and the normalised marginal of each variable."""
 
     log_integral: float
     error: float
     evaluations: int
-    mode: np.ndarray
-    covariance: np.ndarray
     marginals: tuple[AxisDensity, ...]
-    _runs: tuple[LatticeSum, ...] = field(repr=False)
-    _log_density: ArrayFunction = field(repr=False)
+    _rule: Lattice = field(repr=False)
 
     def draw(self, rng: np.random.Generator, number: int) -> np.ndarray:
-        """Independent draws from f/∫f.
+        """Independent draws from f/∫f, one a row.
 
         In one variable by the quantile function of its marginal. In more, by rejection from the multilinear interpolant
         of f on the lattice: the draws have exactly the density f/∫f if the ratio of f to the interpolant nowhere
         exceeds the bound used. The bound is 1.3 times the largest ratio at 2,000 proposals; every later proposal is
         checked against it, and if one exceeds it everything is drawn again under a larger one. What lies outside the
         lattice, a share below ``error``, is never drawn. That costs about two evaluations of the density a draw.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-        number : int
-
-        Returns
-        -------
-        array (number, k)
         """
-        if len(self.mode) == 1:
-            return self.marginals[0].ppf(rng.uniform(size=number))[:, None]
-        run = self._runs[0]
-        lattice = run.lattice
+        if len(self.marginals) == 1:
+            return self.marginals[0].quantile(rng.uniform(size=number), 0)[:, None]
+        lattice, frame = self._rule, self._rule.frame
 
         def propose(size: int) -> tuple[np.ndarray, np.ndarray]:
             t, log_height = lattice.propose(rng, size)
             with np.errstate(all="ignore"):
-                log_f = np.asarray(self._log_density(run.frame.forward(t)), float) + run.frame.log_jacobian(t)
+                log_f = np.asarray(lattice.density.log_density(frame.forward(t)), float) + frame.log_jacobian(t)
             return t, np.where(np.isnan(log_f), -np.inf, log_f) - log_height
 
         accepted: list[np.ndarray] = []
@@ -113,56 +81,18 @@ class Quadrature:
             accepted.append(t[np.log(rng.uniform(size=len(t))) < log_ratio - bound])
             missing = number - sum(map(len, accepted))
             if missing <= 0:
-                return run.frame.forward(np.concatenate(accepted)[:number])
+                return frame.forward(np.concatenate(accepted)[:number])
             rate = max(len(accepted[-1]) / len(t), LEAST_RATE)
             t, log_ratio = propose(int(min(missing / rate * 1.1 + 50, MOST_PROPOSALS)))
 
     def nodes(self, negligible: float) -> tuple[np.ndarray, np.ndarray]:
-        """Points (n, k) and normalised weights of the rule, but for nodes whose weights add up to a negligible share.
-
-        Parameters
-        ----------
-        negligible : float
-            The share of the integral that may be left out.
-        """
-        lattice, frame = self._runs[0].lattice, self._runs[0].frame
+        """Points (n, k) and normalised weights of the rule, but for nodes that together weigh a negligible share."""
+        lattice = self._rule
         weights = lattice.weights()
         order = np.argsort(weights)
         chosen = np.sort(order[np.cumsum(weights[order]) > negligible * weights.sum()])
-        return frame.forward(lattice.positions(lattice.nodes[chosen])), weights[chosen] / weights[chosen].sum()
-
-    def expectation(self, function: ArrayFunction) -> tuple[np.ndarray, np.ndarray]:
-        """E g(x) of a smooth vectorised function, at no further evaluation of the density.
-
-        Parameters
-        ----------
-        function : callable
-            (n, k) points to an array (n, ...).
-
-        Returns
-        -------
-        value, error : arrays
-            The error is an estimate from the spectrum, the border and the spread between lattices; nan where the tails
-            of g f lie outside the lattice.
-        """
-        values, errors = [], []
-        for run in self._runs:
-            g = np.asarray(function(run.frame.forward(run.lattice.positions(run.lattice.nodes))), float)
-            shape = g.shape[1:]
-            g = g.reshape(len(g), -1)
-            w = run.lattice.weights()
-            with np.errstate(invalid="ignore"):
-                product = np.where(w[:, None] > 0, w[:, None] * g, 0.0)
-            mean = product.sum(0) / w.sum()
-            scale = np.abs(product).sum(0) / w.sum()
-            active = run.lattice.active(run.cut)
-            border = 10 * np.abs(product[~active]).sum(0) / w.sum()
-            alias = np.array([run.lattice.aliasing(column)[0] for column in product.T])
-            values.append(mean)
-            errors.append(np.where(border > OPEN_BORDER * scale, np.nan, border + alias + 1e-15 * scale))
-        value = np.mean(values, axis=0)
-        error = SPREAD * np.ptp(values, axis=0) + np.max(errors, axis=0) + np.abs(value) * self.error
-        return value.reshape(shape), error.reshape(shape)
+        points = lattice.frame.forward(lattice.positions(lattice.nodes[chosen]))
+        return points, weights[chosen] / weights[chosen].sum()
 
 
 def integrate(
@@ -174,31 +104,11 @@ def integrate(
     acceptable: float = 1e-6,
     budget: int = 500_000,
 ) -> Quadrature:
-    """Integrate exp(log_density) over R^k for k = 1, 2 or 3.
+    """Integrate exp(log_density) over R^k for k = 1, 2 or 3; NotIntegrable where there is no integral, or no bound.
 
-    Parameters
-    ----------
-    log_density : callable
-        (n, k) points to n values of an unnormalised log density; -inf is allowed, nan only far out in the tails.
-    start : array of k
-        A point where the density is not zero.
-    probes : array (n, k), optional
-        Points where further modes might be, draws from the prior say; besides those that are tried anyway.
-    tolerance : float
-        Error of log ∫f to aim for, in nats.
-    acceptable : float
-        If the budget runs out first, the largest error bound that is still returned.
-    budget : int
-        Largest number of evaluations.
-
-    Returns
-    -------
-    Quadrature
-
-    Raises
-    ------
-    NotIntegrable
-        If the integral does not exist, or the bound is not met.
+    The log density maps (n, k) points to n values; −inf is allowed, and nan far out in the tails. It is not zero at the
+    ``start``; the ``probes`` are points where further modes might be, besides those that are tried anyway. The error
+    aimed for is ``tolerance``; if the ``budget`` of evaluations runs out first, one up to ``acceptable`` is returned.
     """
     start = np.atleast_1d(np.asarray(start, float))
     k = len(start)
@@ -209,47 +119,30 @@ def integrate(
     # In one variable nodes are cheap, and moments want the tails.
     cut = -np.log(tolerance) + (14.0 if k == 1 else 1.0 + k)
     land = survey(f, start, np.empty((0, k)) if probes is None else np.asarray(probes, float), cut, rng)
-    centre, covariance = bulk(f, land, cut)
-    _follow_rays(f, land.modes[0], covariance, rng)
+    centre, covariance = bulk(land)
+    _follow_rays(land, covariance, rng)
     orders = [(j, *(i for i in range(k) if i != j)) for j in range(k)] if k > 1 else [(0,), (0,)]
-    runs: list[LatticeSum] = []
+    runs = []
     for number, order in enumerate(orders):
         if k == 1 and number:
             # A second opinion in one dimension: another centre and scale, hence other nodes and another stretch.
             centre, covariance = centre + SHIFT * np.sqrt(covariance[0]), covariance * WIDER
-        frame, step = choose_frame(f, centre, covariance, order, land, cut, tolerance)
-        runs.append(refined(f, frame, step, land, cut, tolerance, acceptable, rng))
-    error = _error(runs)
-    if not error <= max(tolerance, acceptable):
-        raise NotIntegrable(f"the error bound stays at {error:.1g} nats")
-    value, marginals = float(np.mean([r.log_integral for r in runs])), tuple(marginal(r) for r in runs[:k])
-    inverse = _inverse(land.curvature)
-    return Quadrature(value, error, f.count, land.modes[0], inverse, marginals, tuple(runs), log_density)
-
-
-def _error(runs: list[LatticeSum]) -> float:
-    """The bound on the error: the largest of a lattice, what they differ by, and rounding."""
-    origins = [r.frame.log_jacobian(np.zeros((1, len(r.frame.order))))[0] for r in runs]
+        frame, step = choose_frame(land, centre, covariance, order, tolerance)
+        runs.append(refined(land, frame, step, tolerance, acceptable, rng))
+    origins = [r.lattice.frame.log_jacobian(np.zeros((1, k)))[0] for r in runs]
     largest = max(float(np.abs(r.lattice.top - origin)) for r, origin in zip(runs, origins, strict=True))
     # The caller's sum of terms is taken to be good to a few ulp of its largest value and of a thousand nats.
     rounding = 1e-15 * (largest + 1e4)
-    return float(max(r.error for r in runs) + SPREAD * np.ptp([r.log_integral for r in runs]) + rounding)
+    error = float(max(r.error for r in runs) + SPREAD * np.ptp([r.log_integral for r in runs]) + rounding)
+    if not error <= max(tolerance, acceptable):
+        raise NotIntegrable(f"the error bound stays at {error:.1g} nats")
+    value, marginals = float(np.mean([r.log_integral for r in runs])), tuple(marginal(r) for r in runs[:k])
+    return Quadrature(value, error, f.count, marginals, runs[0].lattice)
 
 
-def _inverse(hessian: np.ndarray) -> np.ndarray:
-    eigenvalues = np.linalg.eigvalsh(-hessian)
-    return np.linalg.inv(-hessian) if eigenvalues.min() > 0 else np.full(hessian.shape, np.nan)
-
-
-def _follow_rays(f: CountedDensity, mode: np.ndarray, covariance: np.ndarray, rng: np.random.Generator) -> None:
-    """Follow the density along rays from the mode to 10⁵ widths.
-
-    Raises
-    ------
-    NotIntegrable
-        If r f(r) does not decrease at the far end of a ray: a floor far below the mode has an infinite integral too.
-    """
-    k = len(mode)
+def _follow_rays(land: Landscape, covariance: np.ndarray, rng: np.random.Generator) -> None:
+    """Refuse where r f(r) does not decrease at the far end of a ray: a floor far below has an infinite integral too."""
+    f, mode, k = land.density, land.modes[0], len(covariance)
     directions = np.concatenate([np.eye(k), -np.eye(k), rng.standard_normal((4 * (k > 1) * k, k))])
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     steps = RAY[:, None, None] * (directions @ np.linalg.cholesky(covariance).T)

@@ -28,15 +28,7 @@ NEGLIGIBLE = 1e-13  # coefficients at which a series ends
 
 @dataclass(frozen=True)
 class MixtureDensity(ArrayDistribution):
-    """Σ_k w_k p_k(x), like a frozen scipy distribution.
-
-    Attributes
-    ----------
-    weights : numpy.ndarray
-        w, of shape (n,), which sums to one.
-    components : scipy frozen distribution
-        p_k, with parameters of shape (n,) + shape of the variable.
-    """
+    """Σ_k w_k p_k(x): n weights w, and a frozen distribution with parameters of shape (n,) + shape of the variable."""
 
     weights: np.ndarray
     components: Any
@@ -56,8 +48,7 @@ class MixtureDensity(ArrayDistribution):
         return low.min(axis=0)[()], high.max(axis=0)[()]
 
     def _average(self, values: np.ndarray) -> Any:
-        result = np.tensordot(self.weights, values, axes=(0, 0))
-        return result[()]
+        return np.tensordot(self.weights, values, axes=(0, 0))[()]
 
     def mean(self) -> Any:
         """Mean; infinite or not a number where a component's is."""
@@ -86,17 +77,14 @@ class MixtureDensity(ArrayDistribution):
     def _mixed(self, method: str, x: Any) -> Any:
         x = np.asarray(x, dtype=float)
         shape = np.broadcast_shapes(x.shape, self.shape)
-        x = np.broadcast_to(x, shape)
-        lead = shape[: len(shape) - len(self.shape)]
-        flat = x.reshape(-1, *self.shape)
+        flat = np.broadcast_to(x, shape).reshape(-1, *self.shape)
         function = getattr(self.components, method)
 
         def direct(rows: np.ndarray) -> np.ndarray:
             return np.stack([self._average(np.asarray(function(row))) for row in rows])
 
         result = _interpolated(direct, flat) if method in ("cdf", "sf") and len(flat) >= MANY else None
-        result = direct(flat) if result is None else result
-        return result.reshape((*lead, *self.shape))[()]
+        return (direct(flat) if result is None else result).reshape(shape)[()]
 
     def pdf(self, x: Any) -> Any:
         """Density."""

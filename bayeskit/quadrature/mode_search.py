@@ -21,12 +21,14 @@ class NotIntegrable(Exception):
     """Why quadrature does not answer; one sentence for people."""
 
 
+_Peak = tuple[np.ndarray, float, np.ndarray]  # a mode, its log density and its Hessian
+
+
 class CountedDensity:
     """Counts evaluations of a vectorised log density and stops at the budget."""
 
     def __init__(self, log_density: Callable[[np.ndarray], np.ndarray], budget: int):
         self.log_density, self.budget, self.count = log_density, budget, 0
-        self.largest = 0.0
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         if self.count + len(x) > self.budget:
@@ -35,12 +37,9 @@ class CountedDensity:
         with np.errstate(all="ignore"):
             value = np.array(self.log_density(x), float).reshape(len(x))
         if np.any(value == np.inf):
-            raise NotIntegrable(f"the density is infinite at {_place(x[np.argmax(value)])}")
+            place = ", ".join(f"{v:.4g}" for v in x[np.argmax(value)])
+            raise NotIntegrable(f"the density is infinite at ({place})")
         return value
-
-
-def _place(x: np.ndarray) -> str:
-    return "(" + ", ".join(f"{v:.4g}" for v in x) + ")"
 
 
 def _safe(values: np.ndarray) -> np.ndarray:
@@ -66,15 +65,8 @@ def _derivatives(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     return (plus - minus) / 2, hessian
 
 
-def ascend(f: CountedDensity, start: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
-    """Climb from a point to a local maximum by Newton's method on finite differences, many step lengths at a time.
-
-    Returns
-    -------
-    x : array of k
-    value : float
-    hessian : array (k, k)
-    """
+def _ascend(f: CountedDensity, start: np.ndarray) -> _Peak:
+    """Climb from a point to a local maximum by Newton's method on finite differences, many step lengths at a time."""
     k = len(start)
     x, delta, stencil = np.array(start, float), np.full(k, 0.1), _stencil(k)
     lengths = 4.0 ** np.arange(-11, 3)
@@ -122,7 +114,7 @@ def ascend(f: CountedDensity, start: np.ndarray) -> tuple[np.ndarray, float, np.
     return x, float(value), hessian
 
 
-def widths(f: CountedDensity, x: np.ndarray, value: float, hessian: np.ndarray) -> np.ndarray:
+def _widths(f: CountedDensity, x: np.ndarray, value: float, hessian: np.ndarray) -> np.ndarray:
     """A covariance: along every eigenvector of the curvature, a quarter of its squared half width 2 nats down."""
     k = len(x)
     eigenvalues, vectors = np.linalg.eigh(-(hessian + hessian.T) / 2)
@@ -154,17 +146,17 @@ def widths(f: CountedDensity, x: np.ndarray, value: float, hessian: np.ndarray) 
 
 @dataclass(frozen=True)
 class Landscape:
-    """Modes (rows, the highest first), their log densities and Hessians, and a covariance for the first."""
+    """A density, its modes (rows, the highest first), their log densities and Hessians, and a covariance for the first.
 
+    What lies ``cut`` nats below the highest does not matter.
+    """
+
+    density: CountedDensity
+    cut: float
     modes: np.ndarray
     heights: np.ndarray
     covariance: np.ndarray
     hessians: tuple[np.ndarray, ...]
-
-    @property
-    def curvature(self) -> np.ndarray:
-        """The Hessian at the highest mode."""
-        return self.hessians[0]
 
 
 def survey(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float, rng: np.random.Generator) -> Landscape:
@@ -178,9 +170,9 @@ def survey(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float,
     values = _safe(f(around))
     if not np.any(np.isfinite(values)):
         raise NotIntegrable("the density is zero at the start and around it")
-    peaks = [ascend(f, start if np.isfinite(values[0]) else around[int(np.argmax(values))])]
+    peaks = [_ascend(f, start if np.isfinite(values[0]) else around[int(np.argmax(values))])]
     loose = np.concatenate([around, probes])
-    suspects = [_unexplained(f, loose, _safe(f(loose)), [peaks[0]]), _outward(f, *peaks[0], rng)]
+    suspects = [_unexplained(f, loose, _safe(f(loose)), [peaks[0]]), _outward(f, peaks[0], rng)]
     climbs = 0
     while suspects:
         points, values = suspects.pop(0)
@@ -191,7 +183,7 @@ def survey(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float,
             climbs += 1
             if climbs > CLIMBS:
                 break
-            peak = ascend(f, points[i])
+            peak = _ascend(f, points[i])
             highest = max(height for _, height, _ in peaks)
             if not np.isfinite(peak[1]) or peak[1] < highest - cut - 20:
                 continue
@@ -202,10 +194,10 @@ def survey(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float,
             peaks.append(peak)
             if len(peaks) > 8:
                 raise NotIntegrable("the density has more than eight modes")
-            suspects.append(_outward(f, *peak, rng))
+            suspects.append(_outward(f, peak, rng))
     peaks.sort(key=lambda peak: -peak[1])
     modes, heights, hessians = zip(*peaks, strict=True)
-    return Landscape(np.array(modes), np.array(heights), widths(f, *peaks[0]), tuple(hessians))
+    return Landscape(f, cut, np.array(modes), np.array(heights), _widths(f, *peaks[0]), tuple(hessians))
 
 
 def _directions(k: int) -> np.ndarray:
@@ -220,16 +212,13 @@ def _directions(k: int) -> np.ndarray:
     return np.column_stack([radius * np.cos(angle), radius * np.sin(angle), height])
 
 
-def _outward(
-    f: CountedDensity, mode: np.ndarray, height: float, hessian: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def _outward(f: CountedDensity, peak: _Peak, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Points on rays from a mode to 300 widths that seem to belong to another mode.
 
     Along a ray within one mode −d log f / d log r rises (Gaussian, exponential) or is constant (algebraic tails); where
     it falls, another mode has taken over.
     """
-    k = len(mode)
-    scale = widths(f, mode, height, hessian)
+    mode, k, scale = peak[0], len(peak[0]), _widths(f, *peak)
     if k == 1:
         distance = np.geomspace(0.3, 300, 100)[:, None] * np.sqrt(scale[0, 0])
         points = np.concatenate([mode - distance[::-1], mode[None], mode + distance])
@@ -237,8 +226,8 @@ def _outward(
         left, right = np.append(-np.inf, values[:-1]), np.append(values[1:], -np.inf)
         slack = 1e-7 * (1 + np.abs(values))
         with np.errstate(invalid="ignore"):
-            peak = (values > left + slack) & (values > right + slack) & (points[:, 0] != mode)
-        return points[peak], values[peak]
+            tops = (values > left + slack) & (values > right + slack) & (points[:, 0] != mode)
+        return points[tops], values[tops]
     directions = _directions(k) @ np.linalg.qr(rng.standard_normal((k, k)))[0]
     radii = np.geomspace(0.7, 300, 16)
     points = mode + radii[:, None, None] * (directions @ np.linalg.cholesky(scale).T)
@@ -259,7 +248,7 @@ def _profile(f: CountedDensity, points: np.ndarray, mode: np.ndarray, shares: np
 
 
 def _unexplained(
-    f: CountedDensity, points: np.ndarray, values: np.ndarray, peaks: list[tuple[np.ndarray, float, np.ndarray]]
+    f: CountedDensity, points: np.ndarray, values: np.ndarray, peaks: list[_Peak]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The points from which the density does not rise all along the straight line to some known mode."""
     keep = np.isfinite(values)
@@ -274,9 +263,7 @@ def _unexplained(
     return points, values
 
 
-def _same(
-    f: CountedDensity, peak: tuple[np.ndarray, float, np.ndarray], peaks: list[tuple[np.ndarray, float, np.ndarray]]
-) -> bool:
+def _same(f: CountedDensity, peak: _Peak, peaks: list[_Peak]) -> bool:
     """Whether no valley deeper than 1e-3 nats separates a peak from some known one on the straight line."""
     shares = np.linspace(0.04, 0.96, 24)
     return any(

@@ -11,8 +11,8 @@ import numpy as np
 
 from bayeskit.quadrature.axis_density import AxisDensity
 from bayeskit.quadrature.change_of_variable import Frame
-from bayeskit.quadrature.frames import REACH, SLOW, in_frame, seeds
-from bayeskit.quadrature.mode_search import CountedDensity, Landscape, NotIntegrable
+from bayeskit.quadrature.frames import REACH, SLOW
+from bayeskit.quadrature.mode_search import Landscape, NotIntegrable
 from bayeskit.quadrature.trapezoid import Lattice, depth
 
 __all__ = ["LatticeSum", "marginal", "refined"]
@@ -44,7 +44,6 @@ HALVING = 64  # what one halving of the step gains, at least, for a spline of de
 class LatticeSum:
     """One finished lattice."""
 
-    frame: Frame
     lattice: Lattice
     cut: float
     log_integral: float
@@ -52,30 +51,30 @@ class LatticeSum:
 
 
 def refined(
-    f: CountedDensity,
-    frame: Frame,
-    step: np.ndarray,
-    land: Landscape,
-    cut: float,
-    tolerance: float,
-    acceptable: float,
-    rng: np.random.Generator,
+    land: Landscape, frame: Frame, step: np.ndarray, tolerance: float, acceptable: float, rng: np.random.Generator
 ) -> LatticeSum:
     """Refine one lattice until its own error estimate is a quarter of the tolerance."""
-    k = len(frame.order)
-    goal = tolerance / 4
+    k, goal, cut = len(step), tolerance / 4, land.cut
     modes = frame.backward(land.modes)
-    lattice = _first_lattice(f, frame, step, modes, rng)
+    step = np.clip(step, *STEPS)
+    step[0] = min(step[0], LAYERS[k])
+    # Without stretches, as where there are several modes, tails reach farther.
+    reach = REACH + BEYOND_MODES * float(np.abs(modes).max()) + (UNSTRETCHED if len(modes) > 1 else 0.0)
+    lattice = Lattice(land.density, frame, step, rng.uniform(size=k), reach)
     best: tuple[float, LatticeSum] | None = None
-    stalled = 0
+    stalled, refusal = 0, None
     try:
         while stalled < STALLED:
-            lattice.fill(seeds(lattice, modes), cut)
-            tail = _tail(lattice, cut)
+            lattice.fill(modes, cut)
+            if lattice.escaped:
+                raise NotIntegrable(SLOW)
+            tail = lattice.truncation(cut)
+            if tail > SMALL_TAIL and np.isnan(lattice.values).any():
+                raise NotIntegrable(UNDEFINED)
             alias, by_axis = lattice.aliasing()
-            missed = _missed(lattice, frame, land, modes)
+            missed = _missed(lattice, land, modes)
             spline = _spline_error(lattice, cut) if missed == 0 else np.inf
-            run = LatticeSum(frame, lattice.copy(), cut, lattice.log_sum(), float(2 * (tail + alias + missed)))
+            run = LatticeSum(lattice.copy(), cut, lattice.log_sum(), float(2 * (tail + alias + missed)))
             if run.error <= goal and spline <= SMOOTH[k]:
                 return run
             stalled = stalled + 1 if best and spline > best[0] / 2 and run.error <= acceptable / 4 else 0
@@ -89,75 +88,38 @@ def refined(
                 break
             else:
                 cut += DEEPER + max(0.0, np.log(tail / goal) / 2)
-    except NotIntegrable:
-        # Out of budget: what there is must do, or nothing.
-        if best is None or not _will_do(*best, acceptable, k):
-            raise
+    except NotIntegrable as error:
+        refusal = error  # out of budget, say: what there is must do, or nothing
+    if best is not None and best[1].error <= acceptable / 4 and best[0] <= ROUGH * SMOOTH[k]:
         return best[1]
-    if best is not None and _will_do(*best, acceptable, k):
-        return best[1]
-    if stalled:
+    if stalled and not refusal:
         raise NotIntegrable("the density is not smooth: refinement gains nothing")
-    if np.isnan(lattice.values).any():
-        raise NotIntegrable(UNDEFINED)
-    raise NotIntegrable("the density falls off too slowly for the error bound to be met")
+    undefined = UNDEFINED if np.isnan(lattice.values).any() else ""
+    raise refusal or NotIntegrable(undefined or "the density falls off too slowly for the error bound to be met")
 
 
-def _first_lattice(
-    f: CountedDensity, frame: Frame, step: np.ndarray, modes: np.ndarray, rng: np.random.Generator
-) -> Lattice:
-    step = np.clip(step, *STEPS)
-    step[0] = min(step[0], LAYERS[len(step)])
-    # Without stretches, as where there are several modes, tails reach farther.
-    reach = REACH + BEYOND_MODES * float(np.abs(modes).max()) + (UNSTRETCHED if len(modes) > 1 else 0.0)
-    return Lattice(in_frame(f, frame), step, rng.uniform(size=len(step)), reach)
-
-
-def _tail(lattice: Lattice, cut: float) -> float:
-    """The share of the integral beyond the lattice."""
-    if lattice.escaped:
-        raise NotIntegrable(SLOW)
-    tail = lattice.truncation(cut)
-    if tail > SMALL_TAIL and np.isnan(lattice.values).any():
-        raise NotIntegrable(UNDEFINED)
-    return tail
-
-
-def _will_do(spline: float, run: LatticeSum, acceptable: float, k: int) -> bool:
-    return run.error <= acceptable / 4 and spline <= ROUGH * SMOOTH[k]
-
-
-def _missed(lattice: Lattice, frame: Frame, land: Landscape, modes: np.ndarray) -> float:
-    """Share of the mass at modes that the lattice is too coarse for, as if each filled a cell of it.
-
-    So large because it is there to be refined, not to be added.
-    """
-    heights = land.heights + frame.log_jacobian(modes)
+def _missed(lattice: Lattice, land: Landscape, modes: np.ndarray) -> float:
+    """Share of the mass at modes that the lattice is too coarse for, as if each filled a cell of it."""
+    heights = land.heights + lattice.frame.log_jacobian(modes)
     missed = 0.0
-    for index, (node, height) in enumerate(zip(lattice.nearest(modes), heights, strict=True)):
-        if _unseen(lattice, node, height) or _unresolved(lattice, frame, land, node, index):
+    for node, height, hessian in zip(lattice.nearest(modes), heights, land.hessians, strict=True):
+        near = np.all(np.abs(lattice.nodes - node) <= 2, axis=1)
+        unseen = np.nanmax(lattice.values[near], initial=-np.inf) < height - SEEN
+        # One mode alone is left to the spectrum: the lattice was made for it.
+        if unseen or (len(modes) > 1 and _unresolved(lattice, node, hessian)):
             missed += float(np.exp(min(height - lattice.top, LARGEST_LOG)) / lattice.weights().sum())
     return missed
 
 
-def _unseen(lattice: Lattice, node: np.ndarray, height: float) -> bool:
-    """Whether a mode is so narrow that no node near it is near its height."""
-    near = np.all(np.abs(lattice.nodes - node) <= 2, axis=1)
-    return bool(np.nanmax(lattice.values[near], initial=-np.inf) < height - SEEN)
-
-
-def _unresolved(lattice: Lattice, frame: Frame, land: Landscape, node: np.ndarray, index: int) -> bool:
+def _unresolved(lattice: Lattice, node: np.ndarray, hessian: np.ndarray) -> bool:
     """Whether a mode is narrower than the lattice, by its curvature.
 
-    A spike upon a slab may be less than 8 nats above it, and the nodes at its foot say nothing about it. One mode alone
-    is left to the spectrum: the lattice was made for it.
+    A spike upon a slab may be less than 8 nats above it, and the nodes at its foot say nothing about it.
     """
-    if len(land.modes) < 2:
-        return False
-    hessian = land.hessians[index]
     values, vectors = np.linalg.eigh(-(hessian + hessian.T) / 2)
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-    corners = frame.forward(lattice.positions(np.concatenate([node[None], node + np.eye(lattice.k, dtype=np.int64)])))
+    nodes = np.concatenate([node[None], node + np.eye(lattice.k, dtype=np.int64)])
+    corners = lattice.frame.forward(lattice.positions(nodes))
     steps = np.linalg.norm((corners[1:] - corners[0]) @ root.T, axis=1)
     return bool(steps.max(initial=0.0) > RESOLVED)
 
@@ -182,8 +144,8 @@ def _spline_error(lattice: Lattice, cut: float) -> float:
 
 
 def marginal(run: LatticeSum) -> AxisDensity:
+    """The density of the variable along whose axis the layers lie."""
     t, log_sum = _trimmed(run.lattice, run.cut)
-    frame = run.frame
-    return AxisDensity(
-        t, log_sum - log_sum.max(), frame.stretches[0], float(frame.centre[0]), float(frame.factor[0, 0])
-    )
+    frame = run.lattice.frame
+    centre, scale = float(frame.centre[0]), float(frame.factor[0, 0])
+    return AxisDensity(t, log_sum - log_sum.max(), frame.stretches[0], centre, scale)

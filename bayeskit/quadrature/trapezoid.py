@@ -12,11 +12,13 @@ marginal density of t₁ by itself while the whole stack is a good lattice for t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from itertools import product
 
 import numpy as np
+
+from bayeskit.quadrature.change_of_variable import Frame
+from bayeskit.quadrature.mode_search import CountedDensity
 
 __all__ = ["Lattice", "depth"]
 
@@ -37,22 +39,13 @@ def depth(cut: float) -> float:
 class Lattice:
     """Values of log g at the nodes of a lattice, evaluated outward from seeds until they are ``cut`` below the maximum.
 
-    Parameters
-    ----------
-    log_density : callable
-        (n, k) points to n values of log g; nan is allowed and counted as an error.
-    step : array of k
-        Distance of the nodes along each axis; the first is the distance of the layers.
-    shift : array of k
-        Where the lattice starts, in steps.
-    reach : float
-        Nodes beyond this in any coordinate are not visited; an integrand that gets there does not fall off.
+    g is the density in the coordinates t of a frame, where nan is counted as an error. The nodes are a ``step`` apart
+    along each axis, of which the first is that of the layers, from a ``shift`` in steps. Nodes beyond the ``reach`` in
+    any coordinate are not visited; an integrand that gets there does not fall off.
     """
 
-    def __init__(
-        self, log_density: Callable[[np.ndarray], np.ndarray], step: np.ndarray, shift: np.ndarray, reach: float
-    ):
-        self.log_density, self.reach = log_density, reach
+    def __init__(self, density: CountedDensity, frame: Frame, step: np.ndarray, shift: np.ndarray, reach: float):
+        self.density, self.frame, self.reach = density, frame, reach
         self.step, self.shift = np.array(step, float), np.array(shift, float)
         self.k = len(self.step)
         self.shear = np.array(SHEAR[: self.k])
@@ -61,6 +54,10 @@ class Lattice:
         self.keys = np.empty(0, np.int64)
         self.expanded = np.empty(0, bool)
         self.escaped = False
+
+    def log_density(self, t: np.ndarray) -> np.ndarray:
+        """log g at rows t."""
+        return self.density(self.frame.forward(t)) + self.frame.log_jacobian(t)
 
     def copy(self) -> Lattice:
         """The lattice as it is now; filling or halving the original leaves the copy alone."""
@@ -149,9 +146,10 @@ class Lattice:
         within = np.where(highest >= self.top - depth(cut), highest - LAYER_CUT, np.inf)
         return values >= np.minimum(self.top - cut, within)
 
-    def fill(self, seeds: np.ndarray, cut: float) -> None:
-        """Evaluate the seeds, and the neighbours of every active node."""
-        self._add(seeds, cut)
+    def fill(self, t: np.ndarray, cut: float) -> None:
+        """Evaluate the nodes around points t, and the neighbours of every active node."""
+        around = np.stack(np.meshgrid(*[[-1, 0, 1]] * self.k), -1).reshape(-1, self.k)
+        self._add((self.nearest(t)[:, None] + around).reshape(-1, self.k), cut)
         moves = np.concatenate([np.eye(self.k, dtype=np.int64), -np.eye(self.k, dtype=np.int64)])
         self.expanded[:] = False
         while not self.escaped:
@@ -205,22 +203,10 @@ class Lattice:
             beyond += float(np.sum(np.exp(inner[border][np.isnan(outer)])))
         return beyond / total
 
-    def aliasing(self, weights: np.ndarray | None = None) -> tuple[float, np.ndarray]:
-        """Estimated relative error of the sum of each layer and of the whole, and the part each axis has in it.
-
-        Parameters
-        ----------
-        weights : array, optional
-            Values to sum in place of g (g times a function, for an expectation), relative to the sum of g.
-
-        Returns
-        -------
-        error : float
-        by_axis : array of k
-        """
+    def aliasing(self) -> tuple[float, np.ndarray]:
+        """Estimated relative error of the sum of each layer and of the whole, and the part each axis has in it."""
         g = self.weights()
         total = g.sum()
-        g = g if weights is None else weights
         keep = g != 0
         g, nodes = g[keep], self.nodes[keep]
         layer = nodes[:, 0] - nodes[:, 0].min(initial=0)

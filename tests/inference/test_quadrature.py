@@ -236,7 +236,11 @@ def test_random_mixtures_are_within_the_bound_or_refused() -> None:
 # --- marginals ---------------------------------------------------------------------------------------------------
 
 
-def quantiles_agree(axis: AxisDensity, reference: Any, tolerance: float = 1e-5) -> None:
+def distribution(axis: AxisDensity, **transform: Any) -> GridDensity:
+    return GridDensity(np.array(axis, dtype=object), **transform)
+
+
+def quantiles_agree(axis: GridDensity, reference: Any, tolerance: float = 1e-5) -> None:
     q = np.array([1e-4, 0.025, 0.25, 0.5, 0.75, 0.975, 0.9999])
     expected = reference.ppf(q)
     sd = (reference.ppf(0.84) - reference.ppf(0.16)) / 2
@@ -251,23 +255,17 @@ def test_marginals_of_a_correlated_normal() -> None:
     covariance = np.array([[4.0, 1.8, -0.6], [1.8, 1.0, 0.1], [-0.6, 0.1, 0.9]])
     mean = np.array([1.0, -20.0, 300.0])
     result = integrate(stats.multivariate_normal(mean, covariance).logpdf, mean + 3, tolerance=1e-6)
-    for j, axis in enumerate(result.marginals):
+    for j, axis in enumerate(map(distribution, result.marginals)):
         quantiles_agree(axis, stats.norm(mean[j], np.sqrt(covariance[j, j])))
         assert_allclose(axis.expect(lambda x: x), mean[j], atol=1e-6)
-    assert_allclose(result.mode, mean, atol=1e-2)
-    assert_allclose(result.covariance, covariance, rtol=1e-3, atol=1e-3)
-    value, error = result.expectation(lambda x: np.column_stack([x, x[:, 0] * x[:, 1]]))
-    truth = np.append(mean, mean[0] * mean[1] + covariance[0, 1])
-    assert np.all(np.abs(value - truth) <= error + 1e-9)
-    assert np.all(error < 1e-4 * (1 + np.abs(truth)))
 
 
 def test_marginals_of_skewed_variables() -> None:
     result = integrate(log_gamma(0.5, 2), np.zeros(2))
-    quantiles_agree(result.marginals[0], stats.loggamma(0.5))
+    quantiles_agree(distribution(result.marginals[0]), stats.loggamma(0.5))
     # The second is 0.7 times one log gamma variable plus another: its distribution by one-dimensional integrals.
     for q in (0.025, 0.5, 0.975):
-        x = float(result.marginals[1].ppf(q))
+        x = float(distribution(result.marginals[1]).ppf(q))
         cdf, _ = si.quad(
             lambda u, x=x: stats.loggamma(0.5).pdf(u) * stats.loggamma(2).cdf(x - 0.7 * u),
             -80,
@@ -280,15 +278,13 @@ def test_marginals_of_skewed_variables() -> None:
 
 def test_marginals_of_two_separate_modes() -> None:
     result = integrate(mixture([0.25, 0.75], [[0], [60]], [1, 2]), np.zeros(1))
-    (axis,) = result.marginals
+    axis = grid(result)
     assert_allclose(axis.cdf([30.0, 60.0]), [0.25, 0.25 + 0.375], atol=1e-7)
     assert_allclose(axis.ppf([0.125, 0.625]), [0, 60], atol=1e-5)
 
 
 def grid(result: Quadrature, **transform: Any) -> GridDensity:
-    axes = np.empty((), object)
-    axes[()] = result.marginals[0]
-    return GridDensity(axes, **transform)
+    return distribution(result.marginals[0], **transform)
 
 
 LOG = {"forward": np.log, "backward": np.exp, "log_jacobian": lambda y: -np.log(y), "support": (0.0, np.inf)}
