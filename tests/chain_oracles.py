@@ -28,13 +28,13 @@ def problem(
 ) -> Problem:
     """Random parameters and log likelihoods, with impossible transitions and emissions and missing observations."""
     rng = np.random.default_rng(seed)
-    matrices = (steps - 1,) if time_varying else ()
+    matrices = steps - 1 if time_varying else 1
     likelihood = rng.normal(scale=2.0, size=(*batch, steps, states))
     likelihood[rng.random(likelihood.shape) < zeros / 2] = -np.inf
     likelihood[rng.random((*batch, steps)) < 0.2] = 0.0
     return (
         distribution(rng, *batch, states, zeros=zeros),
-        distribution(rng, *batch, *matrices, states, states, zeros=zeros),
+        distribution(rng, *batch, matrices, states, states, zeros=zeros),
         likelihood,
     )
 

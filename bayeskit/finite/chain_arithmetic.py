@@ -6,7 +6,7 @@ import numpy as np
 
 from bayeskit.graphs.numba_functions import as_written
 
-__all__ = ["add_compensated", "compensated_sum", "exponentiate", "fill_zero", "log_sum"]
+__all__ = ["add_compensated", "compensated_sum", "exponentiate", "log_sum"]
 
 
 @as_written()
@@ -33,13 +33,6 @@ def exponentiate(matrix: np.ndarray, result: np.ndarray) -> None:
     for i in range(matrix.shape[0]):
         for j in range(matrix.shape[1]):
             result[i, j] = np.exp(matrix[i, j])
-
-
-@as_written()
-def fill_zero(matrix: np.ndarray) -> None:
-    for i in range(matrix.shape[0]):
-        for j in range(matrix.shape[1]):
-            matrix[i, j] = 0.0
 
 
 @as_written()

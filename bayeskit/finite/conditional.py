@@ -17,6 +17,7 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy import special
 
+from bayeskit.errors import ModelError
 from bayeskit.finite import hmm
 from bayeskit.finite.discrete_distribution import draw_indices
 from bayeskit.finite.sum_out import Summed
@@ -33,28 +34,17 @@ BATCH = 4_000_000  # numbers in the terms of a sum, for as many draws as are eva
 class StateRecovery:
     """The conditional distribution of one finite variable given everything that its sum depends on.
 
-    Attributes
-    ----------
-    summed : Summed
-    inputs : dict of str to tensor
-        The values of all latent variables.
-    shapes : dict of str to tuple of int
-        Of them.
+    ``inputs`` are the values of all latent variables, ``shapes`` theirs.
     """
 
     summed: Summed
     inputs: Mapping[str, Any]
     shapes: Mapping[str, tuple[int, ...]]
 
-    @property
-    def time_varying(self) -> bool:
-        """Whether a chain has a transition matrix for each step."""
-        return self.summed.time_varying
-
     @cached_property
     def graphs(self) -> list[Graph]:
         """The terms, and the parameters of a chain."""
-        parts = [self.summed.table, self.summed.log_initial, self.summed.log_transition]
+        parts = [self.summed.table, self.summed.log_initial, self.summed.transitions]
         return inline([pt.as_tensor_variable(g) for g in parts if g is not None])
 
     @cached_property
@@ -62,22 +52,13 @@ class StateRecovery:
         return over_draws(self.graphs, self.inputs, unknown=self.shapes)
 
     def terms(self, draws: Mapping[str, np.ndarray], number: int) -> Iterator[tuple[slice, list[np.ndarray]]]:
-        """The terms at each draw, some draws at a time; first axis the draws.
-
-        Parameters
-        ----------
-        draws : mapping of str to array
-            Of everything that the sum depends on; first axis the draws.
-        number : int
-            How many there are.
-        """
+        """The terms at each of ``number`` draws of what the sum depends on, some at a time; first axis the draws."""
         size = len(self.summed.values) * max(1, int(np.prod(self.summed.shape, dtype=int)))
         step = max(1, BATCH // size)
         for start in range(0, number, step):
             rows = slice(start, min(start + step, number))
             table, *chain = self._function({n: v[rows] for n, v in draws.items()}, rows.stop - rows.start)
-            cores = (1, 3 if self.time_varying else 2)
-            yield rows, [table, *(self._by_sequence(c, core) for c, core in zip(chain, cores, strict=False))]
+            yield rows, [table, *(self._by_sequence(c, core) for c, core in zip(chain, (1, 3), strict=False))]
 
     def _by_sequence(self, values: np.ndarray, core: int) -> np.ndarray:
         """Parameters of a chain with an axis for each axis of the sequences, which may share them."""
@@ -90,10 +71,10 @@ class StateRecovery:
         for _, (table, *chain) in self.terms(draws, number):
             if self.summed.kind == "chain":
                 initial, transition = chain
-                states = hmm.draw_states(initial, transition, table, rng=rng, time_varying=self.time_varying)
-                parts.append(self.summed.values[states])
-                continue
-            parts.append(self.summed.values[draw_indices(np.moveaxis(special.softmax(table, axis=1), 1, -1), rng)])
+                states = hmm.draw_states(initial, transition, table, rng)
+            else:
+                states = draw_indices(np.moveaxis(special.softmax(table, axis=1), 1, -1), rng)
+            parts.append(self.summed.values[states])
         return np.concatenate(parts)
 
     def log_probability(self, point: Mapping[str, np.ndarray]) -> float:
@@ -108,28 +89,27 @@ class StateRecovery:
         if self.summed.kind == "independent":
             return float(np.sum(np.take_along_axis(special.log_softmax(table[0], axis=0), states[None], axis=0)))
         initial, transition = (c[0] for c in chain)
-        evidence = hmm.log_evidence(initial, transition, table[0], time_varying=self.time_varying)
+        evidence = hmm.log_evidence(initial, transition, table[0])
         taken = np.take_along_axis(table[0], states[..., None], axis=-1)[..., 0].sum(axis=-1)
         taken = taken + np.take_along_axis(initial, states[..., :1], axis=-1)[..., 0]
-        matrices = transition if self.time_varying else transition[..., None, :, :]
-        rows = np.take_along_axis(matrices, states[..., :-1, None, None], axis=-2)[..., 0, :]
+        rows = np.take_along_axis(transition, states[..., :-1, None, None], axis=-2)[..., 0, :]
         steps = np.take_along_axis(rows, states[..., 1:, None], axis=-1)[..., 0].sum(axis=-1)
         return float(np.sum(taken + steps - evidence))
 
     def probabilities(self, draws: Mapping[str, np.ndarray], number: int) -> Iterator[tuple[slice, np.ndarray]]:
-        """p(z entry = k | rest) for each draw, some draws at a time: (draws, *shape, K).
-
-        Raises
-        ------
-        NotImplementedError
-            For a variable whose entries were enumerated jointly.
-        """
+        """p(z entry = k | rest) for each draw, some draws at a time: (draws, *shape, K)."""
         if self.summed.kind == "joint":
             raise NotImplementedError(f"{self.summed.name!r} was enumerated as a whole")
         for rows, (table, *chain) in self.terms(draws, number):
             if self.summed.kind == "chain":
                 initial, transition = chain
-                smoothed = hmm.smooth_states(initial, transition, table, time_varying=self.time_varying)
-                yield rows, smoothed.probabilities
+                yield rows, hmm.smooth_states(initial, transition, table)
             else:
                 yield rows, np.moveaxis(special.softmax(table, axis=1), 1, -1)
+
+    def require_steady(self) -> None:
+        """Refuse to look beyond the end of a chain of which every step has transitions of its own."""
+        if self.summed.time_varying:
+            raise ModelError(
+                f"the transitions of {self.summed.name!r} vary with time: those after the last step are not known"
+            )

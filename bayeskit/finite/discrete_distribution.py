@@ -16,17 +16,11 @@ __all__ = ["FiniteDensity", "draw_indices"]
 
 
 def draw_indices(
-    probabilities: np.ndarray, rng: np.random.Generator, *, size: tuple[int, ...] | None = None
+    probabilities: np.ndarray, rng: np.random.Generator, size: tuple[int, ...] | None = None
 ) -> np.ndarray:
-    """One index for each row of probabilities, by inversion of their sums.
+    """One index for each row of probabilities (*shape, K), by inversion of their sums: of ``size``, or ``shape``.
 
-    Parameters
-    ----------
-    probabilities : numpy.ndarray of shape (*shape, K)
-        Not negative; rows need not sum to one exactly.
-    rng : numpy.random.Generator
-    size : tuple of int, optional
-        Shape of the draws, which ``shape`` broadcasts to; ``shape`` itself by default.
+    Rows need not sum to one exactly.
     """
     cumulative = np.cumsum(probabilities, axis=-1)
     uniform = rng.random(probabilities.shape[:-1] if size is None else size)[..., None] * cumulative[..., -1:]
@@ -53,10 +47,12 @@ class FiniteDensity(ArrayDistribution):
         """Of the variable."""
         return self.probabilities.shape[:-1]
 
+    def _where(self, chosen: np.ndarray) -> np.ndarray:
+        return np.asarray(np.sum(np.where(chosen, self.probabilities, 0.0), axis=-1))
+
     def pmf(self, k: Any) -> np.ndarray:
         """Probability of the value k, which broadcasts against the shape of the variable."""
-        k = np.asarray(k)
-        return np.asarray(np.sum(np.where(k[..., None] == self.values, self.probabilities, 0.0), axis=-1))
+        return self._where(self.values == np.asarray(k)[..., None])
 
     pdf = pmf
 
@@ -69,13 +65,11 @@ class FiniteDensity(ArrayDistribution):
 
     def cdf(self, k: Any) -> np.ndarray:
         """Probability of a value of at most k."""
-        k = np.asarray(k)
-        return np.asarray(np.sum(np.where(self.values <= k[..., None], self.probabilities, 0.0), axis=-1))
+        return self._where(self.values <= np.asarray(k)[..., None])
 
     def sf(self, k: Any) -> np.ndarray:
         """Probability of a value above k."""
-        k = np.asarray(k)
-        return np.asarray(np.sum(np.where(self.values > k[..., None], self.probabilities, 0.0), axis=-1))
+        return self._where(self.values > np.asarray(k)[..., None])
 
     def ppf(self, q: Any) -> np.ndarray:
         """The smallest value whose cdf is at least q; nan outside [0, 1]."""
@@ -98,4 +92,4 @@ class FiniteDensity(ArrayDistribution):
         """Draws, each entry on its own: of a chain, draws from the posterior itself keep what ties its steps."""
         rng = np.random.default_rng(random_state)
         shape = self.shape if size is None else tuple(np.atleast_1d(size))
-        return np.asarray(self.values[draw_indices(self.probabilities, rng, size=shape)])
+        return np.asarray(self.values[draw_indices(self.probabilities, rng, shape)])

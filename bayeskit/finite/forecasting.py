@@ -13,10 +13,11 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from bayeskit.errors import ModelError, OptionError
+from bayeskit.errors import ModelError
 from bayeskit.finite.axis_dependence import EntriesMixed, connection
 from bayeskit.finite.conditional import StateRecovery
 from bayeskit.finite.discrete_distribution import draw_indices
+from bayeskit.finite.hmm import require_steps
 from bayeskit.graphs.rewriting import apart_from_checks
 from bayeskit.model.forward_sampling import draw_given
 from bayeskit.model.log_joint import LogJoint
@@ -34,32 +35,12 @@ def observe_next(
     steps: int,
     random_seed: int | None,
 ) -> xr.Dataset:
-    """Draws of the next states and observations, one of each for each draw of the parameters.
+    """Draws of the next states and observations, one of each for each of a ``number`` of draws of the parameters.
 
-    Parameters
-    ----------
-    joint : LogJoint
-        The density of the model as written.
-    recovery : StateRecovery
-        Of the finite variable.
-    parameters : mapping of str to array
-        Draws of what its distribution depends on, first axis the draws.
-    number : int
-        How many draws there are.
-    dims : sequence of str
-        Of the finite variable.
-    steps : int
-    random_seed : int, optional
-
-    Raises
-    ------
-    OptionError
-        If ``steps`` is not a positive whole number.
-    ModelError
-        If an observed variable does not follow the entries of the finite one, or none depends on it.
+    ``joint`` is the density of the model as written, ``dims`` are those of the finite variable. ModelError if an
+    observed variable does not follow its entries, or none depends on it.
     """
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise OptionError(f"steps is {steps!r}; it must be a whole number of at least 1")
+    require_steps(steps)
     summed = recovery.summed
     model = joint.model
     observed = _observed(joint, summed.name, summed.shape)
@@ -117,15 +98,12 @@ def _path(
     if summed.kind != "chain":
         drawn = [draw_given(model, [summed.name], parameters, rng, number)[summed.name] for _ in range(steps)]
         return np.stack([d[..., -1] if summed.shape else d for d in drawn], axis=1)
-    if recovery.time_varying:
-        raise ModelError(f"the transitions of {summed.name!r} vary with time: those after the last step are not known")
+    recovery.require_steady()
     now = recovery.draw(parameters, number, rng)[..., -1]
-    transition = np.concatenate([np.exp(terms[2]) for _, terms in recovery.terms(parameters, number)])
+    transition = np.concatenate([np.exp(terms[2][..., 0, :, :]) for _, terms in recovery.terms(parameters, number)])
+    transition = np.broadcast_to(transition, (*now.shape, *transition.shape[-2:]))
     path = []
     for _ in range(steps):
-        rows = np.take_along_axis(
-            np.broadcast_to(transition, (*now.shape, *transition.shape[-2:])), now[..., None, None], axis=-2
-        )[..., 0, :]
-        now = draw_indices(rows, rng)
+        now = draw_indices(np.take_along_axis(transition, now[..., None, None], axis=-2)[..., 0, :], rng)
         path.append(now)
     return np.stack(path, axis=1)

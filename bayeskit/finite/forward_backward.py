@@ -23,10 +23,10 @@ from __future__ import annotations
 import numpy as np
 
 from bayeskit.finite import chain_arithmetic
-from bayeskit.finite.chain_arithmetic import compensated_sum, exponentiate, fill_zero, log_sum
+from bayeskit.finite.chain_arithmetic import compensated_sum, exponentiate, log_sum
 from bayeskit.graphs.numba_functions import as_written
 
-__all__ = ["backward", "evidence_and_filter", "evidence_gradient", "forward"]
+__all__ = ["evidence_and_filter", "evidence_gradient", "forward"]
 
 SMALLEST = 1e-100  # of a predicted probability: far above the least number there is, far below what data can outweigh
 # A forward pass returns one of these, or the step, from zero, whose observation is impossible.
@@ -59,12 +59,8 @@ def _forward_scaled(
     filtered: np.ndarray,
     log_density: np.ndarray,
 ) -> int:
-    """Write filtered probabilities and log p(y_t | y_1 … y_{t-1}); return the outcome.
-
-    ``filtered`` has T rows, or one, which then is the last step's.
-    """
+    """Write filtered probabilities and log p(y_t | y_1 … y_{t-1}); return the outcome."""
     steps, states = log_likelihood.shape
-    every = filtered.shape[0] == steps
     varying = log_transition.shape[0] > 1
     transition = np.empty((states, states))
     current, predicted, before = np.empty(states), np.empty(states), np.empty(states)
@@ -99,11 +95,10 @@ def _forward_scaled(
             value = predicted[j] * np.exp(log_likelihood[t, j] - highest) if predicted[j] > 0 else 0.0
             current[j] = value
             total += value
-        row = t if every else 0
         scale = 1.0 / total
         for j in range(states):
             current[j] *= scale
-            filtered[row, j] = current[j]
+            filtered[t, j] = current[j]
         log_density[t] = highest + np.log(total)
     return COMPLETE
 
@@ -126,7 +121,6 @@ def _forward_log(
 ) -> int:
     """As :func:`_forward_scaled`, but ``filtered`` are the logarithms; never out of range."""
     steps, states = log_likelihood.shape
-    every = filtered.shape[0] == steps
     varying = log_transition.shape[0] > 1
     terms, predicted, current = np.empty(states), np.empty(states), np.empty(states)
     for t in range(steps):
@@ -140,27 +134,22 @@ def _forward_log(
         log_density[t] = log_sum(current)
         if log_density[t] == -np.inf:
             return t
-        row = t if every else 0
         for j in range(states):
             current[j] -= log_density[t]
-            filtered[row, j] = current[j]
+            filtered[t, j] = current[j]
     return COMPLETE
 
 
 @as_written(chain_arithmetic.__file__)
 def _backward_scaled(log_transition: np.ndarray, filtered: np.ndarray, smoothed: np.ndarray, pairs: np.ndarray) -> None:
-    """Write the smoothed probabilities, and those of pairs: (T-1, K, K) each step's, (1, K, K) their sum.
+    """Write the smoothed probabilities, and add those of pairs: (T-1, K, K) each step's, (1, K, K) their sum.
 
-    ``smoothed`` may be ``filtered`` itself, which is then overwritten. The predicted probabilities are computed again:
-    to keep those of all steps costs more than that.
+    The predicted probabilities are computed again: to keep those of all steps costs more than that.
     """
     steps, states = filtered.shape
     varying = log_transition.shape[0] > 1
-    apart = pairs.shape[0] > 1
     transition = np.empty((states, states))
     current, predicted, ratio, value = np.empty(states), np.empty(states), np.empty(states), np.empty(states)
-    for t in range(len(pairs)):
-        fill_zero(pairs[t])
     for j in range(states):
         value[j] = filtered[steps - 1, j]
         smoothed[steps - 1, j] = value[j]
@@ -173,7 +162,7 @@ def _backward_scaled(log_transition: np.ndarray, filtered: np.ndarray, smoothed:
         for j in range(states):
             # Below this only what cannot be reached is predicted: the forward pass has seen to that.
             ratio[j] = value[j] / predicted[j] if predicted[j] >= SMALLEST else 0.0
-        at = t if apart else 0
+        at = t if varying else 0
         total = 0.0
         for i in range(states):
             following = 0.0
@@ -181,21 +170,16 @@ def _backward_scaled(log_transition: np.ndarray, filtered: np.ndarray, smoothed:
                 following += transition[i, j] * ratio[j]
             value[i] = current[i] * following
             total += value[i]
-        for i in range(states):
-            if apart or varying:
+            for j in range(states):
+                pairs[at, i, j] += current[i] * ratio[j]
+        if varying or t == 0:  # what all terms of the sum have in common
+            for i in range(states):
                 for j in range(states):
-                    pairs[at, i, j] += current[i] * transition[i, j] * ratio[j]
-            else:
-                for j in range(states):
-                    pairs[0, i, j] += current[i] * ratio[j]
+                    pairs[at, i, j] *= transition[i, j]
         scale = 1.0 / total
         for i in range(states):
             value[i] *= scale
             smoothed[t, i] = value[i]
-    if steps > 1 and not (varying or apart):
-        for i in range(states):
-            for j in range(states):
-                pairs[0, i, j] *= transition[i, j]
 
 
 @as_written(chain_arithmetic.__file__)
@@ -203,10 +187,7 @@ def _backward_log(log_transition: np.ndarray, filtered: np.ndarray, smoothed: np
     """As :func:`_backward_scaled`, from what :func:`_forward_log` wrote; the results are probabilities again."""
     steps, states = filtered.shape
     varying = log_transition.shape[0] > 1
-    apart = pairs.shape[0] > 1
     current, predicted, terms, value = np.empty(states), np.empty(states), np.empty(states), np.empty(states)
-    for t in range(len(pairs)):
-        fill_zero(pairs[t])
     for j in range(states):
         value[j] = filtered[steps - 1, j]
         smoothed[steps - 1, j] = np.exp(value[j])
@@ -221,7 +202,7 @@ def _backward_log(log_transition: np.ndarray, filtered: np.ndarray, smoothed: np
         for i in range(states):
             for j in range(states):
                 terms[j] = current[i] + matrix[i, j] + predicted[j]
-                pairs[t if apart else 0, i, j] += np.exp(terms[j])
+                pairs[t if varying else 0, i, j] += np.exp(terms[j])
             value[i] = log_sum(terms)
         total = log_sum(value)
         for i in range(states):
@@ -245,21 +226,6 @@ def forward(
 
 
 @as_written(chain_arithmetic.__file__)
-def backward(
-    log_transition: np.ndarray,
-    filtered: np.ndarray,
-    logarithms: bool,
-    smoothed: np.ndarray,
-    pairs: np.ndarray,
-) -> None:
-    """The backward pass, from what :func:`forward` wrote and returned."""
-    if logarithms:
-        _backward_log(log_transition, filtered, smoothed, pairs)
-    else:
-        _backward_scaled(log_transition, filtered, smoothed, pairs)
-
-
-@as_written(chain_arithmetic.__file__)
 def evidence_and_filter(
     log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray
 ) -> tuple[float, np.ndarray, bool]:
@@ -280,6 +246,8 @@ def evidence_gradient(
     """Smoothed probabilities and those of pairs, from what :func:`evidence_and_filter` returned."""
     smoothed, pairs = np.zeros(filtered.shape), np.zeros(log_transition.shape)
     # Where the observations are impossible, the density is −inf all around, and its gradient is called zero.
-    if logarithms or np.sum(filtered[-1]) != 0:
-        backward(log_transition, filtered, logarithms, smoothed, pairs)
+    if logarithms:
+        _backward_log(log_transition, filtered, smoothed, pairs)
+    elif np.sum(filtered[-1]) != 0:
+        _backward_scaled(log_transition, filtered, smoothed, pairs)
     return smoothed, pairs

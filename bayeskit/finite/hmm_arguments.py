@@ -8,29 +8,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayeskit.errors import DataError, ModelError
-from bayeskit.finite.sequences import ChainArrays
 
-__all__ = ["Chains", "broadcast_batches", "read_chains", "require_distributions"]
+__all__ = ["Chains", "read_chains"]
 
 TOLERANCE = 1e-6  # of a sum of probabilities that should be one: they may have been computed in single precision
 
 
 @dataclass(frozen=True)
 class Chains:
-    """Arguments, checked: stacks of distinct values, and the three indices and the length of each sequence."""
+    """Stacks of the distinct values of each argument, the three indices of each sequence, and the leading axes."""
 
     stacks: tuple[np.ndarray, np.ndarray, np.ndarray]
     index: np.ndarray
     batch: tuple[int, ...]
 
     @property
-    def arrays(self) -> ChainArrays:
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         return *self.stacks, self.index
 
-    @property
-    def core(self) -> tuple[int, int]:
-        """T and K."""
-        return self.stacks[2].shape[1:]
+    def shaped(self, values: np.ndarray) -> np.ndarray:
+        """What was found of each sequence, with the leading axes of the arguments."""
+        return values.reshape((*self.batch, *values.shape[1:]))
 
     def require_possible(self, outcomes: np.ndarray) -> None:
         """Refuse sequences that cannot be observed, by the outcomes of their forward passes."""
@@ -44,13 +42,7 @@ class Chains:
         )
 
 
-def read_chains(
-    log_initial: ArrayLike,
-    log_transition: ArrayLike,
-    log_likelihood: ArrayLike,
-    time_varying: bool,
-    lengths: ArrayLike | None,
-) -> Chains:
+def read_chains(log_initial: ArrayLike, log_transition: ArrayLike, log_likelihood: ArrayLike) -> Chains:
     """The arguments of every query, as the recursions take them.
 
     Raises
@@ -58,28 +50,21 @@ def read_chains(
     ModelError, DataError
         Probabilities that do not sum to one; shapes that do not fit; a log likelihood that is NaN or +inf.
     """
-    initial, transition, likelihood = (
+    initial, transition, likelihood = stacks = tuple(
         np.asarray(values, dtype=np.float64) for values in (log_initial, log_transition, log_likelihood)
     )
     if likelihood.ndim < 2 or 0 in likelihood.shape[-2:]:
         raise DataError(f"log_likelihood has shape {likelihood.shape}; it must end in (steps, states)")
     steps, states = likelihood.shape[-2:]
-    matrices = (steps - 1,) if time_varying else ()
+    matrices = 1 if transition.shape[-3:-2] == (1,) else steps - 1
     for name, values, core in (
         ("log_initial", initial, (states,)),
-        ("log_transition", transition, (*matrices, states, states)),
+        ("log_transition", transition, (matrices, states, states)),
     ):
-        if values.ndim < len(core) or values.shape[values.ndim - len(core) :] != core:
+        if values.shape[-len(core) :] != core:
             raise ModelError(
                 f"{name} has shape {values.shape}; for {steps} steps and {states} states it must end in {core}"
             )
-    length = np.asarray(steps if lengths is None else lengths)
-    if length.dtype.kind not in "iu" or np.any((length < 1) | (length > steps)):
-        raise DataError(f"the lengths of the sequences must be integers from 1 to {steps}, the steps of log_likelihood")
-    if lengths is not None:
-        # What pads a sequence may be anything.
-        inside = np.arange(steps)[:, None] < length[..., None, None]
-        likelihood = np.where(inside, likelihood, 0.0)
     if not np.max(likelihood, initial=-np.inf) < np.inf:
         *_, step, state = np.argwhere(~(likelihood < np.inf))[0]
         value = likelihood[~(likelihood < np.inf)][0]
@@ -87,15 +72,17 @@ def read_chains(
             f"the log likelihood of the observation at step {step + 1} in state {state} is {value}; it must be a "
             "number or −inf, and zero in every state for a missing observation"
         )
-    require_distributions(initial, "distribution of the first state")
-    require_distributions(transition, "transition matrix")
-    if not time_varying:
-        transition = transition[..., None, :, :]
-    stacks = (initial, transition, likelihood)
+    _require_distributions(initial, "distribution of the first state")
+    _require_distributions(transition, "transition matrix")
     batches = [v.shape[: v.ndim - c] for v, c in zip(stacks, (1, 3, 2), strict=True)]
-    batch = broadcast_batches(*batches, length.shape)
+    try:
+        batch = np.broadcast_shapes(*batches)
+    except ValueError:
+        shapes = ", ".join(map(str, batches))
+        raise ModelError(
+            f"the leading axes {shapes} do not broadcast; they must be the same sequences or draws"
+        ) from None
     columns = [np.broadcast_to(np.arange(int(np.prod(b))).reshape(b), batch).ravel() for b in batches]
-    columns.append(np.broadcast_to(length, batch).ravel())
     # Writable, though nothing is written: numba would compile everything again for an array that is not.
     first, second, third = (
         np.require(v.reshape(int(np.prod(b)), *v.shape[len(b) :]), requirements=["C", "W"])
@@ -104,18 +91,7 @@ def read_chains(
     return Chains((first, second, third), np.stack(columns, axis=-1).astype(np.int64), batch)
 
 
-def broadcast_batches(*batches: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of leading axes together."""
-    try:
-        return np.broadcast_shapes(*batches)
-    except ValueError:
-        shapes = ", ".join(str(batch) for batch in batches)
-        raise ModelError(
-            f"the leading axes {shapes} do not broadcast; they must be the same sequences or draws"
-        ) from None
-
-
-def require_distributions(logarithms: np.ndarray, what: str) -> None:
+def _require_distributions(logarithms: np.ndarray, what: str) -> None:
     """Refuse logarithms of probabilities that do not sum to one over the last axis."""
     with np.errstate(over="ignore"):
         sums = np.sum(np.exp(logarithms), axis=-1)

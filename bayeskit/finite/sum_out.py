@@ -21,7 +21,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytensor.tensor as pt
@@ -50,25 +50,19 @@ class Summed:
 
     Attributes
     ----------
-    name : str
-    kind : {"independent", "chain", "joint"}
     values : numpy.ndarray
         The K values of an entry; for ``joint``, all C values of the variable, of shape (C, *shape).
-    shape : tuple of int
-        Of the variable.
     table : tensor
         The sum's terms, log p(z, … | rest): ``independent``, (K, *shape); ``chain``, without the chain's own density,
         (*shape, K); ``joint``, (C,).
-    log_initial, log_transition : tensor or None
-        Of a chain: (*batch, K) and (*batch, K, K), or (*batch, T - 1, K, K) where it varies with time.
     factor : str
         The name of the factor that stands for the sum.
-    time_varying : bool
-        Whether a chain has a transition matrix for each step.
+    log_initial, log_transition : tensor or None
+        Of a chain: (*batch, K) and (*batch, K, K), or (*batch, T - 1, K, K) where it varies with time.
     """
 
     name: str
-    kind: str
+    kind: Literal["independent", "chain", "joint"]
     values: np.ndarray
     shape: tuple[int, ...]
     table: Graph
@@ -77,29 +71,20 @@ class Summed:
     log_transition: Graph | None = None
     time_varying: bool = False
 
+    @property
+    def transitions(self) -> Any:
+        """log A with an axis for the steps, of length one where they share it."""
+        graph: Any = self.log_transition
+        return graph if graph is None or self.time_varying else graph[..., None, :, :]
+
 
 def sum_out(
     joint: LogJoint, name: str, values: np.ndarray, shape: tuple[int, ...], rows: int = 1
 ) -> tuple[LogJoint, Summed]:
-    """Sum one finite variable out of a density.
+    """The density of everything else, in which one factor stands for the sum over a free variable; and the sum.
 
-    Parameters
-    ----------
-    joint : LogJoint
-    name, values, shape
-        A free variable, the K values that each entry can take, and its shape.
-    rows : int, default 1
-        Joint values already enumerated for other variables.
-
-    Returns
-    -------
-    LogJoint, Summed
-        The density of everything else, in which one factor stands for the sum; and the sum.
-
-    Raises
-    ------
-    TooLarge
-        If the sum has too many terms.
+    Each of its entries can take the K ``values``; ``rows`` joint values are already enumerated for other variables.
+    TooLarge if the sum has too many terms.
     """
     variable = joint.values[name]
     touched = [f for f in joint.factors if name in joint.scopes[f]]
@@ -112,31 +97,29 @@ def sum_out(
     sums = StateTables(joint, variable, np.asarray(values, dtype=variable.type.dtype), shape)
     try:
         table = sums.separated(others)
-    except EntriesMixed as error:
-        reason = str(error)
+    except EntriesMixed as reason:
+        number = len(values) ** size
+        if number * rows > ROWS_LIMIT:
+            raise TooLarge(
+                f"its entries are coupled through {reason}, so that {len(values)}^{size} = {figures(number)} values "
+                f"would have to be enumerated{f', for each of {rows} of others' if rows > 1 else ''}; "
+                f"the limit is {ROWS_LIMIT}"
+            ) from None
+        every = np.array(list(itertools.product(sums.values, repeat=size)), sums.values.dtype).reshape(-1, *shape)
+        step = Summed(name, "joint", every, shape, sums.enumerated(touched, every), factor)
+        total = log_sum_exp(step.table)
     else:
         if chain:
             from bayeskit.finite.hmm_op import chain_log_evidence  # numba, for those who have a chain
 
             sums.keep_checks(joint.factors[name])
-            emission = pt.moveaxis(table, 0, -1)
             varying = varies_with_time(joint.model[name])
-            total = chain_log_evidence(*chain, emission, time_varying=varying)
-            step = Summed(name, "chain", sums.values, shape, emission, factor, *chain, varying)
+            step = Summed(name, "chain", sums.values, shape, pt.moveaxis(table, 0, -1), factor, *chain, varying)
+            total = chain_log_evidence(step.log_initial, step.transitions, step.table)
         else:
-            total = log_sum_exp(table)
             step = Summed(name, "independent", sums.values, shape, table, factor)
-        return _without(joint, name, touched, factor, sums.checked(total)), step
-    if len(values) ** size * rows > ROWS_LIMIT:
-        raise TooLarge(
-            f"its entries are coupled through {reason}, so that {len(values)}^{size} = "
-            f"{figures(len(values) ** size)} values would have to be enumerated"
-            f"{f', for each of {rows} of others' if rows > 1 else ''}; the limit is {ROWS_LIMIT}"
-        )
-    configurations = np.array(list(itertools.product(sums.values, repeat=size)), sums.values.dtype).reshape(-1, *shape)
-    table = sums.enumerated(touched, configurations)
-    step = Summed(name, "joint", configurations, shape, table, factor)
-    return _without(joint, name, touched, factor, sums.checked(log_sum_exp(table))), step
+            total = log_sum_exp(table)
+    return _without(joint, name, touched, factor, sums.checked(total)), step
 
 
 def figures(number: int) -> str:

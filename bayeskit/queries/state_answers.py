@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class States:
     def filter(self) -> xr.Dataset:
         r""":math:`p(z_t = k \mid y_{1:t})`: the states of a chain given the observations up to each."""
         self._require_chain("filter")
-        return self._averaged(self._of_chain(lambda *a, **k: hmm.filter_states(*a, **k).probabilities), ("state",))
+        return self._averaged(self._of_chain(hmm.filter_states), ("state",))
 
     @on_its_data
     def predict(self, steps: int = 1) -> xr.Dataset:
@@ -78,9 +79,12 @@ class States:
         ------
         OptionError
             If ``steps`` is not a positive whole number.
+        ModelError
+            If the transitions vary with time.
         """
         self._require_chain("predict")
-        found = self._of_chain(lambda *a, **k: hmm.forecast_states(*a, steps=steps, **k))
+        self._recovery.require_steady()
+        found = self._of_chain(partial(hmm.forecast_states, steps=steps))
         return self._averaged(found, ("step_ahead", "state"), along=False, steps=np.arange(1, steps + 1))
 
     @on_its_data
@@ -100,9 +104,8 @@ class States:
         best = int(np.argmax(evidence.reshape(self.draws, -1).sum(axis=1)))
         one = {n: v[best : best + 1] for n, v in self._parameters.items()}
         ((_, (table, initial, transition)),) = self._recovery.terms(one, 1)
-        varying = self._recovery.time_varying
-        path = hmm.most_likely_states(initial, transition, table, time_varying=varying)
-        log_evidence = hmm.log_evidence(initial, transition, table, time_varying=varying)
+        path = hmm.most_likely_states(initial, transition, table)
+        log_evidence = hmm.log_evidence(initial, transition, table)
         dims, coords = self._layout
         return xr.Dataset(
             {
@@ -182,7 +185,7 @@ class States:
 
     def _of_chain(self, function: Callable[..., np.ndarray]) -> Iterator[tuple[slice, np.ndarray]]:
         for rows, (table, initial, transition) in self._recovery.terms(self._parameters, self.draws):
-            yield rows, function(initial, transition, table, time_varying=self._recovery.time_varying)
+            yield rows, function(initial, transition, table)
 
     def _log_likelihoods(self) -> Iterator[tuple[slice, np.ndarray]]:
         if self.kind == "chain":

@@ -14,65 +14,53 @@ from scipy import special, stats
 
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.finite import hmm as chains
+from bayeskit.finite.forward_backward import evidence_and_filter, evidence_gradient
 
 
-def check_against_all_paths(arguments: Problem, *, time_varying: bool) -> None:
+def check_against_all_paths(arguments: Problem) -> None:
     initial, transition, likelihood = arguments
     steps, states = likelihood.shape
-    options: Any = {"time_varying": time_varying}
     paths, joint = all_paths(*arguments)
     evidence = special.logsumexp(joint)
-    assert chains.log_evidence(*arguments, **options) == pytest.approx(evidence, abs=1e-10)
+    assert chains.log_evidence(*arguments) == pytest.approx(evidence, abs=1e-10)
     if evidence == -np.inf:
         queries = (chains.filter_states, chains.smooth_states, chains.most_likely_states)
         for query in queries:
             with pytest.raises(DataError, match="the observation at step"):
-                query(*arguments, **options)
+                query(*arguments)
         with pytest.raises(DataError, match="the observation at step"):
-            chains.draw_states(*arguments, rng=np.random.default_rng(1), **options)
+            chains.draw_states(*arguments, rng=np.random.default_rng(1))
         return
     weights = np.exp(joint - evidence)
     hot = one_hot(paths, states)
     smoothed = np.einsum("n,ntk->tk", weights, hot)
     pairs = np.einsum("n,nti,ntj->tij", weights, hot[:, :-1], hot[:, 1:])
-    result = chains.smooth_states(*arguments, **options)
-    np.testing.assert_allclose(result.probabilities, smoothed, atol=1e-10)
-    np.testing.assert_allclose(result.transition_counts, pairs.sum(axis=0), atol=1e-10)
-    np.testing.assert_allclose(result.log_evidence, evidence, atol=1e-10)
-    np.testing.assert_allclose(result.occupancy, smoothed.sum(axis=0), atol=1e-10)
-    entered = hot[:, 0] + (hot[:, 1:] * (1 - hot[:, :-1])).sum(axis=1)
-    np.testing.assert_allclose(result.visits, weights @ entered, atol=1e-10)
+    np.testing.assert_allclose(chains.smooth_states(*arguments), smoothed, atol=1e-10)
+    value, *forward = evidence_and_filter(*arguments)
+    found = evidence_gradient(transition, *forward)
+    assert value == pytest.approx(evidence, abs=1e-10)
+    np.testing.assert_allclose(found[0], smoothed, atol=1e-10)
+    np.testing.assert_allclose(
+        found[1], pairs.sum(axis=0, keepdims=True) if len(transition) == 1 else pairs, atol=1e-10
+    )
 
-    filtered = chains.filter_states(*arguments, **options)
-    before = 0.0
+    filtered = chains.filter_states(*arguments)
     for t in range(steps):
-        matrices = transition[:t] if time_varying else transition
+        matrices = transition if len(transition) == 1 else transition[:t]
         some, partial = all_paths(initial, matrices, likelihood[: t + 1])
-        now = special.logsumexp(partial)
-        expected = np.exp(partial - now) @ one_hot(some[:, -1], states)
-        np.testing.assert_allclose(filtered.probabilities[t], expected, atol=1e-10)
-        assert filtered.log_densities[t] == pytest.approx(now - before, abs=1e-10)
-        before = now
-    assert filtered.log_evidence == pytest.approx(evidence, abs=1e-10)
+        expected = np.exp(partial - special.logsumexp(partial)) @ one_hot(some[:, -1], states)
+        np.testing.assert_allclose(filtered[t], expected, atol=1e-10)
 
-    best = chains.most_likely_states(*arguments, **options)
+    best = chains.most_likely_states(*arguments)
     assert best.log_probability == pytest.approx(joint.max(), abs=1e-10)
     assert joint[np.flatnonzero((paths == best.states).all(axis=1))[0]] == pytest.approx(joint.max(), abs=1e-10)
 
     # A future that is not observed is a sequence with missing observations after its end.
-    ahead = 2 if states**steps < 2000 else 1
-    future = np.broadcast_to(
-        transition[:1] if time_varying and steps > 1 else np.full((states, states), -np.log(states)),
-        (ahead, states, states),
-    )
-    if not time_varying:
-        future = np.broadcast_to(transition, (ahead, states, states))
-    extended = np.concatenate([np.broadcast_to(transition, (steps - 1, states, states)), future])
-    longer, value = all_paths(initial, extended, np.concatenate([likelihood, np.zeros((ahead, states))]))
-    expected = np.einsum("n,ntk->tk", np.exp(value - evidence), one_hot(longer[:, steps:], states))
-    given_future = {"log_future": future} if time_varying else {}
-    forecast = chains.forecast_states(*arguments, steps=ahead, **given_future, **options)
-    np.testing.assert_allclose(forecast, expected, atol=1e-10)
+    if len(transition) == 1:
+        ahead = 2 if states**steps < 2000 else 1
+        longer, value = all_paths(initial, transition, np.concatenate([likelihood, np.zeros((ahead, states))]))
+        expected = np.einsum("n,ntk->tk", np.exp(value - evidence), one_hot(longer[:, steps:], states))
+        np.testing.assert_allclose(chains.forecast_states(*arguments, steps=ahead), expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("time_varying", [False, True])
@@ -80,7 +68,7 @@ def check_against_all_paths(arguments: Problem, *, time_varying: bool) -> None:
 def test_every_query_agrees_with_all_paths(steps: int, states: int, time_varying: bool) -> None:
     for seed in range(5):
         arguments = problem(seed, steps, states, time_varying=time_varying)
-        check_against_all_paths(arguments, time_varying=time_varying)
+        check_against_all_paths(arguments)
 
 
 @given(
@@ -97,16 +85,16 @@ def test_every_query_agrees_with_all_paths_for_any_shape_and_scale(
     initial, transition, likelihood = problem(seed, steps, states, time_varying=time_varying, zeros=zeros)
     # Rounded, so that sums of large numbers are exact and a tolerance of 1e-10 means something.
     likelihood = np.round(likelihood * scale)
-    check_against_all_paths((initial, transition, likelihood), time_varying=time_varying)
+    check_against_all_paths((initial, transition, likelihood))
 
 
 def test_a_tie_goes_to_the_lowest_states() -> None:
-    uniform = np.log(np.full((4, 4), 0.25))
-    best = chains.most_likely_states(uniform[0], uniform, np.zeros((5, 4)))
+    uniform = np.log(np.full((1, 4, 4), 0.25))
+    best = chains.most_likely_states(uniform[0, 0], uniform, np.zeros((5, 4)))
     assert best.states.tolist() == [0] * 5
     likelihood = np.zeros((5, 4))
     likelihood[2] = [-1.0, 0.0, -2.0, 0.0]
-    assert chains.most_likely_states(uniform[0], uniform, likelihood).states.tolist() == [0, 0, 1, 0, 0]
+    assert chains.most_likely_states(uniform[0, 0], uniform, likelihood).states.tolist() == [0, 0, 1, 0, 0]
 
 
 @pytest.mark.parametrize("time_varying", [False, True])
@@ -122,26 +110,19 @@ def test_several_sequences_and_parameters_broadcast(time_varying: bool) -> None:
             np.broadcast_to(a, (2, 4, *b.shape[2:]))
             for a, b in zip(arguments, (initial, transition, likelihood), strict=True)
         ]
-        options: Any = {"time_varying": time_varying}
-        smoothed = chains.smooth_states(*arguments, **options)
-        filtered = chains.filter_states(*arguments, **options)
-        best = chains.most_likely_states(*arguments, **options)
-        evidence = chains.log_evidence(*arguments, **options)
-        draws = chains.draw_states(*arguments, rng=np.random.default_rng(1), size=7, **options)
-        assert draws.shape == (7, 2, 4, steps)
-        assert chains.draw_states(*arguments, rng=np.random.default_rng(1), **options).shape == (2, 4, steps)
+        smoothed = chains.smooth_states(*arguments)
+        filtered = chains.filter_states(*arguments)
+        best = chains.most_likely_states(*arguments)
+        evidence = chains.log_evidence(*arguments)
+        assert chains.draw_states(*arguments, rng=np.random.default_rng(1)).shape == (2, 4, steps)
         for at in np.ndindex(2, 4):
             one = [b[at] for b in broadcast]
-            np.testing.assert_array_equal(chains.log_evidence(*one, **options), evidence[at])
-            np.testing.assert_array_equal(
-                chains.filter_states(*one, **options).probabilities, filtered.probabilities[at]
-            )
-            alone = chains.smooth_states(*one, **options)
-            np.testing.assert_array_equal(alone.probabilities, smoothed.probabilities[at])
-            np.testing.assert_array_equal(alone.transition_counts, smoothed.transition_counts[at])
-            np.testing.assert_array_equal(chains.most_likely_states(*one, **options).states, best.states[at])
-    no_sequences = chains.smooth_states(initial[0, 0], transition[0, 0], likelihood[0, :0], time_varying=time_varying)
-    assert no_sequences.probabilities.shape == (0, steps, states)
+            np.testing.assert_array_equal(chains.log_evidence(*one), evidence[at])
+            np.testing.assert_array_equal(chains.filter_states(*one), filtered[at])
+            np.testing.assert_array_equal(chains.smooth_states(*one), smoothed[at])
+            np.testing.assert_array_equal(chains.most_likely_states(*one).states, best.states[at])
+    no_sequences = chains.smooth_states(initial[0, 0], transition[0, 0], likelihood[0, :0])
+    assert no_sequences.shape == (0, steps, states)
 
 
 @pytest.mark.parametrize("mixing", [True, False])
@@ -150,16 +131,16 @@ def test_drawn_paths_have_their_exact_probabilities(mixing: bool) -> None:
     initial, transition, likelihood = problem(11, steps, states, zeros=0.15)
     if not mixing:
         # The third state is left behind by more than a double can hold, and comes back.
-        transition = log(np.array([[0.5, 0.5, 0.0], [0.3, 0.7, 0.0], [0.0, 0.0, 1.0]]))
+        transition = log(np.array([[[0.5, 0.5, 0.0], [0.3, 0.7, 0.0], [0.0, 0.0, 1.0]]]))
         initial = np.log(np.full(3, 1 / 3))
         likelihood = np.array([[0.0, 0.5, -800.0], [0.0, 0.3, 0.0], [0.0, 0.0, 800.0], [0.0, 0.0, 0.4]])
     paths, joint = all_paths(initial, transition, likelihood)
     exact = np.exp(joint - special.logsumexp(joint))
     size = 40_000
     rng = np.random.default_rng(5)
-    together = chains.draw_states(initial, transition, likelihood, rng=rng, size=size)
-    separate = chains.draw_states(np.broadcast_to(initial, (size, states)), transition, likelihood, rng=rng)
-    for draws in (together, separate):
+    initials, transitions = (np.broadcast_to(v, (size, *v.shape)) for v in (initial, transition))
+    for arguments in ((initials, transition, likelihood), (initial, transitions, likelihood)):
+        draws = chains.draw_states(*arguments, rng)
         count = np.bincount(np.ravel_multi_index(tuple(draws.T), (states,) * steps), minlength=len(paths))
         assert np.all(count[exact == 0] == 0)
         common = exact * size >= 5
@@ -173,8 +154,8 @@ def test_drawn_paths_have_their_exact_probabilities(mixing: bool) -> None:
 
 
 def test_the_same_seed_gives_the_same_paths() -> None:
-    arguments = problem(2, 6, 3, zeros=0.0)
-    first, second, other = (chains.draw_states(*arguments, rng=np.random.default_rng(s), size=50) for s in (1, 1, 2))
+    arguments = problem(2, 60, 3, zeros=0.0)
+    first, second, other = (chains.draw_states(*arguments, rng=np.random.default_rng(s)) for s in (1, 1, 2))
     np.testing.assert_array_equal(first, second)
     assert np.any(first != other)
 
@@ -220,14 +201,15 @@ def test_a_long_sequence_agrees_with_plain_logarithms(transition: np.ndarray, le
     states = np.repeat([0, 1, 2], steps // 3)
     y = level * states + rng.normal(size=steps)
     likelihood = stats.norm(level * np.arange(3), 1.0).logpdf(y[:, None])
-    arguments = (np.log(np.full(3, 1 / 3)), log(transition), likelihood)
-    expected = plain_logarithms(*arguments)
-    result = chains.smooth_states(*arguments)
-    np.testing.assert_allclose(result.log_evidence, expected["evidence"], rtol=1e-12)
-    np.testing.assert_allclose(result.probabilities, expected["smoothed"], atol=1e-8)
-    np.testing.assert_allclose(result.probabilities.sum(axis=1), 1.0, atol=1e-12)
-    np.testing.assert_allclose(result.transition_counts.sum(), steps - 1, rtol=1e-10)
-    np.testing.assert_allclose(chains.filter_states(*arguments).probabilities, expected["filtered"], atol=1e-8)
+    arguments = (np.log(np.full(3, 1 / 3)), log(transition)[None], likelihood)
+    expected = plain_logarithms(arguments[0], log(transition), likelihood)
+    smoothed = chains.smooth_states(*arguments)
+    np.testing.assert_allclose(chains.log_evidence(*arguments), expected["evidence"], rtol=1e-12)
+    np.testing.assert_allclose(smoothed, expected["smoothed"], atol=1e-8)
+    np.testing.assert_allclose(smoothed.sum(axis=1), 1.0, atol=1e-12)
+    _, pairs = evidence_gradient(arguments[1], *evidence_and_filter(*arguments)[1:])
+    np.testing.assert_allclose(pairs.sum(), steps - 1, rtol=1e-10)
+    np.testing.assert_allclose(chains.filter_states(*arguments), expected["filtered"], atol=1e-8)
     best = chains.most_likely_states(*arguments)
     np.testing.assert_array_equal(best.states, expected["path"])
     np.testing.assert_allclose(best.log_probability, expected["best"], rtol=1e-12)
@@ -236,93 +218,42 @@ def test_a_long_sequence_agrees_with_plain_logarithms(transition: np.ndarray, le
 @pytest.mark.parametrize("shift", [-1e5, 1e5])
 def test_the_size_of_the_log_likelihood_does_no_harm(shift: float) -> None:
     initial, transition, likelihood = problem(4, 50, 3, zeros=0.0)
-    plain = chains.smooth_states(initial, transition, likelihood)
-    shifted = chains.smooth_states(initial, transition, likelihood + shift)
-    np.testing.assert_allclose(shifted.probabilities, plain.probabilities, atol=1e-9)
-    np.testing.assert_allclose(shifted.log_evidence - 50 * shift, plain.log_evidence, atol=1e-7)
-    best = chains.most_likely_states(initial, transition, likelihood + shift)
-    np.testing.assert_array_equal(best.states, chains.most_likely_states(initial, transition, likelihood).states)
+    arguments, shifted = (initial, transition, likelihood), (initial, transition, likelihood + shift)
+    np.testing.assert_allclose(chains.smooth_states(*shifted), chains.smooth_states(*arguments), atol=1e-9)
+    evidence = chains.log_evidence(*shifted) - 50 * shift
+    np.testing.assert_allclose(evidence, chains.log_evidence(*arguments), atol=1e-7)
+    best = chains.most_likely_states(*shifted)
+    np.testing.assert_array_equal(best.states, chains.most_likely_states(*arguments).states)
 
 
 def test_a_state_far_below_the_others_comes_back_when_the_data_say_so() -> None:
     # In scaled probabilities alone the second regime would be lost after the first observation.
-    initial, transition = np.log([0.5, 0.5]), log(np.eye(2))
+    initial, transition = np.log([0.5, 0.5]), log(np.eye(2))[None]
     likelihood = np.array([[0.0, -1e5], [-3e5, 0.0]])
     assert chains.log_evidence(initial, transition, likelihood) == pytest.approx(np.log(0.5) - 1e5, rel=1e-15)
-    result = chains.smooth_states(initial, transition, likelihood)
-    np.testing.assert_array_equal(result.probabilities, [[0.0, 1.0], [0.0, 1.0]])
-    np.testing.assert_array_equal(result.transition_counts, [[0.0, 0.0], [0.0, 1.0]])
+    np.testing.assert_array_equal(chains.smooth_states(initial, transition, likelihood), [[0.0, 1.0], [0.0, 1.0]])
     assert chains.draw_states(initial, transition, likelihood, rng=np.random.default_rng(1)).tolist() == [1, 1]
 
 
 def test_a_state_that_cannot_be_reached_may_have_the_largest_likelihood() -> None:
-    initial, transition = log([1.0, 0.0]), log(np.array([[1.0, 0.0], [0.5, 0.5]]))
+    initial, transition = log([1.0, 0.0]), log(np.array([[[1.0, 0.0], [0.5, 0.5]]]))
     likelihood = np.array([[-1e5, 1e5], [-2.0, 1e5]])
     assert chains.log_evidence(initial, transition, likelihood) == -1e5 - 2.0
-    np.testing.assert_array_equal(chains.smooth_states(initial, transition, likelihood).probabilities[:, 0], 1.0)
+    np.testing.assert_array_equal(chains.smooth_states(initial, transition, likelihood)[:, 0], 1.0)
 
 
 def test_missing_observations_at_the_end_are_a_forecast() -> None:
     initial, transition, likelihood = problem(8, 6, 3, zeros=0.0)
     padded = np.concatenate([likelihood, np.zeros((4, 3))])
     short, long = (chains.smooth_states(initial, transition, values) for values in (likelihood, padded))
-    np.testing.assert_allclose(long.log_evidence, short.log_evidence, rtol=1e-13)
-    np.testing.assert_allclose(long.probabilities[:6], short.probabilities, atol=1e-12)
+    evidence = [chains.log_evidence(initial, transition, values) for values in (likelihood, padded)]
+    np.testing.assert_allclose(*evidence, rtol=1e-13)
+    np.testing.assert_allclose(long[:6], short, atol=1e-12)
     ahead = chains.forecast_states(initial, transition, likelihood, steps=4)
-    np.testing.assert_allclose(long.probabilities[6:], ahead, atol=1e-12)
+    np.testing.assert_allclose(long[6:], ahead, atol=1e-12)
 
 
 @pytest.mark.parametrize("time_varying", [False, True])
-def test_sequences_of_different_length_are_each_what_they_are_alone(time_varying: bool) -> None:
-    steps, lengths = 6, np.array([6, 1, 2, 4])
-    initial, transition, likelihood = problem(5, steps, 3, time_varying=time_varying, zeros=0.0, batch=(4,))
-    # Out of the range of scaled probabilities.
-    transition[3] = log(np.eye(3))
-    likelihood[3] = np.linspace(-3000, 3000, steps)[:, None] * np.array([1, 0, -1])
-    padded = np.where(np.arange(steps)[:, None] < lengths[:, None, None], likelihood, np.nan)
-    arguments = (initial, transition, padded)
-    options: Any = {"time_varying": time_varying, "lengths": lengths}
-    evidence = chains.log_evidence(*arguments, **options)
-    filtered = chains.filter_states(*arguments, **options)
-    smoothed = chains.smooth_states(*arguments, **options)
-    best = chains.most_likely_states(*arguments, **options)
-    draws = chains.draw_states(*arguments, rng=np.random.default_rng(1), size=3, **options)
-    future = {"log_future": transition[:, :1]} if time_varying else {}
-    ahead = chains.forecast_states(*arguments, steps=1, **future, **options)
-    for n, length in enumerate(lengths):
-        matrices = transition[n, : length - 1] if time_varying else transition[n]
-        alone: Any = (initial[n], matrices, likelihood[n, :length])
-        option: Any = {"time_varying": time_varying}
-        assert evidence[n] == pytest.approx(chains.log_evidence(*alone, **option), rel=1e-14)
-        one = chains.smooth_states(*alone, **option)
-        np.testing.assert_allclose(smoothed.probabilities[n, :length], one.probabilities, rtol=1e-12)
-        np.testing.assert_allclose(smoothed.transition_counts[n], one.transition_counts, rtol=1e-12)
-        np.testing.assert_allclose(smoothed.occupancy[n], one.occupancy, rtol=1e-12)
-        first = chains.filter_states(*alone, **option)
-        np.testing.assert_allclose(filtered.probabilities[n, :length], first.probabilities, rtol=1e-12)
-        assert filtered.log_evidence[n] == pytest.approx(first.log_evidence, rel=1e-14)
-        np.testing.assert_allclose(
-            best.states[n, :length], chains.most_likely_states(*alone, **option).states, rtol=1e-12
-        )
-        future = {"log_future": transition[n, :1]} if time_varying else {}
-        np.testing.assert_allclose(ahead[n], chains.forecast_states(*alone, steps=1, **future, **option), rtol=1e-12)
-        for states in (best.states[n], *draws[:, n]):
-            assert np.all(states[:length] >= 0)
-            assert np.all(states[length:] == -1)
-        for values in (smoothed.probabilities[n, length:], filtered.probabilities[n, length:]):
-            assert not values.any()
-
-
-def test_visits_of_a_chain_that_is_seen() -> None:
-    path = np.array([0, 0, 0, 1, 1, 0, 2, 2, 2, 2])
-    likelihood = log(one_hot(path, 4))
-    uniform = np.log(np.full((4, 4), 0.25))
-    result = chains.smooth_states(uniform[0], uniform, likelihood)
-    np.testing.assert_allclose(result.occupancy, [4, 2, 4, 0])
-    np.testing.assert_allclose(result.visits, [2, 1, 1, 0], atol=1e-12)
-    np.testing.assert_array_equal(chains.most_likely_states(uniform[0], uniform, likelihood).states, path)
-
-
 def fitted(model: Any, **parameters: np.ndarray) -> Any:
     for name, value in parameters.items():
         setattr(model, name, value)
@@ -359,10 +290,10 @@ def test_hmmlearn_says_the_same_at_equal_parameters(family: str, implementation:
             model = fitted(hmm.PoissonHMM(**options), lambdas_=rates[:, None], n_features=1)
     fitted(model, startprob_=start, transmat_=transition)
     column = y[:, None]
-    parts = [(log(start), log(transition), part) for part in np.split(likelihood, np.cumsum(lengths)[:-1])]
+    parts = [(log(start), log(transition)[None], part) for part in np.split(likelihood, np.cumsum(lengths)[:-1])]
     evidence = sum(chains.log_evidence(*part) for part in parts)
     assert model.score(column, lengths) == pytest.approx(evidence, abs=1e-8)
-    smoothed = np.concatenate([chains.smooth_states(*part).probabilities for part in parts])
+    smoothed = np.concatenate([chains.smooth_states(*part) for part in parts])
     np.testing.assert_allclose(model.predict_proba(column, lengths), smoothed, atol=1e-8)
     decoded, path = model.decode(column, lengths, algorithm="viterbi")
     best = [chains.most_likely_states(*part) for part in parts]
@@ -379,7 +310,7 @@ def test_what_cannot_be_computed_is_said_in_one_line() -> None:
     impossible = np.stack([likelihood, likelihood])
     impossible[1, 3] = -np.inf
     short = transition.copy()
-    short[2] = np.log([0.5, 0.3, 0.1])
+    short[0, 2] = np.log([0.5, 0.3, 0.1])
     cases: list[tuple[type[BayeskitError], str, Any]] = [
         (DataError, "step 3 in state 1 is nan", lambda: chains.log_evidence(initial, transition, spoiled)),
         (DataError, "step 5 in state 0 is inf", lambda: chains.log_evidence(initial, transition, infinite)),
@@ -409,28 +340,10 @@ def test_what_cannot_be_computed_is_said_in_one_line() -> None:
         (
             ModelError,
             r"must end in \(4, 3, 3\)",
-            lambda: chains.log_evidence(initial, transition, likelihood, time_varying=True),
+            lambda: chains.log_evidence(initial, transition[0], likelihood),
         ),
         (ModelError, "do not broadcast", lambda: chains.log_evidence(np.stack([initial] * 3), transition, impossible)),
         (OptionError, "steps is -1", lambda: chains.forecast_states(initial, transition, likelihood, steps=-1)),
-        (
-            OptionError,
-            "give log_future",
-            lambda: chains.forecast_states(initial, np.stack([transition] * 4), likelihood, steps=2, time_varying=True),
-        ),
-        (
-            ModelError,
-            r"it must end in \(2, 3, 3\)",
-            lambda: chains.forecast_states(initial, transition, likelihood, steps=2, log_future=transition),
-        ),
-        (DataError, "from 1 to 5", lambda: chains.smooth_states(initial, transition, likelihood, lengths=6)),
-        (DataError, "from 1 to 5", lambda: chains.smooth_states(initial, transition, likelihood, lengths=[0, 2])),
-        (DataError, "must be integers", lambda: chains.smooth_states(initial, transition, likelihood, lengths=2.5)),
-        (
-            OptionError,
-            "size is -2",
-            lambda: chains.draw_states(initial, transition, likelihood, rng=np.random.default_rng(1), size=-2),
-        ),
     ]
     for error, message, call in cases:
         with pytest.raises(error, match=message) as caught:

@@ -20,10 +20,10 @@ from bayeskit.graphs.environment import lightly
 from bayeskit.model.markov_chain import log_probability
 
 
-def density(*, time_varying: bool) -> Any:
+def density() -> Any:
     """Value and gradient as a function of the three arguments."""
-    inputs = [pt.dvector(), pt.dtensor3() if time_varying else pt.dmatrix(), pt.dmatrix()]
-    value = chain_log_evidence(*inputs, time_varying=time_varying)
+    inputs = [pt.dvector(), pt.dtensor3(), pt.dmatrix()]
+    value = chain_log_evidence(*inputs)
     return compile_small(inputs, [value, *pt.grad(value, inputs)])
 
 
@@ -46,7 +46,7 @@ def differences(arguments: Any) -> list[np.ndarray]:
 @pytest.mark.parametrize("time_varying", [False, True])
 @pytest.mark.parametrize(("steps", "states"), [(1, 2), (2, 3), (5, 3), (4, 1)])
 def test_value_and_gradient_agree_with_all_paths(steps: int, states: int, time_varying: bool) -> None:
-    function = density(time_varying=time_varying)
+    function = density()
     finite = 0
     for seed in range(4):
         arguments = problem(seed, steps, states, time_varying=time_varying, zeros=0.2)
@@ -63,16 +63,16 @@ def test_value_and_gradient_agree_with_all_paths(steps: int, states: int, time_v
 
 
 def test_the_gradient_is_right_where_scaled_probabilities_would_be_lost() -> None:
-    arguments = (np.log([0.5, 0.5]), log(np.eye(2)), np.array([[0.0, -2000.0], [-4000.0, 0.0]]))
-    value, initial, transition, likelihood = density(time_varying=False)(*arguments)
+    arguments = (np.log([0.5, 0.5]), log(np.eye(2))[None], np.array([[0.0, -2000.0], [-4000.0, 0.0]]))
+    value, initial, transition, likelihood = density()(*arguments)
     assert value == np.log(0.5) - 2000.0
     np.testing.assert_array_equal(initial, [0.0, 1.0])
-    np.testing.assert_array_equal(transition, [[0.0, 0.0], [0.0, 1.0]])
+    np.testing.assert_array_equal(transition, [[[0.0, 0.0], [0.0, 1.0]]])
     np.testing.assert_array_equal(likelihood, [[0.0, 1.0], [0.0, 1.0]])
 
 
 def test_nan_is_passed_on_and_an_impossible_observation_is_not_nan() -> None:
-    function = density(time_varying=False)
+    function = density()
     initial, transition, likelihood = problem(1, 4, 3, zeros=0.0)
     impossible = likelihood.copy()
     impossible[2] = -np.inf
@@ -93,11 +93,11 @@ def test_numba_and_batches_give_what_one_point_gives(time_varying: bool) -> None
     points[1][2][:] = np.linspace(-3000, 3000, steps)[:, None] * np.array([1, 0, -1])
     points[1][1][:] = log(np.eye(states))
     points[1][0][:] = np.log(1 / states)
-    one = density(time_varying=time_varying)
+    one = density()
     alone = [one(*point) for point in points]
 
-    core = [pt.dvector(), pt.dtensor3() if time_varying else pt.dmatrix(), pt.dmatrix()]
-    value = chain_log_evidence(*core, time_varying=time_varying)
+    core = [pt.dvector(), pt.dtensor3(), pt.dmatrix()]
+    value = chain_log_evidence(*core)
     outputs = [value, *pt.grad(value, core)]
     batched = [pt.TensorType("float64", (None,) * (v.type.ndim + 1))() for v in core]
     graphs = vectorize_graph(outputs, dict(zip(core, batched, strict=True)))
@@ -110,11 +110,11 @@ def test_numba_and_batches_give_what_one_point_gives(time_varying: bool) -> None
 def test_several_sequences_share_their_parameters() -> None:
     initial, transition, _ = problem(1, 6, 3, zeros=0.2)
     sequences = np.stack([problem(seed, 6, 3, zeros=0.0)[2] for seed in range(4)])
-    inputs = [pt.dvector(), pt.dmatrix(), pt.dtensor3()]
+    inputs = [pt.dvector(), pt.dtensor3(), pt.dtensor3()]
     each = chain_log_evidence(*inputs)
     function = compile_small(inputs, [each, *pt.grad(pt.sum(each), inputs)])
     values, *gradient = function(initial, transition, sequences)
-    one = density(time_varying=False)
+    one = density()
     alone = [one(initial, transition, likelihood) for likelihood in sequences]
     np.testing.assert_allclose(values, [a[0] for a in alone], rtol=1e-14)
     np.testing.assert_allclose(gradient[0], sum(a[1] for a in alone), rtol=1e-12)
@@ -127,7 +127,7 @@ def test_an_impossible_transition_does_not_spoil_the_gradient_of_the_others() ->
     likelihood = problem(5, 6, 2, zeros=0.0)[2]
     pattern = np.array([[1.0, 0.0], [0.0, 0.0]])
     transition = stay * pattern + (1 - stay) * np.array([[0.0, 1.0], [0.0, 0.0]]) + np.array([[0.0, 0.0], [0.0, 1.0]])
-    value = chain_log_evidence(np.log([0.5, 0.5]), log_probability(transition), likelihood)
+    value = chain_log_evidence(np.log([0.5, 0.5]), log_probability(transition)[None], likelihood)
     function = compile_small([stay], [value, pt.grad(value, stay)])
     slope = function(0.3)[1]
     assert slope == pytest.approx((function(0.3 + 1e-6)[0] - function(0.3 - 1e-6)[0]) / 2e-6, abs=1e-7)
@@ -153,7 +153,7 @@ def models(steps: int) -> tuple[pm.Model, pm.Model]:
     with pm.Model() as ours:
         transition, mu, sigma = parameters()
         likelihood = pm.logp(pm.Normal.dist(mu, sigma), y[:, None])
-        pm.Potential("y", chain_log_evidence(np.log([0.5, 0.5]), log_probability(transition), likelihood))
+        pm.Potential("y", chain_log_evidence(np.log([0.5, 0.5]), log_probability(transition)[None], likelihood))
     return marginalize(written, [states]), ours
 
 
@@ -178,7 +178,7 @@ def test_nuts_runs_on_it_natively() -> None:
     with pm.Model() as model:
         stay = pm.Uniform("stay")
         transition = pt.stack([pt.stack([stay, 1 - stay]), pt.stack([1 - stay, stay])])
-        pm.Potential("y", chain_log_evidence(np.log([0.5, 0.5]), log_probability(transition), likelihood))
+        pm.Potential("y", chain_log_evidence(np.log([0.5, 0.5]), log_probability(transition)[None], likelihood))
     compiled = nutpie.compile_pymc_model(model, backend="numba")
     tree = nutpie.sample(compiled, draws=500, tune=300, chains=2, cores=1, seed=1, progress_bar=False)
     draws = tree["posterior"]["stay"].to_numpy()
@@ -186,7 +186,7 @@ def test_nuts_runs_on_it_natively() -> None:
     stays = pt.dvector()
     each = chain_log_evidence(
         np.log([0.5, 0.5]),
-        pt.log(pt.stack([pt.stack([stays, 1 - stays]), pt.stack([1 - stays, stays])])).transpose(2, 0, 1),
+        pt.log(pt.stack([pt.stack([stays, 1 - stays]), pt.stack([1 - stays, stays])])).transpose(2, 0, 1)[:, None],
         likelihood,
     )
     weights = special.softmax(compile_small([stays], each)(grid))

@@ -69,13 +69,13 @@ def test_each_function_has_one_version() -> None:
     rng = np.random.default_rng(0)
     for steps, time_varying in ((5, False), (5, True), (1, False)):
         likelihood = rng.normal(size=(2, steps, 3))
-        transition = np.log(rng.dirichlet(np.ones(3), size=(steps - 1, 3) if time_varying else 3))
+        transition = np.log(rng.dirichlet(np.ones(3), size=(steps - 1 if time_varying else 1, 3)))
         for initial in (np.log(rng.dirichlet(np.ones(3))), np.log(np.full((1, 3), 1 / 3))[:, ::-1]):
             arguments = (np.broadcast_to(initial, (2, 3)), transition, likelihood[:, :, ::-1])
-            chains.log_evidence(*arguments, time_varying=time_varying)
-            chains.filter_states(*arguments, time_varying=time_varying, lengths=np.array([steps, 1]))
-            chains.smooth_states(*arguments, time_varying=time_varying)
-            chains.most_likely_states(*arguments, time_varying=time_varying)
-            chains.draw_states(*arguments, rng=rng, size=2, time_varying=time_varying)
+            chains.log_evidence(*arguments)
+            chains.filter_states(*arguments)
+            chains.smooth_states(*arguments)
+            chains.most_likely_states(*arguments)
+            chains.draw_states(*arguments, rng)
     for module, name in COMPILED:
         assert len(getattr(sys.modules[module], name).signatures) <= 1, name
