@@ -41,13 +41,8 @@ class EntriesMixed(Exception):
 class Axis:
     """An axis of a factor that runs along an axis of the variable, or through several at once.
 
-    Attributes
-    ----------
-    axis : int or tuple of int
-        Of the variable; several where entries are picked one by one, as in z[rows, columns].
-    positions : bytes or None
-        Where the factor has a selection of the entries only: their indices, as bytes of int64; along several axes,
-        counted row by row.
+    Through several where entries are picked one by one, as in z[rows, columns]. Where the factor has a selection of the
+    entries only, ``positions`` are their indices, as bytes of int64; along several axes, counted row by row.
     """
 
     axis: int | tuple[int, ...]
@@ -76,21 +71,6 @@ Axes = tuple[Axis | None, ...]
 
 def connection(graph: Variable, variable: Variable, shape: Sequence[int]) -> tuple[Axes, dict[Variable, Axes]]:
     """For each axis of a factor without checks, the axis of the variable that it runs along; and of all nodes below it.
-
-    Parameters
-    ----------
-    graph : tensor
-        The factor.
-    variable : tensor
-    shape : sequence of int
-        Of the variable.
-
-    Returns
-    -------
-    axes : tuple of Axis or None
-        Of the factor.
-    below : dict of tensor to tuple
-        Of the nodes that run along any axis of the variable.
 
     Raises
     ------
@@ -168,11 +148,6 @@ def _together(axes: Sequence[Axes], node: Apply) -> Axes:
     return tuple(result)
 
 
-def _unconnected(axes: Sequence[Axes], node: Apply) -> None:
-    if any(a is not None for own in axes for a in own):
-        raise EntriesMixed(_label(node))
-
-
 def _reshape(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
     """Only where nothing but axes of length one come or go."""
     before, after = node.inputs[0].type.shape, node.outputs[0].type.shape
@@ -180,9 +155,8 @@ def _reshape(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
     now = [i for i, n in enumerate(after) if n != 1]
     pairs = [(before[i], after[j]) for i, j in zip(wide, now, strict=False)]
     # One unknown length follows from the others; of two, (2, n) as (n, 2) is not to be told from what keeps its axes.
-    if len(wide) != len(now) or sum(None in pair for pair in pairs) > 1:
-        raise EntriesMixed(_label(node))
-    if any(old != new and None not in (old, new) for old, new in pairs):
+    untold = len(wide) != len(now) or sum(None in pair for pair in pairs) > 1
+    if untold or any(old != new and None not in (old, new) for old, new in pairs):
         raise EntriesMixed(_label(node))
     result: list[Axis | None] = [None] * len(after)
     for i, j in zip(wide, now, strict=True):
@@ -207,7 +181,8 @@ def _sliced(own: Axis | None, index: slice, shape: Sequence[int], node: Apply) -
 
 def _basic(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
     op: Any = node.op
-    _unconnected(axes[1:], node)
+    if any(a is not None for own in axes[1:] for a in own):
+        raise EntriesMixed(_label(node))
     indices = list(get_idx_list(node.inputs, op.idx_list))
     indices += [slice(None)] * (len(axes[0]) - len(indices))
     result: list[Axis | None] = []

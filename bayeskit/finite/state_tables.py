@@ -28,8 +28,6 @@ from bayeskit.types import Graph
 __all__ = ["StateTables"]
 
 UNROLLED = 16  # states up to which each gets a graph of its own: parameters are then computed once, not once an entry
-
-
 LENGTHS = (Subtensor, ScalarFromTensor, TensorFromScalar, ARange, Reshape, MakeVector, DimShuffle)
 
 
@@ -42,11 +40,10 @@ def _folded(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> dict[Any,
         if isinstance(op, Shape) and None not in inputs[0].type.shape:
             memo[node.outputs[0]] = pt.constant(np.array(inputs[0].type.shape, dtype=np.int64))
         elif isinstance(op, LENGTHS) and all(isinstance(i, Constant) and np.size(i.data) <= 8 for i in inputs):
-            storage: list[list[Any]] = [[None] for _ in node.outputs]
+            storage: list[list[Any]] = [[None]]
             op.perform(node, [i.data for i in inputs], storage)
-            memo[node.outputs[0]] = (
-                node.outputs[0].type.clone(shape=np.shape(storage[0][0])).make_constant(storage[0][0])
-            )
+            (out,), ((value,),) = node.outputs, storage
+            memo[out] = out.type.clone(shape=np.shape(value)).make_constant(value)
         elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
             memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True))
     return memo
@@ -84,13 +81,7 @@ class StateTables:
                 self.checks.append((operation, condition))
 
     def separated(self, factors: Sequence[str]) -> Graph:
-        """Σ of the factors with every entry in state k: (K, *shape).
-
-        Raises
-        ------
-        EntriesMixed
-            If a factor mixes entries.
-        """
+        """Σ of the factors with every entry in state k: (K, *shape); EntriesMixed if one of them mixes entries."""
         terms = []
         for factor in factors:
             graph, conditions, operations = apart_from_checks(self.joint.factors[factor])
