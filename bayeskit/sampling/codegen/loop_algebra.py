@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.link.numba.dispatch.basic import numba_funcify_ensure_cache
 from pytensor.tensor.blockwise import Blockwise
@@ -27,13 +28,7 @@ SMALL_PRODUCT = 4096  # multiplications of a matrix product up to which BLAS tak
 
 
 def solve_or_call(ws: Workspace, node: Apply) -> None:
-    """Write a node of linear algebra, or a call of PyTensor's function for any other.
-
-    Raises
-    ------
-    NoLoops
-        If there is no function of these arguments.
-    """
+    """Write a node of linear algebra, or a call of PyTensor's function for any other."""
     op = core_op(node)
     write = next((w for kind, w in WRITERS if isinstance(op, kind)), _call)
     if isinstance(op, OF_FACTORS) and ws.shapes[node.inputs[0]][-1] > LARGEST:
@@ -44,14 +39,11 @@ def solve_or_call(ws: Workspace, node: Apply) -> None:
 def _product(ws: Workspace, node: Apply) -> None:
     """A B, of matrices or vectors, one or many."""
     left, right = (ws.place(v) for v in node.inputs)
-    to = ws.new(node.outputs[0])
-    vectors = (len(left.shape) == 1, len(right.shape) == 1)
-    if any(vectors):
-        axes: list[int | str] = list(range(len(to.shape)))
-        to = to.transposed([*(["x"] if vectors[0] else []), *axes, *(["x"] if vectors[1] else [])])
-        left = left.transposed(["x", 0]) if vectors[0] else left
-        right = right.transposed([0, "x"]) if vectors[1] else right
-    batch, (rows, columns), inner = to.shape[:-2], to.shape[-2:], left.shape[-1]
+    left = left.seen(np.atleast_2d(left.addresses))
+    right = right if len(right.shape) > 1 else right.seen(right.addresses[:, None])
+    to, rows, inner, columns = ws.new(node.outputs[0]), *left.shape[-2:], right.shape[-1]
+    batch = to.shape[:-2]
+    to = to.seen(to.addresses.reshape((*batch, rows, columns)))
     if rows * columns * inner > SMALL_PRODUCT and columns > 1 and rows > 1:
         if batch:
             raise NoLoops("many large products")
@@ -63,12 +55,9 @@ def _product(ws: Workspace, node: Apply) -> None:
         ws.blocks.append([f"multiply({', '.join(arguments)}, w, {to.offset}, {rows}, {inner}, {columns})"])
         return
     ws.loop(to.shape, [to], lambda at: [f"{at(to)} = 0.0"])
-    shape = (*batch, rows, inner, columns) if columns > 1 else (*batch, rows, columns, inner)
-    swap = columns == 1
-    ends = ("r", "k", "c") if not swap else ("r", "c", "k")
-    left = _with_axes(left, batch, {"r": -2, "k": -1}, ends, shape)
-    right = _with_axes(right, batch, {"k": -2, "c": -1}, ends, shape)
-    to = _with_axes(to, batch, {"r": -2, "c": -1}, ends, shape)
+    left, right = left.seen(left.addresses[..., None]), right.seen(right.addresses[..., None, :, :])
+    to = to.seen(to.addresses[..., None, :])
+    shape = (*batch, rows, inner, columns)
     ws.loop(shape, [left, right, to], lambda at: [f"{at(to)} += {at(left)} * {at(right)}"])
 
 
@@ -130,7 +119,7 @@ def _solve_factorised(ws: Workspace, node: Apply) -> None:
 
 def _triangular(ws: Workspace, matrix: Place, right: Place, to: Place, lower: bool, vectors: bool) -> None:
     if vectors:
-        right, to = (p.transposed([*range(len(p.shape)), "x"]) for p in (right, to))
+        right, to = (p.seen(p.addresses[..., None]) for p in (right, to))
     batch, columns, size = to.shape[:-2], to.shape[-1], matrix.shape[-1]
     _each(
         ws,
@@ -145,7 +134,9 @@ def _triangular(ws: Workspace, matrix: Place, right: Place, to: Place, lower: bo
 
 def _each(ws: Workspace, batch: Sequence[int], places: Sequence[Place], body: Callable[..., list[str]]) -> None:
     """``body`` for each matrix; ``at`` gives the flat array and where the matrix begins in it."""
-    corners = {id(p): _corner(p, len(batch)) for p in places}
+    if any(p.size == 0 for p in places):
+        raise NoLoops("an empty matrix")
+    corners = {id(p): p.seen(p.addresses[..., 0, 0]) for p in places}
 
     def lines(at: Callable[[Place], str]) -> list[str]:
         return body(lambda p: at(corners[id(p)]).replace("[", ", ", 1)[:-1], *places)
@@ -163,7 +154,8 @@ def _call(ws: Workspace, node: Apply) -> None:
     inner = _core_node(core, node, len(batch))
     places = []
     for var in node.inputs:
-        place = ws.place(var).broadcast((*batch, *ws.shapes[var][len(batch) :]))
+        place = ws.place(var)
+        place = place.seen(np.broadcast_to(place.addresses, (*batch, *place.shape[len(batch) :])))
         places.append(place if _inner(place, len(batch)).contiguous else ws.copied(place))
     name = ws.call(*numba_funcify_ensure_cache(core, node=inner))
     results = [ws.name("r") for _ in node.outputs]
@@ -197,16 +189,7 @@ def _call(ws: Workspace, node: Apply) -> None:
 
 
 def _turned(place: Place) -> Place:
-    return place.transposed([*range(len(place.shape) - 2), len(place.shape) - 1, len(place.shape) - 2])
-
-
-def _corner(place: Place, batch: int) -> Place:
-    """Where each of many matrices begins."""
-    ahead = len(place.shape) - 2
-    missing = batch - ahead
-    return Place(
-        place.array, place.offset, (1,) * missing + place.shape[:ahead], (0,) * missing + place.strides[:ahead]
-    )
+    return place.seen(place.addresses.swapaxes(-1, -2))
 
 
 def _steps(place: Place) -> str:
@@ -215,17 +198,8 @@ def _steps(place: Place) -> str:
 
 
 def _inner(place: Place, batch: int) -> Place:
-    return Place(place.array, place.offset, place.shape[batch:], place.strides[batch:])
-
-
-def _with_axes(
-    place: Place, batch: tuple[int, ...], own: dict[str, int], order: Sequence[str], shape: Sequence[int]
-) -> Place:
-    """The place with the axes named in ``order`` after those of the batch; it is the same along those it lacks."""
-    ahead = len(place.shape) - 2
-    full = [0] * (len(batch) - ahead) + [0 if place.shape[k] == 1 else place.strides[k] for k in range(ahead)]
-    strides = full + [place.strides[own[name]] if name in own else 0 for name in order]
-    return Place(place.array, place.offset, tuple(shape), tuple(strides))
+    """The first of many arrays."""
+    return place.seen(place.addresses[(0,) * batch])
 
 
 def _core_node(core: Any, node: Apply, batch: int) -> Apply:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from pytensor.tensor.subtensor import (
     unflatten_index_variables,
 )
 
-from bayeskit.sampling.codegen.scalar_expressions import REDUCTIONS, literal
+from bayeskit.sampling.codegen.scalar_expressions import REDUCTIONS, stored
 from bayeskit.sampling.codegen.strided_view import Place
 from bayeskit.sampling.codegen.workspace import FAILED, NoLoops, Workspace
 
@@ -28,13 +28,7 @@ __all__ = ["move"]
 
 
 def move(ws: Workspace, node: Apply) -> bool:
-    """Write a node that moves numbers; False if it is none.
-
-    Raises
-    ------
-    NoLoops
-        If it depends on more than shapes and constants where to.
-    """
+    """Write a node that moves numbers; False if it is none, NoLoops if where to depends on more than constants."""
     for kind, write in WRITERS:
         if isinstance(node.op, kind):
             write(ws, node)
@@ -48,43 +42,44 @@ def _view(ws: Workspace, node: Apply) -> None:
     place, out = ws.place(node.inputs[0]), node.outputs[0]
     if isinstance(op, Alloc | Reshape) and any(v not in ws.values for v in node.inputs[1:]):
         raise NoLoops("a shape that is not constant")
+    if isinstance(op, Reshape) and not place.contiguous:
+        place = ws.copied(place)
+    seen = place.addresses
     if isinstance(op, DimShuffle):
-        place = place.transposed(op.new_order)
+        seen = seen.transpose([*op.shuffle, *set(range(seen.ndim)).difference(op.shuffle)]).reshape(ws.shapes[out])
     elif isinstance(op, Alloc):
-        place = place.broadcast(ws.shapes[out])
+        seen = np.broadcast_to(seen, ws.shapes[out])
     elif isinstance(op, Subtensor):
-        place = place.indexed(_index(ws, node.inputs[1:], op.idx_list))
+        seen = seen[_index(ws, node.inputs[1:], op.idx_list)]
     elif isinstance(op, ExtractDiag):
-        place = place.diagonal(op.offset, op.axis1, op.axis2)
+        seen = np.diagonal(seen, op.offset, op.axis1, op.axis2)
     elif isinstance(op, Reshape):
-        place = place if place.contiguous else ws.copied(place)
-        place = Place.row_major(place.array, place.offset, ws.shapes[out])
-    assert place.shape == ws.shapes[out]
-    ws.places[out] = place
+        seen = seen.reshape(ws.shapes[out])
+    assert seen.shape == ws.shapes[out]
+    ws.places[out] = place.seen(seen)
 
 
 def _check(ws: Workspace, node: Apply) -> None:
     """An assertion: the number of failures counts, and the value goes on."""
-    for test in node.inputs[1:]:
-        if test in ws.values:
-            if not np.all(ws.values[test]):
-                raise NoLoops("an assertion that always fails")
-            continue
-        _fail_unless(ws, ws.place(test))
-    ws.places[node.outputs[0]] = ws.place(node.inputs[0])
+    value, *tests = node.inputs
+    if not all(np.all(ws.values[t]) for t in tests if t in ws.values):
+        raise NoLoops("an assertion that always fails")
+    for place in [ws.place(t) for t in tests if t not in ws.values]:
+        ws.loop(place.shape, [place], partial(_fail_unless, place))
+    ws.places[node.outputs[0]] = ws.place(value)
 
 
-def _fail_unless(ws: Workspace, place: Place) -> None:
-    ws.loop(place.shape, [place], lambda at: [f"if {at(place)} == 0.0:", f"    w[{FAILED}] = 1.0"])
+def _fail_unless(place: Place, at: Callable[[Place], str]) -> list[str]:
+    return [f"if {at(place)} == 0.0:", f"    w[{FAILED}] = 1.0"]
 
 
 def _split(ws: Workspace, node: Apply) -> None:
     place, op = ws.place(node.inputs[0]), node.op
     if node.inputs[1] not in ws.values:
         raise NoLoops("a shape that is not constant")
-    starts = np.cumsum([0, *(ws.shapes[o][op.axis] for o in node.outputs)])
-    for (a, b), out in zip(pairwise(starts), node.outputs, strict=True):
-        ws.places[out] = place.indexed([*[slice(None)] * op.axis, slice(int(a), int(b))])
+    ends = np.cumsum(ws.values[node.inputs[1]])[:-1]
+    for out, part in zip(node.outputs, np.split(place.addresses, ends, op.axis), strict=True):
+        ws.places[out] = place.seen(part)
 
 
 def _index(ws: Workspace, variables: Sequence[Variable], idx_list: Any) -> tuple[Any, ...]:
@@ -93,15 +88,14 @@ def _index(ws: Workspace, variables: Sequence[Variable], idx_list: Any) -> tuple
             raise NoLoops("an index that is not constant")
     values = [np.asarray(ws.values[v]) for v in variables]
     plain = [int(v) if v.ndim == 0 and v.dtype.kind in "iu" else v for v in values]
-    return unflatten_index_variables(plain, idx_list)
+    return *unflatten_index_variables(plain, idx_list), ...
 
 
 def _gather(ws: Workspace, node: Apply) -> None:
     """Entries at constant places: their addresses are constants."""
     place, out = ws.place(node.inputs[0]), node.outputs[0]
     index = _index(ws, node.inputs[1:], node.op.idx_list)
-    addresses = np.ascontiguousarray(place.addresses()[index])
-    at_constant = ws.constant(addresses.astype(np.float64))
+    at_constant = ws.constant(place.addresses[index])
     to = ws.new(out)
     array = place.array
     ws.loop(to.shape, [at_constant, to], lambda at: [f"{at(to)} = {array}[int({at(at_constant)})]"])
@@ -116,37 +110,29 @@ def _scatter(ws: Workspace, node: Apply) -> None:
     ws.copy(ws.place(node.inputs[0]), to)
     sign = "=" if op.set_instead_of_inc else "+="
     entries = ws.place(node.inputs[1])
+    addresses = to.addresses[index]
     if isinstance(op, IncSubtensor):
-        part = to.indexed(index)
-        entries = entries.broadcast(part.shape)
+        part = to.seen(addresses)
         ws.loop(part.shape, [part, entries], lambda at: [f"{at(part)} {sign} {at(entries)}"])
         return
-    addresses = np.ascontiguousarray(to.addresses()[index])
-    if getattr(op, "ignore_duplicates", False) and not op.set_instead_of_inc and _repeats(addresses):
+    repeated = np.unique(addresses).size < addresses.size
+    if getattr(op, "ignore_duplicates", False) and not op.set_instead_of_inc and repeated:
         raise NoLoops("an index with repetitions that count once")
-    at_constant = ws.constant(addresses.astype(np.float64))
-    spread = entries.broadcast(addresses.shape)
-    ws.loop(
-        addresses.shape,
-        [at_constant, spread],
-        lambda at: [f"w[int({at(at_constant)})] {sign} {at(spread)}"],
-    )
+    place = ws.constant(addresses)
+    ws.loop(place.shape, [place, entries], lambda at: [f"w[int({at(place)})] {sign} {at(entries)}"])
 
 
 def _join(ws: Workspace, node: Apply) -> None:
     to, axis = ws.new(node.outputs[0]), node.op.axis
-    at = 0
-    for var in node.inputs:
-        length = ws.shapes[var][axis]
-        index = [slice(None)] * (axis % len(to.shape))
-        ws.copy(ws.place(var), to.indexed([*index, slice(at, at + length)]))
-        at += length
+    ends = np.cumsum([ws.shapes[v][axis] for v in node.inputs])[:-1]
+    for var, part in zip(node.inputs, np.split(to.addresses, ends, axis), strict=True):
+        ws.copy(ws.place(var), to.seen(part))
 
 
 def _make_vector(ws: Workspace, node: Apply) -> None:
     to = ws.new(node.outputs[0])
     for k, var in enumerate(node.inputs):
-        ws.copy(ws.place(var), to.indexed([k]))
+        ws.copy(ws.place(var), to.seen(to.addresses[k, ...]))
 
 
 def _reduce(ws: Workspace, node: Apply) -> None:
@@ -154,32 +140,20 @@ def _reduce(ws: Workspace, node: Apply) -> None:
     place, out = ws.place(node.inputs[0]), node.outputs[0]
     if (name := type(op.scalar_op).__name__) not in REDUCTIONS:
         raise NoLoops(f"{op}")
+    if node.inputs[0].type.dtype == "bool" and name not in ("AND", "OR", "Add"):
+        raise NoLoops(f"{op} of truth values")
     start, combine = REDUCTIONS[name]
-    shape = place.shape
-    reduced = set(range(len(shape))) if op.axis is None else {a % len(shape) for a in op.axis}
     to = ws.new(out)
-    # The result as an array of the argument's shape, the same along what is summed over.
-    strides, kept = [], iter(to.strides)
-    for k in range(len(shape)):
-        strides.append(0 if k in reduced else next(kept))
-    spread = Place(to.array, to.offset, shape, tuple(strides))
-    truth = node.inputs[0].type.dtype == "bool"
-    first = literal({"True": 1.0, "False": 0.0}[start]) if start in ("True", "False") else start
-    ws.loop(to.shape, [to], lambda at: [f"{at(to)} = {first}"])
+    axes = tuple(range(len(place.shape))) if op.axis is None else op.axis
+    spread = to.seen(np.expand_dims(to.addresses, axes))  # the same along what is summed over
+    truth = " != 0.0" if name in ("AND", "OR") else ""
+    ws.loop(to.shape, [to], lambda at: [f"{at(to)} = {stored(start, out)}"])
 
     def body(at: Callable[[Place], str]) -> list[str]:
-        if name in ("AND", "OR"):
-            worse = "==" if name == "AND" else "!="
-            return [f"if {at(place)} {worse} 0.0:", f"    {at(spread)} = {'0.0' if name == 'AND' else '1.0'}"]
-        return [f"y = {at(place)}", f"z = {at(spread)}", f"{at(spread)} = {combine.format('z', 'y')}"]
+        total = stored(combine.format("z", "y"), out)
+        return [f"y = {at(place)}{truth}", f"z = {at(spread)}{truth}", f"{at(spread)} = {total}"]
 
-    if truth and name not in ("AND", "OR", "Add"):
-        raise NoLoops(f"{op} of truth values")
-    ws.loop(shape, [place, spread], body)
-
-
-def _repeats(addresses: np.ndarray) -> bool:
-    return np.unique(addresses).size < addresses.size
+    ws.loop(place.shape, [place, spread], body)
 
 
 WRITERS: tuple[tuple[Any, Callable[[Workspace, Apply], None]], ...] = (

@@ -25,13 +25,9 @@ class NoLoops(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """A compiled function that a source calls.
+    """A compiled function that a source calls, and what it is in PyTensor's words.
 
-    Attributes
-    ----------
-    function : callable
-    key : str or None
-        What it is, in PyTensor's words; None if it is of this process only (it calls Python back).
+    None if it is of this process only (it calls Python back).
     """
 
     function: Any
@@ -44,22 +40,12 @@ class Workspace:
 
     Attributes
     ----------
-    title : str
-        Its name among several programs.
-    first : int
-        Where its constants begin among those of several programs.
-    shapes : dict
-        The shape of every array.
+    title, first
+        Its name among several programs, and where its constants begin among theirs.
     values : dict
-        The values of those that the inputs do not move.
+        The values of the arrays that the inputs do not move.
     size : int
         Numbers in the workspace so far.
-    places : dict
-        Where each array lies.
-    data : list of numpy.ndarray
-        The constants.
-    calls : dict of str to Call
-        Compiled functions that the source calls.
     blocks : list of list of str
         Nests of loops, in order.
     """
@@ -87,13 +73,7 @@ class Workspace:
         return place
 
     def constant(self, value: np.ndarray) -> Place:
-        """Room for a constant.
-
-        Raises
-        ------
-        NoLoops
-            If there are too many.
-        """
+        """Room for a constant."""
         before = sum(d.size for d in self.data)
         if before + value.size > MOST_DATA:
             raise NoLoops(f"more than {MOST_DATA} constants")
@@ -145,20 +125,12 @@ class Workspace:
         before: Sequence[str] = (),
         after: Sequence[str] = (),
     ) -> None:
-        """Write a nest of loops.
+        """Write a nest of loops over a shape, the last axis fastest, with lines ahead of it and behind it.
 
-        Parameters
-        ----------
-        shape : sequence of int
-            Lengths that it goes over, the last fastest.
-        places : sequence of Place
-            What the loops read and write; spread over the shape.
-        body : callable
-            From a function that gives the source of the entry of a place to the innermost lines.
-        before, after : sequence of str
-            Lines ahead of the loops and behind them.
+        ``places`` are what the loops read and write, spread over the shape; ``body`` makes the innermost lines from a
+        function that gives the source of the entry of a place.
         """
-        spread = {id(p): p.broadcast(shape) for p in places}
+        spread = {id(p): p.seen(np.broadcast_to(p.addresses, shape)) for p in places}
         axes = [k for k, n in enumerate(shape) if n != 1]
         if any(shape[k] == 0 for k in axes):
             self.blocks.append([*before, *after])
