@@ -33,87 +33,46 @@ class GaussianScaling:
 
     With the precision of the block proportional to :math:`\varphi^\kappa`, integrating out the :math:`d` numbers that
     an entry governs multiplies its density by :math:`\varphi^{-\kappa d/2}`, which stays in the family.
-
-    Attributes
-    ----------
-    power : int
-        κ: −1 for a variance, 1 for a precision.
-    coefficient : int
-        Which coefficient the block's :math:`-\kappa d / 2` is added to.
-    student : callable
-        Parameters → (degrees of freedom, squared scale) of the Student-t that the Gaussian becomes once φ is
-        integrated out; the scale is relative to the Gaussian's at φ = 1 (for a matrix, the matrix itself).
     """
 
-    power: int
-    coefficient: int
+    power: int  # κ: −1 for a variance, 1 for a precision
+    coefficient: int  # which coefficient the block's −κd/2 is added to
+    # Parameters → (degrees of freedom, squared scale) of the Student-t that the Gaussian becomes once φ is integrated
+    # out; the scale is relative to the Gaussian's at φ = 1 (for a matrix, the matrix itself).
     student: Callable[[Parameters], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class ConjugateFamily:
-    """One family.
-
-    Attributes
-    ----------
-    name : str
-    support : SupportKind
-    priors : tuple of str
-        PyMC's distributions that are members of the family, by the class of their op.
-    basis : callable
-        (φ, ``numpy`` or ``sympy``) → the values of b₀, b₁, … at numbers or as SymPy expressions.
-    weight : callable
-        w(φ), on numbers, arrays and SymPy symbols alike.
-    anchors : callable
-        (shape, guess) → list of as many arrays as the basis has functions at which to take the score, around ``guess``.
-    parameters, coefficients : callable
-        List of coefficient arrays → named parameters, and back; on arrays and graphs alike.
-    positive : callable
-        Parameters → what must be positive for the density to be normalised, on arrays and graphs alike.
-    centre : callable
-        Parameters → a typical point, where cancellation is least.
-    log_density : callable
-        (parameters, φ) → log density, one number a variate, in extended precision where it can be.
-    log_density_graph : callable or None
-        The same for parameters that are PyTensor graphs, in double precision; None where there is none.
-    draw : callable
-        (parameters, generator, number) → draws of shape (number, …).
-    frozen : callable
-        Parameters → the frozen ``scipy.stats`` marginal of each entry; of the whole matrix for a family of matrices.
-    joint : callable
-        Parameters → the frozen joint distribution of one variate where SciPy has one, else None.
-    mode : callable
-        (coefficients, value now) → where Σ c · ∫ b / w is largest; the value now where it is flat. Raises
-        :class:`~bayeskit.families.modes.Unbounded`.
-    advice : str
-        What makes a variable of this support conjugate, for a refusal.
-    gaussian : GaussianScaling, optional
-        Where a variable of the family may scale a Gaussian block.
-    solve : callable, optional
-        (anchors, gradients) → coefficients, where the score is not one number an entry.
-    from_values : callable, optional
-        (log density, guess) → coefficients, where values cost less than gradients.
-    """
+    """One family."""
 
     name: str
     support: SupportKind
-    priors: tuple[str, ...]
+    priors: tuple[str, ...]  # PyMC's distributions that are members of the family, by the class of their op
+    # (φ, ``numpy`` or ``sympy``) → the values of b₀, b₁, … at numbers or as SymPy expressions.
     basis: Callable[[Any, Any], tuple[Any, ...]]
-    weight: Callable[[Any], Any]
+    weight: Callable[[Any], Any]  # w(φ), on numbers, arrays and SymPy symbols alike
+    # (shape, guess) → as many arrays as the basis has functions, around the guess, at which to take the score.
     anchors: Callable[[Shape, np.ndarray], list[np.ndarray]]
+    # Coefficients → named parameters, and back; on arrays and graphs alike.
     parameters: Callable[[Coefficients], Parameters]
     coefficients: Callable[[Parameters], Coefficients]
-    positive: Callable[[Parameters], tuple[Any, ...]]
-    centre: Callable[[Parameters], np.ndarray]
+    positive: Callable[[Parameters], tuple[Any, ...]]  # of arrays and graphs: > 0 where the density can be normalised
+    centre: Callable[[Parameters], np.ndarray]  # a typical point, where cancellation is least
+    # (parameters, φ) → log density, one number a variate, in extended precision where it can be; and the same for
+    # parameters that are PyTensor graphs, in double precision, or None where there is none.
     log_density: Callable[[Parameters, np.ndarray], np.ndarray]
     log_density_graph: Callable[[Mapping[str, Any], Any], Any] | None
-    draw: Callable[[Parameters, np.random.Generator, int], np.ndarray]
-    frozen: Callable[[Parameters], Any]
-    joint: Callable[[Parameters], Any]
+    draw: Callable[[Parameters, np.random.Generator, int], np.ndarray]  # of shape (number, …)
+    frozen: Callable[[Parameters], Any]  # SciPy's marginal of each entry; of the whole matrix for a family of matrices
+    # (coefficients, value now) → where Σ c · ∫ b / w is largest; the value now where it is flat. Raises `Unbounded`.
     mode: Callable[[Coefficients, np.ndarray], np.ndarray]
-    advice: str
-    gaussian: GaussianScaling | None = None
+    advice: str  # what makes a variable of this support conjugate, for a refusal
+    joint: Callable[[Parameters], Any] = lambda _: None  # SciPy's joint distribution of one variate where it has one
+    gaussian: GaussianScaling | None = None  # where a variable of the family may scale a Gaussian block
+    # (anchors, gradients) → coefficients, where the score is not one number an entry.
     solve: Callable[[list[np.ndarray], list[Any]], Coefficients] | None = None
+    # (log density, guess) → coefficients, where values cost less than gradients.
     from_values: Callable[[Callable[[np.ndarray], Any], np.ndarray], Coefficients] | None = None
 
     @property
@@ -126,13 +85,9 @@ class ConjugateFamily:
         return all(bool(np.all(v > 0)) for v in self.positive(parameters))
 
     def coefficients_at(self, anchors: list[np.ndarray], gradients: list[Any]) -> Coefficients:
-        """c from the gradient of a log density at the anchors, entry by entry.
+        """c, entry by entry, from the gradients (or graphs of them) of a log density at the anchors.
 
-        Parameters
-        ----------
-        anchors : list of array
-        gradients : list of array or graph
-            One for each anchor, of its shape (or with more axes in front).
+        A gradient has the shape of its anchor, or more axes in front.
         """
         if self.solve is not None:
             return self.solve(anchors, gradients)

@@ -60,7 +60,6 @@ FAMILY = ConjugateFamily(
     log_density_graph=_log_density_graph,
     draw=lambda p, rng, n: rng.beta(p["a"], p["b"], size=(n, *np.shape(p["a"]))),
     frozen=lambda p: stats.beta(p["a"], p["b"]),
-    joint=lambda p: None,
     mode=_mode,
     advice="A Beta or Uniform(0, 1) prior is conjugate to Bernoulli, Binomial, Geometric and NegativeBinomial data "
     "with this probability itself as parameter.",

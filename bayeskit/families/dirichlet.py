@@ -30,10 +30,6 @@ def _draw(p: Parameters, rng: np.random.Generator, n: int) -> np.ndarray:
     return gammas / gammas.sum(-1, keepdims=True)
 
 
-def _joint(p: Parameters) -> Any:
-    return stats.dirichlet(p["a"]) if p["a"].ndim == 1 else None
-
-
 def _log_density_graph(p: Mapping[str, Any], x: Any) -> Any:
     a = p["a"]
     return pt.gammaln(pt.sum(a, axis=-1)) - pt.sum(pt.gammaln(a), axis=-1) + pt.sum((a - 1) * pt.log(x), axis=-1)
@@ -62,7 +58,7 @@ FAMILY = ConjugateFamily(
     log_density_graph=_log_density_graph,
     draw=_draw,
     frozen=lambda p: stats.beta(p["a"], p["a"].sum(-1, keepdims=True) - p["a"]),
-    joint=_joint,
+    joint=lambda p: stats.dirichlet(p["a"]) if p["a"].ndim == 1 else None,
     mode=_mode,
     advice="A Dirichlet prior is conjugate to Categorical and Multinomial data with these probabilities themselves as "
     "parameter.",

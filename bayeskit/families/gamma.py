@@ -45,7 +45,6 @@ FAMILY = ConjugateFamily(
     log_density_graph=_log_density_graph,
     draw=lambda p, rng, n: rng.gamma(p["shape"], size=(n, *np.shape(p["shape"]))) / p["rate"],
     frozen=lambda p: stats.gamma(p["shape"], scale=1 / p["rate"]),
-    joint=lambda p: None,
     mode=lambda c, now: positive_mode(np.stack(c), (1,), now),
     advice="A Gamma, Exponential or ChiSquared prior is conjugate to the rate of Poisson, Exponential and Gamma data "
     "and to the precision (not the variance or the sd) of Normal and LogNormal data.",

@@ -45,7 +45,6 @@ FAMILY = ConjugateFamily(
     log_density_graph=_log_density_graph,
     draw=lambda p, rng, n: p["scale"] / rng.gamma(p["shape"], size=(n, *np.shape(p["shape"]))),
     frozen=lambda p: stats.invgamma(p["shape"], scale=p["scale"]),
-    joint=lambda p: None,
     mode=lambda c, now: positive_mode(np.stack(c[::-1]), (-1,), now),
     advice="An InverseGamma prior is conjugate to the variance (not the sd or the precision) of Normal and LogNormal "
     "data and to the scale of Exponential data.",

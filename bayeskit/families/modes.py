@@ -34,18 +34,7 @@ def without_rounding(values: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 def positive_mode(c: np.ndarray, exponents: Sequence[int], now: np.ndarray) -> np.ndarray:
-    """Where c₀ log φ + Σ c_p φ^p / p is largest, entry by entry; ``now`` where it is flat.
-
-    Parameters
-    ----------
-    c : array, first axis c₀ and the exponents
-    exponents : sequence of int
-    now : array
-
-    Raises
-    ------
-    Unbounded
-    """
+    """Where c₀ log φ + Σ c_p φ^p / p is largest, entry by entry; ``now`` where it is flat. Or :class:`Unbounded`."""
     modes = np.array(now, dtype=float)
     for entry in np.ndindex(modes.shape):
         coefficients = c[(slice(None), *entry)]

@@ -15,44 +15,21 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class SupportKind:
-    """One kind of support.
+    """One kind of support."""
 
-    Attributes
-    ----------
-    name : str
-        The kind of :class:`bayeskit.model.support.Support`.
-    start : callable
-        shape → a point inside it, a first guess of anything.
-    typical : callable
-        (shape, generator) → generic values inside it: no zeros, no ties.
-    edges : callable
-        shape → points all over it, near its edges too.
-    inside : callable
-        value → whether all entries are inside; a draw may have been rounded onto an edge.
-    recentred : callable
-        (guess, centre) → the centre, made usable as the next guess of a posterior, and how far it is from the guess.
-        Far from the posterior one coefficient drowns in the rounding of another and the centre may be of the wrong
-        sign or not a number; its size still says in which direction to go.
-    signs : callable
-        SymPy symbol φ → expressions that are positive for every φ in it.
-    positive : bool
-        Whether φ > 0, so that log φ is real.
-    bounds : tuple of float, optional
-        Its ends, where it is a bounded interval: a Uniform variable between them lives on it.
-    event : int
-        How many trailing axes one variate has.
-    """
-
-    name: str
-    start: Callable[[Shape], np.ndarray]
-    typical: Callable[[Shape, np.random.Generator], np.ndarray]
-    edges: Callable[[Shape], list[np.ndarray]]
-    inside: Callable[[np.ndarray], bool]
+    name: str  # the kind of :class:`bayeskit.model.support.Support`
+    start: Callable[[Shape], np.ndarray]  # a point inside it, a first guess of anything
+    typical: Callable[[Shape, np.random.Generator], np.ndarray]  # generic values inside it: no zeros, no ties
+    edges: Callable[[Shape], list[np.ndarray]]  # points all over it, near its edges too
+    inside: Callable[[np.ndarray], bool]  # whether all entries are; a draw may have been rounded onto an edge
+    # (guess, centre) → the centre, made usable as the next guess of a posterior, and how far it is from the guess.
+    # Far from the posterior one coefficient drowns in the rounding of another and the centre may be of the wrong sign
+    # or not a number; its size still says in which direction to go.
     recentred: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, float]]
-    signs: Callable[[sympy.Symbol], tuple[sympy.Expr, ...]]
-    positive: bool = True
-    bounds: tuple[float, float] | None = None
-    event: int = 0
+    signs: Callable[[sympy.Symbol], tuple[sympy.Expr, ...]]  # expressions in φ that are positive for every φ in it
+    positive: bool = True  # φ > 0, so that log φ is real
+    bounds: tuple[float, float] | None = None  # its ends, if bounded: a Uniform variable between them lives on it
+    event: int = 0  # how many trailing axes one variate has
 
 
 def _recentred_positive(guess: np.ndarray, centre: np.ndarray) -> tuple[np.ndarray, float]:

@@ -113,7 +113,6 @@ FAMILY = ConjugateFamily(
     log_density_graph=_log_density_graph,
     draw=_draw,
     frozen=lambda p: _distribution(np.hypot(p["cosine"], p["sine"]), _mean_direction(p)),
-    joint=lambda p: None,
     mode=lambda c, now: np.where(np.hypot(c[0], c[1]) > 0, np.arctan2(c[1], -c[0]), now),
     advice="A VonMises or Uniform(-π, π) prior is conjugate to VonMises data of known concentration with this "
     "direction, turned by a known angle, as mean.",

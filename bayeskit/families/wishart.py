@@ -93,13 +93,7 @@ def _student(p: Parameters) -> tuple[np.ndarray, np.ndarray]:
 
 
 def scatter_over_count(count: np.ndarray, scatter: np.ndarray) -> np.ndarray:
-    """S / n, the covariance that is most likely given n and the scatter S.
-
-    Raises
-    ------
-    Unbounded
-        If S is singular, or n is not positive.
-    """
+    """S / n, the covariance that is most likely given n and the scatter S; `Unbounded` if S is singular or n ≤ 0."""
     for entry in np.ndindex(np.shape(count)):
         values = np.linalg.eigvalsh(scatter[entry])
         if not (count[entry] > 0 and values[0] > 100 * ROUNDING * values[-1]):
