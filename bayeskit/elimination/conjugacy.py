@@ -18,9 +18,9 @@ from pytensor.graph.basic import Variable
 
 from bayeskit.elimination.analysis import Scale
 from bayeskit.elimination.generic_element import GenericElements
-from bayeskit.elimination.linear_score import NotProved, linear_score
+from bayeskit.elimination.linear_score import has_linear_score
 from bayeskit.elimination.scaling import groups, wishart_multiple
-from bayeskit.elimination.symbols import Element, Symbols
+from bayeskit.elimination.symbols import Element, NotProved, Symbols
 from bayeskit.elimination.wishart_form import is_wishart_form
 from bayeskit.families import ConjugateFamily, families_for, support_kinds
 from bayeskit.gaussian.block import GaussianBlock
@@ -28,24 +28,12 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.support import Support
 
-__all__ = ["Proofs", "advice_for"]
-
-
-def advice_for(kind: str) -> str:
-    """What would make a variable of some support conjugate."""
-    return " ".join(f.advice for f in families_for(kind))
+__all__ = ["Proofs"]
 
 
 @dataclass(frozen=True, eq=False)
 class Proofs:
-    """The density that proofs are about.
-
-    Attributes
-    ----------
-    joint : LogJoint
-    shapes : dict of str to tuple of int
-    supports : dict of str to Support
-    """
+    """The density that proofs are about."""
 
     joint: LogJoint
     shapes: Mapping[str, tuple[int, ...]]
@@ -76,10 +64,7 @@ class Proofs:
     def scale(self, name: str, factors: Sequence[str], block: GaussianBlock | None) -> Scale:
         """The family of a variable, given the factors that it has a part in and the block that it may scale.
 
-        Raises
-        ------
-        NotProved
-            With the reason, in words that follow the name of the variable.
+        NotProved gives the reason in words that follow the name of the variable.
         """
         families = families_for(self.supports[name].kind)
         matrix = [f for f in families if f.solve is not None]
@@ -113,12 +98,8 @@ class Proofs:
         for family in families_for(self.supports[name].kind):
             try:
                 for factor, (symbols, element) in elements.items():
-                    try:
-                        linear_score(symbols, element, family)
-                    except NotProved as error:
-                        raise NotProved(
-                            f"the log density of {factor!r} is not that of a {family.label} variable in it"
-                        ) from error
+                    if not has_linear_score(symbols, element, family):
+                        raise NotProved(f"the log density of {factor!r} is not that of a {family.label} variable in it")
                 if block is None:
                     return Scale(name, family)
                 kappa = self.homogeneous(name, family, block, elements)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import sympy
@@ -29,30 +28,16 @@ from bayeskit.types import Graph
 __all__ = ["GenericElements"]
 
 
-@dataclass(frozen=True)
-class Condition:
-    """A boolean node; ``fixed`` if its truth is the same for every value of φ in the support."""
-
-    fixed: bool
-
-
-# A node that only conditions of parameter checks need may have no expression; the value then says why.
-Value = Element | Condition | NotProved
+# Of a boolean node, whether its truth is the same for every φ in the support. A node that only conditions of parameter
+# checks need may have no expression; the value then says why.
+Value = Element | bool | NotProved
 
 
 class GenericElements(GraphAnalysis[Value]):
-    """The elements of the nodes of one factor, for one variable.
+    """The elements of the nodes of one factor, for one variable φ.
 
-    Parameters
-    ----------
-    variable : tensor
-        φ.
-    support : SupportKind
-        Where φ lies.
-    depends : mapping of tensor to frozenset of tensor
-        Which latent values each node depends on.
-    truth : callable
-        For a boolean node: (always true, always false) at a reference point.
+    ``depends`` has the latent values that each node depends on, ``truth`` says of a boolean node whether it is always
+    true, and whether it is always false, at a reference point.
     """
 
     def __init__(
@@ -71,13 +56,7 @@ class GenericElements(GraphAnalysis[Value]):
         self._of_checks: set[Apply] = set()
 
     def of(self, graph: Graph) -> Element:
-        """The generic element of a factor.
-
-        Raises
-        ------
-        NotProved
-            If its value depends on φ in a way that no rule covers.
-        """
+        """The generic element of a factor; NotProved if its value depends on φ in a way that no rule covers."""
         self._of_checks = set(toposort([graph])) - _value_nodes(graph)
         self.walk([graph])
         return _element(self.value(graph))
@@ -92,7 +71,7 @@ class GenericElements(GraphAnalysis[Value]):
         return [test for test in tests if not self._settled(test)]
 
     def _settled(self, test: Graph) -> bool:
-        return self.condition(test).fixed and (bool(self._others(test)) or self.truth(test)[0])
+        return self.is_fixed(test) and (bool(self._others(test)) or self.truth(test)[0])
 
     def _others(self, var: Graph) -> frozenset[Graph]:
         return self.depends.get(var, frozenset()) - {self.variable}
@@ -118,7 +97,7 @@ class GenericElements(GraphAnalysis[Value]):
             op, kind = core_op(out.owner), kind_of(out.owner)
             if isinstance(op, CAReduce) and kind is not Kind.SUM:
                 if isinstance(op.scalar_op, ps.AND | ps.OR):
-                    return Condition(self.condition(out.owner.inputs[0]).fixed)
+                    return self.is_fixed(out.owner.inputs[0])
                 raise NotProved(f"it enters through {name_of(op)}")
             if out.type.dtype == "bool" and kind is not Kind.CHECK:
                 return self.comparison(out, values)
@@ -147,10 +126,9 @@ class GenericElements(GraphAnalysis[Value]):
     def join(self, out: Graph, values: list[Value]) -> Element:
         node = out.owner
         self._require_free_indices(node)
-        elements = [(k, _element(values[k])) for k in parts(node)]
         return _union(
             self.symbols.renamed(e, ("part", k, id(node)), scalar=self.scalar) if node.inputs[k].type.ndim else e
-            for k, e in elements
+            for k, e in ((k, _element(values[k])) for k in parts(node))
         )
 
     def sum(self, out: Graph, values: list[Value]) -> Element:
@@ -215,7 +193,7 @@ class GenericElements(GraphAnalysis[Value]):
     # -- conditions ----------------------------------------------------------------------------------------------------
     def choice(self, out: Graph, values: list[Value]) -> Element:
         test = out.owner.inputs[0]
-        if not self.condition(test).fixed:
+        if not self.is_fixed(test):
             raise NotProved("its density has a kink or a step inside the support")
         if not self._others(test):
             always, never = self.truth(test)
@@ -223,37 +201,36 @@ class GenericElements(GraphAnalysis[Value]):
                 return _element(values[1 if always else 2])
         return _union([_element(v) for v in values[1:]])
 
-    def condition(self, var: Graph) -> Condition:
+    def is_fixed(self, var: Graph) -> bool:
         """Whether the truth of a node is the same wherever φ lies in its support."""
-        value = self.values[var] if var in self.values else Condition(True)
-        return value if isinstance(value, Condition) else Condition(False)
+        return self.values.get(var, True) is True
 
-    def comparison(self, out: Graph, values: list[Value]) -> Condition:
-        """A boolean node that depends on φ."""
+    def comparison(self, out: Graph, values: list[Value]) -> bool:
+        """Of a boolean node that depends on φ."""
         node, kind = out.owner, kind_of(out.owner)
         op = core_op(node)
         if kind in (Kind.MOVE, Kind.JOIN):
             self._require_free_indices(node)
-            return Condition(all(self.condition(node.inputs[k]).fixed for k in parts(node)))
+            return all(self.is_fixed(node.inputs[k]) for k in parts(node))
         if not isinstance(op, Elemwise):
-            return Condition(False)
+            return False
         if all(i.type.dtype == "bool" for i in node.inputs):
             decided = [self.truth(i)[isinstance(op.scalar_op, ps.AND)] for i in node.inputs if not self.depends.get(i)]
             settled = isinstance(op.scalar_op, ps.AND | ps.OR) and any(decided)  # False and …, True or …
-            return Condition(settled or all(self.condition(i).fixed for i in node.inputs))
+            return settled or all(map(self.is_fixed, node.inputs))
         if not isinstance(op.scalar_op, ps.LT | ps.LE | ps.GT | ps.GE | ps.EQ | ps.NEQ):
-            return Condition(False)
+            return False
         if not all(isinstance(v, Element) and not v.summed for v in values):
-            return Condition(False)
+            return False
         pairs = itertools.product(*[_element(v).options for v in values])
-        return Condition(all(fixed_difference(self.symbols, a, b) for a, b in pairs))
+        return all(fixed_difference(self.symbols, a, b) for a, b in pairs)
 
 
 def _element(value: Value) -> Element:
     """The element that a node's value is."""
     if isinstance(value, NotProved):
         raise value
-    if isinstance(value, Condition):
+    if isinstance(value, bool):
         raise NotProved("a comparison is used as a number")
     return value
 
@@ -286,6 +263,4 @@ def _only_pads(op: object) -> bool:
     """Whether a DimShuffle leaves broadcasting as it is (new axes on the left only)."""
     if not isinstance(op, DimShuffle):
         return type(op).__name__ in ("TensorFromScalar", "ScalarFromTensor", "SpecifyShape", "Alloc")
-    kept = [k for k in op.new_order if k != "x"]
-    lead = list(op.new_order[: len(op.new_order) - len(kept)])
-    return all(k == "x" for k in lead) and kept == sorted(kept) and not op.drop
+    return tuple(op.new_order[len(op.new_order) - op.input_ndim :]) == tuple(range(op.input_ndim))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bayeskit.elimination.linear_score import NotProved
+from bayeskit.elimination.symbols import NotProved
 from bayeskit.gaussian.block import GaussianBlock
 
 __all__ = ["groups", "wishart_multiple"]
@@ -21,22 +21,9 @@ TOLERANCE = 1e-9
 
 
 def groups(block: GaussianBlock, name: str, kappa: int, point: Mapping[str, Any]) -> np.ndarray:
-    """For each entry of the stacked block, the flat index of the entry of φ that scales its precision.
+    """For each entry of the stacked block, the flat index of the entry of φ that scales its precision by φ^kappa.
 
-    Parameters
-    ----------
-    block : GaussianBlock
-    name : str
-        The scale φ, a vector or matrix of independent scales, or a single one.
-    kappa : int
-        Λ is linear in φ^kappa.
-    point : mapping of str to array
-        A point inside the support.
-
-    Raises
-    ------
-    NotProved
-        If an entry of θ is governed by several entries of φ, or two entries governed by different ones are coupled.
+    NotProved if an entry of θ is governed by several entries of φ, or two governed by different ones are coupled.
     """
     shape = np.shape(point[name])
     count = int(np.prod(shape, dtype=int))
@@ -66,10 +53,7 @@ def groups(block: GaussianBlock, name: str, kappa: int, point: Mapping[str, Any]
 def wishart_multiple(block: GaussianBlock, name: str, point: Mapping[str, Any]) -> np.ndarray:
     """The matrix K of Λ(W) = K ⊗ W, for a block of K.shape[0] vectors that share the precision matrix W.
 
-    Raises
-    ------
-    NotProved
-        If the precision of the block is not of this form, or its mean depends on W.
+    NotProved if the precision of the block is not of this form, or its mean depends on W.
     """
     generator = np.random.default_rng(0)
     size = np.shape(point[name])[0]

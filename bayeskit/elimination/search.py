@@ -9,15 +9,16 @@ variables that nothing else depends on, whose density integrates to one; then a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
 
 from bayeskit.elimination.analysis import Analysis, Scale
-from bayeskit.elimination.conjugacy import Proofs, advice_for
-from bayeskit.elimination.linear_score import NotProved
+from bayeskit.elimination.conjugacy import Proofs
+from bayeskit.elimination.symbolic_functions import name_of
+from bayeskit.elimination.symbols import NotProved
+from bayeskit.families import families_for
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.polynomial_degree import degrees
@@ -182,7 +183,7 @@ class Search:
             try:
                 scale = self.prove(name)
             except NotProved as error:
-                self.refuse(name, sentence(str(error)), advice_for(support.kind))
+                self.refuse(name, sentence(str(error)), " ".join(f.advice for f in families_for(support.kind)))
                 continue
             self.scales.append(scale)
             del self.left[name]
@@ -265,8 +266,7 @@ def _blame(graph: Variable, degree: Mapping[Variable, float], factor: str, name:
     for node in toposort([graph]):
         if degree.get(node.outputs[0], 0) <= 2 or any(degree.get(i, 0) > 2 for i in node.inputs):
             continue
-        op: Any = core_op(node)
-        label = str(getattr(op, "scalar_op", op)).split("{")[0].lower()
+        label = name_of(core_op(node))
         if own:
             return f"its own log density is not quadratic (it goes through `{label}`): its prior is not Normal."
         return f"it enters the log density of {factor!r} through `{label}`, which is not quadratic in it."

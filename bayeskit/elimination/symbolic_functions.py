@@ -26,13 +26,7 @@ LONGEST = 25  # operations in a sum whose factors are looked for
 
 
 def applied(symbols: Symbols, node: Apply, x: Sequence[sympy.Expr]) -> sympy.Expr:
-    """The expression of an elementwise node, given those of its inputs.
-
-    Raises
-    ------
-    NotProved
-        If there is no exact rule for the function, and it depends on φ.
-    """
+    """The expression of an elementwise node, given those of its inputs; NotProved if no exact rule gives one."""
     if (slopes := coefficients(node)) is not None:
         return sympy.Add(*[sympy.Integer(int(c)) * e for c, e in zip(slopes, x, strict=True) if c])
     if (powers := exponents(node)) is not None:
@@ -147,13 +141,7 @@ _MATRIX_POWERS: dict[str, Callable[[list[sympy.Expr]], sympy.Expr]] = {
 
 
 def matrix_function(symbols: Symbols, node: Apply, elements: Sequence[Element], depends: frozenset[Graph]) -> Element:
-    """The generic element of linear algebra on multiples of powers of a scalar φ.
-
-    Raises
-    ------
-    NotProved
-        If the operation is not known, or an input is no such multiple.
-    """
+    """The generic element of linear algebra on multiples of powers of a scalar φ; NotProved of anything else."""
     name = type(core_op(node)).__name__
     if name not in _MATRIX_POWERS or not symbols.support.positive:
         raise NotProved(f"it enters through {name}")

@@ -40,23 +40,14 @@ class Element:
 
 @dataclass(frozen=True, eq=False)
 class Symbols:
-    """The symbols of one proof.
+    """The symbols of one proof."""
 
-    Attributes
-    ----------
-    support : SupportKind
-        Where φ lies.
-    origin : dict of symbol to frozenset of tensor
-        Which latent values each atom depends on.
-    views, atoms : dict of key to symbol
-    keys : dict of symbol to key
-    """
-
-    support: SupportKind
+    support: SupportKind  # where φ lies
+    # Which latent values each atom depends on.
     origin: dict[sympy.Symbol, frozenset[Graph]] = field(default_factory=dict)
     views: dict[Any, sympy.Symbol] = field(default_factory=dict)
     atoms: dict[Any, sympy.Symbol] = field(default_factory=dict)
-    keys: dict[sympy.Symbol, Any] = field(default_factory=dict)
+    keys: dict[sympy.Symbol, Any] = field(default_factory=dict)  # of both
 
     def view(self, key: Any) -> sympy.Symbol:
         """The symbol of φ seen through a chain of indices."""

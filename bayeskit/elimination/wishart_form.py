@@ -17,7 +17,7 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Sum
 from pytensor.tensor.shape import SpecifyShape
 
-from bayeskit.elimination.linear_score import NotProved
+from bayeskit.elimination.symbols import NotProved
 from bayeskit.graphs.domain import GraphAnalysis, Kind, coefficients, exponents, kind_of, parts
 from bayeskit.graphs.nodes import applies, core_op
 from bayeskit.types import Graph
@@ -47,12 +47,7 @@ _Parts = list[_Part | None]  # None: W does not enter
 
 
 def is_wishart_form(graph: Variable, variable: Variable) -> None:
-    """Prove a factor to be c₀ + c₁ log |W| + linear in W.
-
-    Raises
-    ------
-    NotProved
-    """
+    """Prove a factor to be c₀ + c₁ log |W| + linear in W."""
     if _WishartForm({variable: MULTIPLE}).walk([graph]).get(graph) not in (None, *ADDITIVE):
         raise NotProved("its log density is not c + log |W| + a linear function of it")
 

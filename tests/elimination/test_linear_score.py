@@ -21,9 +21,9 @@ from scipy import stats
 
 import bayeskit as bk
 from bayeskit.elimination.generic_element import GenericElements
-from bayeskit.elimination.linear_score import NotProved, linear_score
+from bayeskit.elimination.linear_score import has_linear_score
 from bayeskit.elimination.signs import fixed_sign, magnitude
-from bayeskit.elimination.symbols import Symbols
+from bayeskit.elimination.symbols import NotProved, Symbols
 from bayeskit.families import FAMILIES
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.rewriting import depends_on, widen
@@ -54,11 +54,11 @@ def is_linear(graph: Any, phi: Any, family: str) -> bool:
 
     generic = GenericElements(phi, family_of.support, depends_on([graph], [phi]), truth)
     try:
-        linear_score(generic.symbols, generic.of(graph), family_of)
+        element = generic.of(graph)
     except NotProved as refusal:
         assert str(refusal)
         return False
-    return not generic.unsettled_checks(graph)
+    return has_linear_score(generic.symbols, element, family_of) and not generic.unsettled_checks(graph)
 
 
 def points_of(family: str) -> np.ndarray:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytensor.raise_op import Assert
 from random_graphs import LOWER, evaluate
 
-from bayeskit.elimination.linear_score import NotProved
+from bayeskit.elimination.symbols import NotProved
 from bayeskit.elimination.wishart_form import is_wishart_form
 from bayeskit.graphs.rewriting import inline
 
