@@ -27,27 +27,14 @@ LARGE = 100_000  # numbers in the data above which products with them are kept, 
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """A variable integrated out by its conjugate family, and the Gaussian block that it scales, if any.
-
-    Attributes
-    ----------
-    name : str
-    family : ConjugateFamily
-    block : GaussianBlock or None
-    kappa : int
-        The precision of the block is proportional to φ^kappa.
-    group : numpy.ndarray or None
-        For each entry of the stacked block, the flat index of the entry of φ that scales it.
-    multiple : numpy.ndarray or None
-        K of Λ(W) = K ⊗ W.
-    """
+    """A variable integrated out by its conjugate family, and the Gaussian block that it scales, if any."""
 
     name: str
     family: ConjugateFamily
     block: GaussianBlock | None = None
-    kappa: int = 0
-    group: np.ndarray | None = None
-    multiple: np.ndarray | None = None
+    kappa: int = 0  # the precision of the block is proportional to φ^kappa
+    group: np.ndarray | None = None  # for each entry of the stacked block, the flat index of the entry of φ scaling it
+    multiple: np.ndarray | None = None  # K of Λ(W) = K ⊗ W
 
     def governed(self, shape: tuple[int, ...]) -> np.ndarray:
         """How many numbers (for a matrix, vectors) of the block each entry of φ governs, for φ of a shape."""
@@ -58,46 +45,21 @@ class Scale:
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """Everything that :func:`bayeskit.inference.ladder` needs to know about a model before it computes a number.
-
-    Attributes
-    ----------
-    joint : LogJoint
-    shapes : dict of str to tuple of int
-    plan : Plan
-    blocks : tuple of GaussianBlock
-    scales : tuple of Scale
-    ancestral : tuple of str
-        Variables that nothing depends on, drawn forward from their own distribution.
-    finite : tuple of str
-        Finite discrete variables, enumerated; everything else is conditional on them.
-    values : dict of str to numpy.ndarray
-        The values of the finite variables.
-    supports : dict of str to Support
-        Of every latent variable.
-    summed : tuple of Summed
-        Finite variables that were summed out of ``joint``, in that order; everything else was planned without them.
-    whole : LogJoint or None
-        The density of the model as written, where ``joint`` is one with variables summed out.
-    snapshot : Snapshot or None
-        The data that it is evaluated with, where they are others than those it was found with.
-    analyse : callable or None
-        What finds the analysis of a model.
-    """
+    """Everything that :func:`bayeskit.inference.ladder` needs to know about a model before it computes a number."""
 
     joint: LogJoint
     shapes: dict[str, tuple[int, ...]]
     plan: Plan
     blocks: tuple[GaussianBlock, ...] = ()
     scales: tuple[Scale, ...] = ()
-    ancestral: tuple[str, ...] = ()
-    finite: tuple[str, ...] = ()
-    values: dict[str, np.ndarray] = field(default_factory=dict)
-    supports: dict[str, Support] = field(default_factory=dict)
-    summed: tuple[Summed, ...] = ()
-    whole: LogJoint | None = None
-    snapshot: Snapshot | None = None
-    analyse: Callable[[pm.Model], Analysis] | None = None
+    ancestral: tuple[str, ...] = ()  # nothing depends on them: drawn forward from their own distribution
+    finite: tuple[str, ...] = ()  # finite variables that are enumerated; everything else is conditional on them
+    values: dict[str, np.ndarray] = field(default_factory=dict)  # of the finite variables
+    supports: dict[str, Support] = field(default_factory=dict)  # of every latent variable
+    summed: tuple[Summed, ...] = ()  # summed out of ``joint``, in that order; all else was planned without them
+    whole: LogJoint | None = None  # the model as written, where ``joint`` is one with variables summed out
+    snapshot: Snapshot | None = None  # the data that it is evaluated with, where others than it was found with
+    analyse: Callable[[pm.Model], Analysis] | None = None  # what finds the analysis of a model
     _memory: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -107,11 +69,9 @@ class Analysis:
 
     def remembered(self, key: str, make: Callable[[], Any]) -> Any:
         """What is compiled once for all data of the same shapes; anew each time where the data cannot be exchanged."""
-        if self.snapshot is None:
-            return make()
-        if key not in self._memory:
+        if self.snapshot is not None and key not in self._memory:
             self._memory[key] = make()
-        return self._memory[key]
+        return make() if self.snapshot is None else self._memory[key]
 
     def remembered_unread(self, key: str, make: Callable[[], Any]) -> Any:
         """What is built once for all data of the same shapes, if without reading them; anew each time where it is not.
@@ -181,24 +141,12 @@ class Analysis:
 
 @dataclass(frozen=True, eq=False)
 class _General:
-    """An analysis that holds for all values of some data: its proof could not read them.
+    """An analysis that holds for all values of some data: its proof could not read them."""
 
-    Attributes
-    ----------
-    analysis : Analysis or None
-        None where none was found without the data.
-    slots : dict of str to DataSlot
-        By all of their names.
-    used : dict of str to str
-        The data that it holds for with their own values only, with the reason.
-    snapshot : Snapshot
-        The values that it was found with.
-    """
-
-    analysis: Analysis | None
-    slots: dict[str, DataSlot]
-    used: dict[str, str]
-    snapshot: Snapshot
+    analysis: Analysis | None  # None where none was found without the data
+    slots: dict[str, DataSlot]  # by all of their names
+    used: dict[str, str]  # the data that it holds for with their own values only, with the reason
+    snapshot: Snapshot  # the values that it was found with
 
     def named(self, snapshot: Snapshot) -> dict[str, np.ndarray]:
         """The values of the slots in a snapshot, each by the slot's own name."""

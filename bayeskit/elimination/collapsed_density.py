@@ -42,46 +42,23 @@ from bayeskit.model.forward_sampling import prior_points
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph, Point
 
-__all__ = ["Collapsed", "SolvedScale", "collapsed_density", "typical_points"]
+__all__ = ["Collapsed", "collapsed_density", "typical_points"]
 
 LARGE = 1_000  # numbers in the data from which a factor without eliminated variables is reduced as well
 
 
 @dataclass(frozen=True, eq=False)
-class SolvedScale:
-    """The conditional posterior of one score family's variable, its parameters as graphs in what remains."""
-
-    scale: Scale
-    parameters: dict[str, Graph]
-
-
-@dataclass(frozen=True, eq=False)
 class Collapsed:
-    """log p(y, φ) and what is needed to draw the eliminated variables given φ.
-
-    Attributes
-    ----------
-    analysis : Analysis
-    remaining : tuple of str
-        φ.
-    inputs : list of tensor
-        The values of φ on their own support.
-    priors : tuple of str
-        The remaining variables whose prior density is not part of ``likelihood``.
-    likelihood : tensor
-        log p(y, φ) without the priors named, a scalar.
-    blocks : tuple of (GaussianBlock, QuadraticForm)
-    scales : tuple of SolvedScale
-        In the order of their elimination; parameters may depend on the scales eliminated later.
-    """
+    """log p(y, φ) and what is needed to draw the eliminated variables given φ."""
 
     analysis: Analysis
-    remaining: tuple[str, ...]
-    inputs: list[Graph]
-    priors: tuple[str, ...]
-    likelihood: Graph
+    remaining: tuple[str, ...]  # φ
+    inputs: list[Graph]  # the values of φ on their own support
+    priors: tuple[str, ...]  # the remaining variables whose prior density is not part of ``likelihood``
+    likelihood: Graph  # log p(y, φ) without the priors named, a scalar
     blocks: tuple[tuple[GaussianBlock, QuadraticForm], ...]
-    scales: tuple[SolvedScale, ...]
+    # As eliminated, each with the parameters of its conditional posterior, which may depend on those eliminated later.
+    scales: tuple[tuple[Scale, dict[str, Graph]], ...]
 
     @property
     def eliminated(self) -> tuple[str, ...]:
@@ -118,46 +95,28 @@ def typical_points(analysis: Analysis, number: int, random_seed: int = 0) -> lis
     # Prior draws only where needed: they fail where a covariance in the prior is not positive definite.
     drawn = set(kinds.values()) - {"real", *known}
     priors = prior_points(analysis.joint.model, number, random_seed) if drawn else iter([{}] * number)
-    points = []
-    for prior in priors:
-        point = {}
-        for name, kind in kinds.items():
-            shape = analysis.shapes[name]
-            if kind in known:
-                value = known[kind].typical(shape, rng)
-            else:
-                value = rng.normal(scale=0.5, size=shape) if kind == "real" else prior[name]
-            point[name] = np.asarray(value)
-        points.append(point)
-    return points
+
+    def value(name: str, prior: Mapping[str, np.ndarray]) -> np.ndarray:
+        kind, shape = kinds[name], analysis.shapes[name]
+        if kind in known:
+            return np.asarray(known[kind].typical(shape, rng))
+        return np.asarray(rng.normal(scale=0.5, size=shape) if kind == "real" else prior[name])
+
+    return [{name: value(name, prior) for name in kinds} for prior in priors]
 
 
-def collapsed_density(analysis: Analysis, centre: Point | None = None) -> Collapsed:
-    """Integrate out everything that has a closed form given the rest.
+def collapsed_density(analysis: Analysis) -> Collapsed:
+    """Integrate out everything that has a closed form given the rest φ, of which something remains.
 
-    Parameters
-    ----------
-    analysis : Analysis
-        Of a model in which something remains.
-    centre : mapping of str to array, optional
-        Values of φ near which rounding is to be least: the posterior's mode, say.
-
-    Raises
-    ------
-    NotImplementedError
-        If a part of the model has a closed form that cannot be written as a graph.
+    A NotImplementedError where a part of the model has a closed form that cannot be written as a graph.
     """
     joint = analysis.joint
     remaining = analysis.plan.remaining
     points = typical_points(analysis, 2)
-    if centre is not None:
-        points.insert(0, {**points[0], **centre})
     absorbed = {f for b in analysis.blocks for f in b.factors}
     scaled = {s.name for s in analysis.scales}
     active = [f for f in joint.factors if f not in analysis.ancestral]
-    priors = tuple(
-        n for n in remaining if n not in absorbed and n in active and not joint.scopes[n] & scaled and n in joint.scopes
-    )
+    priors = tuple(n for n in remaining if n not in absorbed and n in active and not joint.scopes[n] & scaled)
     terms: list[Any] = []
     blocks = []
     reference = _reference(analysis, points[0])
@@ -166,20 +125,18 @@ def collapsed_density(analysis: Analysis, centre: Point | None = None) -> Collap
         blocks.append((block, form))
         terms += [form.rest, strategy_of(form).integral(form)]
     others = [f for f in active if f not in absorbed and f not in priors]
-    if others:
-        # A sum over finite variables has no statistics that the data could be reduced to.
-        sums = {s.factor for s in analysis.summed}
-        terms += [cheap_gradients(pt.sum(joint.factors[f])) for f in others if f in sums]
-        plain = [f for f in others if f not in sums]
-        terms += [_sum(joint, plain, reference, analysis.shapes)] if plain else []
+    # A sum over finite variables has no statistics that the data could be reduced to.
+    sums = {s.factor for s in analysis.summed}
+    terms += [cheap_gradients(pt.sum(joint.factors[f])) for f in others if f in sums]
+    if plain := [f for f in others if f not in sums]:
+        terms.append(_sum(joint, plain, reference, analysis.shapes))
     total: Any = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
     solved = []
     for scale in analysis.scales:
         total, parameters = _integrate_scale(joint, scale, total, reference)
-        solved.append(SolvedScale(scale, parameters))
-    return Collapsed(
-        analysis, remaining, [joint.values[n] for n in remaining], priors, total, tuple(blocks), tuple(solved)
-    )
+        solved.append((scale, parameters))
+    inputs = [joint.values[n] for n in remaining]
+    return Collapsed(analysis, remaining, inputs, priors, total, tuple(blocks), tuple(solved))
 
 
 def _reference(analysis: Analysis, point: Point) -> dict[str, np.ndarray]:
@@ -195,9 +152,7 @@ def _sum(joint: LogJoint, factors: list[str], point: Point, shapes: Mapping[str,
     # And the data as they are, so that their lengths are known.
     total: Graph = with_constant_data([pt.add(*[pt.sum(joint.factors[f]) for f in factors], pt.constant(0.0))])[0]
     total = cheap_gradients(constants_in_front(total))
-    if joint.data_size < LARGE:
-        return total
-    return reduced(total, joint, point, shapes)
+    return total if joint.data_size < LARGE else reduced(total, joint, point, shapes)
 
 
 def _integrate_scale(joint: LogJoint, scale: Scale, total: Any, reference: Point) -> tuple[Any, dict[str, Graph]]:
@@ -207,16 +162,15 @@ def _integrate_scale(joint: LogJoint, scale: Scale, total: Any, reference: Point
     variable = joint.values[scale.name]
     centre = np.asarray(reference[scale.name], dtype=float)
     gradient: Any = pytensor.grad(total, variable)
+
+    def at(point: np.ndarray, graph: Any) -> Any:
+        fixed: Graph = pt.constant(np.asarray(point, dtype=float))
+        return graph_replace([graph], {variable: fixed}, strict=False)[0]
+
     anchors = family.anchors(centre.shape, centre)
-    values = []
-    for anchor in anchors:
-        fixed: Graph = pt.constant(np.asarray(anchor, dtype=float))
-        values.append(graph_replace([gradient], {variable: fixed}, strict=False)[0])
-    parameters: dict[str, Any] = family.parameters(family.coefficients_at(anchors, values))
-    at: Graph = pt.constant(centre)
-    at_centre = graph_replace([total], {variable: at}, strict=False)[0]
-    density: Any = pt.sum(family.log_density_graph(parameters, centre))
+    coefficients = family.coefficients_at(anchors, [at(anchor, gradient) for anchor in anchors])
+    parameters: dict[str, Any] = family.parameters(coefficients)
+    value = at(centre, total) - pt.sum(family.log_density_graph(parameters, centre))
     # An improper conditional has no integral; the normaliser's formula would go on giving numbers.
     proper = [pt.all(p > 0) for p in family.positive(parameters)]
-    value = at_centre - density
     return pt.switch(pt.all(pt.stack(proper)), value, -np.inf) if proper else value, parameters

@@ -56,7 +56,7 @@ def collapse(model: pm.Model | Analysis) -> pm.Model:
     Raises
     ------
     ModelError
-        If the model cannot be read, or nothing remains: then :func:`bayeskit.inference.ladder` has the answer already.
+        If the model cannot be read, or nothing remains: then :func:`bayeskit.infer` has the whole answer.
 
     Notes
     -----
@@ -84,55 +84,37 @@ def explained() -> Iterator[None]:
 
 
 def collapsed_model(collapsed: Collapsed) -> pm.Model:
-    """The collapsed density as a ``pm.Model``.
-
-    Raises
-    ------
-    NotImplementedError
-        If a discrete variable remains whose prior was integrated over: no PyMC variable has that density.
-    """
-    joint = collapsed.analysis.joint
-    original = joint.model
+    """The collapsed density as a ``pm.Model``, which there is none of where a discrete prior was integrated over."""
+    joint, original = collapsed.analysis.joint, collapsed.analysis.joint.model
     wide = dict(zip([rv.name for rv in original.basic_RVs], widen(list(original.basic_RVs)), strict=True))
     typical = typical_points(collapsed.analysis, 1)[0]
     made: dict[str, Graph] = {}
     with pm.Model() as model:
         for dim, labels in original.coords.items():
             model.add_coord(dim, labels, length=None if labels is not None else int(original.dim_lengths[dim].eval()))
-        for rv in original.free_RVs:
-            name = rv.name
-            if name not in collapsed.remaining:
-                continue
-            initial = original.rvs_to_initial_values.get(rv)
+        for rv in [rv for rv in original.free_RVs if rv.name in collapsed.remaining]:
+            name, initial = rv.name, original.rvs_to_initial_values.get(rv)
             if name in collapsed.priors:
                 # A copy: a random variable belongs to one model. Its parents are those of the new model, not copies.
                 copy, *parents = clone_replace([wide[name], *(wide[n] for n in made)], {})
-                replacement = dict(zip(parents, made.values(), strict=True))
-                graph = graph_replace([copy], replacement, strict=False)[0]
+                graph = graph_replace([copy], dict(zip(parents, made.values(), strict=True)), strict=False)[0]
             elif rv.dtype.startswith(("int", "uint", "bool")):
                 raise NotImplementedError(f"{name!r} is discrete, and its prior depends on what is integrated out")
             else:
                 # Its density is in the potential, with that of the variables it depends on.
                 graph = pm.Flat.dist(shape=collapsed.analysis.shapes[name])
                 initial = typical[name] if initial is None else initial
+            dims, transform = original.named_vars_to_dims.get(name), original.rvs_to_transforms.get(rv)
             made[name] = model.register_rv(
-                graph,
-                name,
-                dims=original.named_vars_to_dims.get(name),
-                default_transform=None,
-                transform=original.rvs_to_transforms.get(rv),
-                initval=initial,
+                graph, name, dims=dims, default_transform=None, transform=transform, initval=initial
             )
         known: Any = {joint.values[n]: v for n, v in made.items()}
         likelihood = graph_replace([collapsed.likelihood], known, strict=False)[0]
-        pm.Potential(_free_name("log_marginal", original), likelihood)
+        name = "log_marginal"
+        while name in original.named_vars:
+            name += "_"
+        pm.Potential(name, likelihood)
     return model
-
-
-def _free_name(name: str, model: pm.Model) -> str:
-    while name in model.named_vars:
-        name += "_"
-    return name
 
 
 def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: int | None = None) -> xr.DataTree:

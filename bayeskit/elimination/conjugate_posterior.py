@@ -2,11 +2,17 @@
 
 The evidence is the candidate's formula log p(y) = log p(y, θ*) − log p(θ* | y) at the posterior mean θ*, where rounding
 does least; the certificate is the spread of the same expression over other points (Besag 1989; Chib 1995).
+
+Finite variables without structure are a table of hypotheses, each with a posterior of its own. pymc-extras'
+``marginalize`` sums them out of a density but carries no closed form inside each, and gives no probabilities without
+draws; it is the oracle of the tests. Mixtures and chains, whose tables grow as K^N, are summed out by
+:mod:`bayeskit.finite.sum_out`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,29 +26,18 @@ from bayeskit.families.base import Parameters
 from bayeskit.gaussian.block import Gaussian, GaussianBlock
 from bayeskit.gaussian.factorisation import NotPositiveDefinite
 
-__all__ = ["Component", "Evaluator", "Part", "solve_posterior"]
+__all__ = ["Component", "Evaluator", "Part", "hypotheses", "solve_posterior"]
 
 AT_ONCE = 20_000_000  # numbers in the draws of a block above which they are made when they are read
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One scale (or none) with the Gaussian block that it governs (or none), solved.
-
-    Attributes
-    ----------
-    scale : Scale or None
-    parameters : dict of arrays
-        Of the scale's posterior.
-    gaussian : Gaussian or None
-        θ | y, φ at φ = ``reference``.
-    reference : numpy.ndarray
-        φ at which ``gaussian`` was taken.
-    """
+    """One scale (or none) with the Gaussian block that it governs (or none), solved."""
 
     scale: Scale | None = None
-    parameters: Parameters = field(default_factory=dict)
-    gaussian: Gaussian | None = None
+    parameters: Parameters = field(default_factory=dict)  # of the scale's posterior
+    gaussian: Gaussian | None = None  # θ | y, φ at φ = ``reference``
     reference: np.ndarray = field(default_factory=lambda: np.ones(()))
 
     @property
@@ -83,51 +78,41 @@ class Part:
         if self.scale is not None:
             value = np.asarray(point[self.scale.name])
             total += np.sum(self.scale.family.log_density(self.parameters, value))
-        if self.gaussian is not None:
-            total += self._log_gaussian(point)
-        return total
+        return total if self.gaussian is None else total + self._log_gaussian(self.gaussian, point)
 
-    def _log_gaussian(self, point: Mapping[str, np.ndarray]) -> float:
-        gaussian = self.gaussian
-        assert gaussian is not None
-        stacked = np.concatenate([np.ravel(point[n]) for n in gaussian.names])
-        deviation = stacked - gaussian.mean
-        constant = -0.5 * gaussian.size * np.log(2 * np.pi)
-        if self.multiple is not None:
-            assert self.scale is not None
-            matrix = np.asarray(point[self.scale.name])
-            rows = deviation.reshape(-1, len(matrix))
-            log_det = len(matrix) * np.linalg.slogdet(self.multiple)[1] + len(rows) * np.linalg.slogdet(matrix)[1]
-            quadratic = np.einsum("ai,ij,bj,ab->", rows, matrix, rows, self.multiple)
-            return float(constant + 0.5 * log_det - 0.5 * quadratic)
-        log_det = gaussian.precision.log_determinant
-        if self.scale is not None:
-            stretch = self.stretch(point[self.scale.name])
-            log_det += 2 * float(np.sum(np.log(stretch)))
-            deviation = deviation * stretch
-        return float(constant + 0.5 * log_det - 0.5 * np.sum(gaussian.precision.whiten(deviation) ** 2))
+    def _log_gaussian(self, gaussian: Gaussian, point: Mapping[str, np.ndarray]) -> float:
+        deviation = np.concatenate([np.ravel(point[n]) for n in gaussian.names]) - gaussian.mean
+        if self.scale is None:
+            return gaussian.precision.log_density(deviation)
+        phi = np.asarray(point[self.scale.name])
+        if self.multiple is None:
+            stretch = self.stretch(phi)
+            return gaussian.precision.log_density(deviation * stretch) + float(np.sum(np.log(stretch)))
+        rows = deviation.reshape(-1, len(phi))
+        log_det = len(phi) * np.linalg.slogdet(self.multiple)[1] + len(rows) * np.linalg.slogdet(phi)[1]
+        quadratic = np.einsum("ai,ij,bj,ab->", rows, phi, rows, self.multiple)
+        return float(0.5 * (log_det - quadratic - gaussian.size * np.log(2 * np.pi)))
 
     def draw(self, rng: np.random.Generator, number: int) -> Point:
         """Independent draws, scale first; those of very many variables are made when they are read."""
-        draws: Point = {}
-        phi = None
-        if self.scale is None and self.gaussian is not None and number * self.gaussian.size > AT_ONCE:
-            return self.gaussian.draws_later(rng, number)
-        if self.scale is not None:
-            phi = self.scale.family.draw(self.parameters, rng, number)
-            draws[self.scale.name] = phi
-        if self.gaussian is not None:
-            if self.multiple is not None and phi is not None:
-                rows = rng.standard_normal((number, self.gaussian.size)).reshape(number, len(self.multiple), -1)
-                outer = np.linalg.inv(np.linalg.cholesky(self.multiple))
-                inner = np.linalg.inv(np.linalg.cholesky(phi))
-                deviation = np.einsum("ab,nai,nij->nbj", outer, rows, inner).reshape(number, -1)
-            else:
-                deviation = self.gaussian.precision.draw(rng, number)
-                if phi is not None:
-                    deviation /= self.stretch(phi)
-            draws |= self.gaussian.split(self.gaussian.mean + deviation)
-        return draws
+        gaussian = self.gaussian
+        if self.scale is None:
+            assert gaussian is not None
+            if number * gaussian.size > AT_ONCE:
+                return gaussian.draws_later(rng, number)
+            return gaussian.split(gaussian.draw(rng, number))
+        phi = self.scale.family.draw(self.parameters, rng, number)
+        if gaussian is None:
+            return {self.scale.name: phi}
+        if self.multiple is None:
+            deviation = gaussian.precision.draw(rng, number)
+            deviation /= self.stretch(phi)
+        else:
+            rows = rng.standard_normal((number, gaussian.size)).reshape(number, len(self.multiple), -1)
+            outer = np.linalg.inv(np.linalg.cholesky(self.multiple))
+            inner = np.linalg.inv(np.linalg.cholesky(phi))
+            deviation = np.einsum("ab,nai,nij->nbj", outer, rows, inner).reshape(number, -1)
+        return {self.scale.name: phi} | gaussian.split(gaussian.mean + deviation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,32 +137,25 @@ class Component:
         return draws
 
 
-def solve_posterior(analysis: Analysis, evaluator: Evaluator, fixed: Point | None = None) -> Component:
-    """The exact posterior and log evidence, given the finite variables.
+def hypotheses(analysis: Analysis) -> Iterator[Point]:
+    """Every joint value of the finite variables that are enumerated; one empty value where there are none."""
+    shapes = {n: analysis.shapes[n] for n in analysis.finite}
+    cells = [itertools.product(analysis.values[n], repeat=int(np.prod(s, dtype=int))) for n, s in shapes.items()]
+    for row in itertools.product(*cells):
+        yield {n: np.asarray(entries).reshape(s) for (n, s), entries in zip(shapes.items(), row, strict=True)}
 
-    Raises
-    ------
-    InferenceError
-        If the posterior is improper or its parameters cannot be computed.
-    """
+
+def solve_posterior(analysis: Analysis, evaluator: Evaluator, fixed: Point | None = None) -> Component:
+    """The exact posterior and log evidence, given the finite variables; an InferenceError if it is improper."""
     fixed = fixed or {}
-    point: Point = dict(fixed)
-    gaussians: dict[int, Gaussian] = {}
-    for scale in analysis.scales:
-        shape = analysis.shapes[scale.name]
-        point[scale.name] = scale.family.support.start(shape)
-    governed = {id(s.block) for s in analysis.scales if s.block is not None}
+    point: Point = fixed | {s.name: s.family.support.start(analysis.shapes[s.name]) for s in analysis.scales}
+    gaussians: dict[GaussianBlock | None, Gaussian] = {}
     for block in analysis.blocks:
-        gaussian = _gaussian(block, point)
-        gaussians[id(block)] = gaussian
-        point |= gaussian.split(gaussian.mean)
-    references = {s.name: point[s.name] for s in analysis.scales}
+        gaussians[block] = _gaussian(block, point)
+        point |= gaussians[block].split(gaussians[block].mean)
     parameters = _solve_scales(analysis, evaluator, point)
-    parts = [
-        Part(s, parameters[s.name], None if s.block is None else gaussians[id(s.block)], references[s.name])
-        for s in analysis.scales
-    ]
-    parts += [Part(gaussian=gaussians[id(b)]) for b in analysis.blocks if id(b) not in governed]
+    parts = [Part(s, parameters[s.name], gaussians.pop(s.block, None), point[s.name]) for s in analysis.scales]
+    parts += [Part(gaussian=gaussian) for gaussian in gaussians.values()]
     centre = dict(fixed)
     for part in parts:
         centre |= part.centre()

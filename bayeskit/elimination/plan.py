@@ -23,18 +23,9 @@ __all__ = ["analyse", "with_sums"]
 
 
 def analyse(model: pm.Model, *, sums: bool = False) -> Analysis:
-    """Find the plan for a model; computes no posterior.
+    """Find the plan for a model; computes no posterior. A ModelError if the model cannot be read.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    sums : bool, default False
-        Sum finite variables out even where a table of their values has a closed form in each row.
-
-    Raises
-    ------
-    bayeskit.errors.ModelError
-        If the model cannot be read, or an index in it is out of range.
+    With ``sums``, finite variables are summed out even where a table of their values has a closed form in each row.
     """
     try:
         return replace(_analysed(model, sums), analyse=analyse)

@@ -6,7 +6,6 @@ does not exist, or exists by rounding alone. A jitter would change the model, so
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
@@ -37,13 +36,7 @@ NAMED = (MvNormalRV, PrecisionMvNormalRV, MvStudentTRV)
 def is_positive_definite(matrix: np.ndarray, margin: float = np.finfo(float).eps) -> bool:
     """Whether a symmetric matrix is positive definite to working precision.
 
-    A pivot below n·ε of the largest variance is rounding: the other rows determine that one.
-
-    Parameters
-    ----------
-    matrix : numpy.ndarray of shape (n, n)
-    margin : float
-        ε.
+    A pivot below n·ε of the largest variance, with ε the margin, is rounding: the other rows determine that one.
     """
     try:
         factor = linalg.cholesky(matrix, lower=True, check_finite=True)
@@ -55,14 +48,7 @@ def is_positive_definite(matrix: np.ndarray, margin: float = np.finfo(float).eps
 def mending_jitter(matrix: np.ndarray) -> float | None:
     """The smallest power of ten, times the mean variance, that makes a matrix safely positive definite.
 
-    Parameters
-    ----------
-    matrix : numpy.ndarray of shape (n, n)
-
-    Returns
-    -------
-    float or None
-        Rounded to one digit, upwards; None if it would be as large as the variance itself.
+    Rounded to one digit, upwards; None if it would be as large as the variance itself.
     """
     variance = float(np.mean(np.diag(matrix)))
     if not np.all(np.isfinite(matrix)) or variance <= 0:
@@ -77,18 +63,8 @@ def mending_jitter(matrix: np.ndarray) -> float | None:
 def require_positive_definite(analysis: Analysis) -> None:
     """Refuse a model that uses a matrix as a covariance which is not positive definite, wherever it is tried.
 
-    Parameters
-    ----------
-    analysis : Analysis
-
-    Raises
-    ------
-    ModelError
-        Naming the distribution, what is wrong with its matrix, and the jitter that would mend it.
-
-    Notes
-    -----
-    One Cholesky factorisation a matrix, six for one that depends on latent variables.
+    The ModelError names the distribution, what is wrong with its matrix, and the jitter that would mend it. It
+    costs one Cholesky factorisation a matrix, six for one that depends on latent variables.
     """
     joint = analysis.joint
     inputs = list(joint.values.values())
@@ -102,7 +78,7 @@ def require_positive_definite(analysis: Analysis) -> None:
             with silently():
                 tried.append(function(*(np.asarray(point[n], dtype=v.type.dtype) for n, v in joint.values.items())))
         for values in zip(*tried, strict=True):
-            broken = [next((m for m in _single(v) if not is_positive_definite(m)), None) for v in values]
+            broken = [next((m for m in _stack(v) if not is_positive_definite(m)), None) for v in values]
             if all(b is not None for b in broken) and broken[0] is not None:
                 raise ModelError(_message(analysis, factor, broken[0]))
 
@@ -116,23 +92,17 @@ def _points(analysis: Analysis) -> list[dict[str, np.ndarray]]:
 
 
 def _all_factorised(joint: LogJoint) -> dict[str, list[Variable]]:
-    found = {factor: _factorised(inline([graph])[0]) for factor, graph in joint.factors.items()}
-    return {factor: matrices for factor, matrices in found.items() if matrices}
+    """The matrices whose Cholesky factors the log densities take, by factor."""
+    found: dict[str, dict[Variable, None]] = {}
+    for factor, graph in joint.factors.items():
+        for var in ancestors(inline([graph])):
+            if var.owner is not None and type(core_op(var.owner)).__name__ == "Cholesky":
+                found.setdefault(factor, {})[var.owner.inputs[0]] = None
+    return {factor: list(matrices) for factor, matrices in found.items()}
 
 
-def _factorised(graph: Variable) -> list[Variable]:
-    """The matrices whose Cholesky factor a log density takes."""
-    return list(
-        dict.fromkeys(
-            v.owner.inputs[0]
-            for v in ancestors([graph])
-            if v.owner is not None and type(core_op(v.owner)).__name__ == "Cholesky"
-        )
-    )
-
-
-def _single(matrices: np.ndarray) -> Iterator[np.ndarray]:
-    yield from np.asarray(matrices).reshape(-1, *np.shape(matrices)[-2:])
+def _stack(matrices: np.ndarray) -> np.ndarray:
+    return np.asarray(matrices).reshape(-1, *np.shape(matrices)[-2:])
 
 
 def _message(analysis: Analysis, factor: str, matrix: np.ndarray) -> str:

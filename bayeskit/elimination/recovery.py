@@ -4,7 +4,8 @@ Last eliminated first: score families' variables from their own distribution, th
 
     δ | φ, y ~ Normal(Λ⁻¹η, Λ⁻¹),   θ = θ₀ + δ,
 
-solved by the strategy of the block (:mod:`bayeskit.gaussian.strategies`), then variables drawn forward.
+solved by the strategy of the block (:mod:`bayeskit.gaussian.strategies`), then finite variables that were summed out,
+then variables that nothing depends on, drawn forward from their own distribution.
 """
 
 from __future__ import annotations
@@ -17,19 +18,36 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from bayeskit.elimination.ancestral import draw_ancestral
+from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.elimination.collapsed_density import Collapsed
-from bayeskit.elimination.states_of_plan import state_recovery
+from bayeskit.finite.conditional import StateRecovery
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.gaussian.conditional import Conditional
+from bayeskit.gaussian.gram import stacked_slices
 from bayeskit.gaussian.strategies import strategy_of
 from bayeskit.graphs.rewriting import inline
-from bayeskit.model.forward_sampling import over_draws
-from bayeskit.types import Draws
+from bayeskit.model.forward_sampling import draw_given, over_draws
+from bayeskit.types import Draws, Graph
 
-__all__ = ["Recovery"]
+__all__ = ["Recovery", "draw_states_and_leaves", "state_recovery"]
 
 MARGINALS_LIMIT = 100_000_000  # numbers in all the matrices that moments take
+
+
+def state_recovery(analysis: Analysis) -> dict[str, StateRecovery]:
+    """For each variable summed out, the way back; in the order in which they come back."""
+    inputs, shapes = analysis.original.values, analysis.shapes
+    return {s.name: StateRecovery(s, inputs, shapes) for s in reversed(analysis.summed)}
+
+
+def draw_states_and_leaves(analysis: Analysis, draws: Draws, number: int, rng: np.random.Generator) -> Draws:
+    """Some draws with, for each, one of the variables that were summed out and of those that nothing depends on."""
+    values = dict(draws)
+    for name, states in state_recovery(analysis).items():
+        values[name] = states.draw(values, number, rng)
+    if analysis.ancestral:
+        values |= draw_given(analysis.joint.model, analysis.ancestral, values, rng, number)
+    return {n: values[n] for n in analysis.original.names}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,40 +57,30 @@ class Recovery:
     collapsed: Collapsed
 
     def draw(self, remaining: Mapping[str, np.ndarray], rng: np.random.Generator, *, leaves: bool = True) -> Draws:
-        """One draw of every variable for each draw of the remaining ones.
+        """One draw of every variable for each draw of the remaining ones on their own support, first axis the draws.
 
-        Parameters
-        ----------
-        remaining : mapping of str to array
-            Draws of φ on its own support, first axis the draws.
-        rng : numpy.random.Generator
-        leaves : bool
-            Whether the variables that nothing depends on, and finite ones that were summed out, are drawn too.
+        Without ``leaves``, variables that nothing depends on and those that were summed out are left out.
         """
         values: Draws = {n: np.asarray(v) for n, v in remaining.items()}
         number = len(next(iter(values.values())))
-        for position in reversed(range(len(self.collapsed.scales))):
-            solved = self.collapsed.scales[position]
-            parameters = self._parameters(position, values)
-            values[solved.scale.name] = solved.scale.family.draw(parameters, rng, 1)[0]
-        for position, (block, _) in enumerate(self.collapsed.blocks):
-            values |= _split(block, self.conditionals[position].draw(self._results(position, values), rng))
+        for scale, _ in reversed(self.collapsed.scales):
+            values[scale.name] = scale.family.draw(self._parameters(scale, values), rng, 1)[0]
+        for block, conditional in self.conditionals.items():
+            values |= _split(block, conditional.draw(self._at(block, values), rng))
         if leaves:
-            for name, states in state_recovery(self.collapsed.analysis).items():
-                values[name] = states.draw(values, number, rng)
-            values |= draw_ancestral(self.collapsed.analysis, values, rng, number)
+            return draw_states_and_leaves(self.collapsed.analysis, values, number, rng)
         return {n: values[n] for n in self.collapsed.analysis.original.names if n in values}
 
     def log_density(self, point: Mapping[str, np.ndarray]) -> float:
         """log p(eliminated | remaining, y) at one point, without the variables drawn forward."""
         one = {n: np.asarray(v)[None] for n, v in point.items()}
         total = 0.0
-        for position, solved in enumerate(self.collapsed.scales):
-            parameters = {k: v[0] for k, v in self._parameters(position, one).items()}
-            total += float(np.sum(solved.scale.family.log_density(parameters, np.asarray(point[solved.scale.name]))))
-        for position, (block, _) in enumerate(self.collapsed.blocks):
+        for scale, _ in self.collapsed.scales:
+            parameters = {k: v[0] for k, v in self._parameters(scale, one).items()}
+            total += float(np.sum(scale.family.log_density(parameters, np.asarray(point[scale.name]))))
+        for block, conditional in self.conditionals.items():
             theta = np.concatenate([np.ravel(point[n]) for n in block.names])
-            total += self.conditionals[position].log_density(self._results(position, one), theta)
+            total += conditional.log_density(self._at(block, one), theta)
         return total
 
     def marginals(self, remaining: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -82,49 +90,38 @@ class Recovery:
         """
         values: Draws = {n: np.asarray(v) for n, v in remaining.items()}
         number = len(next(iter(values.values())))
-        found: dict[str, Any] = {}
-        scaled = {s.scale.name for s in self.collapsed.scales}
-        for position, solved in enumerate(self.collapsed.scales):
-            found[solved.scale.name] = solved.scale.family.frozen(self._parameters(position, values))
-        for position, (block, _) in enumerate(self.collapsed.blocks):
+        found: dict[str, Any] = {s.name: s.family.frozen(self._parameters(s, values)) for s, _ in self.collapsed.scales}
+        scaled = set(found)
+        for block, conditional in self.conditionals.items():
             outside = set().union(*[self.collapsed.analysis.joint.scopes[f] for f in block.factors])
-            conditional = self.conditionals[position]
             if outside & scaled or number * conditional.entries > MARGINALS_LIMIT:
                 continue
-            mean, sd = conditional.moments(self._results(position, values))
+            mean, sd = conditional.moments(self._at(block, values))
             means, sds = _split(block, mean), _split(block, sd)
             found |= {n: stats.norm(means[n], sds[n]) for n in block.names}
         return found
 
     @cached_property
-    def conditionals(self) -> list[Conditional]:
+    def conditionals(self) -> dict[GaussianBlock, Conditional]:
         """Of each block."""
-        return [strategy_of(form).conditional(form) for _, form in self.collapsed.blocks]
+        return {block: strategy_of(form).conditional(form) for block, form in self.collapsed.blocks}
 
     @cached_property
-    def _functions(self) -> tuple[list[Any], list[Any]]:
+    def _functions(self) -> dict[Scale | GaussianBlock, Any]:
+        """Of each scale its parameters, of each block what depends on φ, as functions of draws."""
         inputs, shapes = self.collapsed.analysis.joint.values, self.collapsed.analysis.shapes
-        scales = [list(s.parameters.values()) for s in self.collapsed.scales]
-        blocks = [c.graphs for c in self.conditionals]
-        together = [
-            [over_draws(inline(graphs), inputs, unknown=shapes) for graphs in part] for part in (scales, blocks)
-        ]
-        return together[0], together[1]
+        graphs: dict[Any, list[Graph]] = {scale: list(found.values()) for scale, found in self.collapsed.scales}
+        graphs |= {block: conditional.graphs for block, conditional in self.conditionals.items()}
+        return {of: over_draws(inline(each), inputs, unknown=shapes) for of, each in graphs.items()}
 
-    def _parameters(self, position: int, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        results = self._functions[0][position](values, len(next(iter(values.values()))))
-        return dict(zip(self.collapsed.scales[position].parameters, results, strict=True))
-
-    def _results(self, position: int, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """What of a block depends on φ, for each draw."""
-        results: list[np.ndarray] = self._functions[1][position](values, len(next(iter(values.values()))))
+    def _at(self, of: Scale | GaussianBlock, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        results: list[np.ndarray] = self._functions[of](values, len(next(iter(values.values()))))
         return results
+
+    def _parameters(self, scale: Scale, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return dict(zip(dict(self.collapsed.scales)[scale], self._at(scale, values), strict=True))
 
 
 def _split(block: GaussianBlock, stacked: np.ndarray) -> Draws:
-    result, start = {}, 0
-    for name in block.names:
-        stop = start + int(np.prod(block.shapes[name], dtype=int))
-        result[name] = stacked[:, start:stop].reshape(len(stacked), *block.shapes[name])
-        start = stop
-    return result
+    slices = stacked_slices(block.names, block.shapes)
+    return {n: stacked[:, s].reshape(len(stacked), *block.shapes[n]) for n, s in slices.items()}

@@ -17,12 +17,10 @@ import pymc as pm
 from scipy import special
 
 from bayeskit.elimination.analysis import Analysis
-from bayeskit.elimination.ancestral import draw_ancestral
-from bayeskit.elimination.certificate import certify
-from bayeskit.elimination.conjugate_posterior import Component, solve_posterior
-from bayeskit.elimination.hypotheses import table
+from bayeskit.elimination.certificate import certify, certify_states
+from bayeskit.elimination.conjugate_posterior import Component, hypotheses, solve_posterior
 from bayeskit.elimination.log_joint_evaluator import Evaluator
-from bayeskit.elimination.states_of_plan import certify_states, state_recovery
+from bayeskit.elimination.recovery import draw_states_and_leaves, state_recovery
 from bayeskit.errors import CertificateError, InferenceError, UnanswerableError
 from bayeskit.finite.discrete_distribution import FiniteDensity
 from bayeskit.graphs.environment import lightly, on_one_thread
@@ -70,7 +68,7 @@ def _answer(request: Request) -> Posterior:
     draws = request.draws or POINTS
     evaluator = analysis.remembered("evaluator", lambda: Evaluator(analysis))
     rng = np.random.default_rng(random_seed)
-    components = [solve_posterior(analysis, evaluator, fixed) for fixed in table(analysis)]
+    components = [solve_posterior(analysis, evaluator, fixed) for fixed in hypotheses(analysis)]
     log_weights = np.array([float(c.log_evidence) for c in components])
     log_evidence = float(special.logsumexp(log_weights))
     if log_evidence == -np.inf:
@@ -82,10 +80,7 @@ def _answer(request: Request) -> Posterior:
         for c in components
         if np.isfinite(c.log_evidence)
     )
-    for name, recovery in state_recovery(analysis).items():
-        values[name] = recovery.draw(values, draws, rng)
-    values |= draw_ancestral(analysis, values, rng, draws)
-    values = {n: values[n] for n in analysis.original.names}
+    values = draw_states_and_leaves(analysis, values, draws, rng)
     certificate = max(certificate, certify_states(analysis, values, random_seed))
     values |= deterministics(analysis.original, values)
     evidence = LogEvidence(log_evidence, certificate, "exact")

@@ -9,11 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from bayeskit.elimination.analysis import Analysis
-from bayeskit.elimination.collapsed_certificate import certify_collapsed
+from bayeskit.elimination.certificate import certify_collapsed
 from bayeskit.elimination.collapsed_density import collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.recovery import Recovery
-from bayeskit.elimination.states_of_plan import certify_states
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.methods import Request
 from bayeskit.marginal_likelihood.sampled import evidence_of_draws
@@ -65,8 +64,7 @@ def _answer(request: Request) -> Posterior:
     with lightly():
         recovery = Recovery(collapsed)
         values = recovery.draw(remaining, np.random.default_rng(random_seed))
-        certificate = certify_collapsed(collapsed, recovery, values, random_seed)
-        certificate = max(certificate, certify_states(analysis, values, random_seed))
+        certificate = certify_collapsed(recovery, values, random_seed)
         values |= deterministics(analysis.original, values)
     statistics = sampled["sample_stats"].to_dataset()
     evidence = evidence_of_draws(analysis, small, unconstrained, statistics, random_seed, collapsed.weight)

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayeskit.elimination.analysis import Analysis
-from bayeskit.elimination.collapsed_certificate import certify_collapsed
+from bayeskit.elimination.certificate import certify_collapsed
 from bayeskit.elimination.collapsed_density import collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.recovery import Recovery
-from bayeskit.elimination.states_of_plan import certify_states
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.methods import Request
 from bayeskit.inference.quadrature_marginals import Transform, quadrature_marginals, transforms_of
@@ -119,8 +118,7 @@ def answer(request: Request) -> Posterior:
         points = result.draw(rng, request.draws or FEWEST)
         remaining = space.backward(points)
         values = recovery.draw(remaining, rng)
-        certificate = certify_collapsed(recovery.collapsed, recovery, values, random_seed)
-        certificate = max(certificate, certify_states(analysis, values, random_seed))
+        certificate = certify_collapsed(recovery, values, random_seed)
         values |= deterministics(analysis.original, values)
         marginals = quadrature_marginals(request, recovery, space, made.transforms, result)
         evidence = LogEvidence(result.log_integral, result.error + certificate, "quadrature")

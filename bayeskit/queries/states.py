@@ -19,7 +19,7 @@ import pymc as pm
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.plan import analyse, with_sums
-from bayeskit.elimination.states_of_plan import state_recovery
+from bayeskit.elimination.recovery import state_recovery
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.snapshot import Snapshot, on_its_data

@@ -16,7 +16,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
-from bayeskit.elimination.states_of_plan import state_recovery
+from bayeskit.elimination.recovery import state_recovery
 from bayeskit.finite.axis_dependence import EntriesMixed, connection
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently

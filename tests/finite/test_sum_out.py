@@ -18,7 +18,7 @@ from scipy import special, stats
 
 import bayeskit as bk
 from bayeskit.elimination.plan import analyse
-from bayeskit.elimination.states_of_plan import state_recovery
+from bayeskit.elimination.recovery import state_recovery
 
 Y = np.array([-1.3, 0.4, 2.2, 0.9, -0.6])
 PLANE = np.array([[-1.3, 0.2], [0.4, 1.1], [2.2, -0.7], [0.9, 0.3], [-0.6, -1.9]])

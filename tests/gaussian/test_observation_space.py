@@ -329,7 +329,7 @@ def test_a_vague_intercept_keeps_its_posterior_sd() -> None:
 def test_posterior_sds_by_both_formulas() -> None:
     collapsed = collapsed_of("hierarchy")
     side, recovery = side_of(collapsed), Recovery(collapsed)
-    arrays = recovery._results(0, {"s": np.array([1e-4, 0.5]), "t": np.array([0.3, 2.0])})
+    arrays = recovery._at(collapsed.blocks[0][0], {"s": np.array([1e-4, 0.5]), "t": np.array([0.3, 2.0])})
     assert len(arrays) == len(side_graphs(side))
     _, sd = side_moments(side, arrays)
     given = conditional(side, arrays)

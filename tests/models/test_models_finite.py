@@ -21,7 +21,7 @@ from bayeskit.catalogue.starts import group_rows, group_steps
 from bayeskit.datasets import example_data, load_example, prepare
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.plan import analyse
-from bayeskit.elimination.states_of_plan import state_recovery
+from bayeskit.elimination.recovery import state_recovery
 from bayeskit.errors import BayeskitError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.model.log_joint import LogJoint

@@ -21,7 +21,7 @@ import bayeskit as bk
 from bayeskit.elimination.collapsed_density import collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.plan import analyse
-from bayeskit.elimination.states_of_plan import state_recovery
+from bayeskit.elimination.recovery import state_recovery
 from bayeskit.errors import ModelError
 from bayeskit.model.unconstrained import Unconstrained
 
