@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -41,62 +43,38 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=f"bayeskit {__version__}")
     commands = whole.add_subparsers(metavar="COMMAND", required=True, dest="command")
 
-    def command(name: str, summary: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=summary, description=summary)
+    def command(name: str, summary: str, *shared: Callable[[argparse.ArgumentParser], None]) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=summary, description=summary)
+        for add in shared:
+            add(added)
+        return added
 
-    models = command("models", "list the catalogue: models, the data they need, their options")
+    answer = (_add_source, _add_sampling, _add_method, _add_json)
+    models = command("models", "list the catalogue: models, the data they need, their options", _add_json)
     models.add_argument("model", nargs="?", metavar="MODEL", help="show this model only")
-    _add_json(models)
-
-    explain = command("explain", "say what would be integrated out, in which order, and why not the rest")
-    _add_source(explain)
-    _add_json(explain)
-
-    infer = command("infer", "the posterior and the log evidence")
-    _add_source(infer)
-    _add_sampling(infer)
-    _add_method(infer)
+    command("explain", "say what would be integrated out, in which order, and why not the rest", _add_source, _add_json)
+    infer = command("infer", "the posterior and the log evidence", *answer)
     infer.add_argument("--report", type=Path, metavar="HTML", help="write a report to this file")
-    _add_json(infer)
-
-    compare = command("compare", "compare models of the same data by their evidence")
-    _add_source(compare, nargs="+")
+    several = partial(_add_source, nargs="+")
+    compare = command("compare", "compare models of the same data by their evidence", several, _add_seed, _add_json)
     compare.add_argument("--prior-odds", metavar="A:B:...", help="prior odds of the models, in order, such as 1:1:2")
-    _add_seed(compare)
-    _add_json(compare)
-
-    validate = command("validate", "judge NUTS against the closed form; exit code 1 if they disagree")
-    _add_source(validate)
-    _add_sampling(validate)
-    _add_json(validate)
-
-    report = command("report", "write one self-contained HTML page")
-    _add_source(report)
-    _add_sampling(report)
-    _add_method(report)
+    judged = "judge NUTS against the closed form; exit code 1 if they disagree"
+    command("validate", judged, _add_source, _add_sampling, _add_json)
+    report = command("report", "write one self-contained HTML page", *answer)
     report.add_argument("--validate", action="store_true", help="show NUTS beside the closed form")
     report.add_argument("--output", type=Path, metavar="HTML", help="the file (default: reports/MODEL.html)")
-    _add_json(report)
-
-    demo = command("demo", "run the catalogue on its real data and write a page for each model")
+    demo = command("demo", "run the catalogue on its real data and write a page for each model", _add_seed)
     demo.add_argument("--output", type=Path, default=Path("reports"), metavar="FOLDER", help="default: reports")
-    _add_seed(demo)
     return whole
 
 
 def _add_source(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     parser.add_argument("model", nargs=nargs, metavar="MODEL", help="a catalogue name or a Python file")
     parser.add_argument("--data", metavar="FILE", help="CSV, Parquet or netCDF; by default, the model's example")
-    parser.add_argument(
-        "--columns",
-        action="append",
-        default=[],
-        metavar="VARIABLE=COLUMN,...",
-        help="columns of the model's variables, where names differ; several columns: x=first+second",
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="OPTION=VALUE", help="an option of the model; may be repeated"
-    )
+    named = "columns of the model's variables, where names differ; several columns: x=first+second"
+    parser.add_argument("--columns", action="append", default=[], metavar="VARIABLE=COLUMN,...", help=named)
+    option = "an option of the model; may be repeated"
+    parser.add_argument("--set", action="append", default=[], metavar="OPTION=VALUE", help=option)
 
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bayeskit.cli.rendering import frame_records, plan_record, posterior_record, print_frame, print_json, print_table
+from bayeskit.cli.rendering import frame_records, posterior_record, print_frame, print_json, print_table
 from bayeskit.cli.specification import BuiltModel, build_model
 from bayeskit.errors import OptionError
 from bayeskit.terminal import is_terminal
@@ -29,23 +30,14 @@ def _models(arguments: argparse.Namespace) -> int:
     records = []
     for name in names:
         module = load_model(name)
+        options = model_options(module.build).values()
         records.append(
             {
                 "name": name,
                 "description": (module.__doc__ or "").strip().splitlines()[0],
-                "variables": [
-                    {"name": key, "dims": v.dims, "kind": v.kind, "required": v.required, "doc": v.doc}
-                    for key, v in module.VARIABLES.items()
-                ],
-                "options": [
-                    {"name": o.name, "allowed": o.allowed, "default": o.default, "doc": o.doc}
-                    for o in model_options(module.build).values()
-                ],
-                "example": {
-                    "dataset": module.EXAMPLE.dataset,
-                    "columns": module.EXAMPLE.columns,
-                    "options": module.EXAMPLE.options,
-                },
+                "variables": [{"name": key, **asdict(v)} for key, v in module.VARIABLES.items()],
+                "options": [{key: getattr(o, key) for key in ("name", "allowed", "default", "doc")} for o in options],
+                "example": asdict(module.EXAMPLE),
             }
         )
     if arguments.json:
@@ -69,10 +61,10 @@ def _models(arguments: argparse.Namespace) -> int:
 def _explain(arguments: argparse.Namespace) -> int:
     import bayeskit as bk
 
-    built = _build(arguments)
+    built = _build(arguments, arguments.model)
     plan = bk.explain(built.model)
     if arguments.json:
-        print_json({**_source(built), "plan": plan_record(plan)})
+        print_json({**_source(built), "plan": asdict(plan)})
     else:
         print(f"{_heading(built)}\n")
         print(plan)
@@ -80,17 +72,8 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _infer(arguments: argparse.Namespace) -> int:
-    import bayeskit as bk
-    from bayeskit.reporting.html import check_writable
-
-    if arguments.report:
-        check_writable(arguments.report)
-    built, posterior = _posterior(arguments)
-    written = None
-    if arguments.report:
-        written = bk.report(posterior, arguments.report, title=built.name, about=[_heading(built)])
+    built, posterior, written = _answered(arguments, arguments.report)
     if arguments.json:
-        print_json({**_source(built), **posterior_record(posterior), "report": written})
         return DONE
     print(f"{_heading(built)}\n")
     print(f"{posterior.plan}\n")
@@ -111,10 +94,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     if repeated:
         raise OptionError(f"model {repeated[0]!r} is compared with itself; name each model once")
     prior_odds = _prior_odds(arguments.prior_odds, arguments.model)
-    columns = _columns(arguments)
-    built = [
-        build_model(text, data=arguments.data, columns=columns, settings=arguments.set) for text in arguments.model
-    ]
+    built = [_build(arguments, text) for text in arguments.model]
     comparison = bk.compare({b.name: b.model for b in built}, prior_odds=prior_odds, random_seed=arguments.seed)
     if arguments.json:
         print_json(
@@ -133,26 +113,13 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _validate(arguments: argparse.Namespace) -> int:
     import bayeskit as bk
 
-    built = _build(arguments)
-    validation = bk.validate(
-        built.model, draws=arguments.draws, random_seed=arguments.seed, progressbar=_progressbar(arguments)
-    )
+    built = _build(arguments, arguments.model)
+    validation = bk.validate(built.model, random_seed=arguments.seed, **_sampling(arguments))
     if arguments.json:
-        print_json(
-            {
-                **_source(built),
-                "passed": validation.passed,
-                "failures": validation.failures,
-                "certificate": validation.certificate,
-                "method": validation.method,
-                "comparisons": validation.comparisons,
-                "alpha": validation.alpha,
-                "divergences": validation.divergences,
-                "seed": validation.random_seed,
-                "seconds": validation.seconds,
-                "table": frame_records(validation.table, index="variable"),
-            }
-        )
+        facts = ("passed", "failures", "certificate", "method", "comparisons", "alpha", "divergences", "seconds")
+        table = frame_records(validation.table, index="variable")
+        record = {fact: getattr(validation, fact) for fact in facts}
+        print_json({**_source(built), **record, "seed": validation.random_seed, "table": table})
     else:
         print(f"{_heading(built)}\n")
         print(validation)
@@ -160,24 +127,9 @@ def _validate(arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    import bayeskit as bk
-    from bayeskit.reporting.html import check_writable
-
     path = arguments.output or Path("reports") / f"{Path(arguments.model.partition(':')[0]).stem}.html"
-    check_writable(path)
-    built, posterior = _posterior(arguments)
-    validation = None
-    if arguments.validate:
-        validation = bk.validate(
-            built.model,
-            draws=arguments.draws,
-            random_seed=posterior.random_seed,
-            progressbar=_progressbar(arguments),
-        )
-    written = bk.report(posterior, path, validation=validation, title=built.name, about=[_heading(built)])
-    if arguments.json:
-        print_json({**_source(built), **posterior_record(posterior), "report": written})
-    else:
+    _, _, written = _answered(arguments, path, validate=arguments.validate)
+    if not arguments.json:
         print(written)
     return DONE
 
@@ -189,33 +141,33 @@ def _demo(arguments: argparse.Namespace) -> int:
     return demo.run(arguments.output, progressbar=is_terminal(), **seed)
 
 
-def _build(arguments: argparse.Namespace) -> BuiltModel:
-    columns = _columns(arguments)
-    return build_model(arguments.model, data=arguments.data, columns=columns, settings=arguments.set)
-
-
-def _columns(arguments: argparse.Namespace) -> dict[str, str | tuple[str, ...]]:
+def _build(arguments: argparse.Namespace, specification: str) -> BuiltModel:
     from bayeskit.datasets import parse_columns
 
-    return parse_columns(",".join(arguments.columns)) if arguments.columns else {}
+    columns = parse_columns(",".join(arguments.columns)) if arguments.columns else {}
+    return build_model(specification, data=arguments.data, columns=columns, settings=arguments.set)
 
 
-def _posterior(arguments: argparse.Namespace) -> tuple[BuiltModel, Posterior]:
+def _answered(
+    arguments: argparse.Namespace, path: Path | None, *, validate: bool = False
+) -> tuple[BuiltModel, Posterior, Path | None]:
+    """The posterior, printed if it is to be JSON, and its report, which must be possible before all else."""
     import bayeskit as bk
+    from bayeskit.reporting.html import check_writable
 
-    built = _build(arguments)
-    posterior = bk.infer(
-        built.model,
-        method=arguments.method,
-        draws=arguments.draws,
-        random_seed=arguments.seed,
-        progressbar=_progressbar(arguments),
-    )
-    return built, posterior
+    if path:
+        check_writable(path)
+    built, sampling = _build(arguments, arguments.model), _sampling(arguments)
+    post = bk.infer(built.model, method=arguments.method, random_seed=arguments.seed, **sampling)
+    judged = bk.validate(built.model, random_seed=post.random_seed, **sampling) if validate else None
+    written = bk.report(post, path, validation=judged, title=built.name, about=[_heading(built)]) if path else None
+    if arguments.json:
+        print_json({**_source(built), **posterior_record(post), "report": written})
+    return built, post, written
 
 
-def _progressbar(arguments: argparse.Namespace) -> bool:
-    return is_terminal() and not arguments.json
+def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {"draws": arguments.draws, "progressbar": is_terminal() and not arguments.json}
 
 
 def _prior_odds(text: str | None, models: Sequence[str]) -> dict[str, float] | None:

@@ -52,60 +52,25 @@ COLUMNS = ("model", "data", "method", "log evidence", "certificate", "NUTS")
 
 @dataclass(frozen=True)
 class Outcome:
-    """One model of the catalogue on its data.
-
-    Attributes
-    ----------
-    model, data, method : str
-    log_evidence : LogEvidence
-    certificate : float
-        In nats.
-    agreement : str
-        "pass" or "fail", with the largest z-score and what was sampled if that was not the model as written.
-    passed : bool
-    page : str
-        File name of its report.
-    """
+    """One model of the catalogue on its data."""
 
     model: str
     data: str
     method: str
     log_evidence: LogEvidence
-    certificate: float
-    agreement: str
+    certificate: float  # in nats
+    agreement: str  # "pass" or "fail", with the largest z-score; what was sampled if not the model as written
     passed: bool
-    page: str
+    page: str  # file name of its report
 
 
 def run(output: Path, *, random_seed: int = 20260101, progressbar: bool = True, workers: int | None = None) -> int:
-    """Run the whole catalogue on its real data and write a page for each model.
+    """Run the whole catalogue and write its pages to a folder: 0 if every sampler agrees with its closed form, else 1.
 
-    Parameters
-    ----------
-    output : pathlib.Path
-        Folder of the pages; ``index.html`` there leads to them.
-    random_seed : int
-        The same seed gives the same table and pages.
-    progressbar : bool
-        Whether to show on a terminal how far it is.
-    workers : int, optional
-        Number of processes; by default as many as there are cores, four at most. The numbers do not depend on it. With
-        one, everything is done in this process; with more, a script that calls this function has to do so under
-        ``if __name__ == "__main__":``, as always with :mod:`multiprocessing`.
-
-    Returns
-    -------
-    int
-        0 if every sampler agrees with its closed form, 1 otherwise.
-
-    Raises
-    ------
-    OptionError
-        If the folder cannot be written.
-
-    Notes
-    -----
-    About three minutes on two cores, nearly all of it for compiling and running NUTS.
+    The numbers do not depend on the number of processes, which is that of the cores, four at most. With one, everything
+    is done in this process; with more, a script that calls this function has to do so under
+    ``if __name__ == "__main__":``, as always with :mod:`multiprocessing`. About three minutes on two cores, nearly all
+    of it for compiling and running NUTS.
     """
     from rich.console import Console
     from rich.progress import track
@@ -147,31 +112,18 @@ def _start_worker(logging_disabled: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@on_one_thread()  # the last digits of linear algebra depend on the number of threads, and so does where a chain goes
 def run_model(name: str, output: Path, *, random_seed: int) -> Outcome:
-    """Run one model of the catalogue on its example and write its page.
-
-    Parameters
-    ----------
-    name : str
-        One of ``bayeskit.models.MODELS``.
-    output : pathlib.Path
-        Folder of the page.
-    random_seed : int
-
-    Returns
-    -------
-    Outcome
-    """
-    # The last digits of linear algebra depend on the number of its threads, and so does where a chain goes.
-    with on_one_thread():
-        return _run_model(name, output, random_seed)
-
-
-def _run_model(name: str, output: Path, random_seed: int) -> Outcome:
+    """Run one model of the catalogue on its example and write its page to a folder."""
     module = load_model(name)
     data = example_data(module.EXAMPLE, module.VARIABLES)
     post = infer(module.build(data, **module.EXAMPLE.options), draws=DRAWS, random_seed=random_seed, progressbar=False)
-    validation, sampled = _validate(post, module, data, random_seed) if post.method != "nuts" else (None, "")
+    validation = None
+    if post.method == "nuts":
+        agreement, passed = _convergence(post)
+    else:
+        validation, sampled = _validate(post, module, data, random_seed)
+        agreement, passed = _agreement(validation, sampled), validation.passed
     comparison = _compare_variants(name, module, random_seed) if name in COMPARED else None
     about = describe_example(module.EXAMPLE.dataset)
     target = report(
@@ -188,8 +140,8 @@ def _run_model(name: str, output: Path, random_seed: int) -> Outcome:
         method=post.method,
         log_evidence=post.log_evidence,
         certificate=post.certificate,
-        agreement=_convergence(post) if validation is None else _agreement(validation, sampled),
-        passed=_converged(post) if validation is None else validation.passed,
+        agreement=agreement,
+        passed=passed,
         page=target.name,
     )
 
@@ -224,21 +176,15 @@ def _compare_variants(name: str, module: ModuleType, random_seed: int) -> Compar
     return compare(models, loo=option != "covariance", random_seed=random_seed)
 
 
-def _worst_rhat(post: Posterior) -> float:
+def _convergence(post: Posterior) -> tuple[str, bool]:
+    """How NUTS on the collapsed model mixed, and whether well: what is recovered given its draws is exact."""
     import arviz as az
 
     free = [rv.name for rv in post.model.free_RVs if rv.name in post.plan.remaining]
-    return max(float(np.max(v)) for v in az.rhat(post.tree, var_names=free).data_vars.values())
-
-
-def _converged(post: Posterior) -> bool:
-    """Whether NUTS on the collapsed model mixed: what is recovered given its draws is exact."""
-    return _worst_rhat(post) < MOST_RHAT and int(post.tree["sample_stats"]["diverging"].sum()) == 0
-
-
-def _convergence(post: Posterior) -> str:
+    rhat = max(float(np.max(v)) for v in az.rhat(post.tree, var_names=free).data_vars.values())
     divergences = int(post.tree["sample_stats"]["diverging"].sum())
-    return f"no closed form; NUTS on the collapsed model: R-hat {_worst_rhat(post):.3f}, {divergences} divergences"
+    words = f"no closed form; NUTS on the collapsed model: R-hat {rhat:.3f}, {divergences} divergences"
+    return words, rhat < MOST_RHAT and not divergences
 
 
 def _agreement(validation: Validation, sampled: str) -> str:

@@ -6,40 +6,23 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bayeskit.results.records import Plan, Posterior
+    from bayeskit.results.records import Posterior
 
-__all__ = [
-    "frame_records",
-    "plan_record",
-    "posterior_record",
-    "print_frame",
-    "print_json",
-    "print_table",
-    "shown",
-    "six_digits",
-]
+__all__ = ["frame_records", "posterior_record", "print_frame", "print_json", "print_table"]
 
 # Piped output is not a screen: no line may be broken or cut to fit one.
 UNLIMITED_WIDTH = 10_000
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[str] = ()) -> None:
-    """Print rows under their headings; on a terminal long cells wrap, in a pipe nothing is broken.
-
-    Parameters
-    ----------
-    columns : sequence of str
-    rows : iterable of sequences
-        Cells; floats are written by :func:`six_digits`.
-    right : sequence of str
-        Columns to align on the right.
-    """
+    """Print rows under their headings, some columns aligned right; long cells wrap on a terminal, never in a pipe."""
     from rich.console import Console
     from rich.table import Table
 
@@ -47,7 +30,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right:
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(shown, row))
+        table.add_row(*map(_shown, row))
     width = None if sys.stdout.isatty() else UNLIMITED_WIDTH
     console = Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
     with console.capture() as capture:
@@ -67,50 +50,26 @@ def frame_records(frame: pd.DataFrame, *, index: str) -> list[dict[str, Any]]:
     return [{index: name, **row} for name, row in zip(frame.index, frame.to_dict("records"), strict=True)]
 
 
-def plan_record(plan: Plan) -> dict[str, Any]:
-    """A plan as a dictionary."""
-    return {
-        "method": plan.method,
-        "eliminated": [
-            {"variables": s.variables, "family": s.family, "given": s.given, "note": s.note} for s in plan.eliminated
-        ],
-        "remaining": plan.remaining,
-        "refusals": [{"variable": r.variable, "reason": r.reason, "advice": r.advice} for r in plan.refusals],
-        "notes": plan.notes,
-    }
-
-
 def posterior_record(posterior: Posterior) -> dict[str, Any]:
     """What a posterior is and how it was got, as a dictionary; draws are not in it."""
-    evidence = posterior.log_evidence
     return {
         "method": posterior.method,
-        "log_evidence": {
-            "value": evidence.value,
-            "error": evidence.error,
-            "label": evidence.label,
-            "convention": evidence.convention,
-        },
+        "log_evidence": asdict(posterior.log_evidence),
         "certificate": posterior.certificate,
-        "plan": plan_record(posterior.plan),
+        "plan": asdict(posterior.plan),
         "summary": frame_records(posterior.summary(), index="variable"),
         "seed": posterior.random_seed,
         "seconds": posterior.seconds,
     }
 
 
-def shown(value: Any) -> str:
-    """A cell as text: numbers to six digits, ``-`` for what there is not."""
-    if value is None:
-        return "-"
+def _shown(value: Any) -> str:
+    """A cell as text: numbers to six significant digits, ``-`` for what there is not."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return six_digits(value) if hasattr(value, "__float__") and not isinstance(value, int | str) else str(value)
-
-
-def six_digits(value: float) -> str:
-    """A number to six significant digits; ``-`` for NaN."""
-    return "-" if math.isnan(value) else f"{float(value):.6g}"
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def print_json(record: Mapping[str, Any]) -> None:

@@ -29,58 +29,34 @@ if TYPE_CHECKING:
 
     from bayeskit.datasets.schema import Variable
 
-__all__ = ["BuiltModel", "build_model", "split_specification"]
+__all__ = ["BuiltModel", "build_model"]
 
 
 @dataclass(frozen=True)
 class BuiltModel:
-    """A model, and what it was built from.
+    """A model, and what it was built from."""
 
-    Attributes
-    ----------
-    name : str
-        The specification, as it was typed.
-    model : pymc.Model
-    data : str
-        Where the data came from: a path, the name of an example, or the model file itself.
-    options : mapping of str to value
-        The options that were set; the rest have their defaults.
-    """
-
-    name: str
+    name: str  # the specification, as it was typed
     model: pm.Model = field(repr=False)
-    data: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    data: str  # where the data came from: a path, the name of an example, or the model file itself
+    options: Mapping[str, Any] = field(default_factory=dict)  # those that were set
 
 
 def build_model(
     specification: str,
     *,
-    data: str | None = None,
-    columns: Mapping[str, str | tuple[str, ...]] | None = None,
-    settings: Sequence[str] = (),
+    data: str | None,
+    columns: Mapping[str, str | tuple[str, ...]],
+    settings: Sequence[str],
 ) -> BuiltModel:
     """Build the model that a specification names.
 
-    Parameters
-    ----------
-    specification : str
-        See the module's docstring.
-    data : str, optional
-        Path of a table; without it, the model's example, with the options that suit the example.
-    columns : mapping of str to str or tuple of str, optional
-        The column or columns of each variable of the model, where their names differ.
-    settings : sequence of str
-        ``name=value`` texts, beside those in the specification.
-
-    Raises
-    ------
-    ModelError
-        If there is no such model, or its file fails.
-    DataError, OptionError
-        If the table or an option is not what the model needs.
+    ``data`` is the path of a table; without it, the model's example is taken, with the options that suit the example.
+    ``columns`` are those of the variables of the model whose names differ, ``settings`` are ``name=value`` texts beside
+    those in the specification.
     """
-    name, own = split_specification(specification)
+    match = re.fullmatch(r"(.*?):(\w+=.*)", specification)
+    name, own = (match[1], match[2].split(",")) if match else (specification, [])
     settings = [*own, *settings]
     if not (name.endswith(".py") or os.sep in name or "/" in name):
         from bayeskit.models import load_model
@@ -93,26 +69,17 @@ def build_model(
     return _from_module(specification, module, partial(_running, path), data, columns, settings)
 
 
-def split_specification(text: str) -> tuple[str, list[str]]:
-    """Split ``name:option=value,option=value`` into the name and the settings.
-
-    >>> split_specification("linear_regression:degree=2,basis=gaussian")
-    ('linear_regression', ['degree=2', 'basis=gaussian'])
-    """
-    match = re.fullmatch(r"(.*?):(\w+=.*)", text)
-    return (match[1], match[2].split(",")) if match else (text, [])
-
-
 def _from_module(
     specification: str,
     module: ModuleType,
     running: Callable[[], Any],
     data: str | None,
-    columns: Mapping[str, str | tuple[str, ...]] | None,
+    columns: Mapping[str, str | tuple[str, ...]],
     settings: Sequence[str],
 ) -> BuiltModel:
     """Call ``build``: the data first, then the options. ``running`` turns what a user's file raises into one line."""
     from bayeskit.catalogue.options import parse_options
+    from bayeskit.datasets import example_data
 
     build = module.build
     with running():
@@ -124,13 +91,14 @@ def _from_module(
         _refuse_data(specification, data, "its build() takes no data")
         label = str(getattr(module, "__file__", specification))
     elif data is not None:
-        arguments, label = (_read(data, getattr(module, "VARIABLES", None), columns or {}),), data
+        arguments, label = (_read(data, getattr(module, "VARIABLES", None), columns),), data
     else:
         if columns:
             raise OptionError("--columns names columns of a table; name the table with --data")
-        dataset, label, example_options = _example(specification, module)
-        arguments = (dataset,)
-        options = {**example_options, **options}
+        if not (hasattr(module, "EXAMPLE") and hasattr(module, "VARIABLES")):
+            raise DataError(f"model {specification!r} has no example data; name a table with --data")
+        arguments, label = (example_data(module.EXAMPLE, module.VARIABLES),), module.EXAMPLE.dataset
+        options = {**module.EXAMPLE.options, **options}
     with running():
         model = build(*arguments, **options)
     return BuiltModel(specification, _checked(model, specification), label, options)
@@ -152,21 +120,10 @@ def _read(
     return prepare(table, variables, columns)
 
 
-def _example(specification: str, module: ModuleType) -> tuple[xr.Dataset, str, Mapping[str, Any]]:
-    """The example that a model ships with: the data, their name, and the options that suit them."""
-    from bayeskit.datasets import example_data
-
-    if not (hasattr(module, "EXAMPLE") and hasattr(module, "VARIABLES")):
-        raise DataError(f"model {specification!r} has no example data; name a table with --data")
-    example = module.EXAMPLE
-    return example_data(example, module.VARIABLES), example.dataset, example.options
-
-
 def _refuse_data(specification: str, data: str | None, why: str) -> None:
     if data is not None:
-        raise OptionError(
-            f"model {specification!r} cannot read {data!r}: {why}; leave out --data, or define build(data)"
-        )
+        what = f"model {specification!r} cannot read {data!r}: {why}"
+        raise OptionError(f"{what}; leave out --data, or define build(data)")
 
 
 def _finished_model(module: ModuleType, path: Path, data: str | None, settings: Sequence[str]) -> pm.Model:
@@ -175,9 +132,8 @@ def _finished_model(module: ModuleType, path: Path, data: str | None, settings: 
         raise ModelError(f"model file {path} defines neither build(data) nor model; define one of them")
     _refuse_data(str(path), data, "the file defines a finished model")
     if settings:
-        raise OptionError(
-            f"model file {path} has no option {settings[0].partition('=')[0]!r}: it defines a finished model"
-        )
+        option = settings[0].partition("=")[0]
+        raise OptionError(f"model file {path} has no option {option!r}: it defines a finished model")
     model = module.model
     if inspect.isfunction(model):
         with _running(path):
@@ -198,9 +154,8 @@ def _load_file(path: Path) -> ModuleType:
     try:
         source = path.read_bytes()
     except OSError as error:
-        raise ModelError(
-            f"model file {path} cannot be read: {error.strerror}; give a catalogue name or a Python file"
-        ) from None
+        what = f"model file {path} cannot be read: {error.strerror}"
+        raise ModelError(f"{what}; give a catalogue name or a Python file") from None
     module = ModuleType(path.stem)
     module.__file__ = str(path)
     with _running(path):
