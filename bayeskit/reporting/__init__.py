@@ -1,8 +1,7 @@
 """One self-contained HTML page for one analysis.
 
-:func:`report` writes it. :mod:`~bayeskit.report.sections` decides what it says, as plain data, and
-:mod:`~bayeskit.report.html` how it looks; :mod:`~bayeskit.report.figures`, :mod:`~bayeskit.report.checks`,
-:mod:`~bayeskit.report.curve` and :mod:`~bayeskit.report.graph` draw.
+:func:`report` writes it. :mod:`~bayeskit.reporting.sections` decides what it says, as plain data, and
+:mod:`~bayeskit.reporting.html` how it looks; each of the other modules says or draws one thing.
 """
 
 from __future__ import annotations

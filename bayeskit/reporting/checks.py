@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from bayeskit.reporting.figures import flattened
 from bayeskit.reporting.records import BLUE, ORANGE, Picture, figure_of, to_picture
 from bayeskit.results.predictive import predict
 
@@ -28,7 +29,6 @@ MAX_INTERVALS = 80
 FEW = 12
 MAX_COUNT = 60
 OVERLAID = 40
-BACKEND = "matplotlib"
 SIZE = (7.4, 2.9)  # inches
 FACET_COLUMNS = 2
 
@@ -36,13 +36,10 @@ FACET_COLUMNS = 2
 def kind_of_check(observed: xr.DataArray, predicted: xr.DataArray) -> str:
     """Which plot suits the observed values.
 
-    Returns
-    -------
-    {"value", "interval", "proportion", "rootogram", "ecdf", "kde"}
-        One value: the predictive distribution with the value marked. Few values, or counts that are predicted to differ
-        from row to row (each has its own trials or exposure): an interval for each. Zeros and ones: the proportion of
-        ones. Small counts: a rootogram; large ones, and measurements so rounded that most are there twice (a density
-        estimate would show spikes): distribution functions. Else densities.
+    One value: the predictive distribution with the value marked. Few values, or counts that are predicted to differ
+    from row to row (each has its own trials or exposure): an interval for each. Zeros and ones: the proportion of
+    ones. Small counts: a rootogram; large ones, and measurements so rounded that most are there twice (a density
+    estimate would show spikes): distribution functions. Else densities.
     """
     values = observed.to_numpy()
     if values.size == 1:
@@ -109,52 +106,30 @@ def _check(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> Pictur
     return to_picture(figure, alt=f"Posterior predictive check of {name}. {words}", caption=f"{name}. {words}")
 
 
-def _tree(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> xr.DataTree:
-    groups = {"posterior_predictive": xr.Dataset({name: predicted}), "observed_data": xr.Dataset({name: observed})}
-    return xr.DataTree.from_dict(groups)
-
-
 def _value(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
-    import arviz_plots as azp
-
     hidden = dict.fromkeys(("dist", "point_estimate_text", "title", "remove_axis"), False)
-    panels = azp.plot_dist(
-        _tree(name, observed, predicted),
-        group="posterior_predictive",
-        kind="hist",
-        backend=BACKEND,
-        visuals={"face": {"color": BLUE, "alpha": 0.3}, "credible_interval": {"color": BLUE}, **hidden},
-        figure_kwargs={"figsize": SIZE},
-    )
-    figure = figure_of(panels)
-    axes = figure.axes[0]
-    axes.axvline(float(observed.to_numpy().item()), color=ORANGE, linewidth=2)
-    axes.set_yticks([])
-    axes.set_xlabel(name, parse_math=False)
+    visuals = {"face": {"color": BLUE, "alpha": 0.3}, "credible_interval": {"color": BLUE}, **hidden}
+    figure = _drawn("plot_dist", name, observed, predicted, visuals, group="posterior_predictive", kind="hist")
+    figure.axes[0].axvline(float(observed.to_numpy().item()), color=ORANGE, linewidth=2)
+    figure.axes[0].set_yticks([])
+    figure.axes[0].set_xlabel(name, parse_math=False)
     return figure, "Histogram of replicated values (blue); the orange line is the observed one."
 
 
 def _interval(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
-    import arviz_plots as azp
-
-    observed, predicted = _in_one_row(observed, predicted)
-    panels = azp.plot_ppc_interval(
-        _tree(name, observed, predicted),
-        backend=BACKEND,
-        ci_kind="eti",
-        visuals={
-            "trunk": {"color": BLUE, "alpha": 0.25},
-            "twig": {"color": BLUE, "alpha": 0.5},
-            "prediction_markers": False,
-            "observed_markers": {"color": ORANGE, "size": 24, "zorder": 5},
-            "xlabel": False,
-            "ylabel": False,
-        },
-        figure_kwargs={"figsize": SIZE},
-    )
-    figure = figure_of(panels)
+    visuals = {
+        "trunk": {"color": BLUE, "alpha": 0.25},
+        "twig": {"color": BLUE, "alpha": 0.5},
+        "prediction_markers": False,
+        "observed_markers": {"color": ORANGE, "size": 24, "zorder": 5},
+        "xlabel": False,
+        "ylabel": False,
+    }
+    predicted = flattened(predicted.transpose("chain", "draw", *observed.dims))
+    observed = flattened(observed).assign_coords(element=predicted["element"])
+    figure = _drawn("plot_ppc_interval", name, observed, predicted, visuals)
     axes = figure.axes[0]
-    labels = [str(v) for v in predicted["element"].to_numpy()]
+    labels = predicted["element"].to_numpy().tolist()
     step = 1 if len(labels) <= 30 else 5  # every element is labelled, or every few of many that are numbered
     axes.set_xticks(range(0, len(labels), step), labels[::step], parse_math=False)
     if sum(map(len, labels[::step])) > 60:
@@ -170,57 +145,47 @@ def _proportion(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> t
 
 
 def _rootogram(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
-    import arviz_plots as azp
-
-    blue = {"color": BLUE}
-    panels = azp.plot_ppc_rootogram(
-        _tree(name, observed, predicted),
-        backend=BACKEND,
-        visuals={
-            "predictive_markers": blue,
-            "credible_interval": blue,
-            "observed_markers": {"color": ORANGE, "size": 30},
-            "grid": {"color": "#e4e7eb"},
-            "xlabel": False,
-            "ylabel": False,
-            "title": False,
-        },
-        figure_kwargs={"figsize": SIZE},
-    )
-    figure = figure_of(panels)
+    visuals = {
+        "predictive_markers": {"color": BLUE},
+        "credible_interval": {"color": BLUE},
+        "observed_markers": {"color": ORANGE, "size": 30},
+        "grid": {"color": "#e4e7eb"},
+        **dict.fromkeys(("xlabel", "ylabel", "title"), False),
+    }
+    figure = _drawn("plot_ppc_rootogram", name, observed, predicted, visuals)
     figure.axes[0].set_xlabel(name, parse_math=False)
     figure.axes[0].set_ylabel("frequency (root scale)")
     return figure, "Rootogram: how often each count is predicted, with its interval (blue), and was observed (orange)."
 
 
 def _distribution(kind: str, name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
-    import arviz_plots as azp
-
     # The dim along which the quantities differ: the last of two, if it is short.
-    faceted = observed.ndim == 2 and observed.shape[1] <= MAX_FACETS
-    facet = str(observed.dims[1]) if faceted else None
-    layout: dict[str, Any] = {"figure_kwargs": {"figsize": SIZE}}
+    facet = str(observed.dims[1]) if observed.ndim == 2 and observed.shape[1] <= MAX_FACETS else None
+    visuals = {
+        "predictive_dist": {"color": BLUE, "alpha": 0.25, "width": 0.8},
+        "observed_dist": {"color": ORANGE, "width": 2},
+        "title": {"size": 9} if facet else False,
+    }
+    layout: dict[str, Any] = {}
     if facet:
-        rows = -(-observed.sizes[facet] // FACET_COLUMNS)
-        size = (SIZE[0], 2.0 * rows + 0.2)
+        size = (SIZE[0], 2.0 * -(-observed.sizes[facet] // FACET_COLUMNS) + 0.2)
         layout = {"cols": ["__variable__", facet], "col_wrap": FACET_COLUMNS, "figure_kwargs": {"figsize": size}}
-    panels = azp.plot_ppc_dist(
-        _tree(name, observed, predicted),
-        kind=kind,
-        backend=BACKEND,
-        num_samples=OVERLAID,
-        visuals={
-            "predictive_dist": {"color": BLUE, "alpha": 0.25, "width": 0.8},
-            "observed_dist": {"color": ORANGE, "width": 2},
-            "title": {"size": 9} if facet else False,
-        },
-        **layout,
-    )
-    figure = figure_of(panels)
+    figure = _drawn("plot_ppc_dist", name, observed, predicted, visuals, kind=kind, num_samples=OVERLAID, **layout)
     if not facet:
         figure.axes[0].set_xlabel(name, parse_math=False)
     what = "Estimated densities" if kind == "kde" else "Distribution functions"
     return figure, f"{what} of {OVERLAID} replicated data sets (blue) and of the observed data (orange)."
+
+
+def _drawn(
+    plot: str, name: str, observed: xr.DataArray, predicted: xr.DataArray, visuals: dict[str, Any], **options: Any
+) -> Figure:
+    """What a function of arviz-plots draws of replicated data and the observed ones."""
+    import arviz_plots as azp
+
+    groups = {"posterior_predictive": xr.Dataset({name: predicted}), "observed_data": xr.Dataset({name: observed})}
+    options = {"figure_kwargs": {"figsize": SIZE}, **options}
+    return figure_of(getattr(azp, plot)(xr.DataTree.from_dict(groups), visuals=visuals, **options))
 
 
 CHECKS: dict[str, Callable[[str, xr.DataArray, xr.DataArray], tuple[Figure, str]]] = {
@@ -231,16 +196,3 @@ CHECKS: dict[str, Callable[[str, xr.DataArray, xr.DataArray], tuple[Figure, str]
     "ecdf": partial(_distribution, "ecdf"),
     "kde": partial(_distribution, "kde"),
 }
-
-
-def _in_one_row(observed: xr.DataArray, predicted: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """Both with their dims stacked into one, ``element``, labelled by its coordinates."""
-    dims = list(observed.dims)
-    labels = [
-        ", ".join(str(observed[d].to_numpy()[i]) for d, i in zip(dims, index, strict=True))
-        for index in np.ndindex(observed.shape)
-    ]
-    flat = xr.DataArray(observed.to_numpy().ravel(), {"element": labels}, ["element"])
-    values = predicted.transpose("chain", "draw", *dims).to_numpy()
-    values = values.reshape(*values.shape[:2], -1)
-    return flat, xr.DataArray(values, {"element": labels}, ["chain", "draw", "element"])

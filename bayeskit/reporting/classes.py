@@ -18,7 +18,7 @@ from scipy import linalg
 from bayeskit.errors import BayeskitError
 from bayeskit.queries.class_rows import Classes, find_classes, whole_rows
 from bayeskit.queries.classification import classify
-from bayeskit.reporting.records import COLOURS, INK, MUTED, Picture, to_picture
+from bayeskit.reporting.records import COLOURS, INK, MUTED, Picture, blend, subplots, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,47 +31,28 @@ GRID = 121
 MOST_CLASSES = 10
 MOST_ROWS = 2000
 MARKERS = "os^Dv<>Ph*"
+LINES = {0.5: 1.3, 0.8: 0.7, 0.95: 0.4}  # probabilities of which there is a line, and its width
 RIDGE = 1e-6  # of the within-class variances, for columns that do not vary
 
 
 @dataclass(frozen=True)
 class ClassPlane:
-    """Rows in a plane, and the class probabilities over it.
-
-    Attributes
-    ----------
-    labels : tuple of str
-    axes : tuple of str
-        What the two axes are.
-    points : numpy.ndarray of shape (rows, 2)
-    codes : numpy.ndarray of shape (rows,)
-        The observed classes.
-    certainty : numpy.ndarray of shape (rows,)
-        Probability of the observed class of each row, the row itself among the data.
-    grid : tuple of two arrays
-        Along the axes.
-    probability : numpy.ndarray of shape (GRID, GRID, classes) or None
-        Over the plane; None where a point of it is no row.
-    features : int
-    """
+    """Rows in a plane, and the class probabilities over it."""
 
     labels: tuple[str, ...]
-    axes: tuple[str, str]
-    points: np.ndarray
-    codes: np.ndarray
-    certainty: np.ndarray
-    grid: tuple[np.ndarray, np.ndarray]
-    probability: np.ndarray | None
+    axes: tuple[str, str]  # what the two are
+    points: np.ndarray  # (rows, 2)
+    codes: np.ndarray  # the observed classes of the rows
+    certainty: np.ndarray  # probability of the observed class of each row, the row itself among the data
+    grid: tuple[np.ndarray, np.ndarray]  # along the axes
+    probability: np.ndarray | None  # (GRID, GRID, classes), over the plane; None where a point of it is no row
     features: int
 
 
 def class_plane(post: Posterior) -> ClassPlane | None:
     """The plane of a classifier's features, with the posterior class probabilities.
 
-    Returns
-    -------
-    ClassPlane or None
-        None where the model has no class, too few features, or its posterior is not exact.
+    None where the model has no class, too few features, or its posterior is not exact.
     """
     if post.method != "exact":
         return None
@@ -87,7 +68,7 @@ def class_plane(post: Posterior) -> ClassPlane | None:
         return None
     chosen = np.linspace(0, len(table) - 1, min(len(table), MOST_ROWS)).astype(int)
     whole = any(not f.normal for f in classes.features)
-    down, up, titles = _plane(table.astype(float), codes, names, len(classes.labels))
+    down, up, titles = _plane(table.astype(float), codes, names)
     centre = table.mean(axis=0)
     points = (table[chosen] - centre) @ down if up is not None else table[chosen].astype(float)
     margin = 0.08 * np.ptp(points, axis=0)
@@ -97,8 +78,8 @@ def class_plane(post: Posterior) -> ClassPlane | None:
     if not whole:
         mesh = np.stack(np.meshgrid(first, second), axis=-1).reshape(-1, 2)
         judged = np.concatenate([judged, mesh if up is None else centre + mesh @ up])
-    starts = np.cumsum([0, *(v.shape[1] for v in columns.values())])
-    new = {n: _shaped(classes, n, judged[:, a:b]) for n, a, b in zip(columns, starts[:-1], starts[1:], strict=True)}
+    parts = np.split(judged, np.cumsum([v.shape[1] for v in columns.values()])[:-1], axis=1)
+    new = {f.name: p[:, 0] if f.width is None else p for f, p in zip(classes.features, parts, strict=True)}
     try:
         found = classify(post, new)["probability"].to_numpy()
     except BayeskitError:
@@ -110,37 +91,29 @@ def class_plane(post: Posterior) -> ClassPlane | None:
     return ClassPlane(labels, titles, points, codes[chosen], certainty, (first, second), probability, table.shape[1])
 
 
-def _shaped(classes: Classes, name: str, values: np.ndarray) -> np.ndarray:
-    width = next(f.width for f in classes.features if f.name == name)
-    return values[:, 0] if width is None else values
-
-
 def _table(post: Posterior, classes: Classes) -> tuple[np.ndarray, dict[str, np.ndarray], list[str]]:
     """The observed classes and, in their order, the columns of every feature and their names."""
-    observed = whole_rows(
-        post.model, {str(n): v.to_numpy() for n, v in post.tree["observed_data"].to_dataset().items()}
-    )
+    values = {str(n): v.to_numpy() for n, v in post.tree["observed_data"].to_dataset().items()}
+    observed = whole_rows(post.model, values)
     codes = observed[classes.label].astype(int)
-    columns, names = {}, []
+    columns = {f.name: observed[f.name].reshape(len(codes), -1) for f in classes.features}
+    names: list[str] = []
     for feature in classes.features:
-        values = observed[feature.name].reshape(len(codes), -1)
-        columns[feature.name] = values
-        own = [str(c) for c in feature.columns] or [
-            feature.name if values.shape[1] == 1 else f"{feature.name}[{k}]" for k in range(values.shape[1])
-        ]
-        names += own
+        width = columns[feature.name].shape[1]
+        numbered = [feature.name] if width == 1 else [f"{feature.name}[{k}]" for k in range(width)]
+        names += map(str, feature.columns or numbered)
     return codes, columns, names
 
 
 def _plane(
-    table: np.ndarray, codes: np.ndarray, names: list[str], count: int
+    table: np.ndarray, codes: np.ndarray, names: list[str]
 ) -> tuple[np.ndarray, np.ndarray | None, tuple[str, str]]:
     """Directions down to the plane, of shape (features, 2), the way up again, and the names of its axes."""
     if table.shape[1] == 2:
         return np.eye(2), None, (names[0], names[1])
-    means = np.stack([table[codes == k].mean(axis=0) for k in range(count) if np.any(codes == k)])
-    sizes = np.array([np.sum(codes == k) for k in range(count) if np.any(codes == k)])
-    within = np.cov((table - _by_class(table, codes)).T, bias=True)
+    _, own, sizes = np.unique(codes, return_inverse=True, return_counts=True)
+    means = np.stack([table[own == k].mean(axis=0) for k in range(len(sizes))])
+    within = np.cov((table - means[own]).T, bias=True)
     spread = np.diag(within).copy()
     within += np.diag(RIDGE * np.where(spread > 0, spread, 1.0) + 1e-12 * max(spread.max(), 1.0))
     between = np.cov(means.T, fweights=sizes, bias=True) if len(means) > 1 else np.zeros_like(within)
@@ -152,35 +125,20 @@ def _plane(
     return down, up, ("first discriminant direction", "second discriminant direction")
 
 
-def _by_class(table: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    result = np.empty_like(table)
-    for k in np.unique(codes):
-        result[codes == k] = table[codes == k].mean(axis=0)
-    return result
-
-
 def class_picture(plane: ClassPlane) -> Picture:
     """The rows by class, over the probability of the most probable class and the boundaries between them."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.6, 4.8), layout="constrained")
+    figure, axes = subplots(figsize=(6.6, 4.8))
     _draw(axes, plane)
-    where = (
-        "the features"
-        if plane.features == 2
-        else f"the two leading discriminant directions of {plane.features} features"
-    )
-    shown = (
-        "Shading says which class is the most probable and how sure that is; lines are where a class has probability "
-        "0.5 (bold), 0.8 and 0.95"
-        if plane.probability is not None
-        else "There is no shading, because a point between rows of whole numbers is no row"
-    )
-    cut = (
-        "; a point of it stands for the row there that nothing else tells apart"
-        if plane.probability is not None and plane.features > 2
-        else ""
-    )
+    where, cut = "the features", ""
+    shown = "There is no shading, because a point between rows of whole numbers is no row"
+    if plane.features > 2:
+        where = f"the two leading discriminant directions of {plane.features} features"
+    if plane.probability is not None:
+        shown = (
+            "Shading says which class is the most probable and how sure that is; lines are where a class has "
+            "probability 0.5 (bold), 0.8 and 0.95"
+        )
+        cut = "; a point of it stands for the row there that nothing else tells apart" if plane.features > 2 else ""
     return to_picture(
         figure,
         alt=f"Rows of {len(plane.labels)} classes in the plane of {where}, with class probabilities.",
@@ -190,39 +148,29 @@ def class_picture(plane: ClassPlane) -> Picture:
 
 
 def _draw(axes: Axes, plane: ClassPlane) -> None:
-    from matplotlib.colors import to_rgb
-
-    colours = np.array([to_rgb(c) for c in COLOURS])
     first, second = plane.grid
     if plane.probability is not None:
-        image = _shading(plane.probability, colours)
+        image = _shading(plane.probability)
         extent = (first[0], first[-1], second[0], second[-1])
         axes.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="bilinear", zorder=0)
-        for k in range(plane.probability.shape[2]):
-            own = plane.probability[:, :, k]
-            levels = [level for level in (0.5, 0.8, 0.95) if own.min() < level < own.max()]
-            if levels:
-                widths = [{0.5: 1.3, 0.8: 0.7, 0.95: 0.4}[level] for level in levels]
-                axes.contour(first, second, own, levels=levels, colors=[COLOURS[k]], linewidths=widths, zorder=1)
+        for own, colour in zip(np.moveaxis(plane.probability, 2, 0), COLOURS, strict=False):
+            widths = {level: width for level, width in LINES.items() if own.min() < level < own.max()}
+            if widths:
+                axes.contour(first, second, own, [*widths], colors=[colour], linewidths=[*widths.values()], zorder=1)
     for k, label in enumerate(plane.labels):
         mine = plane.codes == k
-        axes.plot(
-            *plane.points[mine].T, MARKERS[k], color=COLOURS[k], markersize=4.5, markeredgecolor="white",
-            markeredgewidth=0.5, label=label, zorder=3, rasterized=len(plane.points) > 500,
-        )  # fmt: skip
+        style: dict[str, Any] = {"markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.5, "zorder": 3}
+        points, rasterized = plane.points[mine].T, len(plane.points) > 500
+        axes.plot(*points, MARKERS[k], color=COLOURS[k], label=label, rasterized=rasterized, **style)
     doubtful = plane.certainty < 0.5
     axes.plot(*plane.points[doubtful].T, "o", color="none", markeredgecolor=INK, markersize=9, zorder=4)
-    axes.set_xlim(first[0], first[-1])
-    axes.set_ylim(second[0], second[-1])
-    axes.set_xlabel(plane.axes[0], parse_math=False)
-    axes.set_ylabel(plane.axes[1], parse_math=False)
+    axes.set(xlim=first[[0, -1]], ylim=second[[0, -1]], xlabel=plane.axes[0], ylabel=plane.axes[1])
     axes.tick_params(colors=MUTED)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def _shading(probability: np.ndarray, colours: np.ndarray) -> Any:
+def _shading(probability: np.ndarray) -> np.ndarray:
     """White where every class is as probable as another, the colour of a class where it is certain."""
     count = probability.shape[2]
     certainty = (probability.max(axis=2, keepdims=True) - 1 / count) / (1 - 1 / count)
-    mixed = np.einsum("ijk,kc->ijc", probability, colours[:count])
-    return 1 - 0.4 * certainty * (1 - mixed)
+    return np.asarray(1 - 0.4 * certainty * (1 - blend(probability)))

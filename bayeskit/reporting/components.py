@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeskit.reporting.latent_states import LatentStates, blend
-from bayeskit.reporting.records import BLUE, COLOURS, INK, MUTED, Picture, to_picture
+from bayeskit.reporting.latent_states import LatentStates
+from bayeskit.reporting.records import BLUE, COLOURS, INK, MUTED, Picture, blend, subplots, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,28 +30,15 @@ WRITTEN = 12  # rows up to which its numbers are written
 
 @dataclass(frozen=True)
 class Components:
-    """A Gaussian mixture in one or two dimensions.
+    """A Gaussian mixture of K components in one or two dimensions."""
 
-    Attributes
-    ----------
-    labels : tuple of str
-        Of the axes.
-    projected : bool
-        Whether the axes are principal ones.
-    y : numpy.ndarray of shape (rows, 1 or 2)
-    responsibilities : numpy.ndarray of shape (rows, K)
-    weights : numpy.ndarray of shape (draws, K)
-    mean : numpy.ndarray of shape (draws, K, 1 or 2)
-    covariance : numpy.ndarray of shape (draws, K, 1 or 2, 1 or 2)
-    """
-
-    labels: tuple[str, ...]
-    projected: bool
-    y: np.ndarray
-    responsibilities: np.ndarray
-    weights: np.ndarray
-    mean: np.ndarray
-    covariance: np.ndarray
+    labels: tuple[str, ...]  # of the axes
+    projected: bool  # whether the axes are principal ones
+    y: np.ndarray  # (rows, dimensions)
+    responsibilities: np.ndarray  # (rows, K)
+    weights: np.ndarray  # (draws, K)
+    mean: np.ndarray  # (draws, K, dimensions)
+    covariance: np.ndarray  # (draws, K, dimensions, dimensions)
 
     def densities(self, points: np.ndarray) -> np.ndarray:
         """Density of each component at points of shape (points, dimensions), for each draw: (draws, K, points)."""
@@ -63,13 +50,7 @@ class Components:
 
 
 def gaussian_components(post: Posterior, states: LatentStates) -> Components | None:
-    """The components of a Gaussian mixture, projected where there are more than two columns.
-
-    Returns
-    -------
-    Components or None
-        None where the rows are not a Gaussian mixture.
-    """
+    """The components of a mixture, projected where there are more than two columns; None where it is not Gaussian."""
     if states.kind != "independent" or states.weights is None or len(states.entries) != len(states.y):
         return None
     y = states.y[:, None] if states.y.ndim == 1 else states.y
@@ -82,7 +63,12 @@ def gaussian_components(post: Posterior, states: LatentStates) -> Components | N
         covariance = covariance.reshape(*covariance.shape[:2], size, size)
     else:
         return None
-    labels = _columns(post, states.observed, size)
+    observed: Any = post.tree["observed_data"][states.observed]
+    labels: tuple[str, ...] = (
+        (states.observed,) if size == 1 else tuple(f"{states.observed} {k + 1}" for k in range(size))
+    )
+    if observed.ndim == 2 and observed.dims[1] in observed.coords:
+        labels = tuple(map(str, observed[observed.dims[1]].to_numpy()))
     if size > 2:
         scale = np.where(y.std(axis=0) > 0, y.std(axis=0), 1.0)
         _, _, axes = np.linalg.svd((y - y.mean(axis=0)) / scale, full_matrices=False)
@@ -94,22 +80,11 @@ def gaussian_components(post: Posterior, states: LatentStates) -> Components | N
     return Components(labels, size > 2, y, responsibilities, states.weights, mean, covariance)
 
 
-def _columns(post: Posterior, name: str, size: int) -> tuple[str, ...]:
-    observed: Any = post.tree["observed_data"][name]
-    if observed.ndim == 2 and observed.dims[1] in observed.coords:
-        return tuple(str(c) for c in observed[observed.dims[1]].to_numpy())
-    return (name,) if size == 1 else tuple(f"{name} {k + 1}" for k in range(size))
-
-
 def component_picture(components: Components) -> Picture:
     """The mixture over the data."""
-    import matplotlib.pyplot as plt
-
     if components.y.shape[1] == 1:
-        figure, axes = plt.subplots(
-            2, 1, figsize=(7.4, 4.4), layout="constrained", sharex=True, height_ratios=[2.4, 1.0]
-        )
-        _draw_line(axes[0], axes[1], components)
+        figure, (above, below) = subplots(2, 1, figsize=(7.4, 4.4), sharex=True, height_ratios=[2.4, 1.0])
+        _draw_line(above, below, components)
         name = components.labels[0]
         return to_picture(
             figure,
@@ -117,10 +92,10 @@ def component_picture(components: Components) -> Picture:
             caption=f"Histogram of {name} and the posterior mean of its density, of each component times its weight "
             "and of all together; beneath, the probability of each component at every value.",
         )
-    figure, plane = plt.subplots(figsize=(6.4, 5.0), layout="constrained")
+    figure, plane = subplots(figsize=(6.4, 5.0))
     _draw_plane(plane, components)
-    where = "the plane of the two leading principal axes of the standardised columns" if components.projected else ""
-    where = where or f"the plane of {components.labels[0]} and {components.labels[1]}"
+    columns = "the two leading principal axes of the standardised columns"
+    where = f"the plane of {columns if components.projected else ' and '.join(components.labels)}"
     return to_picture(
         figure,
         alt=f"Rows of the data and contours of the components in {where}.",
@@ -144,9 +119,7 @@ def _draw_line(above: Axes, below: Axes, components: Components) -> None:
     above.plot(grid, weighted.sum(axis=1).mean(axis=0), color=INK, linewidth=1.8, label="mixture")
     above.set_ylabel("density")
     above.legend(loc="best")
-    below.set_ylim(-0.03, 1.03)
-    below.set_ylabel("probability")
-    below.set_xlabel(components.labels[0], parse_math=False)
+    below.set(ylim=(-0.03, 1.03), ylabel="probability", xlabel=components.labels[0])
     below.margins(x=0)
 
 
@@ -162,17 +135,13 @@ def _draw_plane(axes: Axes, components: Components) -> None:
     )  # fmt: skip
     handles: list[Any] = []
     for k, values in enumerate(density):
-        levels = _levels(values)
-        if levels:
-            lines = ["--", "-"][-len(levels) :]
-            axes.contour(
-                first, second, values.reshape(first.shape), levels, colors=COLOURS[k], linestyles=lines, linewidths=1.3
-            )
+        if levels := _levels(values):
+            style: dict[str, Any] = {"colors": COLOURS[k], "linestyles": ["--", "-"][-len(levels) :], "linewidths": 1.3}
+            axes.contour(first, second, values.reshape(first.shape), levels, **style)
         weight = components.weights[:, k].mean()
         handles += axes.plot([], [], "o-", color=COLOURS[k], markersize=4, label=f"component {k + 1} ({weight:.0%})")
     axes.legend(handles=handles, loc="best")
-    axes.set_xlabel(components.labels[0], parse_math=False)
-    axes.set_ylabel(components.labels[1], parse_math=False)
+    axes.set(xlabel=components.labels[0], ylabel=components.labels[1])
 
 
 def _levels(density: np.ndarray) -> list[float]:
@@ -181,18 +150,14 @@ def _levels(density: np.ndarray) -> list[float]:
     total = np.cumsum(ordered)
     if total[-1] <= 0:
         return []
-    found = [float(ordered[np.searchsorted(total, share * total[-1])]) for share in SHARES]
-    return sorted(set(found))
+    return sorted({float(ordered[np.searchsorted(total, share * total[-1])]) for share in SHARES})
 
 
 def same_component(post: Posterior) -> tuple[str, str, np.ndarray, np.ndarray] | None:
-    """How probable it is that two rows have the same component; does not depend on labels.
+    """How probable it is that two rows have the same component, which does not depend on labels.
 
-    Returns
-    -------
-    (str, str, numpy.ndarray of shape (rows, rows), numpy.ndarray of shape (rows,)) or None
-        The name of the finite variable, what the labels are, the probabilities, and the labels of the rows; None where
-        no finite variable stands for the rows of the data, or there are too many of them.
+    The name of the finite variable, what the labels are, the probabilities (rows, rows) and the labels of the rows.
+    None where no finite variable stands for the rows of the data, or there are too many of them.
     """
     found = [
         str(rv.name)
@@ -210,7 +175,7 @@ def same_component(post: Posterior) -> tuple[str, str, np.ndarray, np.ndarray] |
     values = draws.to_numpy().reshape(-1, rows)
     states = values[:, :, None] == np.arange(values.max() + 1)
     pairs = np.einsum("nik,njk->ij", states, states, dtype=float) / len(values)
-    labels, what = (draws[dim].to_numpy() if dim in draws.coords else np.arange(rows)), str(dim)
+    labels, what = draws[dim].to_numpy(), str(dim)
     if np.array_equal(labels, np.arange(rows)) and observed[0].ndim == 1:  # rows without names
         labels, what = observed[0].to_numpy(), str(observed[0].name)
     return found[0], what, pairs, labels
@@ -218,27 +183,22 @@ def same_component(post: Posterior) -> tuple[str, str, np.ndarray, np.ndarray] |
 
 def allocation_picture(name: str, what: str, pairs: np.ndarray, labels: np.ndarray) -> Picture:
     """The matrix of pairs of rows, in the order in which those that belong together stand together."""
-    import matplotlib.pyplot as plt
     from matplotlib.colors import LinearSegmentedColormap
     from scipy.cluster.hierarchy import leaves_list, linkage
 
     order = leaves_list(linkage(1 - pairs[np.triu_indices(len(pairs), 1)], "average"))
     shown = pairs[np.ix_(order, order)]
     side = min(2.2 + 0.34 * len(pairs), 6.0)
-    figure, axes = plt.subplots(figsize=(side + 0.9, side), layout="constrained")
+    figure, axes = subplots(figsize=(side + 0.9, side))
     shades = LinearSegmentedColormap.from_list("shades", ["white", BLUE])
     image = axes.imshow(shown, cmap=shades, vmin=0, vmax=1)
     if len(pairs) <= WRITTEN:
         for i, j in np.ndindex(*shown.shape):
             colour = "white" if shown[i, j] > 0.6 else INK
             axes.text(j, i, f"{shown[i, j]:.2f}", ha="center", va="center", color=colour, fontsize=8)
-    step = max(1, len(pairs) // 20)
-    ticks = np.arange(0, len(pairs), step)
+    ticks = np.arange(0, len(pairs), max(1, len(pairs) // 20))
     text = [str(labels[order[t]]) for t in ticks]
-    axes.set_xticks(ticks, text)
-    axes.set_yticks(ticks, text)
-    axes.set_xlabel(what, parse_math=False)
-    axes.set_ylabel(what, parse_math=False)
+    axes.set(xticks=ticks, xticklabels=text, yticks=ticks, yticklabels=text, xlabel=what, ylabel=what)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
     figure.colorbar(image, ax=axes, shrink=0.8, label="probability")

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.reporting.checks import MAX_DRAWS, generator
-from bayeskit.reporting.records import BLUE, INK, Picture, to_picture
+from bayeskit.reporting.records import BLUE, INK, Picture, interval_probability, subplots, to_picture
+from bayeskit.results.tree import stacked_draws
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -37,13 +39,10 @@ class Curve:
 
 
 def fitted_curve(post: Posterior) -> Curve | None:
-    """Predict along the covariate of a regression with exactly one.
+    """Predictions along the covariate of a regression.
 
-    Returns
-    -------
-    Curve or None
-        None where the model has not exactly one numeric covariate along the rows of one observed Normal variable, or
-        its rows cannot change.
+    None where the model has not exactly one numeric covariate along the rows of one observed Normal variable, or its
+    rows cannot change.
     """
     model = post.model
     if (forecast := _at_new_inputs(post)) is not None:
@@ -63,7 +62,7 @@ def fitted_curve(post: Posterior) -> Curve | None:
     margin = 0.04 * (x.max() - x.min())
     grid = np.linspace(x.min() - margin, x.max() + margin, GRID)
     try:
-        mean, sd = _parameter_draws(post, response, covariates[0], grid.reshape(GRID, *(1 for _ in data.shape[1:])))
+        mean, sd = _parameter_draws(post, response, covariates[0], grid.reshape(GRID, *data.shape[1:]))
     except ValueError:  # something else in the mean has a value for each row
         return None
     # One noise for the whole grid: right at every point, which is all that a pointwise band shows, and smooth.
@@ -88,9 +87,8 @@ def _at_new_inputs(post: Posterior) -> Curve | None:
         ((other, (_, x)),) = ((n, c) for n, c in columns.items() if n != name)
         if len(means) != 1 or len(responses) != 1 or y.shape != (x.size,):
             continue
-        draws = post.tree["posterior"].to_dataset().stack(sample=("chain", "draw")).transpose("sample", ...)
         order = np.argsort(grid.ravel())
-        mean, predicted = (np.asarray(draws[n])[:, order] for n in (means[0], responses[0]))
+        mean, predicted = (d[:, order] for d in stacked_draws(post.tree["posterior"], (*means, *responses)).values())
         response = str(model.observed_RVs[0].name)
         return Curve(_label(model, model[other]), response, grid.ravel()[order], mean, predicted, x.ravel(), y)
     return None
@@ -111,15 +109,12 @@ def _label(model: pm.Model, covariate: Any) -> str:
 
 def _parameter_draws(post: Posterior, response: Any, covariate: Any, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Draws of mean and sd of a Normal response at new values of its covariate, each of shape (draws, grid)."""
-    from pytensor.graph.replace import graph_replace
-
     free = {v: v.type(name=v.name) for v in post.model.free_RVs}
     inside = {**free, covariate: covariate.type(name=covariate.name)}
     parameters = graph_replace(response.owner.op.dist_params(response.owner), inside, strict=False)
     compiled = compile_small(list(inside.values()), parameters)
-    draws = post.tree["posterior"].to_dataset().stack(sample=("chain", "draw")).transpose("sample", ...)
-    step = max(1, draws.sizes["sample"] // MAX_DRAWS)
-    rows = zip(*(np.asarray(draws[v.name])[::step] for v in free), strict=True)
+    draws = stacked_draws(post.tree["posterior"], [v.name for v in free]).values()
+    rows = zip(*(d[:: max(1, len(d) // MAX_DRAWS)] for d in draws), strict=True)
     pairs = [[np.broadcast_to(value, GRID) for value in compiled(*row, new)] for row in rows]
     mean, sd = np.moveaxis(np.array(pairs), 1, 0)
     return mean, sd
@@ -127,21 +122,18 @@ def _parameter_draws(post: Posterior, response: Any, covariate: Any, new: np.nda
 
 def curve_picture(curve: Curve) -> Picture:
     """The data with the mean's credible band and the predictive band."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7.4, 3.6), layout="constrained")
+    figure, axes = subplots(figsize=(7.4, 3.6))
     draw_curve(axes, curve)
-    alt = f"{curve.response} against {curve.covariate}: data, fitted mean, credible band and predictive band."
     return to_picture(
-        figure, alt=alt, caption=f"Fitted mean of {curve.response} along {curve.covariate}, over the data."
+        figure,
+        alt=f"{curve.response} against {curve.covariate}: data, fitted mean, credible band and predictive band.",
+        caption=f"Fitted mean of {curve.response} along {curve.covariate}, over the data.",
     )
 
 
 def draw_curve(axes: Axes, curve: Curve) -> None:
     """Draw the bands, the mean and the data of a fitted curve into given axes."""
-    import arviz_base
-
-    probability = float(arviz_base.rcParams["stats.ci_prob"])
+    probability = interval_probability()
     tails = [(1 - probability) / 2, (1 + probability) / 2]
     bands = ((curve.predicted, 0.15, "of predictions"), (curve.mean, 0.4, "credible band of the mean"))
     for draws, alpha, label in bands:
@@ -150,7 +142,6 @@ def draw_curve(axes: Axes, curve: Curve) -> None:
         axes.fill_between(curve.grid, low, high, color=BLUE, alpha=alpha, linewidth=0, label=words)
     axes.plot(curve.grid, curve.mean.mean(axis=0), color=BLUE, label="posterior mean")
     axes.plot(curve.x, curve.y, "o", color=INK, markersize=4, alpha=0.8, label="data", rasterized=len(curve.x) > 2000)
-    axes.set_xlabel(curve.covariate, parse_math=False)
-    axes.set_ylabel(curve.response, parse_math=False)
+    axes.set(xlabel=curve.covariate, ylabel=curve.response)
     axes.legend(loc="best")
     axes.margins(x=0)

@@ -8,53 +8,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeskit.reporting.latent_states import LatentStates
-from bayeskit.reporting.records import COLOURS, MUTED, Picture, to_picture
+from bayeskit.reporting.records import COLOURS, MUTED, Picture, label_rows, subplots, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from bayeskit.results.records import Posterior
 
-__all__ = ["DecodedSeries", "decoded_series", "decoding_pictures"]
+__all__ = ["DecodedSeries", "decoded_series", "decoding_picture"]
 
 MOST_SEQUENCES = 4
 MOST_STEPS = 20_000
 LOCATED = ("Normal", "Poisson")  # families whose first parameter is the mean
-TICKS = 8
 FEW = 400  # steps up to which the dots are large
 
 
 @dataclass(frozen=True)
 class DecodedSeries:
-    """One sequence of a hidden Markov model.
+    """One sequence of a hidden Markov model."""
 
-    Attributes
-    ----------
-    name : str
-        Of the observed variable.
-    sequence : str
-        Label of the sequence; empty where there is but one.
-    x : numpy.ndarray of shape (steps,)
-        Where the steps are drawn.
-    labels : str
-        What x is.
-    ticks : numpy.ndarray of shape (steps,) or None
-        Labels of the steps, where these are drawn at their numbers.
-    y : numpy.ndarray of shape (steps,)
-        NaN where there is no observation.
-    probabilities : numpy.ndarray of shape (steps, K)
-    levels : numpy.ndarray of shape (K,) or None
-        Posterior means of what each state emits.
-    """
-
-    name: str
-    sequence: str
-    x: np.ndarray
-    labels: str
-    ticks: np.ndarray | None
-    y: np.ndarray
-    probabilities: np.ndarray
-    levels: np.ndarray | None
+    name: str  # of the observed variable
+    sequence: str  # its label; empty where there is but one
+    x: np.ndarray  # where the steps are drawn
+    labels: str  # what x is
+    ticks: np.ndarray | None  # labels of the steps, where these are drawn at their numbers
+    y: np.ndarray  # NaN where there is no observation
+    probabilities: np.ndarray  # (steps, K)
+    levels: np.ndarray | None  # (K,): posterior means of what each state emits
 
 
 def decoded_series(post: Posterior, states: LatentStates) -> tuple[DecodedSeries, ...]:
@@ -70,9 +50,7 @@ def decoded_series(post: Posterior, states: LatentStates) -> tuple[DecodedSeries
     probabilities = states.probabilities.reshape(-1, *states.probabilities.shape[-2:])
     z: Any = post.tree["posterior"][states.name]
     dims = [str(d) for d in z.dims[2:]]
-    names = z[dims[0]].to_numpy() if len(dims) == 2 and dims[0] in z.coords else np.arange(len(table))
-    steps = z[dims[-1]].to_numpy() if dims[-1] in z.coords else np.arange(shape[-1])
-    ticks = None
+    names, steps, ticks = z[dims[0]].to_numpy(), z[dims[-1]].to_numpy(), None
     if steps.dtype.kind not in "iuf":
         ticks, steps = steps, np.arange(shape[-1])
     levels = None
@@ -83,24 +61,14 @@ def decoded_series(post: Posterior, states: LatentStates) -> tuple[DecodedSeries
         # Steps after the last observation of a padded sequence are no part of it.
         stop = len(steps) if len(table) == 1 else int(np.flatnonzero(~np.isnan(table[k]))[-1]) + 1
         name = "" if len(table) == 1 else str(names[k])
-        part = DecodedSeries(
-            states.observed, name, steps[:stop], dims[-1], ticks, table[k, :stop], probabilities[k, :stop], levels
-        )
-        found.append(part)
+        y, p = table[k, :stop], probabilities[k, :stop]
+        found.append(DecodedSeries(states.observed, name, steps[:stop], dims[-1], ticks, y, p, levels))
     return tuple(found)
 
 
-def decoding_pictures(series: tuple[DecodedSeries, ...]) -> tuple[Picture, ...]:
-    """One picture a sequence."""
-    return tuple(_picture(s) for s in series)
-
-
-def _picture(series: DecodedSeries) -> Picture:
-    import matplotlib.pyplot as plt
-
-    figure, (above, below) = plt.subplots(
-        2, 1, figsize=(7.4, 4.2), layout="constrained", sharex=True, height_ratios=[2.4, 1.0]
-    )
+def decoding_picture(series: DecodedSeries) -> Picture:
+    """The series over the probabilities of its states."""
+    figure, (above, below) = subplots(2, 1, figsize=(7.4, 4.2), sharex=True, height_ratios=[2.4, 1.0])
     _draw_series(above, series)
     _draw_probabilities(below, series)
     which = f"Sequence {series.sequence}: " if series.sequence else ""
@@ -116,21 +84,17 @@ def _picture(series: DecodedSeries) -> Picture:
 def _draw_series(axes: Axes, series: DecodedSeries) -> None:
     best = np.argmax(series.probabilities, axis=1)
     edges = _edges(series.x)
-    if series.levels is None:
-        axes.plot(series.x, series.y, color=MUTED, linewidth=0.6, drawstyle="steps-mid")
-    else:
-        axes.plot(series.x, series.y, color=MUTED, linewidth=0.7)
+    line = {"linewidth": 0.6, "drawstyle": "steps-mid"} if series.levels is None else {"linewidth": 0.7}
+    axes.plot(series.x, series.y, color=MUTED, **line)
     size = 3.5 if len(series.x) <= FEW else 1.2
     for k in range(series.probabilities.shape[1]):
         chosen = best == k
-        label = f"state {k + 1}"
-        axes.plot(series.x[chosen], series.y[chosen], "o", color=COLOURS[k], markersize=size, label=label)
+        points = series.x[chosen], series.y[chosen]
+        axes.plot(*points, "o", color=COLOURS[k], markersize=size, label=f"state {k + 1}")
         if series.levels is not None and chosen.any():
-            axes.hlines(
-                np.full(chosen.sum(), series.levels[k]), edges[:-1][chosen], edges[1:][chosen], color=COLOURS[k],
-                linewidth=2.0,
-            )  # fmt: skip
-    axes.set_ylabel(series.name, parse_math=False)
+            level = np.full(chosen.sum(), series.levels[k])
+            axes.hlines(level, edges[:-1][chosen], edges[1:][chosen], color=COLOURS[k], linewidth=2.0)
+    axes.set_ylabel(series.name)
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=min(series.probabilities.shape[1], 5))
 
 
@@ -140,13 +104,9 @@ def _draw_probabilities(axes: Axes, series: DecodedSeries) -> None:
     for k, values in enumerate(series.probabilities.T):
         axes.stairs(bottom + values, edges, baseline=bottom, fill=True, color=COLOURS[k], alpha=0.75, linewidth=0)
         bottom = bottom + values
-    axes.set_ylim(0, 1)
-    axes.set_xlim(edges[0], edges[-1])
-    axes.set_ylabel("probability")
-    axes.set_xlabel(series.labels, parse_math=False)
+    axes.set(ylim=(0, 1), xlim=(edges[0], edges[-1]), ylabel="probability", xlabel=series.labels)
     if series.ticks is not None:
-        shown = np.unique(np.linspace(0, len(series.x) - 1, TICKS).astype(int))
-        axes.set_xticks(shown, [str(series.ticks[t]) for t in shown])
+        label_rows(axes, series.ticks[: len(series.x)])
 
 
 def _edges(x: np.ndarray) -> np.ndarray:

@@ -1,17 +1,17 @@
-"""Pictures of a posterior, by arviz-plots: marginals with their closed-form densities, intervals, predictive checks.
+"""Pictures of a posterior, by arviz-plots: marginals with their closed-form densities, and intervals.
 
-Each function returns :class:`~bayeskit.report.pictures.Picture` records and leaves no figure open. Large models are cut
-to what a reader can take in; the caption says how much is not shown.
+No figure is left open. Large models are cut to what a reader can take in; the caption says how much is not shown.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from bayeskit.reporting.records import BLUE, INK, ORANGE, Picture, figure_of, to_picture
+from bayeskit.reporting.records import BLUE, INK, ORANGE, Picture, figure_of, interval_probability, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from bayeskit.results.records import Posterior
     from bayeskit.validation import Validation
 
-__all__ = ["MAX_INTERVALS", "MAX_PANELS", "interval_pictures", "marginal_picture", "split_variables", "variable_order"]
+__all__ = ["MAX_INTERVALS", "flattened", "interval_pictures", "marginal_picture", "split_variables", "variable_order"]
 
 MAX_PANELS = 12
 MAX_INTERVALS = 40
 MAX_INTERVAL_PICTURES = 4
 PANEL_VARIABLE = 9  # a variable with more elements is shown as intervals
-BACKEND = "matplotlib"
 LABELS = ("categorical", "markov_chain")  # steps of the plan whose variables are labels
+SAMPLE = ("chain", "draw")
 
 
 def variable_order(post: Posterior) -> tuple[str, ...]:
@@ -64,18 +64,14 @@ def marginal_picture(post: Posterior, names: tuple[str, ...], validation: Valida
     if not names:
         return None
     import arviz_plots as azp
+    from arviz_base import xarray_sel_iter
 
     draws = post.tree["posterior"].to_dataset()[list(names)]
     count = sum(_size(draws[n]) for n in names)
     columns = count if count < 4 else 4 if count in (4, 7, 8) or count > 9 else 3
-    rows = -(-count // columns)
-    exact = any(n in post.marginals for n in names)
     panels = azp.plot_dist(
         draws,
         kind="hist",
-        backend=BACKEND,
-        point_estimate="mean",
-        ci_kind="eti",
         visuals={
             "dist": False,
             "face": {"color": BLUE, "alpha": 0.25},
@@ -84,39 +80,28 @@ def marginal_picture(post: Posterior, names: tuple[str, ...], validation: Valida
             "point_estimate_text": False,
             "title": {"size": 9},
         },
-        cols=["__variable__", *_dims(draws)],
+        cols=["__variable__", *(d for d in draws.dims if d not in SAMPLE)],
         col_wrap=columns,
-        figure_kwargs={"figsize": (min(2.6 * columns, 7.8), 1.75 * rows + 0.15)},
+        figure_kwargs={"figsize": (min(2.6 * columns, 7.8), 1.75 * -(-count // columns) + 0.15)},
     )
     sampled = _sampled(validation, names)
     if sampled is not None:
-        azp.plot_dist(
-            sampled,
-            kind="kde",
-            backend=BACKEND,
-            plot_collection=panels,
-            visuals={
-                "dist": {"color": ORANGE, "linestyle": "--", "width": 1.4},
-                **dict.fromkeys(("credible_interval", "point_estimate", "point_estimate_text", "title"), False),
-                "remove_axis": False,
-            },
-        )
-    for name in names:
-        marginal = post.marginals.get(name)
-        for at in _elements(draws[name]):
-            labels = {d: draws[name][d].to_numpy()[i] for d, i in at.items()}
-            axes = panels.get_target(name, labels)
-            if marginal is not None and marginal.elementwise:
-                _draw_density(axes, marginal, tuple(at.values()), np.issubdtype(draws[name].dtype, np.integer))
-            axes.locator_params(axis="x", nbins=4)
-            axes.set_ylim(bottom=min(axes.get_ylim()[0], 0.0))
-    words = [f"Shaded: histogram of {_count(draws)} {'independent ' if post.method == 'exact' else ''}draws"]
-    words += ["blue line: density in closed form or by quadrature"] if exact else []
+        hidden = ("credible_interval", "point_estimate", "point_estimate_text", "title", "remove_axis")
+        dashed = {"dist": {"color": ORANGE, "linestyle": "--", "width": 1.4}}
+        azp.plot_dist(sampled, kind="kde", plot_collection=panels, visuals=dashed | dict.fromkeys(hidden, False))
+    for name, labels, at in xarray_sel_iter(draws, skip_dims=set(SAMPLE)):
+        axes, marginal = panels.get_target(name, labels), post.marginals.get(name)
+        if marginal is not None and marginal.elementwise:
+            _draw_density(axes, marginal, tuple(at.values()), np.issubdtype(draws[name].dtype, np.integer))
+        axes.locator_params(axis="x", nbins=4)
+        axes.set_ylim(bottom=min(axes.get_ylim()[0], 0.0))
+    number = f"{draws.sizes['chain'] * draws.sizes['draw']:,}"
+    words = [f"Shaded: histogram of {number} {'independent ' if post.method == 'exact' else ''}draws"]
+    words += ["blue line: density in closed form or by quadrature"] if any(n in post.marginals for n in names) else []
     words += ["dashed orange: NUTS"] if sampled is not None else []
-    words += [f"black: mean and {_probability():g} % interval"]
-    figure = figure_of(panels)
+    words += [f"black: mean and {100 * interval_probability():g} % interval"]
     alt = f"Marginal posterior densities of {', '.join(names)}, one panel for each scalar."
-    return to_picture(figure, alt=alt, caption=f"Marginal posteriors. {'; '.join(words)}.")
+    return to_picture(figure_of(panels), alt=alt, caption=f"Marginal posteriors. {'; '.join(words)}.")
 
 
 def interval_pictures(post: Posterior, names: tuple[str, ...]) -> tuple[Picture, ...]:
@@ -126,16 +111,10 @@ def interval_pictures(post: Posterior, names: tuple[str, ...]) -> tuple[Picture,
     draws = post.tree["posterior"].to_dataset()
     pictures = []
     for name in names:
-        variable = draws[name]
-        size = _size(variable)
-        flat = _flattened(variable, MAX_INTERVALS)
-        shown = flat.sizes["element"]
+        size, shown = _size(draws[name]), min(_size(draws[name]), MAX_INTERVALS)
         panels = azp.plot_forest(
-            xr.Dataset({name: flat}),
+            xr.Dataset({name: flattened(draws[name], MAX_INTERVALS)}),
             combined=True,
-            backend=BACKEND,
-            point_estimate="mean",
-            ci_kind="eti",
             labels=["element"],
             visuals={
                 "labels": {"size": 8},
@@ -149,7 +128,7 @@ def interval_pictures(post: Posterior, names: tuple[str, ...]) -> tuple[Picture,
         figure = figure_of(panels)
         figure.axes[0].axis("off")  # the column of labels
         rest = f" The first {shown} of {size} elements; {size - shown} are not shown." if size > shown else ""
-        caption = f"{name}: mean, 50 % and {_probability():g} % intervals of each element.{rest}"
+        caption = f"{name}: mean, 50 % and {100 * interval_probability():g} % intervals of each element.{rest}"
         alt = f"Posterior means and intervals of {shown} elements of {name}."
         pictures.append(to_picture(figure, alt=alt, caption=caption))
     return tuple(pictures)
@@ -182,32 +161,15 @@ def _sampled(validation: Validation | None, names: tuple[str, ...]) -> xr.Datase
     return draws[list(names)] if set(names) <= set(draws.data_vars) else None
 
 
-def _elements(variable: xr.DataArray) -> list[dict[str, int]]:
-    dims = [str(d) for d in variable.dims if d not in ("chain", "draw")]
-    return [dict(zip(dims, i, strict=True)) for i in np.ndindex(*(variable.sizes[d] for d in dims))]
-
-
-def _flattened(variable: xr.DataArray, limit: int) -> xr.DataArray:
-    """The first elements along one dim ``element``, labelled as ArviZ labels them."""
-    elements = _elements(variable)[:limit]
-    parts = [variable.isel(at, drop=True) for at in elements]
-    names = [", ".join(str(variable[d].to_numpy()[i]) for d, i in at.items()) for at in elements]
-    return xr.concat(parts, dim="element", coords="minimal", compat="override").assign_coords(element=names)
-
-
-def _dims(data: xr.Dataset) -> list[str]:
-    return [str(d) for d in data.dims if d not in ("chain", "draw")]
+def flattened(variable: xr.DataArray, limit: int | None = None) -> xr.DataArray:
+    """The first elements along one dim ``element``, labelled by their coordinates."""
+    dims = [d for d in variable.dims if d not in SAMPLE]
+    names = [variable[d].to_numpy() for d in dims]
+    indices = islice(np.ndindex(*(len(n) for n in names)), limit)
+    labels = [", ".join(str(n[i]) for n, i in zip(names, index, strict=True)) for index in indices]
+    stacked = variable.stack(element=dims, create_index=False).isel(element=slice(limit))
+    return stacked.drop_vars(dims, errors="ignore").assign_coords(element=labels)
 
 
 def _size(variable: xr.DataArray) -> int:
-    return int(np.prod([n for d, n in variable.sizes.items() if d not in ("chain", "draw")], dtype=int))
-
-
-def _count(data: xr.Dataset) -> str:
-    return f"{data.sizes['chain'] * data.sizes['draw']:,}"
-
-
-def _probability() -> float:
-    import arviz_base
-
-    return 100 * float(arviz_base.rcParams["stats.ci_prob"])
+    return int(np.prod([n for d, n in variable.sizes.items() if d not in SAMPLE], dtype=int))

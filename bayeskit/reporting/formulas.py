@@ -6,166 +6,127 @@ no rule covers is written ``f(a, b)`` with the variables it depends on, as PyMC 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pymc as pm
-from pytensor.compile import Mode, SharedVariable, function
+from pymc.distributions.distribution import Distribution
+from pytensor.compile import Mode, ViewOp, function
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, walk
+from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar.basic import Cast, Identity, ScalarOp, Second
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Sum
 from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.shape import SpecifyShape
+from pytensor.tensor.special import Softmax
 from pytensor.tensor.subtensor import indices_from_subtensor
 
 from bayeskit.graphs.compile import small_mode
+from bayeskit.graphs.nodes import core_op
 
-__all__ = ["VariableText", "describe_distribution", "describe_expression", "describe_variables", "variable_sizes"]
+__all__ = ["VariableText", "describe_variables"]
 
 MAX_LENGTH = 60  # characters of one formula; longer ones become f(...)
 MAX_ARRAY = 4  # elements of an array that is written out
 
-PARAMETERS: dict[str, tuple[str, ...]] = {
-    "Bernoulli": ("p",),
-    "Beta": ("alpha", "beta"),
-    "BetaBinomial": ("n", "alpha", "beta"),
-    "Binomial": ("n", "p"),
-    "Categorical": ("p",),
-    "Cauchy": ("alpha", "beta"),
-    "ChiSquared": ("nu",),
-    "Dirichlet": ("a",),
-    "DiscreteUniform": ("lower", "upper"),
-    "Exponential": ("1/lam",),
-    "Gamma": ("alpha", "1/beta"),
-    "Geometric": ("p",),
-    "HalfCauchy": ("", "beta"),
-    "HalfNormal": ("", "sigma"),
-    "InverseGamma": ("alpha", "beta"),
-    "Laplace": ("mu", "b"),
-    "LogNormal": ("mu", "sigma"),
-    "Logistic": ("mu", "s"),
-    "Multinomial": ("n", "p"),
-    "MultivariateNormal": ("mu", "cov"),
-    "NegativeBinomial": ("n", "p"),
-    "Normal": ("mu", "sigma"),
-    "Pareto": ("alpha", "m"),
-    "Poisson": ("mu",),
-    "StudentT": ("nu", "mu", "sigma"),
-    "Uniform": ("lower", "upper"),
-    "Weibull": ("alpha", "beta"),
-    "Wishart": ("nu", "V"),
+# What users call a parameter that PyMC's density calls otherwise; ``1/x`` is stored as a reciprocal.
+WRITTEN = {("Gamma", "scale"): "1/beta", ("Exponential", "mu"): "1/lam", ("Wishart", "scale_chol"): "V"}
+# A parameter and the operation that PyMC gets it by: what users call that of which it is taken.
+UNDONE = {
+    ("1/beta", "Reciprocal"): "beta",
+    ("1/lam", "Reciprocal"): "lam",
+    ("V", "Cholesky"): "V",
+    ("cov", "MatrixInverse"): "tau",
 }
-"""Names of the parameters in the order of PyMC's operators; ``""`` is not shown, ``1/x`` is stored as a reciprocal."""
-
-BINARY = {"Add": " + ", "Sub": " - ", "Mul": " * ", "TrueDiv": " / ", "Pow": " ** "}
-PASSED = {
-    "DimShuffle",
-    "ExpandDims",
-    "Cast",
-    "Identity",
-    "ViewOp",
-    "Second",
-    "Alloc",
-    "SpecifyShape",
-    "CheckAndRaise",
-    "Assert",
-}
-FUNCTIONS = {
-    "Sqrt",
-    "Exp",
-    "Log",
-    "Log1p",
-    "Expm1",
-    "Sigmoid",
-    "Softmax",
-    "Softplus",
-    "Abs",
-    "Sin",
-    "Cos",
-    "Tanh",
-    "Sum",
-}
+SIGNS = {"Add": " + ", "Sub": " - ", "Mul": " * ", "TrueDiv": " / ", "Pow": " ** ", "Dot": " @ ", "MatMul": " @ "}
+PATTERNS = {"Reciprocal": "1 / {}", "Neg": "-{}", "Sqr": "{} ** 2"}
+PASSED = (Alloc, Cast, CheckAndRaise, DimShuffle, Identity, Second, SpecifyShape, ViewOp)
 SHAPES = Mode(linker="py", optimizer="fast_compile")
 
 
 @dataclass(frozen=True)
 class VariableText:
-    """One variable of a model in words: its name, role, distribution or formula, and dims with their lengths."""
+    """A variable in words: its name, its role, its distribution or formula, and its dims with their lengths."""
 
     name: str
     role: str
     text: str
     dims: str
 
+    @property
+    def random(self) -> bool:
+        """Whether it has a distribution."""
+        return self.role in ("free", "observed")
 
-def variable_sizes(model: pm.Model) -> dict[str, tuple[tuple[str, int], ...]]:
-    """(dim, length) pairs of every named variable; a dim without a name is called ``""``."""
+    @property
+    def kind(self) -> str:
+        """What it is: the name of its distribution, or its role."""
+        return self.text.partition("(")[0] if self.random else self.role.capitalize()
+
+
+def describe_variables(model: pm.Model) -> tuple[VariableText, ...]:
+    """Every variable of a model in the order of a reader: data, priors, Deterministics, likelihood, Potentials."""
+    named, sizes = set(model.named_vars.values()), _sizes(model)
+    rows = [(v, "data", "data") for v in model.data_vars]
+    rows += [(v, "free", _distribution(v, named)) for v in model.free_RVs]
+    rows += [(v, "deterministic", _expression(v, named - {v})) for v in model.deterministics]
+    rows += [(v, "observed", _distribution(v, named)) for v in model.observed_RVs]
+    rows += [(v, "potential", _expression(v, named - {v})) for v in model.potentials]
+    return tuple(VariableText(str(v.name), role, text, sizes[str(v.name)]) for v, role, text in rows)
+
+
+def _sizes(model: pm.Model) -> dict[str, str]:
+    """The dims of every named variable with their lengths; of a dim without a name, its length."""
     variables = list(model.named_vars.values())
     # Shapes are inferred, not computed: without rewrites PyTensor would draw every variable, and Flat cannot be drawn.
     shapes = function([], [v.shape for v in variables], mode=SHAPES, on_unused_input="ignore")()
     sizes = {}
     for variable, shape in zip(variables, shapes, strict=True):
         dims = model.named_vars_to_dims.get(variable.name) or [None] * len(shape)
-        sizes[variable.name] = tuple((str(d or ""), int(n)) for d, n in zip(dims, shape, strict=True))
+        sizes[variable.name] = " × ".join(f"{d} ({n})" if d else str(n) for d, n in zip(dims, shape, strict=True))
     return sizes
 
 
-def describe_variables(model: pm.Model) -> tuple[VariableText, ...]:
-    """Every variable of a model in the order of a reader: data, priors, Deterministics, likelihood, Potentials."""
-    named = set(model.named_vars.values())
-    sizes = variable_sizes(model)
-
-    def text(variable: Variable, role: str, formula: str) -> VariableText:
-        dims = " × ".join(f"{d} ({n})" if d else str(n) for d, n in sizes[str(variable.name)])
-        return VariableText(str(variable.name), role, formula, dims)
-
-    rows = [text(v, "data", "data") for v in model.data_vars]
-    rows += [text(v, "prior", describe_distribution(v, named)) for v in model.free_RVs]
-    rows += [text(v, "deterministic", describe_expression(v, named - {v})) for v in model.deterministics]
-    rows += [text(v, "likelihood", describe_distribution(v, named)) for v in model.observed_RVs]
-    rows += [text(v, "potential", describe_expression(v, named - {v})) for v in model.potentials]
-    return tuple(rows)
-
-
-def distribution_name(variable: Variable) -> str:
-    """The name a user knows the distribution by."""
-    op = variable.owner.op
-    names = getattr(op, "_print_name", None)
-    return str(names[0]) if names and not names[0].startswith("_") else type(op).__name__.strip("_").removesuffix("RV")
-
-
-def describe_distribution(variable: Variable, named: Collection[Variable]) -> str:
+def _distribution(variable: Variable, named: Collection[Variable]) -> str:
     """The distribution of a random variable with its parameters, as a user would write it."""
-    op, node, name = variable.owner.op, variable.owner, distribution_name(variable)
+    op, node = variable.owner.op, variable.owner
+    names = getattr(op, "_print_name", None)
+    name = str(names[0]) if names and not names[0].startswith("_") else type(op).__name__.strip("_").removesuffix("RV")
     try:
         parameters = list(op.dist_params(node))
     except Exception:  # symbolic distributions without an extended signature have no list of parameters
         parameters = [v for v in node.inputs if not isinstance(v.type, RandomType)]
-    labels = PARAMETERS.get(name, ())
+    labels = _labels(op)
     if len(labels) != len(parameters):
-        return f"{name}({', '.join(describe_expression(p, named) for p in parameters)})"
-    shown = [_parameter(label, p, named) for label, p in zip(labels, parameters, strict=True) if label]
-    return f"{name}({', '.join(shown)})"
+        return f"{name}({', '.join(_expression(p, named) for p in parameters)})"
+    pairs = [(WRITTEN.get((name, label), label), p) for label, p in zip(labels, parameters, strict=True)]
+    return f"{name}({', '.join(_parameter(label, p, named) for label, p in pairs if label != 'loc')})"
+
+
+def _labels(op: Any) -> list[str]:
+    """What PyMC calls the parameters of an operation: the arguments of its density, in their order."""
+    known = (d for d in vars(pm.distributions).values() if isinstance(d, type) and issubclass(d, Distribution))
+    densities = [vars(d)["logp"] for d in known if isinstance(op, d) and "logp" in vars(d)]
+    return list(inspect.signature(densities[0]).parameters)[1:] if densities else []
 
 
 def _parameter(label: str, variable: Variable, named: Collection[Variable]) -> str:
     inner = _through(variable, named)
-    operator = _operator(inner)
-    if label.startswith("1/"):
-        label = label.removeprefix("1/")
-        value = _constant(inner, named)
-        if value is not None:
-            return f"{label}={_array_text(1 / value)}"
-        if operator == "Reciprocal":
-            return f"{label}={describe_expression(inner.owner.inputs[0], named)}"
-        return f"1/{label}={describe_expression(inner, named)}"
-    if label == "V" and operator == "Cholesky":
-        return f"V={describe_expression(inner.owner.inputs[0], named)}"
-    if label == "cov" and operator == "MatrixInverse":
-        return f"tau={describe_expression(inner.owner.inputs[0], named)}"
-    return f"{label}={describe_expression(inner, named)}"
+    value = _constant(inner, named) if label.startswith("1/") else None
+    if value is not None:
+        return f"{label[2:]}={_array_text(1 / value)}"
+    if written := UNDONE.get((label, type(_operation(inner)).__name__)):
+        label, inner = written, inner.owner.inputs[0]
+    return f"{label}={_expression(inner, named)}"
 
 
-def describe_expression(variable: Variable, named: Collection[Variable]) -> str:
+def _expression(variable: Variable, named: Collection[Variable]) -> str:
     """A short formula for an expression in named variables; ``f(a, b)`` where it would be long or has no rule."""
     formula = _formula(variable, named)
     if formula is not None and len(formula) <= MAX_LENGTH:
@@ -189,33 +150,26 @@ def _formula(variable: Variable, named: Collection[Variable]) -> str | None:
         return _formula(inner, named)
     if inner.owner is None:
         return None
-    operator = _operator(inner)
+    op = _operation(inner)
+    operator = type(op).__name__
     if hasattr(inner.owner.op, "dist_params"):  # an unnamed distribution inside another one
-        return describe_distribution(inner, named)
-    inputs = list(inner.owner.inputs)
+        return _distribution(inner, named)
     if operator in {"Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1"}:
         return _index(inner, named)
-    parts = [_formula(v, named) for v in inputs]
+    parts = [_formula(v, named) for v in inner.owner.inputs]
     if None in parts:
         return None
-    texts = [str(p) for p in parts]
-    if operator in {"Dot", "MatMul"}:
-        return " @ ".join(_bracket(t) for t in texts)
-    if operator in {"Add", "Mul"}:  # these two may have more than two inputs
-        return BINARY[operator].join(texts if operator == "Add" else [_bracket(t) for t in texts])
-    if operator in BINARY and len(texts) == 2:
-        return f"{texts[0] if operator == 'Sub' else _bracket(texts[0])}{BINARY[operator]}{_bracket(texts[1])}"
-    if operator == "Reciprocal":
-        return f"1 / {_bracket(texts[0])}"
-    if operator == "Neg":
-        return f"-{_bracket(texts[0])}"
-    if operator == "Sqr":
-        return f"{_bracket(texts[0])} ** 2"
-    if operator == "MatrixInverse":
-        return f"inv({texts[0]})"
-    if operator in FUNCTIONS:
-        return f"{operator.lower()}({texts[0]})"
-    return None
+    first, *others = map(str, parts)
+    if operator == "Add":
+        return " + ".join([first, *others])
+    if operator in SIGNS:
+        return SIGNS[operator].join([first if operator == "Sub" else _bracket(first), *map(_bracket, others)])
+    if operator in PATTERNS:
+        return PATTERNS[operator].format(_bracket(first))
+    # PyMC gets sigma from tau with a sign, which no user wrote.
+    if isinstance(op, ScalarOp | Softmax | Sum) and not others and operator != "Sign":
+        return f"{operator.lower()}({first})"
+    return f"inv({first})" if operator == "MatrixInverse" else None
 
 
 def _index(variable: Variable, named: Collection[Variable]) -> str | None:
@@ -227,41 +181,28 @@ def _index(variable: Variable, named: Collection[Variable]) -> str | None:
     return None if base is None or None in texts else f"{base}[{', '.join(map(str, texts))}]"
 
 
-def _operator(variable: Variable) -> str:
-    """Class name of the operator, with element-wise wrappers and vectorisation taken off."""
-    if variable.owner is None:
-        return ""
-    op = variable.owner.op
-    for attribute in ("core_op", "scalar_op"):
-        inner = getattr(op, attribute, None)
-        if inner is not None and type(op).__name__ in {"Blockwise", "Elemwise"}:
-            op = inner
-    return type(op).__name__
+def _operation(variable: Variable) -> Any:
+    """What computes a variable, with element-wise wrappers and vectorisation taken off."""
+    op = core_op(variable.owner) if variable.owner is not None else None
+    return op.scalar_op if isinstance(op, Elemwise) else op
 
 
 def _through(variable: Variable, named: Collection[Variable]) -> Variable:
     """The variable behind broadcasts, casts, checks and the identity that a Deterministic adds."""
-    while variable.owner is not None and _operator(variable) in PASSED and variable not in named:
-        inputs = variable.owner.inputs
-        variable = inputs[1] if _operator(variable) == "Second" else inputs[0]
+    while isinstance(op := _operation(variable), PASSED) and variable not in named:
+        variable = variable.owner.inputs[1 if isinstance(op, Second) else 0]
     return variable
 
 
 def _constant(variable: Variable, named: Collection[Variable]) -> np.ndarray | None:
     """Value of an expression in which no named and no random variable takes part."""
-    if isinstance(variable, Constant):
-        return np.asarray(variable.data)
-    for v in ancestors([variable]):
-        if v in named or isinstance(v, SharedVariable) or isinstance(v.type, RandomType):
-            return None
-        if v.owner is None and not isinstance(v, Constant):
-            return None
-    return np.asarray(variable.eval(mode=small_mode()))
+    if any(v in named or (v.owner is None and not isinstance(v, Constant)) for v in ancestors([variable])):
+        return None
+    return np.asarray(variable.data if isinstance(variable, Constant) else variable.eval(mode=small_mode()))
 
 
 def _array_text(value: np.ndarray) -> str:
     """Numbers written out where they are few or equal, else their shape."""
-    value = np.asarray(value)
     if value.dtype.kind not in "biuf":
         return "constant"
     if value.size == 1:

@@ -9,105 +9,73 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pymc as pm
-from pymc.model_graph import ModelGraph, get_node_type
+from pymc.model_graph import ModelGraph
 
-from bayeskit.reporting.formulas import distribution_name, variable_sizes
+from bayeskit.reporting.formulas import VariableText
 from bayeskit.reporting.records import BLUE, INK, MUTED, Picture, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.patches import Patch
 
-__all__ = ["MAX_NODES", "Node", "Structure", "draw_structure", "read_structure"]
+__all__ = ["MAX_NODES", "Structure", "draw_structure", "read_structure"]
 
 MAX_NODES = 40
 MAX_WIDTH = 8.6  # inches of one layer; a wider one is broken into several
 CHARACTER, PADDING, GAP, HEIGHT, STEP, PLACE = 0.085, 0.42, 0.28, 0.62, 1.0, 0.2  # inches
-
-ROLES = {
-    "FREE_RV": "free",
-    "OBSERVED_RV": "observed",
-    "DETERMINISTIC": "deterministic",
-    "DATA": "data",
-    "POTENTIAL": "potential",
-}
-
-
-@dataclass(frozen=True)
-class Node:
-    """A variable: its name, its role, what it is (a distribution's name) and its dims."""
-
-    name: str
-    role: str
-    kind: str
-    dims: str
+FACES = {"observed": "#c9dbe8", "data": "#eef0f2", "potential": "#f6e7d8"}
 
 
 @dataclass(frozen=True)
 class Structure:
-    """Nodes and edges (parent, child) of a model; ``hidden`` counts nodes left out of a large one."""
+    """Variables and edges (parent, child) of a model; ``hidden`` counts those left out of a large one."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[VariableText, ...]
     edges: tuple[tuple[str, str], ...]
     hidden: int = 0
 
 
-def read_structure(model: pm.Model, *, max_nodes: int = MAX_NODES) -> Structure:
-    """Read nodes and edges from a model.
+def read_structure(model: pm.Model, variables: Sequence[VariableText], *, max_nodes: int = MAX_NODES) -> Structure:
+    """Read the edges between the variables of a model, which :func:`describe_variables` describes.
 
     Data containers that hold only observed values are left out: the observed variable stands for them. Of a model with
     more than ``max_nodes`` variables the first ones, in the order the user wrote them, are kept.
     """
-    graph = ModelGraph(model)
-    parents = graph.make_compute_graph()
-    sizes = variable_sizes(model)
+    described = {v.name: v for v in variables}
+    parents = ModelGraph(model).make_compute_graph()
     used = {parent for above in parents.values() for parent in above}
-    observed_values = {
+    names = [
         name
         for name, above in parents.items()
-        if model[name] in model.data_vars and above and name not in used - set(above)
-    }
-    names = [n for n in parents if n not in observed_values]
+        if not (described[name].role == "data" and above and name not in used - set(above))
+    ]
     kept = names[:max_nodes]
-    nodes = []
-    for name in kept:
-        role = ROLES[get_node_type(name, model).name]
-        kind = distribution_name(model[name]) if role in {"free", "observed"} else role.capitalize()
-        nodes.append(Node(name, role, kind, " × ".join(f"{d} ({n})" if d else str(n) for d, n in sizes[name])))
     edges = [
         (parent, child)
         for child in kept
         for parent in sorted(parents[child])
-        if parent in kept and not (model[child] in model.data_vars and model[parent] in model.observed_RVs)
+        if parent in kept and (described[child].role, described[parent].role) != ("data", "observed")
     ]
-    return Structure(tuple(nodes), tuple(edges), len(names) - len(kept))
+    return Structure(tuple(described[name] for name in kept), tuple(edges), len(names) - len(kept))
 
 
 def layers_of(structure: Structure) -> list[list[str]]:
     """Names by layer: the longest path from a root, and data one layer above what uses it first."""
-    above: dict[str, list[str]] = {n.name: [] for n in structure.nodes}
-    below: dict[str, list[str]] = {n.name: [] for n in structure.nodes}
-    for parent, child in structure.edges:
-        above[child].append(parent)
-        below[parent].append(child)
+    names = [n.name for n in structure.nodes]
+    above = {name: [parent for parent, child in structure.edges if child == name] for name in names}
     depth: dict[str, int] = {}
-
-    def visit(name: str) -> int:
-        if name not in depth:
-            depth[name] = 1 + max((visit(p) for p in above[name]), default=-1)
-        return depth[name]
-
-    for node in structure.nodes:
-        visit(node.name)
-    for node in structure.nodes:  # a root sits just above its nearest child, which keeps edges short
-        if not above[node.name] and below[node.name]:
-            depth[node.name] = min(depth[c] for c in below[node.name]) - 1
-    rows: list[list[str]] = [[] for _ in range(max(depth.values(), default=0) + 1)]
-    for node in structure.nodes:
-        rows[depth[node.name]].append(node.name)
+    for name in TopologicalSorter(above).static_order():
+        depth[name] = 1 + max((depth[parent] for parent in above[name]), default=-1)
+    for name in names:  # a root sits just above its nearest child, which keeps edges short
+        if not above[name]:
+            depth[name] = min((depth[c] for p, c in structure.edges if p == name), default=1) - 1
+    rows = [[name for name in names if depth[name] == k] for k in range(max(depth.values(), default=0) + 1)]
     widths = {n.name: _width(n) for n in structure.nodes}
     return [part for row in rows for part in _broken(row, widths)]
 
@@ -128,18 +96,17 @@ def draw_structure(structure: Structure, alt: str) -> Picture:
     axes.set_xlim(left, right)
     axes.set_ylim(-(height - HEIGHT / 2 - 0.1), HEIGHT / 2 + 0.1)
     axes.axis("off")
+    patches = {name: _draw_node(axes, node, positions[name], widths[name]) for name, node in nodes.items()}
     for chain in chains:
-        _draw_edge(axes, [positions[n] for n in chain], nodes[chain[-1]], widths[chain[-1]])
-    for name, node in nodes.items():
-        _draw_node(axes, node, positions[name], widths[name])
+        _draw_edge(axes, [positions[n] for n in chain], patches[chain[-1]])
     return to_picture(figure, alt=alt)
 
 
-def _width(node: Node) -> float:
+def _width(node: VariableText) -> float:
     return max(len(node.name) * CHARACTER * 1.15, len(_second_line(node)) * CHARACTER * 0.85) + PADDING
 
 
-def _second_line(node: Node) -> str:
+def _second_line(node: VariableText) -> str:
     return f"{node.kind} · {node.dims}" if node.dims else node.kind
 
 
@@ -166,10 +133,10 @@ def _with_places(
     for parent, child in edges:
         start, stop = level[parent], level[child]
         step = 1 if stop > start else -1  # breaking a wide layer can put a parent on the lower part of its layer
-        places = [f"\0{parent}\0{child}\0{i}" for i in range(start + step, stop, step)]
-        for i, place in zip(range(start + step, stop, step), places, strict=True):
+        places = {i: f"\0{parent}\0{child}\0{i}" for i in range(start + step, stop, step)}
+        for i, place in places.items():
             rows[i].append(place)
-        chains.append((parent, *places, child))
+        chains.append((parent, *places.values(), child))
     return rows, chains
 
 
@@ -201,61 +168,42 @@ def _positions(
 
 def _place(row: Sequence[str], widths: dict[str, float], x: dict[str, float], wanted: dict[str, float]) -> None:
     """Put a row down from left to right without overlap, centred on where its nodes want to be."""
-    cursor, placed = 0.0, []
-    for name in row:
-        placed.append(cursor + widths[name] / 2)
-        cursor += widths[name] + GAP
-    shift = sum(wanted[n] - p for n, p in zip(row, placed, strict=True)) / max(len(row), 1)
-    for name, p in zip(row, placed, strict=True):
-        x[name] = p + shift
+    width = np.array([widths[name] for name in row])
+    placed = np.cumsum(width + GAP) - GAP - width / 2
+    shift = np.mean(np.array([wanted[name] for name in row]) - placed)
+    x.update(zip(row, (placed + shift).tolist(), strict=True))
 
 
-def _draw_node(axes: Axes, node: Node, at: tuple[float, float], width: float) -> None:
-    from matplotlib.patches import Ellipse, FancyBboxPatch, Patch
+def _draw_node(axes: Axes, node: VariableText, at: tuple[float, float], width: float) -> Patch:
+    from matplotlib.patches import Ellipse, FancyBboxPatch
 
     x, y = at
-    face = {"observed": "#c9dbe8", "data": "#eef0f2", "potential": "#f6e7d8"}.get(node.role, "white")
-    style: dict[str, Any] = {
-        "facecolor": face,
-        "edgecolor": BLUE if node.role in {"free", "observed"} else MUTED,
-        "linewidth": 1.2,
-    }
     patch: Patch
-    if node.role in {"free", "observed"}:
-        patch = Ellipse((x, y), width, HEIGHT, **style)
+    if node.random:
+        patch = Ellipse(at, width, HEIGHT)
     else:
-        rounding = 0.12 if node.role == "data" else 0.001
-        box = f"round,pad=0,rounding_size={rounding}"
-        patch = FancyBboxPatch((x - width / 2, y - HEIGHT / 2), width, HEIGHT, boxstyle=box, **style)
-    axes.add_patch(patch)
+        box = f"round,pad=0,rounding_size={0.12 if node.role == 'data' else 0.001}"
+        patch = FancyBboxPatch((x - width / 2, y - HEIGHT / 2), width, HEIGHT, boxstyle=box)
+    edge = BLUE if node.random else MUTED
+    axes.add_patch(patch).set(facecolor=FACES.get(node.role, "white"), edgecolor=edge, linewidth=1.2)
     axes.text(x, y + 0.09, node.name, ha="center", va="center", fontsize=10, color=INK, weight="bold", parse_math=False)
     axes.text(x, y - 0.12, _second_line(node), ha="center", va="center", fontsize=7.5, color=INK, parse_math=False)
+    return patch
 
 
-def _draw_edge(axes: Axes, points: Sequence[tuple[float, float]], child: Node, width: float) -> None:
+def _draw_edge(axes: Axes, points: Sequence[tuple[float, float]], child: Patch) -> None:
     """A smooth line through the places of an edge, ending at the border of the child."""
-    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.patches import FancyArrowPatch, PathPatch
     from matplotlib.path import Path
 
-    (x0, y0), (x1, y1) = points[-2], points[-1]
-    dx, dy = x0 - x1, y0 - y1
-    if child.role in {"free", "observed"}:
-        reach = 1 / max(((2 * dx / width) ** 2 + (2 * dy / HEIGHT) ** 2) ** 0.5, 1e-9)
-    else:
-        reach = min(width / 2 / abs(dx) if dx else float("inf"), HEIGHT / 2 / abs(dy) if dy else float("inf"))
-    end = (x1 + dx * (reach + 0.02), y1 + dy * (reach + 0.02))
-    vertices: list[tuple[float, float]] = [points[0]]
-    codes = [Path.MOVETO]
+    vertices, codes = [points[0]], [Path.MOVETO]
     for x, y in points[1:-1]:  # vertical through each place, so that the line clears the nodes beside it
         x0, y0 = vertices[-1]
         side = HEIGHT / 2 if y0 > y else -HEIGHT / 2
         bend = (y0 + y + side) / 2
         vertices += [(x0, bend), (x, bend), (x, y + side), (x, y - side)]
         codes += [Path.CURVE4, Path.CURVE4, Path.CURVE4, Path.LINETO]
-    vertices.append(end)
-    codes.append(Path.LINETO)
-    axes.add_patch(
-        FancyArrowPatch(
-            path=Path(vertices, codes), arrowstyle="-|>", mutation_scale=11, color=MUTED, linewidth=1, zorder=0
-        )
-    )
+    style: dict[str, Any] = {"color": MUTED, "linewidth": 1, "zorder": 0}
+    axes.add_patch(PathPatch(Path(vertices, codes), fill=False, **style))
+    arrow: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 11, "patchB": child, "shrinkA": 0, "shrinkB": 1}
+    axes.add_patch(FancyArrowPatch(vertices[-1], points[-1], **arrow, **style))

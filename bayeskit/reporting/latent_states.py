@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from bayeskit.results.records import Posterior
 
-__all__ = ["LatentStates", "blend", "latent_states"]
+__all__ = ["LatentStates", "latent_states"]
 
 MAX_DRAWS = 200
 MAX_NUMBERS = 20_000_000  # of all draws' probabilities
@@ -39,53 +39,25 @@ SUMS = ("categorical", "markov_chain")
 
 @dataclass(frozen=True)
 class LatentStates:
-    """One finite variable that was summed out, behind one observed variable.
+    """One finite variable that was summed out, behind one observed variable."""
 
-    Attributes
-    ----------
-    name, observed : str
-        The finite variable and the observed one.
-    kind : {"independent", "chain"}
-    family : str
-        Of the observed variable, as PyMC names its operation.
-    probabilities : numpy.ndarray of shape (*shape, K)
-        p(state of an entry = k | y).
-    entries : numpy.ndarray of shape (rows,)
-        For each row of the observed variable, the flat index of the entry of the finite variable that it depends on.
-    parameters : list of numpy.ndarray of shape (draws, K, ...)
-        The parameters of the observed variable in each state, for some posterior draws.
-    weights : numpy.ndarray of shape (draws, K) or None
-        The prior probabilities of the states, where they are independent and the same for all entries.
-    y : numpy.ndarray
-        The observed values, the rows first.
-    relabelled : bool
-        Whether the draws had to be brought under one labelling.
-    """
-
-    name: str
-    observed: str
-    kind: str
-    family: str
-    probabilities: np.ndarray
-    entries: np.ndarray
-    parameters: list[np.ndarray]
-    weights: np.ndarray | None
-    y: np.ndarray
-    relabelled: bool
-
-    @property
-    def states(self) -> int:
-        return self.probabilities.shape[-1]
+    name: str  # of the finite variable
+    observed: str  # the other's name
+    kind: str  # "independent" or "chain"
+    family: str  # of the observed variable, as PyMC names its operation
+    probabilities: np.ndarray  # (*shape, K): p(state of an entry = k | y)
+    entries: np.ndarray  # the flat index of the entry that each row of the observed variable depends on
+    parameters: list[np.ndarray]  # (draws, K, ...): of the observed variable in each state, for some posterior draws
+    weights: np.ndarray | None  # (draws, K): prior, where the states are independent and these the same for all entries
+    y: np.ndarray  # the observed values, the rows first
+    relabelled: bool  # whether the draws had to be brought under one labelling
 
 
 def latent_states(post: Posterior) -> LatentStates | None:
     """The states of a mixture or of a hidden Markov model.
 
-    Returns
-    -------
-    LatentStates or None
-        None where not exactly one finite variable was summed out, of at most ten states, for one observed variable
-        whose rows have an entry of it each and whose parameters depend on nothing else that changes from row to row.
+    None where not exactly one finite variable was summed out, of at most ten states, for one observed variable
+    whose rows have an entry of it each and whose parameters depend on nothing else that changes from row to row.
     """
     model = post.model
     if len(model.observed_RVs) != 1 or not any(s.family in SUMS for s in post.plan.eliminated):
@@ -111,15 +83,13 @@ def latent_states(post: Posterior) -> LatentStates | None:
     wanted = min(MAX_DRAWS, max(1, MAX_NUMBERS // (int(np.prod(summed.shape)) * len(summed.values))))
     draws = thinned(tree, [rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars], wanted)
     parts = state_recovery(analysis)[summed.name].probabilities(draws, _number(draws))
-    total = sum(np.sum(found, axis=0) for _, found in parts)
+    probabilities = np.asarray(sum(np.sum(found, axis=0) for _, found in parts)) / _number(draws)
     states = len(summed.values)
     try:
         parameters = _by_state(model, summed.name, states, observed.owner.op.dist_params(observed.owner), draws)
-        weights = None
-        if summed.kind == "independent":
-            rv = model[summed.name]
-            (each,) = _by_state(model, summed.name, states, rv.owner.op.dist_params(rv.owner), draws)
-            weights = each[:, 0].reshape(_number(draws), -1)
+        rv = model[summed.name]
+        priors = rv.owner.op.dist_params(rv.owner) if summed.kind == "independent" else []
+        weights = [w[:, 0].reshape(len(w), -1) for w in _by_state(model, summed.name, states, priors, draws)]
     except ValueError:  # something in the parameters has a value for each row
         return None
     return LatentStates(
@@ -127,10 +97,10 @@ def latent_states(post: Posterior) -> LatentStates | None:
         observed=str(observed.name),
         kind=summed.kind,
         family=type(observed.owner.op).__name__.removesuffix("RV"),
-        probabilities=np.asarray(total) / _number(draws),
+        probabilities=probabilities,
         entries=axes[0].indices(axes[0].length(summed.shape)),
         parameters=parameters,
-        weights=weights if weights is not None and weights.shape[1] == states else None,
+        weights=next((w for w in weights if w.shape[1] == states), None),
         y=np.asarray(post.tree["observed_data"][observed.name]),
         relabelled=relabelled,
     )
@@ -145,10 +115,7 @@ def _by_state(
 ) -> list[np.ndarray]:
     """Graphs of the model with the finite variable in each state everywhere, for each draw: (draws, K, ...).
 
-    Raises
-    ------
-    ValueError
-        If one that depends on the finite variable changes from row to row all the same.
+    ValueError if one that depends on the finite variable changes from row to row all the same.
     """
     free = {rv: rv.type(name=rv.name) for rv in model.free_RVs}
     found = clone_replace(list(graphs), free, rebuild_strict=False)
@@ -167,10 +134,3 @@ def _by_state(
                 raise ValueError(f"row by row parameters of {name!r}")
             result[i] = result[i][:, :, 0]
     return result
-
-
-def blend(probabilities: np.ndarray) -> np.ndarray:
-    """One colour a row: the states' colours, mixed as the states are probable; of shape (rows, 3)."""
-    from matplotlib.colors import to_rgb
-
-    return np.clip(probabilities @ np.array([to_rgb(c) for c in COLOURS[: probabilities.shape[1]]]), 0.0, 1.0)

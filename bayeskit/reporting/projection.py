@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pytensor.graph.traversal import ancestors
 
-from bayeskit.reporting.records import INK, MUTED, Picture, to_picture
+from bayeskit.reporting.records import INK, MUTED, Picture, subplots, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,35 +22,21 @@ MOST_LABELS = 60  # rows up to which each point is labelled
 
 @dataclass(frozen=True)
 class Projection:
-    """Posterior means and sds of the first two latent coordinates of each row, and the columns' loadings on them.
+    """Posterior means and sds of the first two latent coordinates of each row, and the columns' loadings on them."""
 
-    Attributes
-    ----------
-    name, dim : str
-        The latent variable and its second dim.
-    mean, sd : numpy.ndarray of shape (rows, 2)
-    labels : numpy.ndarray of shape (rows,)
-    loadings : numpy.ndarray of shape (columns, 2) or None
-        Posterior means.
-    columns : tuple of str
-    """
-
-    name: str
-    dim: str
-    mean: np.ndarray
-    sd: np.ndarray
-    labels: np.ndarray
-    loadings: np.ndarray | None
+    name: str  # of the latent variable
+    dim: str  # its second
+    mean: np.ndarray  # (rows, 2)
+    sd: np.ndarray  # (rows, 2)
+    labels: np.ndarray  # of the rows
+    loadings: np.ndarray | None  # (columns, 2): posterior means
     columns: tuple[str, ...]
 
 
 def latent_projection(post: Posterior) -> Projection | None:
     """The latent coordinates of a model of a table, if it has at least two of them for each row.
 
-    Returns
-    -------
-    Projection or None
-        None where no latent variable has the dims (row, component) with the rows of the one observed variable.
+    None where no latent variable has the dims (row, component) with the rows of the one observed variable.
     """
     model = post.model
     if len(model.observed_RVs) != 1:
@@ -73,9 +59,8 @@ def latent_projection(post: Posterior) -> Projection | None:
     if draws.sizes[component] < 2:
         return None
     first = draws.isel({component: [0, 1]}).transpose("chain", "draw", row, component).to_numpy()
-    labels = draws[row].to_numpy() if row in draws.coords else np.arange(draws.sizes[row])
-    loadings, columns = _loadings(post, component, row)
-    return Projection(name, component, first.mean(axis=(0, 1)), first.std(axis=(0, 1)), labels, loadings, columns)
+    mean, sd = first.mean(axis=(0, 1)), first.std(axis=(0, 1))
+    return Projection(name, component, mean, sd, draws[row].to_numpy(), *_loadings(post, component, row))
 
 
 def _loadings(post: Posterior, component: str, row: str) -> tuple[np.ndarray | None, tuple[str, ...]]:
@@ -84,16 +69,13 @@ def _loadings(post: Posterior, component: str, row: str) -> tuple[np.ndarray | N
         others = [d for d in variable.dims if d not in ("chain", "draw", component)]
         if component in variable.dims and len(others) == 1 and others[0] != row:
             values = variable.isel({component: [0, 1]}).mean(("chain", "draw")).transpose(others[0], component)
-            names = values[others[0]].to_numpy() if others[0] in values.coords else np.arange(values.shape[0])
-            return values.to_numpy(), tuple(str(n) for n in names)
+            return values.to_numpy(), tuple(map(str, values[others[0]].to_numpy()))
     return None, ()
 
 
 def projection_picture(projection: Projection) -> Picture:
     """The rows as points with one sd about them, and the columns as arrows."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.2, 5.0), layout="constrained")
+    figure, axes = subplots(figsize=(6.2, 5.0))
     _draw(axes, projection)
     arrows = "; arrows are the loadings of the columns, scaled to the picture" if projection.columns else ""
     return to_picture(
@@ -105,25 +87,20 @@ def projection_picture(projection: Projection) -> Picture:
 
 def _draw(axes: Axes, projection: Projection) -> None:
     mean, sd = projection.mean, projection.sd
-    axes.errorbar(
-        mean[:, 0], mean[:, 1], xerr=sd[:, 0], yerr=sd[:, 1], fmt="o", markersize=3.0, elinewidth=0.4, alpha=0.7,
-    )  # fmt: skip
+    style: dict[str, Any] = {"fmt": "o", "markersize": 3.0, "elinewidth": 0.4, "alpha": 0.7}
+    axes.errorbar(mean[:, 0], mean[:, 1], xerr=sd[:, 0], yerr=sd[:, 1], **style)
     if len(mean) <= MOST_LABELS:
         for (x, y), label in zip(mean, projection.labels, strict=True):
-            text = str(label)
-            axes.annotate(text, (x, y), xytext=(2, 2), textcoords="offset points", fontsize=6, parse_math=False)
+            axes.annotate(str(label), (x, y), xytext=(2, 2), textcoords="offset points", fontsize=6)
     if projection.loadings is not None:
         length = np.hypot(*projection.loadings.T).max()
         scale = 0.9 * np.abs(mean).max() / length if length > 0 else 1.0
         for (x, y), column in zip(projection.loadings * scale, projection.columns, strict=True):
             axes.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": INK, "linewidth": 1.0})
-            axes.annotate(
-                column, (x, y), xytext=(3 if x >= 0 else -3, 2), textcoords="offset points", color=INK,
-                ha="left" if x >= 0 else "right", parse_math=False,
-            )  # fmt: skip
+            offset, side = ((3, 2), "left") if x >= 0 else ((-3, 2), "right")
+            axes.annotate(column, (x, y), xytext=offset, textcoords="offset points", color=INK, ha=side)
     axes.axhline(0, color=MUTED, linewidth=0.5, zorder=0)
     axes.axvline(0, color=MUTED, linewidth=0.5, zorder=0)
-    axes.set_xlabel(f"{projection.name}, first {projection.dim}", parse_math=False)
-    axes.set_ylabel(f"{projection.name}, second {projection.dim}", parse_math=False)
+    axes.set(xlabel=f"{projection.name}, first {projection.dim}", ylabel=f"{projection.name}, second {projection.dim}")
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.12)

@@ -11,7 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -25,8 +28,12 @@ __all__ = [
     "Picture",
     "Section",
     "Table",
+    "blend",
     "figure_of",
+    "interval_probability",
+    "label_rows",
     "styled",
+    "subplots",
     "to_picture",
 ]
 
@@ -34,6 +41,7 @@ INK, MUTED, BLUE, ORANGE = "#1f2933", "#7b8794", "#2a6f97", "#c8553d"
 # Of states, components and classes, in their order.
 COLOURS = (BLUE, ORANGE, "#5a8f69", "#8d6a9f", "#b58900", "#3f7f7f", "#a65e8b", "#6b7a3a", "#4f5d95", "#8a6d5a")
 
+MAX_TICKS = 8
 MAX_SVG = 150_000  # bytes; a larger drawing is stored as PNG
 
 STYLE = {
@@ -58,29 +66,19 @@ STYLE = {
     "svg.fonttype": "path",
     "svg.hashsalt": "bayeskit",
     "axes.formatter.useoffset": False,
+    "text.parse_math": False,  # names are written as they are
 }
+ARVIZ = {"plot.backend": "matplotlib", "stats.ci_kind": "eti", "stats.point_estimate": "mean"}
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture as it is embedded in a page.
+    """A picture as it is embedded in a page."""
 
-    Attributes
-    ----------
-    data : bytes
-        The file.
-    media_type : {"image/svg+xml", "image/png"}
-    width : int
-        Width at which it is shown, in CSS pixels.
-    alt : str
-        What it shows, for those who cannot see it.
-    caption : str
-    """
-
-    data: bytes = field(repr=False)
+    data: bytes = field(repr=False)  # the file
     media_type: str
-    width: int
-    alt: str
+    width: int  # at which it is shown, in CSS pixels
+    alt: str  # what it shows, for those who cannot see it
     caption: str = ""
 
 
@@ -96,9 +94,10 @@ def styled() -> Iterator[None]:
     import matplotlib as mpl
     import matplotlib.pyplot as plt
     import matplotlib.style
+    from arviz_base import rc_context
 
     before = set(plt.get_fignums())
-    with warnings.catch_warnings(), mpl.style.context(["default", STYLE]), plt.ioff():
+    with warnings.catch_warnings(), mpl.style.context(["default", STYLE]), plt.ioff(), rc_context(ARVIZ):
         warnings.filterwarnings("ignore", module="arviz_plots")
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         # A rootogram of two or three different values, of classes say, has fewer of them than there are chains.
@@ -108,6 +107,33 @@ def styled() -> Iterator[None]:
         finally:
             for number in set(plt.get_fignums()) - before:
                 plt.close(number)
+
+
+def interval_probability() -> float:
+    """Of all intervals and bands, as ArviZ has it."""
+    import arviz_base
+
+    return float(arviz_base.rcParams["stats.ci_prob"])
+
+
+def subplots(*shape: int, **options: Any) -> tuple[Figure, Any]:
+    """Matplotlib's, laid out so that no text is cut off."""
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(*shape, layout="constrained", **options)
+
+
+def blend(probabilities: np.ndarray) -> np.ndarray:
+    """The colours of states, mixed as these are probable: the last axis in red, green and blue."""
+    from matplotlib.colors import to_rgba_array
+
+    return np.clip(probabilities @ to_rgba_array(COLOURS[: probabilities.shape[-1]])[:, :3], 0.0, 1.0)
+
+
+def label_rows(axes: Axes, labels: np.ndarray) -> None:
+    """Ticks at some rows that are drawn at their numbers."""
+    rows = np.unique(np.linspace(0, len(labels) - 1, MAX_TICKS).astype(int))
+    axes.set_xticks(rows, [str(labels[row]) for row in rows])
 
 
 def figure_of(panels: Any) -> Figure:
@@ -146,24 +172,13 @@ Cell = str | int | float | bool | None | Link
 
 @dataclass(frozen=True)
 class Table:
-    """Column heads and rows of raw values; numbers are formatted where they are shown.
-
-    Attributes
-    ----------
-    columns : tuple of str
-    rows : tuple of tuple
-    caption : str
-    note : str
-        Shown below, for instance how many rows are not shown.
-    digits : int
-        Significant digits of the numbers.
-    """
+    """Column heads and rows of raw values; numbers are formatted where they are shown."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     caption: str = ""
-    note: str = ""
-    digits: int = 5
+    note: str = ""  # shown below, for instance how many rows are not shown
+    digits: int = 5  # of the numbers, significant ones
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -14,25 +15,33 @@ from bayeskit.reporting.checks import check_pictures
 from bayeskit.reporting.classes import class_picture, class_plane
 from bayeskit.reporting.components import allocation_picture, component_picture, gaussian_components, same_component
 from bayeskit.reporting.curve import curve_picture, fitted_curve
-from bayeskit.reporting.decoding import decoded_series, decoding_pictures
-from bayeskit.reporting.figures import interval_pictures, marginal_picture, split_variables
-from bayeskit.reporting.formulas import describe_variables
+from bayeskit.reporting.decoding import decoded_series, decoding_picture
+from bayeskit.reporting.figures import interval_pictures, marginal_picture, split_variables, variable_order
+from bayeskit.reporting.formulas import VariableText, describe_variables
 from bayeskit.reporting.graph import draw_structure, read_structure
 from bayeskit.reporting.latent_states import latent_states
 from bayeskit.reporting.projection import latent_projection, projection_picture
 from bayeskit.reporting.records import Cell, Picture, Section, Table, styled
 from bayeskit.reporting.states import state_picture, state_series
-from bayeskit.reporting.tables import MAX_ROWS, capped_table, frame_table, in_model_order
+from bayeskit.version import __version__
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bayeskit.queries.comparison import Comparison
     from bayeskit.results.records import Posterior
     from bayeskit.validation import Validation
 
-__all__ = ["build_sections"]
+__all__ = ["MAX_ROWS", "build_sections"]
 
+MAX_ROWS = 30
 RELABELLED = " The draws exchange labels and were relabelled first, unlike those of the table."
-PACKAGES = ("bayeskit", "pymc", "pytensor", "arviz", "numpy", "scipy", "xarray")
+PACKAGES = ("pymc", "pytensor", "arviz", "numpy", "scipy", "xarray")
+ERRORS = {
+    "exact": "It is exact; the error given is that of rounding.",
+    "quadrature": "It comes from quadrature; the error given is a bound.",
+    "estimated": "It is estimated; the error given is a Monte Carlo standard error.",
+}
 
 
 @on_its_data
@@ -43,29 +52,13 @@ def build_sections(
     comparison: Comparison | None = None,
     about: Sequence[str] = (),
 ) -> tuple[Section, ...]:
-    """Everything a report says about one posterior.
-
-    Parameters
-    ----------
-    post : Posterior
-    validation : Validation, optional
-        Adds a section that sets the sampler beside the closed form, and its densities to the plots.
-    comparison : Comparison, optional
-        Adds a section with the compared models.
-    about : sequence of str
-        Paragraphs on the data and the question, for the first section.
-
-    Returns
-    -------
-    tuple of Section
-        In the order of the page: question, graph, priors, plan, posterior, predictive check, evidence, certificate,
-        validation, comparison, versions.
-    """
+    """Everything a report says about one posterior, in the order of the page; the options are those of ``report``."""
+    variables = describe_variables(post.model)
     with styled():
         return (
             _question(post, about),
-            _graph(post),
-            _priors(post),
+            _graph(post, variables),
+            _priors(variables),
             _plan(post),
             _posterior(post, validation),
             _predictive(post),
@@ -84,41 +77,40 @@ def _question(post: Posterior, about: Sequence[str]) -> Section:
     ]
     unknown = _list([str(rv.name) for rv in post.model.free_RVs])
     how = post.account or f"The posterior was found by the method “{post.method}”."
-    rows: list[tuple[Cell, ...]] = [
+    rows: tuple[tuple[Cell, ...], ...] = (
         ("method", post.method),
         ("log evidence", "not available" if math.isnan(post.log_evidence.value) else post.log_evidence.value),
         ("label", post.log_evidence.label),
         ("certificate (nats)", None if math.isnan(post.certificate) else post.certificate),
-    ]
+    )
     paragraphs = (*about, f"What do the data {_list(shapes)} say about {unknown}?", how)
-    return Section("question", "What was asked", paragraphs, tables=(Table(("", ""), tuple(rows), digits=10),))
+    return Section("question", "What was asked", paragraphs, tables=(Table(("", ""), rows, digits=10),))
 
 
-def _graph(post: Posterior) -> Section:
-    structure = read_structure(post.model)
-    words = [f"{n.name} ({n.role})" for n in structure.nodes]
-    picture = draw_structure(structure, alt=f"Graph of the model: {', '.join(words)}.")
+def _graph(post: Posterior, variables: Sequence[VariableText]) -> Section:
+    structure = read_structure(post.model, variables)
+    words = ", ".join(f"{n.name} ({n.role})" for n in structure.nodes)
     legend = (
         "Ellipses are random variables, shaded where observed; boxes are data and Deterministics. "
         "Dims are given with their lengths."
     )
     hidden = (f"{structure.hidden} more variables are not shown.",) if structure.hidden else ()
+    picture = draw_structure(structure, alt=f"Graph of the model: {words}.")
     return Section("graph", "The model", (legend, *hidden), pictures=(picture,))
 
 
-def _priors(post: Posterior) -> Section:
-    variables = describe_variables(post.model)
-    kinds = (
-        ("prior", "Priors"),
-        ("deterministic", "Deterministics"),
-        ("likelihood", "Likelihood"),
-        ("potential", "Potentials"),
-    )
+def _priors(variables: Sequence[VariableText]) -> Section:
+    captions = {
+        "free": "Priors",
+        "deterministic": "Deterministics",
+        "observed": "Likelihood",
+        "potential": "Potentials",
+    }
     tables = []
-    for role, caption in kinds:
-        rows = tuple((v.name, v.text, v.dims or "scalar") for v in variables if v.role == role)
-        what = "distribution" if role in {"prior", "likelihood"} else "formula"
-        tables += [capped_table(("variable", what, "dims"), rows, caption)] if rows else []
+    for role, caption in captions.items():
+        rows = [(v.name, v.text, v.dims or "scalar") for v in variables if v.role == role]
+        what = "distribution" if role in {"free", "observed"} else "formula"
+        tables += [_table(("variable", what, "dims"), rows, caption)] if rows else []
     return Section("priors", "Priors and likelihood", tables=tuple(tables))
 
 
@@ -126,26 +118,22 @@ def _plan(post: Posterior) -> Section:
     plan = post.plan
     tables = []
     if plan.eliminated:
-        steps = tuple(
+        steps = [
             (i, ", ".join(s.variables), s.family.replace("_", " "), ", ".join(s.given) or "the data alone")
             for i, s in enumerate(plan.eliminated, 1)
-        )
-        tables.append(
-            capped_table(("step", "integrated out", "family", "given"), steps, "Closed forms, in order of elimination")
-        )
+        ]
+        heads = ("step", "integrated out", "family", "given")
+        tables.append(_table(heads, steps, "Closed forms, in order of elimination"))
     if plan.refusals:
-        given: set[str] = set()
-        refusals: tuple[tuple[Cell, ...], ...] = ()
-        for r in plan.refusals:
-            refusals = (*refusals, (r.variable, r.reason, "as above" if r.advice in given else r.advice))
-            given.add(r.advice)
-        tables.append(capped_table(("variable", "why there is no closed form", "advice"), refusals, "No closed form"))
+        first = {r.advice: r for r in reversed(plan.refusals)}
+        refusals = [(r.variable, r.reason, r.advice if first[r.advice] is r else "as above") for r in plan.refusals]
+        tables.append(_table(("variable", "why there is no closed form", "advice"), refusals, "No closed form"))
     return Section("plan", "The plan", text=str(plan), tables=tuple(tables))
 
 
 def _posterior(post: Posterior, validation: Validation | None) -> Section:
     caption = "Mean, standard deviation and equal-tailed interval of every scalar"
-    table = frame_table(in_model_order(post.summary(), post), "variable", caption)
+    table = _frame_table(_in_model_order(post.summary(), post), "variable", caption)
     panels, intervals, hidden = split_variables(post)
     marginals = marginal_picture(post, panels, validation)
     projection = latent_projection(post)
@@ -173,8 +161,8 @@ def _state_pictures(post: Posterior) -> tuple[Picture, ...]:
     pictures: tuple[Picture, ...] = ()
     if states is not None and (components := gaussian_components(post, states)) is not None:
         pictures = (component_picture(components),)
-    elif states is not None and (series := decoded_series(post, states)):
-        pictures = decoding_pictures(series)
+    elif states is not None:
+        pictures = tuple(map(decoding_picture, decoded_series(post, states)))
     if states is not None and pictures:
         return tuple(replace(p, caption=p.caption + RELABELLED) for p in pictures) if states.relabelled else pictures
     pairs = same_component(post)
@@ -183,8 +171,7 @@ def _state_pictures(post: Posterior) -> tuple[Picture, ...]:
 
 def _predictive(post: Posterior) -> Section:
     pictures = check_pictures(post)
-    curve = fitted_curve(post)
-    if curve is not None:
+    if (curve := fitted_curve(post)) is not None:
         pictures = (curve_picture(curve), *pictures)
     paragraph = (
         "Would the fitted model produce data like these? "
@@ -194,18 +181,14 @@ def _predictive(post: Posterior) -> Section:
 
 
 def _evidence(post: Posterior) -> Section:
-    evidence = post.log_evidence
+    evidence, title = post.log_evidence, "Evidence and certificate"
     if math.isnan(evidence.value):
-        return Section("evidence", "Evidence and certificate", (f"Log evidence: {evidence}.",))
-    kind = {
-        "exact": "It is exact; the error given is that of rounding.",
-        "quadrature": "It comes from quadrature; the error given is a bound.",
-        "estimated": "It is estimated; the error given is a Monte Carlo standard error.",
-    }[evidence.label]
+        return Section("evidence", title, (f"Log evidence: {evidence}.",))
     rows = ((evidence.value, evidence.error, evidence.label),)
     table = Table(("log evidence (nats)", "error", "label"), rows, digits=10)
     paragraphs = [
-        f"The log evidence is the log probability of the data under the model, parameters integrated out. {kind}"
+        "The log evidence is the log probability of the data under the model, parameters integrated out. "
+        + ERRORS[evidence.label]
     ]
     if evidence.convention:
         paragraphs.append(f"It is {evidence.convention}.")
@@ -215,7 +198,7 @@ def _evidence(post: Posterior) -> Section:
             "θ. Over posterior and prior draws, with PyMC's own log density, it varied by at most "
             f"{post.certificate:.1e} nats."
         )
-    return Section("evidence", "Evidence and certificate", tuple(paragraphs), tables=(table,))
+    return Section("evidence", title, tuple(paragraphs), tables=(table,))
 
 
 def _validation(validation: Validation) -> Section:
@@ -225,41 +208,57 @@ def _validation(validation: Validation) -> Section:
         facts.append(f"{validation.divergences} divergences")
     paragraphs = [f"Draws by {validation.method} {verdict} with the closed form ({'; '.join(facts)})."]
     paragraphs += [f"Failed: {failure}" for failure in validation.failures[:20]]
-    paragraphs += list(validation.notes)
     table = validation.table
     if len(table) > MAX_ROWS:
         table = table.iloc[(table["verdict"] == "agrees").to_numpy().argsort(kind="stable")]
     caption = "z-scores of mean and standard deviation in Monte Carlo standard errors, and the ECDF test"
-    return Section(
-        "validation", "A sampler against the closed form", tuple(paragraphs),
-        tables=(frame_table(table, "variable", caption),),
-    )  # fmt: skip
+    tables = (_frame_table(table, "variable", caption),)
+    return Section("validation", "A sampler against the closed form", (*paragraphs, *validation.notes), tables=tables)
 
 
 def _comparison(comparison: Comparison) -> Section:
-    table = frame_table(comparison.table, "model", "Models of the same data, the best first")
-    priors = tuple((str(m), "; ".join(comparison.priors[m])) for m in comparison.table.index if m in comparison.priors)
+    table = _frame_table(comparison.table, "model", "Models of the same data, the best first")
+    priors = [(str(m), "; ".join(comparison.priors[m])) for m in comparison.table.index if m in comparison.priors]
     paragraphs = ("The evidence depends on the priors for good, so they are shown beside it.", *comparison.notes)
-    tables = (table, capped_table(("model", "priors"), priors, "Priors")) if priors else (table,)
+    tables = (table, _table(("model", "priors"), priors, "Priors")) if priors else (table,)
     return Section("comparison", "Models compared", paragraphs, tables=tables)
 
 
 def _versions(post: Posterior) -> Section:
-    rows = (("python", platform.python_version()), *((p, _version(p)) for p in PACKAGES))
+    # Ours also from a checkout that is not installed.
+    rows = (("python", platform.python_version()), ("bayeskit", __version__), *((p, _version(p)) for p in PACKAGES))
     seed = "none was given" if post.random_seed is None else str(post.random_seed)
     table = Table(("package", "version"), rows)
     return Section("versions", "To reproduce this", (f"Random seed: {seed}.",), tables=(table,))
 
 
 def _version(package: str) -> str:
-    if package == "bayeskit":  # also from a checkout that is not installed
-        from bayeskit.version import __version__
-
-        return __version__
     try:
         return version(package)
     except PackageNotFoundError:
         return "unknown"
+
+
+def _in_model_order(summary: pd.DataFrame, post: Posterior) -> pd.DataFrame:
+    """Rows in the order of the model: free variables first, but those that would fill the table after all others."""
+    order = {name: i for i, name in enumerate(variable_order(post))}
+    names = [str(label).split("[")[0] for label in summary.index]
+    rows = Counter(names)
+    position = [(rows[n] >= MAX_ROWS, order.get(n, len(order))) for n in names]
+    return summary.iloc[sorted(range(len(names)), key=position.__getitem__)]
+
+
+def _frame_table(frame: pd.DataFrame, head: str, caption: str) -> Table:
+    return _table((head, *map(str, frame.columns)), frame.itertuples(name=None), caption)
+
+
+def _table(columns: tuple[str, ...], rows: Iterable[tuple[Cell, ...]], caption: str) -> Table:
+    """The first rows, and how many there are besides."""
+    whole = tuple(rows)
+    hidden = len(whole) - MAX_ROWS
+    return Table(
+        columns, whole[:MAX_ROWS], caption, f"{hidden} of {len(whole)} rows are not shown." if hidden > 0 else ""
+    )
 
 
 def _list(words: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeskit.reporting.records import COLOURS, INK, MUTED, Picture, to_picture
+from bayeskit.reporting.records import COLOURS, INK, MUTED, Picture, label_rows, subplots, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,43 +24,23 @@ CODE = "_code"
 MOST_PANELS = 3
 MOST_ROWS = 5000
 MOST_STATES = 10
-TICKS = 8
 
 
 @dataclass(frozen=True)
 class StateSeries:
-    """Rows with a state and one or several series.
-
-    Attributes
-    ----------
-    states : tuple of str
-    codes : numpy.ndarray of shape (rows,)
-    begins : numpy.ndarray of bool, shape (rows,)
-        Whether a row begins a sequence.
-    labels : numpy.ndarray of shape (rows,)
-    names : tuple of str
-    values : numpy.ndarray of shape (rows, series)
-    means : numpy.ndarray of shape (states, series) or None
-        Posterior mean of what each state emits, where the model has it as a variable.
-    """
+    """Rows with a state and one or several series."""
 
     states: tuple[str, ...]
-    codes: np.ndarray
-    begins: np.ndarray
-    labels: np.ndarray
-    names: tuple[str, ...]
-    values: np.ndarray
-    means: np.ndarray | None
+    codes: np.ndarray  # of the rows
+    begins: np.ndarray  # whether a row begins a sequence
+    labels: np.ndarray  # of the rows
+    names: tuple[str, ...]  # of the series
+    values: np.ndarray  # (rows, series)
+    means: np.ndarray | None  # (states, series): of what each state emits, where the model has it as a variable
 
 
 def state_series(post: Posterior) -> StateSeries | None:
-    """The observed states of a chain and the series that they emit.
-
-    Returns
-    -------
-    StateSeries or None
-        None where the model has no such states, no series of numbers, or too many of either.
-    """
+    """The observed states of a chain and the series that they emit; None where there are none, or too many."""
     model = post.model
     pairs = {dims for dims in model.named_vars_to_dims.values() if len(dims) == 2 and dims[1] == f"next_{dims[0]}"}
     dim = next((d for d, _ in pairs if f"{d}{CODE}" in model.named_vars and model.coords.get(d) is not None), None)
@@ -74,19 +54,17 @@ def state_series(post: Posterior) -> StateSeries | None:
         return None
     names, values, means = [], [], []
     for variable in series:
-        columns = variable.dims[1]
-        own = variable[columns].to_numpy() if columns in variable.coords else range(variable.shape[1])
-        names += [str(name) for name in own]
+        columns = str(variable.dims[1])
+        names += [str(name) for name in variable[columns].to_numpy()]
         values.append(variable.to_numpy().astype(float))
-        means.append(_means(post, dim, str(columns)))
-    together = None if any(m is None for m in means) else np.concatenate(means, axis=1)
-    labels = observed[row].to_numpy() if row in observed.coords else np.arange(codes.size)
+        means.append(_means(post, dim, columns))
+    labels = observed[row].to_numpy()
     following = set(observed["step"].to_numpy().tolist()) if "step" in observed.coords else set()
     begins = np.array([label not in following for label in labels.tolist()])
     table = np.concatenate(values, axis=1)[:, :MOST_PANELS]
+    together = None if any(m is None for m in means) else np.concatenate(means, axis=1)[:, :MOST_PANELS]
     states = tuple(str(s) for s in model.coords[dim])
-    shown = None if together is None else together[:, :MOST_PANELS]
-    return StateSeries(states, codes, begins, labels, tuple(names[:MOST_PANELS]), table, shown)
+    return StateSeries(states, codes, begins, labels, tuple(names[:MOST_PANELS]), table, together)
 
 
 def _means(post: Posterior, dim: str, columns: str) -> Any:
@@ -100,17 +78,12 @@ def _means(post: Posterior, dim: str, columns: str) -> Any:
 
 def state_picture(series: StateSeries) -> Picture:
     """One panel a series, over bands of the states."""
-    import matplotlib.pyplot as plt
-
     count = len(series.names)
-    figure, panels = plt.subplots(
-        count, 1, figsize=(7.4, 0.9 + 2.0 * count), layout="constrained", sharex=True, squeeze=False
-    )
+    figure, panels = subplots(count, 1, figsize=(7.4, 0.9 + 2.0 * count), sharex=True, squeeze=False)
     for k, axes in enumerate(panels[:, 0]):
         _draw(axes, series, k)
     panels[-1, 0].set_xlabel("row")
-    ticks = np.unique(np.linspace(0, len(series.codes) - 1, TICKS).astype(int))
-    panels[-1, 0].set_xticks(ticks, [str(series.labels[t]) for t in ticks])
+    label_rows(panels[-1, 0], series.labels)
     panels[0, 0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=min(len(series.states), 5))
     mean = ", with the posterior mean of what each state emits" if series.means is not None else ""
     words = ", ".join(series.names)
@@ -132,16 +105,10 @@ def _draw(axes: Axes, series: StateSeries, column: int) -> None:
         axes.axvspan(start - 0.5, stop - 0.5, color=COLOURS[state], alpha=0.18, linewidth=0, label=label)
         if series.means is not None:
             axes.hlines(series.means[state, column], start - 0.5, stop - 0.5, color=COLOURS[state], linewidth=1.6)
-    for start, stop in _runs(series.begins):
+    # From each beginning to the next; a sequence whose rows do not stand together is drawn in its parts.
+    for start, stop in pairwise(np.unique([0, *np.flatnonzero(series.begins), len(series.codes)])):
         rows = np.arange(start, stop)
         axes.plot(rows, series.values[rows, column], color=INK, linewidth=0.8, marker=".", markersize=2.5)
     for start in np.flatnonzero(series.begins)[1:]:
         axes.axvline(start - 0.5, color=MUTED, linewidth=0.8, linestyle=":")
-    axes.set_ylabel(series.names[column], parse_math=False)
-    axes.set_xlim(-0.5, len(series.codes) - 0.5)
-
-
-def _runs(begins: np.ndarray) -> list[tuple[int, int]]:
-    """From each beginning to the next; a sequence whose rows do not stand together is drawn in its parts."""
-    starts = np.unique(np.concatenate([[0], np.flatnonzero(begins)]))
-    return list(zip(starts.tolist(), [*starts[1:].tolist(), len(begins)], strict=True))
+    axes.set(ylabel=series.names[column], xlim=(-0.5, len(series.codes) - 0.5))

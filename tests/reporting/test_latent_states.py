@@ -19,9 +19,9 @@ from bayeskit.elimination.recovery import draw_states_and_leaves
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.models import load_model
 from bayeskit.reporting.components import allocation_picture, component_picture, gaussian_components, same_component
-from bayeskit.reporting.decoding import decoded_series, decoding_pictures
-from bayeskit.reporting.latent_states import blend, latent_states
-from bayeskit.reporting.records import styled
+from bayeskit.reporting.decoding import decoded_series, decoding_picture
+from bayeskit.reporting.latent_states import latent_states
+from bayeskit.reporting.records import blend, styled
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree
 
@@ -148,7 +148,7 @@ def test_decoded_series(emissions: str, sequences: bool) -> None:
         name = "mean" if emissions == "normal" else "rate"
         np.testing.assert_allclose(found[0].levels, flat(post, name).mean(axis=0))
     with styled():
-        pictures = decoding_pictures(found)
+        pictures = [decoding_picture(part) for part in found]
     assert all(len(p.data) > 5000 for p in pictures)
     assert pictures[0].caption.startswith("Sequence a: " if sequences else "y in the colours")
 

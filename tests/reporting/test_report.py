@@ -17,7 +17,7 @@ import xarray as xr
 
 import bayeskit as bk
 from bayeskit.errors import BayeskitError
-from bayeskit.reporting import checks, curve, figures, formulas, graph, html, projection, sections, tables
+from bayeskit.reporting import checks, curve, figures, formulas, graph, html, projection, sections
 from bayeskit.reporting.records import Section, Table, styled
 from bayeskit.results.records import LogEvidence, Posterior
 
@@ -137,8 +137,8 @@ def test_large_model_is_cut_and_says_so() -> None:
         pm.Poisson("counts", rate, observed=np.arange(100) % 7)
     post = bk.infer(model, draws=400, random_seed=1, progressbar=False)
     section = next(s for s in sections.build_sections(post) if s.key == "posterior")
-    assert len(section.tables[0].rows) == tables.MAX_ROWS
-    assert section.tables[0].note == f"{100 - tables.MAX_ROWS} of 100 rows are not shown."
+    assert len(section.tables[0].rows) == sections.MAX_ROWS
+    assert section.tables[0].note == f"{100 - sections.MAX_ROWS} of 100 rows are not shown."
     assert f"{100 - figures.MAX_INTERVALS} are not shown" in section.pictures[0].caption
 
 
@@ -212,8 +212,12 @@ def hierarchy() -> pm.Model:
     return model
 
 
+def structure_of(model: pm.Model, **options: int) -> graph.Structure:
+    return graph.read_structure(model, formulas.describe_variables(model), **options)
+
+
 def test_graph_has_the_models_structure() -> None:
-    structure = graph.read_structure(hierarchy())
+    structure = structure_of(hierarchy())
     roles = {n.name: n.role for n in structure.nodes}
     assert roles == {"top": "free", "spread": "free", "effect": "free", "shift": "deterministic", "y": "observed"}
     assert set(structure.edges) == {
@@ -229,7 +233,7 @@ def test_graph_has_the_models_structure() -> None:
 
 
 def test_graph_layers_go_down_and_nodes_do_not_overlap() -> None:
-    structure = graph.read_structure(hierarchy())
+    structure = structure_of(hierarchy())
     rows, chains = graph._with_places(graph.layers_of(structure), structure.edges)
     widths = {n.name: graph._width(n) for n in structure.nodes}
     widths = {name: widths.get(name, graph.PLACE) for row in rows for name in row}
@@ -246,7 +250,7 @@ def test_wide_graph_is_broken_into_lines_and_a_large_one_is_cut() -> None:
     with pm.Model() as model:
         names = [pm.Normal(f"a_rather_long_name_{i}", 0, 1) for i in range(30)]
         pm.Normal("y", pm.math.sum(pm.math.stack(names)), 1, observed=0.0)
-    structure = graph.read_structure(model, max_nodes=20)
+    structure = structure_of(model, max_nodes=20)
     assert (len(structure.nodes), structure.hidden) == (20, 11)
     widths = {n.name: graph._width(n) for n in structure.nodes}
     assert all(sum(widths[n] for n in row) <= graph.MAX_WIDTH for row in graph.layers_of(structure))
