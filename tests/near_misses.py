@@ -587,6 +587,7 @@ NEAR_MISSES: tuple[NearMiss, ...] = (
     _miss("mean 1 / mu", _mean(lambda m: 1 / m, initval=1.0), "mu"),
     _miss("mean sqrt(mu ** 2)", _mean(lambda m: pt.sqrt(m**2)), "mu"),
     _miss("mean rounded to 1e-9", _mean(lambda m: pt.round(m * 1e9) / 1e9), "mu"),
+    _miss("mean in single precision", _mean(lambda m: pt.cast(m, "float32")), "mu"),
     _miss("mean floor(mu)", _mean(pt.floor), "mu"),
     _miss("square of mu added in place", _mean(lambda m: pt.inc_subtensor((m + pt.zeros(12))[1:], 1e-9 * m**2)), "mu"),
     _miss("mean with the sign of mu", _mean(lambda m: m + pt.sign(m)), "mu"),

@@ -113,9 +113,15 @@ def coefficients(node: Apply) -> tuple[float, ...] | None:
     op = getattr(core_op(node), "scalar_op", None)
     if isinstance(op, ps.Add):
         return (1.0,) * len(node.inputs)
-    if isinstance(op, ps.Identity) or (isinstance(op, ps.Cast) and op.o_type.dtype.startswith("float")):
-        return (1.0,)
-    table: dict[Any, tuple[float, ...]] = {ps.Sub: (1.0, -1.0), ps.Neg: (-1.0,), ps.Second: (0.0, 1.0)}
+    if isinstance(op, ps.Cast):  # float32 rounds what is wider: steps, however small
+        dtype = op.o_type.dtype
+        return (1.0,) if dtype.startswith("float") and np.can_cast(node.inputs[0].type.dtype, dtype) else None
+    table: dict[Any, tuple[float, ...]] = {
+        ps.Sub: (1.0, -1.0),
+        ps.Neg: (-1.0,),
+        ps.Identity: (1.0,),
+        ps.Second: (0.0, 1.0),
+    }
     return table.get(type(op))
 
 

@@ -115,7 +115,7 @@ def _call(node: Apply) -> _Call:
     theirs = performed(node)
     if isinstance(op, CheckAndRaise):
         return lambda a: a[0] if theirs([_narrow(a[0]), *a[1:]]) is not None else None
-    if applies(node, ps.Cast, ps.Identity):
+    if applies(node, ps.Cast, ps.Identity) and node.outputs[0].type.dtype == "float64":
         return lambda a: a[0] if a[0].dtype == Long else theirs(a)
     return theirs if type(op).__name__ in AS_THEY_ARE else lambda a: theirs([_narrow(i) for i in a])
 

@@ -58,15 +58,19 @@ def inline(outputs: list[Variable]) -> list[Variable]:
 
 
 def widen(outputs: list[Variable]) -> list[Variable]:
-    """The same graphs with every narrow float constant, and every narrow input of a float function, as float64."""
-    memo: dict[Variable, Variable] = {}
+    """The same graphs with every narrow float constant, and every narrow input of a float function, as float64.
 
+    What is no constant and was wide before it was cast is rounded as the model says: its density is one of steps.
+    """
+    memo: dict[Variable, Variable] = {}
     for node in toposort(outputs):
         inputs = [memo[i] if i in memo else wide_leaf(i) for i in node.inputs]
         op: Any = node.op
         if isinstance(op, Elemwise):
             if isinstance(op.scalar_op, Cast) and op.scalar_op.o_type.dtype in ("float32", "float16"):
-                memo[node.outputs[0]] = pt.cast(inputs[0], "float64")
+                (old,), (new,), dtype = node.inputs, inputs, op.scalar_op.o_type.dtype
+                exact = np.can_cast(old.type.dtype, dtype) or all(isinstance(i, Constant) for i in graph_inputs([old]))
+                memo[node.outputs[0]] = pt.cast(new if exact else pt.cast(new, dtype), "float64")
                 continue
             makes_float = any(o.type.dtype.startswith("float") for o in node.outputs)
             takes_only_narrow = upcast(*[i.type.dtype for i in inputs]) in NARROW
