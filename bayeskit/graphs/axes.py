@@ -1,10 +1,12 @@
-"""Where the axes of an array go: which axis of an input an axis of an output follows, entry by entry."""
+"""Where the axes of an array go, node by node: which axis of an input one of an output follows; one entry along one."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from pytensor.compile.ops import ViewOp
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Constant
 from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor import basic as ptb
 from pytensor.tensor.blockwise import Blockwise
@@ -16,7 +18,7 @@ from pytensor.tensor.subtensor import IncSubtensor, Subtensor, get_idx_list
 
 from bayeskit.types import Graph
 
-__all__ = ["followed_axes"]
+__all__ = ["entry", "followed_axes"]
 
 
 def followed_axes(out: Graph, position: int) -> tuple[int | None, ...] | None:
@@ -65,3 +67,41 @@ def _whole_axes(node: Apply) -> tuple[int | None, ...]:
     indices = [*get_idx_list([node.inputs[0], *of_index], node.op.idx_list), *[slice(None)] * node.inputs[0].type.ndim]
     axes = enumerate(indices[: node.inputs[0].type.ndim])
     return tuple(i if index == slice(None) else None for i, index in axes if isinstance(index, slice))
+
+
+def entry(graph: Any, index: int, axis: int) -> Graph:
+    """``graph[..., index, ...]`` along an axis, as the graph of that entry alone.
+
+    A stack of K densities, multiplied by weights and summed, is then K sums that have nothing to do with each other.
+    """
+    if graph.type.shape[axis] == 1:
+        index = 0
+    node = graph.owner
+    op: Any = None if node is None else node.op
+    if isinstance(op, Elemwise):
+        return op(*[entry(i, index, axis) for i in node.inputs])
+    if isinstance(op, DimShuffle):
+        below = op.new_order[axis]
+        order = [o for i, o in enumerate(op.new_order) if i != axis]
+        if below == "x":
+            return node.inputs[0].dimshuffle(order)
+        picked = entry(node.inputs[0], index, below)
+        return picked.dimshuffle([o if o == "x" else o - (o > below) for o in order])
+    if isinstance(op, ptb.Alloc):
+        value, *shape = node.inputs
+        below = axis - (graph.type.ndim - value.type.ndim)
+        kept = [s for i, s in enumerate(shape) if i != axis]
+        return op(value if below < 0 else entry(value, index, below), *kept)
+    if isinstance(op, ptb.Join) and op.axis == axis:
+        start = 0
+        for piece in node.inputs:
+            length = piece.type.shape[axis]
+            if length is None:
+                break
+            if index < start + length:
+                return entry(piece, index - start, axis)
+            start += length
+    if isinstance(graph, Constant):
+        shape = graph.type.shape[:axis] + graph.type.shape[axis + 1 :]
+        return type(graph)(graph.type.clone(shape=shape), np.take(graph.data, index, axis))
+    return graph[(slice(None),) * axis + (index,)]

@@ -89,6 +89,8 @@ _KINDS: dict[Kind, tuple[type, ...]] = {
     Kind.BILINEAR: (Dot,),
 }
 _INCREMENTS = (IncSubtensor, AdvancedIncSubtensor)
+_COEFFICIENTS = {ps.Sub: (1.0, -1.0), ps.Neg: (-1.0,), ps.Identity: (1.0,), ps.Second: (0.0, 1.0)}
+_EXPONENTS = {ps.TrueDiv: (1.0, -1.0), ps.Reciprocal: (-1.0,), ps.Sqr: (2.0,), ps.Sqrt: (0.5,)}
 _LINEAR_ARGUMENTS = {"SolveTriangular": 1, "CholeskySolve": 1, "Solve": 1}
 
 
@@ -110,36 +112,24 @@ def kind_of(node: Apply) -> Kind:
 
 def coefficients(node: Apply) -> tuple[float, ...] | None:
     """c of a node that is Σ cᵢ xᵢ entry by entry, an input that does not enter having c = 0; None of others."""
-    op = getattr(core_op(node), "scalar_op", None)
+    op: Any = getattr(core_op(node), "scalar_op", None)
     if isinstance(op, ps.Add):
         return (1.0,) * len(node.inputs)
     if isinstance(op, ps.Cast):  # float32 rounds what is wider: steps, however small
         dtype = op.o_type.dtype
         return (1.0,) if dtype.startswith("float") and np.can_cast(node.inputs[0].type.dtype, dtype) else None
-    table: dict[Any, tuple[float, ...]] = {
-        ps.Sub: (1.0, -1.0),
-        ps.Neg: (-1.0,),
-        ps.Identity: (1.0,),
-        ps.Second: (0.0, 1.0),
-    }
-    return table.get(type(op))
+    return _COEFFICIENTS.get(type(op))
 
 
 def exponents(node: Apply) -> tuple[float, ...] | None:
     """e of a node that is Π xᵢ^eᵢ entry by entry, an input that does not enter having e = 0; None of others."""
-    op = getattr(core_op(node), "scalar_op", None)
+    op: Any = getattr(core_op(node), "scalar_op", None)
     if isinstance(op, ps.Mul):
         return (1.0,) * len(node.inputs)
     if isinstance(op, ps.Pow):
         power = _one_number(node.inputs[1])
         return None if power is None else (power, 0.0)
-    table: dict[Any, tuple[float, ...]] = {
-        ps.TrueDiv: (1.0, -1.0),
-        ps.Reciprocal: (-1.0,),
-        ps.Sqr: (2.0,),
-        ps.Sqrt: (0.5,),
-    }
-    return table.get(type(op))
+    return _EXPONENTS.get(type(op))
 
 
 def _one_number(var: Graph) -> float | None:
@@ -177,16 +167,8 @@ def perform(node: Apply, inputs: Sequence[Any]) -> list[np.ndarray]:
 def entry_sources(node: Apply, inputs: Sequence[Any]) -> list[np.ndarray]:
     """Where the entries of a move or join come from: the operation itself is asked, on the numbers of the entries.
 
-    Parameters
-    ----------
-    node : Apply
-    inputs : sequence
-        Of the `parts` the shape, as a tuple, or anything that has it; of the others the value.
-
-    Returns
-    -------
-    list of numpy.ndarray of int
-        For each output, of its shape: the number of an entry, where those of the parts are counted one after another.
+    ``inputs`` are of the `parts` their shapes, as tuples, or anything that has one; of the others the values. For each
+    output, of its shape: the number of an entry, where those of the parts are counted one after another.
     """
     numbers, first = list(inputs), 0
     for k in parts(node):
@@ -213,15 +195,8 @@ class GraphAnalysis[V]:
     inputs, and gives the output's value. It is called only where an input depends on the leaves. A kind without a rule
     is ``unknown``.
 
-    Parameters
-    ----------
-    leaves : mapping of tensor to V
-        The variables in question (any nodes; nothing above them is visited for them) and their values.
-
-    Attributes
-    ----------
-    values : dict of tensor to V
-        Of all nodes visited. A node that is not in it does not depend on the leaves; its value is ``constant``.
+    ``leaves`` are the variables in question (any nodes; nothing above them is visited for them) with their values.
+    ``values`` are those of all nodes visited; a node that is not among them does not depend on the leaves.
     """
 
     def __init__(self, leaves: Mapping[Graph, V]) -> None:

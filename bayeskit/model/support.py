@@ -22,52 +22,20 @@ from bayeskit.model.markov_chain import is_chain, states_of_chain
 
 __all__ = ["Support", "support_of", "support_without_transform"]
 
-# Distributions of PyMC 6 with a density normalised on the whole of the support named, by the class of their op; those
-# that are members of a conjugate family are among the family's facts.
-REAL = frozenset(
-    [
-        "NormalRV",
-        "MvNormalRV",
-        "RandomWalkRV",
-        "AutoRegressiveRV",
-        "MatrixNormalRV",
-        "KroneckerNormalRV",
-        "StudentTRV",
-        "MvStudentTRV",
-        "CauchyRV",
-        "LaplaceRV",
-        "AsymmetricLaplaceRV",
-        "LogisticRV",
-        "GumbelRV",
-        "SkewNormalRV",
-        "ExGaussianRV",
-        "MoyalRV",
-    ]
-)
-POSITIVE = frozenset(
-    [
-        "HalfNormalRV",
-        "HalfCauchyRV",
-        "HalfStudentTRV",
-        "LogNormalRV",
-        "WaldRV",
-        "WeibullBetaRV",
-        "RiceRV",
-    ]
-)
-UNIT = frozenset(["KumaraswamyRV"])
+# Distributions of PyMC 6 with a density normalised on the whole of the support named, by the class of their op without
+# its "RV"; those that are members of a conjugate family are among the family's facts.
+NORMAL = ["Normal", "MvNormal", "MatrixNormal", "KroneckerNormal", "SkewNormal", "RandomWalk", "AutoRegressive"]
+REAL = ["StudentT", "MvStudentT", "Cauchy", "Laplace", "AsymmetricLaplace", "Logistic", "Gumbel", "ExGaussian", "Moyal"]
+POSITIVE = ["HalfNormal", "HalfCauchy", "HalfStudentT", "LogNormal", "Wald", "WeibullBeta", "Rice"]
+KNOWN = dict.fromkeys([*NORMAL, *REAL], "real") | dict.fromkeys(POSITIVE, "positive") | {"Kumaraswamy": "unit"}
+# Those with no normaliser, and what to take instead.
 IMPROPER = {
-    "FlatRV": "pm.Flat is improper: it has no normaliser, so there is no evidence",
-    "HalfFlatRV": "pm.HalfFlat is improper: it has no normaliser, so there is no evidence",
-    "ICARRV": "pm.ICAR is improper: it has no normaliser, so there is no evidence",
+    "Flat": "Use a wide proper prior, for example pm.Normal(0, 100).",
+    "HalfFlat": "Use a proper prior, for example pm.Gamma or pm.InverseGamma.",
+    "ICAR": "Use pm.CAR with alpha < 1.",
 }
 # Wrappers around a density that the user supplies.
 OPEN = ("CustomDist", "CustomSymbolicDist", "DensityDist", "Simulator", "EulerMaruyama")
-PROPER_ADVICE = {
-    "FlatRV": "Use a wide proper prior, for example pm.Normal(0, 100).",
-    "HalfFlatRV": "Use a proper prior, for example pm.Gamma or pm.InverseGamma.",
-    "ICARRV": "Use pm.CAR with alpha < 1.",
-}
 
 
 @dataclass(frozen=True)
@@ -78,10 +46,8 @@ class Support:
     ----------
     kind : str
         ``real``, ``finite``, ``other`` or the name of one of :func:`bayeskit.families.support_kinds`.
-    why : str
-        For ``other``: what stands in the way, as a sentence.
-    advice : str
-        For ``other``: what to do.
+    why, advice : str
+        For ``other``: what stands in the way, as a sentence, and what to do.
     values : numpy.ndarray or None
         For ``finite``: the values the variable can take, where they are constants.
     normalised : bool
@@ -112,16 +78,19 @@ def _bounds(op: Any, rv: Variable) -> tuple[np.ndarray, np.ndarray] | None:
     return None if lower is None or upper is None else (lower, upper)
 
 
+def _name(rv: Variable) -> str:
+    return type(rv.owner.op).__name__.removesuffix("RV")
+
+
 def support_of(model: pm.Model, rv: Variable) -> Support:
     """The support of a free random variable of a model."""
     op: Any = rv.owner.op
     transform = model.rvs_to_transforms.get(rv)
     default = _default_transform(op, rv)
-    if type(op).__name__ not in IMPROPER and transform is not None and type(transform) is not type(default):
-        name = type(transform).__name__
+    if _name(rv) not in IMPROPER and transform is not None and type(transform) is not type(default):
         return Support(
             "other",
-            f"its transform {name} is not the one of its distribution and may restrict its support",
+            f"its transform {type(transform).__name__} is not the one of its distribution and may restrict its support",
             "Leave the transform out; if the restriction is meant, it is part of the model and has no closed form.",
             normalised=False,
         )
@@ -131,18 +100,15 @@ def support_of(model: pm.Model, rv: Variable) -> Support:
 def support_without_transform(rv: Variable) -> Support:
     """The support of a variable's distribution, whatever transform the model gives it."""
     op: Any = rv.owner.op
-    kind = type(op).__name__
-    if kind in IMPROPER:
-        return Support("other", IMPROPER[kind], PROPER_ADVICE[kind], normalised=False)
-    if kind in REAL:
-        return Support("real")
-    if kind in POSITIVE:
-        return Support("positive")
-    if kind in UNIT:
-        return Support("unit")
-    if (member := support_of_prior(kind)) is not None:
+    name = _name(rv)
+    if name in IMPROPER:
+        why = f"pm.{name} is improper: it has no normaliser, so there is no evidence"
+        return Support("other", why, IMPROPER[name], normalised=False)
+    if name in KNOWN:
+        return Support(KNOWN[name])
+    if (member := support_of_prior(type(op).__name__)) is not None:
         return Support(member.name)
-    if kind == "UniformRV":
+    if name == "Uniform":
         bounds = _bounds(op, rv)
         for known in support_kinds().values():
             if bounds and known.bounds and all(np.all(b == end) for b, end in zip(bounds, known.bounds, strict=True)):
@@ -153,28 +119,27 @@ def support_without_transform(rv: Variable) -> Support:
             "Use Uniform(0, 1) or Beta for a probability, Gamma or InverseGamma for a rate or variance, Normal for a "
             "mean.",
         )
-    if kind == "BernoulliRV":
+    if name == "Bernoulli":
         return Support("finite", values=np.array([0, 1]))
-    if kind == "CategoricalRV":
+    if name == "Categorical":
         (p,) = op.dist_params(rv.owner)
         size = p.type.shape[-1]
         return Support("finite", values=None if size is None else np.arange(size))
     if is_chain(rv):
         states = states_of_chain(rv)
         return Support("finite", values=None if states is None else np.arange(states))
-    if kind == "DiscreteUniformRV":
+    if name == "DiscreteUniform":
         bounds = _bounds(op, rv)
         if bounds is not None and bounds[0].size == bounds[1].size == 1:
             return Support("finite", values=np.arange(int(bounds[0].item()), int(bounds[1].item()) + 1))
-    if kind == "BinomialRV":
+    if name == "Binomial":
         n = _constant(op.dist_params(rv.owner)[0])
         if n is not None and n.size == 1:
             return Support("finite", values=np.arange(int(n.item()) + 1))
-    name = kind.removesuffix("RV")
     return Support(
         "other",
         f"the distribution {name} is in no conjugate family that bayeskit knows",
         "Use a Normal, Gamma, InverseGamma, Beta, Dirichlet or Wishart prior.",
         normalised=type(op).__module__.startswith(("pymc.distributions.", "pytensor.tensor.random."))
-        and not kind.startswith(OPEN),
+        and not name.startswith(OPEN),
     )
