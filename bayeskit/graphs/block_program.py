@@ -42,29 +42,16 @@ class _Rows:
 
 
 class BlockProgram:
-    """A graph taken apart for blocks of rows of one length.
-
-    Attributes
-    ----------
-    sources : dict of Variable to (input of the row program, axis)
-        The long inputs, data and constants.
-    small : dict of Variable to input of the row program
-        What the rows read that has no rows itself.
-    partial : dict of Variable to (graph for a block, whether it is a sum; else it is "all")
-    known : dict of Variable to graph
-        Sums of equal entries, which need no rows.
-    checks, late_checks : list of graph
-        Conditions on parameters, which raise; the late ones are on every row.
-    """
+    """A graph taken apart for blocks of rows of one length."""
 
     def __init__(self, inputs: Sequence[Variable], outputs: Sequence[Variable], total: int, length: int) -> None:
         self.total, self.length = total, length
-        self.sources: dict[Variable, tuple[Variable, int]] = {}
-        self.small: dict[Variable, Variable] = {}
-        self.partial: dict[Variable, tuple[Graph, bool]] = {}
-        self.known: dict[Variable, Graph] = {}
-        self.checks: list[Graph] = []
-        self.late_checks: list[Graph] = []
+        self.sources: dict[Variable, tuple[Variable, int]] = {}  # long data: inputs of the row program, their axes
+        self.small: dict[Variable, Variable] = {}  # what the rows read that has none: inputs of the row program
+        self.partial: dict[Variable, tuple[Graph, bool]] = {}  # of a block; whether it is a sum, else it is "all"
+        self.known: dict[Variable, Graph] = {}  # sums of equal entries, which need no rows
+        self.checks: list[Graph] = []  # conditions on parameters, which raise
+        self.late_checks: list[Graph] = []  # those on every row
         self.width = 1
         self._rows: dict[Variable, _Rows] = {}
         self._even: dict[Variable, _Rows] = {}  # one value for all rows: of length 1 there, in terms of the inputs

@@ -35,13 +35,7 @@ MOST_ROWS = 32_000  # rows of a block: 256 kB a column
 
 
 class RowFunction:
-    """A function of long data that holds no array of their length; :func:`compile_rows` makes it.
-
-    Attributes
-    ----------
-    rows : int
-        N.
-    """
+    """A function of long data, of N rows, that holds no array of their length; :func:`compile_rows` makes it."""
 
     def __init__(self, inputs: Sequence[Variable], outputs: Sequence[Variable], rows: int) -> None:
         self.rows, self._inputs, self._outputs = rows, list(inputs), list(outputs)
@@ -128,10 +122,7 @@ def _rows(value: np.ndarray, axis: int, block: slice) -> np.ndarray:
 def compile_rows(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> RowFunction | None:
     """A function of ``inputs`` that takes long data block by block; None where the graph is not a sum over rows.
 
-    Parameters
-    ----------
-    inputs, outputs : sequence of tensor
-        Inputs may be as long as the data. Outputs have no rows, or the same value in each.
+    Inputs may be as long as the data. Outputs have no rows, or the same value in each.
     """
     lengths = {
         n

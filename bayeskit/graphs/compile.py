@@ -38,13 +38,7 @@ from bayeskit.graphs.instructions import NotEvaluable
 from bayeskit.graphs.interpreter import evaluator
 from bayeskit.types import Graph
 
-__all__ = [
-    "compile_small",
-    "fill_to_alloc",
-    "small_mode",
-    "stacked",
-    "vectorised",
-]
+__all__ = ["compile_small", "fill_to_alloc", "small_mode", "stacked", "vectorised"]
 
 
 def stacked(variables: Iterable[Graph]) -> dict[Graph, Any]:
@@ -121,15 +115,9 @@ def _rewritten(graphs: list[Variable]) -> list[Variable]:
 
 
 def compile_small(inputs: Sequence[Variable], outputs: Any, **options: Any) -> Any:
-    """A function of ``inputs``, made in about a millisecond.
+    """A function of ``inputs``, made in about a millisecond; where nodes of the graphs are among them, it cuts there.
 
-    Parameters
-    ----------
-    inputs : sequence of tensor
-        Nodes within the graphs may be among them: the graphs are cut there.
-    outputs : tensor or sequence of tensor
-    **options
-        Passed to :func:`pytensor.function`, which is then called on; so it is where the graph has loops.
+    With ``options``, and where the graphs have loops, :func:`pytensor.function` makes it.
     """
     single = isinstance(outputs, Variable)
     graphs = [outputs] if single else list(outputs)

@@ -29,10 +29,7 @@ LARGEST = 64  # rows: a choice looks at all entries, which beyond that takes lon
 def diagonals_as_choices(graph: Graph) -> Graph:
     """The same graph, with small matrices that are zero but for their diagonal in a form that has one for many points.
 
-    Parameters
-    ----------
-    graph : tensor
-        The size of a matrix must follow from the types of its parts.
+    The size of a matrix must follow from the types of its parts.
     """
     found = {n.outputs[0]: _chosen(n) for n in toposort([graph]) if isinstance(n.op, AdvancedIncSubtensor)}
     replaced: dict[Variable, Variable] = {old: new for old, new in found.items() if new is not None}
@@ -50,10 +47,7 @@ def _chosen(node: Apply) -> Graph | None:
 def diagonal_entries(matrix: Graph) -> Graph | None:
     """The vector that a matrix has on its diagonal, if it is zero elsewhere by its making; None where that is not seen.
 
-    Parameters
-    ----------
-    matrix : tensor
-        As ``pt.diag`` of a vector of known length makes it, with what is in it written out; a constant; or a multiple.
+    Seen are what ``pt.diag`` of a vector of known length makes, written out; constants; and multiples of both.
     """
     value = _constant_value(matrix)
     if value is not None:

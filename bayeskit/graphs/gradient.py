@@ -33,15 +33,7 @@ class _NoRule(Exception):
 
 
 def gradient(total: Variable, wrt: Sequence[Variable]) -> list[Variable]:
-    """∂ total / ∂ v for each v, zero where ``total`` does not depend on it.
-
-    Parameters
-    ----------
-    total : tensor
-        A scalar graph of floats.
-    wrt : sequence of tensor
-        Variables of floats; a node within the graph may be among them.
-    """
+    """∂ total / ∂ v for each v, variables of floats or nodes of the graph; zero where it does not depend on v."""
     try:
         return _accumulate(total, wrt)
     except _NoRule:

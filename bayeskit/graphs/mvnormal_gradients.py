@@ -48,13 +48,7 @@ LARGE = 200  # size from which a matrix is worth a node of its own, which has to
 
 
 def shared_factorisations(graphs: list[Graph]) -> list[Graph]:
-    """The same graphs, where terms and their derivatives come from one node.
-
-    Parameters
-    ----------
-    graphs : list of tensor
-        A log density and its gradient.
-    """
+    """A log density and its gradient, where terms and their derivatives come from one node."""
     if not _terms(graphs):
         return graphs
     # Gradients are spread over the shape of what they are the gradients of, which is to say that they depend on it.

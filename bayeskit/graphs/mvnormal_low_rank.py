@@ -34,24 +34,12 @@ SAFETY = 4.0  # standard deviations of what is measured by one z, and more
 
 @dataclass(frozen=True)
 class LowRank:
-    """A = FFᵀ + δI to working precision.
+    """A = FFᵀ + δI to working precision."""
 
-    Attributes
-    ----------
-    rows : numpy.ndarray of shape (r, n)
-        Fᵀ.
-    floor : float
-        δ.
-    factor : numpy.ndarray of shape (r, r)
-        The triangular factor L of B = LLᵀ.
-    half : numpy.ndarray of shape (r, n)
-        L⁻¹Fᵀ.
-    """
-
-    rows: np.ndarray
-    floor: float
-    factor: np.ndarray
-    half: np.ndarray
+    rows: np.ndarray  # Fᵀ, (r, n)
+    floor: float  # δ
+    factor: np.ndarray  # the triangular factor L of B = LLᵀ, (r, r)
+    half: np.ndarray  # L⁻¹Fᵀ, (r, n)
 
     @classmethod
     def of(cls, rows: np.ndarray, floor: float) -> LowRank:
@@ -69,33 +57,17 @@ class LowRank:
 class NormalTerms:
     """The terms of a multivariate Normal and what their derivatives are made of.
 
-    Attributes
-    ----------
-    quadratic : numpy.ndarray of shape (m,)
-        bᵀA⁻¹b for every row b.
-    half_log_determinant : float
-        ½ log |A|; infinite where A is not positive definite: the density is zero.
-    solved : numpy.ndarray of shape (m, n)
-        A⁻¹b for every row b.
-    to_matrix : numpy.ndarray of shape (n, n) or None
-        The derivative of Σ v·bᵀA⁻¹b + w·½ log |A| in the entries that a factorisation reads, the lower triangle.
+    The last is the derivative of Σ v·bᵀA⁻¹b + w·½ log |A| in what a factorisation reads, the lower triangle.
     """
 
-    quadratic: np.ndarray
-    half_log_determinant: float
-    solved: np.ndarray
+    quadratic: np.ndarray  # bᵀA⁻¹b for every row b
+    half_log_determinant: float  # infinite where A is not positive definite: the density is zero
+    solved: np.ndarray  # A⁻¹b for every row b
     to_matrix: np.ndarray | None
 
 
 def low_rank(matrix: np.ndarray, floor: float) -> LowRank | None:
-    """A factor with few columns of a covariance less a multiple of the identity; None where there is none.
-
-    Parameters
-    ----------
-    matrix : numpy.ndarray of shape (n, n)
-    floor : float
-        δ: what every diagonal entry is known to contain, a variance of independent noise.
-    """
+    """A factor with few columns of A − δI, where every diagonal entry contains a noise δ; None where there is none."""
     size = len(matrix)
     if not floor > 0 or not np.isfinite(floor):
         return None
@@ -150,18 +122,9 @@ def _combined(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def normal_terms(
     matrix: np.ndarray, rows: np.ndarray, floor: float, weights: tuple[np.ndarray, float] | None = None
 ) -> NormalTerms:
-    """The terms of a multivariate Normal.
+    """The terms of a multivariate Normal, for A of which the lower triangle counts, rows b, and a noise δ ≥ 0.
 
-    Parameters
-    ----------
-    matrix : numpy.ndarray of shape (n, n)
-        A; its lower triangle counts.
-    rows : numpy.ndarray of shape (m, n)
-        b.
-    floor : float
-        δ; zero where none is known.
-    weights : (array of shape (m,), float), optional
-        v and w; without them there are no derivatives in A.
+    Without weights, which are v and w, there are no derivatives in A.
     """
     found = low_rank(matrix, floor)
     return _dense(matrix, rows, weights) if found is None else _of_low_rank(found, rows, weights)

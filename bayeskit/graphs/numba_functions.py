@@ -21,13 +21,8 @@ def as_written(*files: str) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function whose sums keep their order and in which ∞ and nan are what they are; cached on disk.
 
     Functions should be called with one layout of their arguments only: where two processes compile two versions at the
-    same time, numba's cache may give the one under the name of the other.
-
-    Parameters
-    ----------
-    *files : str
-        The files of the functions that it calls, directly or not, beside its own: numba's cache does not notice when
-        one of those has changed, and would go on running what it was.
+    same time, numba's cache may give the one under the name of the other. ``files`` are those of the functions that it
+    calls, directly or not, beside its own: numba's cache does not notice when one of those has changed.
     """
 
     def compiled(function: Callable[..., Any]) -> Any:

@@ -59,17 +59,8 @@ class _Degree(GraphAnalysis[float]):
 
 
 def degrees(outputs: Iterable[Graph], targets: Mapping[Graph, float]) -> dict[Graph, float]:
-    """An upper bound of the polynomial degree, in the targets, of every node above ``outputs``.
+    """An upper bound of the polynomial degree in the targets of every node below ``outputs``, or infinity.
 
-    Parameters
-    ----------
-    outputs : iterable of tensor
-    targets : mapping of tensor to float
-        The variables and the degree to start them with (1).
-
-    Returns
-    -------
-    dict of tensor to float
-        0, 1, 2 or more, or infinity. Nodes that do not depend on the targets are left out: their degree is 0.
+    The targets come with the degree to start them with, 1. Nodes that do not depend on them are left out.
     """
     return _Degree(targets).walk(outputs)

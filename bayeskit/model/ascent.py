@@ -26,18 +26,8 @@ def climb(
 ) -> tuple[np.ndarray, float]:
     """Where a climb ends, and how high that is.
 
-    Parameters
-    ----------
-    objective : callable
-        A log density and its gradient at one point.
-    start : array of shape (k,)
-    bounds : sequence of (low, high), optional
-    steps : int, default 15,000
-        At most.
-    scale : float, default 1
-        What the objective is divided by: a first slope that is far from one makes the first step far too long.
-    tolerances
-        ``ftol`` and ``gtol`` of :func:`scipy.optimize.minimize`.
+    The objective is divided by ``scale``: a first slope that is far from one makes the first step far too long. The
+    tolerances are ``ftol`` and ``gtol`` of :func:`scipy.optimize.minimize`.
     """
 
     def descent(x: np.ndarray) -> tuple[float, np.ndarray]:

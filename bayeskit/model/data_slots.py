@@ -149,13 +149,7 @@ def _copied(model: pm.Model, leaf: Callable[..., Any]) -> tuple[pm.Model, dict[s
 
 
 def fitting(slots: Mapping[str, DataSlot], data: Mapping[str, Any]) -> dict[DataSlot, np.ndarray]:
-    """Values for slots, each of its slot's shape and type.
-
-    Raises
-    ------
-    DataError
-        If there is no such slot, or the values have another shape or type, or some are missing.
-    """
+    """Values for slots, each of its slot's shape and type; a DataError where they are not, or some are missing."""
     result: dict[DataSlot, np.ndarray] = {}
     for name, value in data.items():
         if name not in slots:

@@ -32,21 +32,10 @@ TOGETHER = 50  # draws of the variables drawn forward at a time: each may hold a
 def over_draws(
     graphs: Sequence[Graph], inputs: Mapping[str, Graph], *, unknown: Mapping[str, tuple[int, ...]] | None = None
 ) -> Callable[[Mapping[str, np.ndarray], int], list[np.ndarray]]:
-    """Graphs as a function of draws.
+    """Graphs as a function of draws of the inputs, by name, and of their number: first axes are the draws.
 
-    Parameters
-    ----------
-    graphs : sequence of tensors
-    inputs : dict of str to tensor
-        The values of the latent variables, by name.
-    unknown : dict of str to tuple of int, optional
-        Shapes of variables that the graphs mention without depending on their values: where no draws of one are given,
-        it is zero.
-
-    Returns
-    -------
-    callable
-        Takes draws by name, first axis the draws, and their number; gives one array a graph, first axis the draws.
+    ``unknown`` are the shapes of variables that the graphs mention without depending on their values: where no draws of
+    one are given, it is zero.
     """
     graphs = [pt.as_tensor_variable(g) for g in graphs]
     rows = stacked(inputs.values())
@@ -69,14 +58,7 @@ def over_draws(
 
 
 def deterministics(joint: LogJoint, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The model's Deterministics at every draw.
-
-    Parameters
-    ----------
-    joint : LogJoint
-    draws : mapping of str to array
-        Draws of every free random variable, first axis the draws.
-    """
+    """The model's Deterministics at every draw of all free random variables."""
     if not joint.deterministics:
         return {}
     evaluate = over_draws(list(joint.deterministics.values()), joint.values)
@@ -89,16 +71,7 @@ def draw_given(
 ) -> dict[str, np.ndarray]:
     """Random variables of a model drawn jointly from their own distribution, one draw for each draw of the others.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    names : sequence of str
-        Free or observed random variables.
-    draws : mapping of str to array
-        Of the free variables that they depend on; first axis the draws.
-    rng : numpy.random.Generator
-    number : int
-        How many draws there are.
+    ``draws`` are of the free variables that they depend on, ``number`` of them.
     """
     wanted = {rv.name: rv for rv in model.basic_RVs if rv.name in names}
     known = {

@@ -3,9 +3,7 @@
 The density is the one PyMC itself derives (``pymc.logprob``); nothing is pattern-matched. Each random variable and each
 Potential contributes one *factor*, a tensor whose sum is its share of log p(y, θ). Transforms are left out: θ lives on
 its own support, so no Jacobian enters.
-
-PyTensor keeps Python floats such as 15.0 as float32 when that is exact and small integers as int8, and then computes
-log(15.0) or gammaln(2.0) in single precision: off by 1e-8 to 1e-7. Here every such constant is widened first.
+PyTensor would compute some of it in single precision: every such constant is widened first.
 """
 
 from __future__ import annotations
@@ -19,10 +17,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.logprob.basic import conditional_logp
-from pymc.logprob.utils import (
-    ParameterValueError,
-    replace_rvs_by_values,
-)
+from pymc.logprob.utils import ParameterValueError, replace_rvs_by_values
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -42,49 +37,26 @@ LARGE = 100_000  # numbers in a constant
 
 @dataclass(frozen=True, eq=False)
 class LogJoint:
-    """log p(y, θ) of one model, factor by factor.
-
-    Attributes
-    ----------
-    model : pymc.Model
-    values : dict of str to tensor
-        For each free random variable, the symbolic value θ on its own support.
-    factors : dict of str to tensor
-        For each random variable and Potential, the graph of its log density (its sum counts).
-    deterministics : dict of str to tensor
-        The model's Deterministics as functions of ``values``.
-    potentials : tuple of str
-        Names of the factors that are Potentials.
-    chains : dict of str to (tensor, tensor)
-        For each free ``DiscreteMarkovChain`` of first order, log p(z₁ = k), of shape (*batch, K), and the log of its
-        transition matrix.
-    facts : list of (callable, answer)
-        What proofs have asked of data in slots: they hold for other data of which the same is true.
-    """
+    """log p(y, θ) of one model, factor by factor; a factor's sum counts."""
 
     model: pm.Model
-    values: dict[str, Variable]
-    factors: dict[str, Variable]
-    deterministics: dict[str, Variable]
-    potentials: tuple[str, ...]
+    values: dict[str, Variable]  # of each free random variable the symbolic value θ on its own support
+    factors: dict[str, Variable]  # of each random variable and Potential the graph of its log density
+    deterministics: dict[str, Variable]  # as functions of ``values``
+    potentials: tuple[str, ...]  # the factors that are Potentials
+    # Of each free ``DiscreteMarkovChain`` of first order, log p(z₁ = k), of shape (*batch, K), and the log of its
+    # transition matrix.
     chains: dict[str, tuple[Variable, Variable]] = field(default_factory=dict)
+    # What proofs have asked of data in slots, and the answers: they hold for other data of which the same is true.
     facts: list[tuple[Callable[[], Any], Any]] = field(default_factory=list, repr=False)
 
     @classmethod
     def from_model(cls, model: pm.Model) -> LogJoint:
-        """Read a model.
-
-        Raises
-        ------
-        ModelError
-            If the object is not a PyMC model, has no random variable, or PyMC cannot derive a log density.
-        """
+        """Read a model; a ModelError if it is none, has no random variable, or PyMC cannot derive a log density."""
         _require_readable(model)
-        fresh = {rv: rv.clone(name=rv.name) for rv in model.basic_RVs}
+        fresh: dict[Any, Any] = {rv: rv.clone(name=rv.name) for rv in model.basic_RVs}
         # Merging equal nodes reads and hashes every constant; a design matrix of a million rows is set aside for that.
-        large: dict[Variable, Variable] = {
-            v: v.type() for v in graph_inputs(model.basic_RVs) if isinstance(v, Constant) and np.size(v.data) > LARGE
-        }
+        large = {v: v.type() for v in graph_inputs(model.basic_RVs) if _is_large(v)}
         # Widened before PyMC derives the density too, because it folds constants: 1/float32(3) would stay wrong.
         widened = widen(substitute(list(model.basic_RVs), large))
         wide = dict(zip(widened, fresh.values(), strict=True))
@@ -94,33 +66,23 @@ class LogJoint:
             raise ModelError(f"PyMC has no log density for this model: {str(error).splitlines()[0]}") from error
         data = {fresh[rv]: model.rvs_to_values[rv] for rv in model.observed_RVs}
         set_aside = {stand_in: constant for constant, stand_in in large.items()} | data
-        small = {v: d for v, d in data.items() if not (isinstance(d, Constant) and np.size(d.data) > LARGE)}
-        names = [rv.name for rv in model.basic_RVs]
-        graphs = [logps[fresh[rv]] for rv in model.basic_RVs]
-        others = [*model.potentials, *model.deterministics]
-        replaced = replace_rvs_by_values(
-            [pt.as_tensor(o) for o in others],
-            rvs_to_values={rv: fresh[rv] for rv in model.basic_RVs},
-        )
-        values = {rv.name: fresh[rv] for rv in model.free_RVs}
-        chains = {rv.name: chain_parameters(w) for rv, w in zip(model.basic_RVs, widened, strict=True) if is_chain(rv)}
-        known = {n: p for n, p in chains.items() if p is not None and n in values}
-        of_chains = replace_rvs_by_values([g for pair in known.values() for g in pair], rvs_to_values=wide)
-        graphs = substitute([*graphs, *substitute(replaced, large), *of_chains], small)
-        graphs = widen(inline(graphs))
+        others = [pt.as_tensor(o) for o in (*model.potentials, *model.deterministics)]
+        written = substitute(list(replace_rvs_by_values(others, rvs_to_values=fresh)), large)
+        read = {rv.name: chain_parameters(w) for rv, w in zip(fresh, widened, strict=True) if is_chain(rv)}
+        chains = {rv.name: pair for rv in model.free_RVs if (pair := read.get(rv.name)) is not None}
+        of_chains = replace_rvs_by_values([g for pair in chains.values() for g in pair], rvs_to_values=wide)
+        graphs = [*(logps[value] for value in fresh.values()), *written, *of_chains]
+        graphs = widen(inline(substitute(graphs, {v: d for v, d in data.items() if not _is_large(d)})))
         fgraph = FunctionGraph(outputs=graphs, clone=False)
         MergeOptimizer().rewrite(fgraph)
-        graphs = substitute(list(fgraph.outputs), {v: wide_leaf(d) for v, d in set_aside.items()})
-        potential_names = tuple(p.name for p in model.potentials)
-        n_factors = len(names) + len(potential_names)
-        of_chains = graphs[len(graphs) - 2 * len(known) :]
+        found = iter(substitute(list(fgraph.outputs), {v: wide_leaf(d) for v, d in set_aside.items()}))
         return cls(
             model=model,
-            values=values,
-            factors=dict(zip([*names, *potential_names], graphs[:n_factors], strict=True)),
-            deterministics=dict(zip([d.name for d in model.deterministics], graphs[n_factors:], strict=False)),
-            potentials=potential_names,
-            chains=dict(zip(known, zip(of_chains[::2], of_chains[1::2], strict=True), strict=True)),
+            values={rv.name: fresh[rv] for rv in model.free_RVs},
+            factors=dict(zip([v.name for v in (*model.basic_RVs, *model.potentials)], found, strict=False)),
+            deterministics=dict(zip([d.name for d in model.deterministics], found, strict=False)),
+            potentials=tuple(p.name for p in model.potentials),
+            chains=dict(zip(chains, zip(found, found, strict=True), strict=True)),
         )
 
     def ask(self, graph: Variable, question: Callable[[], Any]) -> Any:
@@ -178,13 +140,7 @@ class LogJoint:
         return compile_small(list(self.values.values()), self.total)
 
     def logp(self, point: Mapping[str, Any]) -> float:
-        """log p(y, θ) at one point, with PyMC's own density; −inf outside the support.
-
-        Parameters
-        ----------
-        point : mapping of str to array
-            A value for each free random variable, on its own support.
-        """
+        """log p(y, θ) at one point, values on their own supports, with PyMC's own density; −inf outside the support."""
         arguments = [np.asarray(point[n], dtype=v.type.dtype) for n, v in self.values.items()]
         try:
             with np.errstate(all="ignore"):
@@ -194,17 +150,18 @@ class LogJoint:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each free random variable."""
-        if self._symbolic_shapes:
+        shapes = {n: v.type.shape for n, v in self.values.items()}
+        if any(None in shape for shape in shapes.values()):
             try:
                 found = compile_small([], [pt.shape(self.model[n]) for n in self.values])()
             except ValueError as error:
                 raise ModelError(f"a variable's shape cannot be computed: {str(error).splitlines()[0]}") from error
-            return {n: tuple(int(k) for k in s) for n, s in zip(self.values, found, strict=True)}
-        return {n: tuple(v.type.shape) for n, v in self.values.items()}
+            shapes = {n: tuple(int(k) for k in s) for n, s in zip(self.values, found, strict=True)}
+        return shapes
 
-    @property
-    def _symbolic_shapes(self) -> bool:
-        return any(None in v.type.shape for v in self.values.values())
+
+def _is_large(var: Variable) -> bool:
+    return isinstance(var, Constant) and np.size(var.data) > LARGE
 
 
 def _require_readable(model: Any) -> None:

@@ -32,19 +32,11 @@ def states_of_chain(rv: Variable) -> int | None:
 
 
 def chain_parameters(rv: Variable) -> tuple[Variable, Variable] | None:
-    r"""log π and log A of a first-order chain, as graphs of random variables.
+    """log π and log A of a first-order chain, as graphs of random variables.
 
-    Parameters
-    ----------
-    rv : tensor
-        A ``DiscreteMarkovChain``.
-
-    Returns
-    -------
-    (tensor, tensor) or None
-        :math:`\log p(z_1 = k)` of shape (*batch, K), and :math:`\log p(z_{t+1} = j \mid z_t = i)` of shape
-        (*batch, K, K), or (*batch, T - 1, K, K) where it varies with time. None for a chain of higher order, or one
-        whose number of states or first distribution is of another kind.
+    log p(z₁ = k) is of shape (*batch, K), and log p(zₜ₊₁ = j | zₜ = i) of shape (*batch, K, K), or with T − 1 before
+    the last two where it varies with time. None for a chain of higher order, or one whose number of states or first
+    distribution is of another kind.
     """
     owner: Any = rv.owner
     states = states_of_chain(rv)
@@ -61,10 +53,6 @@ def log_probability(probability: Any) -> Any:
 
     There the derivative of log p is infinite, and times the zero that a chain's log evidence gives it is NaN: the whole
     gradient of a model with an impossible transition would be lost. Right for a p that is zero whatever the parameters.
-
-    Parameters
-    ----------
-    probability : tensor
     """
     probability = pt.as_tensor_variable(probability)
     possible = probability > 0

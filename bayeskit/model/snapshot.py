@@ -27,12 +27,7 @@ _PUTTING = RLock()
 class Snapshot:
     """Values of everything in a model that can be given another value, and the labels of its dims.
 
-    Attributes
-    ----------
-    model : pymc.Model
-    values : dict of SharedVariable to array
-        Data containers, other shared variables and lengths of dims; not the states of random number generators.
-    coords : dict of str to sequence or None
+    These are data containers, other shared variables and lengths of dims; not the states of random number generators.
     """
 
     model: pm.Model

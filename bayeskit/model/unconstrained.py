@@ -37,14 +37,9 @@ Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]  # f and its gradie
 
 
 class Unconstrained(Natural):
-    """A model's log density on its unconstrained scale.
+    """The log density of a model with continuous free variables, on its unconstrained scale.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        Its free variables are continuous.
-    weight : int
-        About how many numbers the evaluation of one point holds.
+    ``weight`` is about how many numbers the evaluation of one point holds.
     """
 
     def __init__(self, model: pm.Model, weight: int = 1) -> None:
@@ -67,11 +62,8 @@ class Unconstrained(Natural):
     def log_density(self, points: np.ndarray) -> np.ndarray:
         """f at points of shape (n, k); −∞ or not a number where the density is not defined.
 
-        Raises
-        ------
-        ModelError
-            If an assertion of the model's author fails at one of the points. It is not taken for a density of zero:
-            that would be another model, its prior cut off where the assertion fails.
+        An assertion of the model's author that fails at one of the points is an error. It is not taken for a density of
+        zero: that would be another model, its prior cut off where the assertion fails.
         """
         points = np.atleast_2d(np.asarray(points, dtype=float))
         step = max(1, BATCH // max(self.weight, 1))

@@ -13,13 +13,7 @@ __all__ = ["VectorLayout"]
 
 @dataclass(frozen=True)
 class VectorLayout:
-    """Where each variable lies in a vector.
-
-    Attributes
-    ----------
-    shapes : dict of str to tuple of int
-        In the order of the vector.
-    """
+    """Where each variable, of these shapes and in this order, lies in a vector."""
 
     shapes: dict[str, tuple[int, ...]]
 
