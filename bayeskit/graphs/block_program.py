@@ -35,10 +35,14 @@ class NotByRows(Exception):
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """A value with one entry a row: its graph for a block, and which axis the rows are."""
+    """A value with one entry a row: its graph for a block, and which axis the rows are.
+
+    One that is even has one value for all rows: it is of length one along the axis, and in terms of the inputs.
+    """
 
     graph: Graph
     axis: int
+    even: bool = False
 
 
 class BlockProgram:
@@ -54,15 +58,15 @@ class BlockProgram:
         self.late_checks: list[Graph] = []  # those on every row
         self.width = 1
         self._rows: dict[Variable, _Rows] = {}
-        self._even: dict[Variable, _Rows] = {}  # one value for all rows: of length 1 there, in terms of the inputs
         self._late: set[Variable] = set()
         self._given, self._moving = set(inputs), set(inputs)
         for node in order(outputs, inputs):
             self._visit(node)
-        if any(o in self._rows or (self._is_long(o) and o not in self._even) for o in outputs):
+        rows = [self._rows.get(o) for o in outputs]
+        if any(self._is_long(o) if r is None else not r.even for o, r in zip(outputs, rows, strict=True)):
             raise NotByRows
-        self.outputs = [self._even[o].graph if o in self._even else o for o in outputs]
-        self.even = [o in self._even for o in outputs]
+        self.outputs = [o if r is None else r.graph for o, r in zip(outputs, rows, strict=True)]
+        self.even = [r is not None for r in rows]
 
     def _is_long(self, var: Variable) -> bool:
         return self.total in getattr(var.type, "shape", ())
@@ -82,20 +86,19 @@ class BlockProgram:
         self.sources[var] = given, axis
         return self._keep(var, given, axis)
 
-    def _keep(self, var: Variable, graph: Graph, axis: int) -> _Rows:
+    def _keep(self, var: Variable, graph: Graph, axis: int, *, even: bool = False) -> _Rows:
         shape = graph.type.shape
-        if None in shape or shape[axis] != self.length:
+        if not even and (None in shape or shape[axis] != self.length):
             raise NotByRows
-        self.width = max(self.width, int(np.prod(shape)) // self.length)
-        self._rows[var] = _Rows(graph, axis)
+        if not even:
+            self.width = max(self.width, int(np.prod(shape)) // self.length)
+        self._rows[var] = _Rows(graph, axis, even)
         return self._rows[var]
 
     def _long(self, var: Variable) -> _Rows | None:
         """The rows of a variable that has some."""
         if var in self._rows or not self._is_long(var):
             return self._rows.get(var)
-        if var in self._even:
-            return None
         if var in self._moving and var.owner is not None and var not in self._given:
             raise NotByRows
         return self._source(var)
@@ -124,12 +127,8 @@ class BlockProgram:
                 self._late.update(node.outputs)
             return
         spread = isinstance(op, Alloc) or (isinstance(op, Elemwise) and isinstance(op.scalar_op, ps.Second))
-        if (
-            not moving
-            and not spread
-            and not isinstance(op, DimShuffle)
-            and not any(i in self._even for i in node.inputs)
-        ):
+        even = any(i in self._rows and self._rows[i].even for i in node.inputs)
+        if not (moving or spread or even or isinstance(op, DimShuffle)):
             return  # from constants: held, and a source where it is read
         if len(node.outputs) != 1:
             raise NotByRows
@@ -147,42 +146,28 @@ class BlockProgram:
         rows = [self._long(i) for i in node.inputs]
         if any(r is not None and r.axis != axis for r in rows):
             raise NotByRows
-        even = [self._even.get(i) for i in node.inputs]
-        if not any(r is not None for r in rows):
-            graphs = [i if e is None else e.graph for i, e in zip(node.inputs, even, strict=True)]
-            if any(g.type.shape[axis] != 1 for g in graphs) or any(i in self._late for i in node.inputs):
-                raise NotByRows
-            self._even[out] = _Rows(op.make_node(*graphs).outputs[0], axis)
-            return
-        read = []
-        for var, row, same in zip(node.inputs, rows, even, strict=True):
-            short = var if same is None else same.graph
-            if row is None and short.type.shape[axis] != 1:
-                raise NotByRows
-            read.append(self._short(short) if row is None else row.graph)
-        self._keep(out, op.make_node(*read).outputs[0], axis)
+        graphs = [i if r is None else r.graph for i, r in zip(node.inputs, rows, strict=True)]
+        same = [r is None or r.even for r in rows]
+        if any(s and g.type.shape[axis] != 1 for g, s in zip(graphs, same, strict=True)):
+            raise NotByRows
+        if all(same) and any(i in self._late for i in node.inputs):
+            raise NotByRows
+        read = graphs if all(same) else [self._short(g) if s else g for g, s in zip(graphs, same, strict=True)]
+        self._keep(out, op.make_node(*read).outputs[0], axis, even=all(same))
 
     def _spread(self, out: Variable, value: Graph) -> None:
         """``fill`` and ``alloc``, of which only the shape that the type states counts."""
         axis, lead = self._axis(out), out.type.ndim - value.type.ndim
-        row, same = self._long(value), self._even.get(value)
-        if row is not None or same is not None:
+        if (row := self._long(value)) is not None:
             if value.type.shape != out.type.shape:
                 raise NotByRows
-            if row is not None:
-                self._keep(out, pt.cast(row.graph, out.type.dtype), axis)
-            elif same is not None:
-                self._even[out] = _Rows(pt.cast(same.graph, out.type.dtype), axis)
+            self._keep(out, pt.cast(row.graph, out.type.dtype), axis, even=row.even)
             return
-        wide = (*([1] * lead), *value.type.shape)
-        if value in self._late or any(
-            n != m for k, (n, m) in enumerate(zip(wide, out.type.shape, strict=True)) if k != axis
-        ):
-            raise NotByRows
-        if wide[axis] != 1:
+        wide = [1 if k == axis else n for k, n in enumerate(out.type.shape)]
+        if value in self._late or [*([1] * lead), *value.type.shape] != wide:
             raise NotByRows
         graph = value.dimshuffle(*(["x"] * lead), *range(value.type.ndim)) if lead else value
-        self._even[out] = _Rows(pt.cast(graph, out.type.dtype), axis)
+        self._keep(out, pt.cast(graph, out.type.dtype), axis, even=True)
 
     def _alloc(self, node: Apply, op: Any) -> None:
         self._spread(node.outputs[0], node.inputs[0])
@@ -196,31 +181,22 @@ class BlockProgram:
         self._spread(node.outputs[0], value)
 
     def _shuffled(self, node: Apply, op: Any) -> None:
-        out, row = node.outputs[0], self._long(node.inputs[0])
-        old = row if row is not None else self._even[node.inputs[0]]
+        old: Any = self._long(node.inputs[0])
         axis = list(op.new_order).index(old.axis)
-        graph = op.make_node(old.graph).outputs[0]
-        if row is None:
-            self._even[out] = _Rows(graph, axis)
-        else:
-            self._keep(out, graph, axis)
+        self._keep(node.outputs[0], op.make_node(old.graph).outputs[0], axis, even=old.even)
 
     def _reduced(self, node: Apply, op: Any) -> None:
-        out, row = node.outputs[0], self._long(node.inputs[0])
-        old = row if row is not None else self._even[node.inputs[0]]
+        out = node.outputs[0]
+        old: Any = self._long(node.inputs[0])
         axes = tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
         graph = op.make_node(old.graph).outputs[0]
         if old.axis not in axes:
-            axis = old.axis - sum(a < old.axis for a in axes)
-            if row is None:
-                self._even[out] = _Rows(graph, axis)
-            else:
-                self._keep(out, graph, axis)
+            self._keep(out, graph, old.axis - sum(a < old.axis for a in axes), even=old.even)
             return
         adds = isinstance(op, Sum)
         if not adds and not isinstance(op, All):
             raise NotByRows
-        if row is None:
+        if old.even:
             self.known[out] = pt.cast(graph * self.total, out.type.dtype) if adds else graph
         else:
             self.partial[out] = graph, adds
@@ -231,9 +207,9 @@ class BlockProgram:
         left, right = node.inputs
         if isinstance(node.op, Blockwise) and any(i.type.ndim > 2 for i in node.inputs):
             raise NotByRows
-        if left in self._even or right in self._even:
-            raise NotByRows
         one, two = self._long(left), self._long(right)
+        if any(r is not None and r.even for r in (one, two)):
+            raise NotByRows
         if one is not None and two is not None:
             if one.axis != left.type.ndim - 1 or two.axis != 0:
                 raise NotByRows

@@ -15,7 +15,8 @@ anything else that has N entries is refused (None) and evaluated as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,7 @@ class RowFunction:
     def __init__(self, inputs: Sequence[Variable], outputs: Sequence[Variable], rows: int) -> None:
         self.rows, self._inputs, self._outputs = rows, list(inputs), list(outputs)
         self._programs: dict[int, Callable[..., list[Any]]] = {}  # by the length of a block
-        split = BlockProgram(
-            inputs, outputs, rows, length=rows - 1
-        )  # a length that is not N, so that none is taken for it
+        split = BlockProgram(inputs, outputs, rows, length=rows - 1)  # no N, so that no other length is taken for it
         self.width = split.width
         self._sources, self._small = list(split.sources), list(split.small)
         self._adds = [adds for _, adds in split.partial.values()]
@@ -53,12 +52,13 @@ class RowFunction:
         self._reduced = [*split.known, *split.partial]
         later = [o for o, same in zip(outputs, split.even, strict=True) if not same]
         self._after = compile_small([*inputs, *self._reduced], [*later, *split.late_checks])
-        given = {v: k for k, v in enumerate(inputs)}
-        self._places: list[int | None] = [given.get(v) for v in self._sources]
-        made = [v for v in self._sources if v.owner is not None and v not in given]
-        # From constants only: computed at the first call, and held.
-        self._held = dict.fromkeys(made)
-        self._make_held = evaluator([], made) if made else None
+        self._made = [v for v in self._sources if v.owner is not None and v not in inputs]
+        self._make = evaluator([], self._made)
+
+    @cached_property
+    def _held(self) -> dict[Variable, np.ndarray]:
+        """Long data that is made from constants only."""
+        return dict(zip(self._made, self._make(), strict=True))
 
     def blocks(self) -> list[slice]:
         """Slices of rows that together are all of them."""
@@ -76,9 +76,9 @@ class RowFunction:
             self._programs[length] = evaluator(reads, [g for g, _ in split.partial.values()])
         return self._programs[length]
 
-    def _value(self, var: Variable, place: int | None, arguments: Sequence[Any]) -> Any:
-        if place is not None:
-            return arguments[place]
+    def _value(self, var: Variable, given: Mapping[Variable, Any]) -> Any:
+        if var in given:
+            return given[var]
         if isinstance(var, SharedVariable):
             return var.get_value(borrow=True)
         return var.data if isinstance(var, Constant) else self._held[var]
@@ -86,14 +86,8 @@ class RowFunction:
     def __call__(self, *arguments: np.ndarray) -> list[Any]:
         results = iter(self._before(*arguments))
         small, known, even = ([next(results) for _ in range(count)] for count in self._counts)
-        if self._make_held is not None:
-            self._held = dict(zip(self._held, self._make_held(), strict=True))
-            self._make_held = None
-        long = [
-            (self._value(v, k, arguments), v.type.shape.index(self.rows))
-            for v, k in zip(self._sources, self._places, strict=True)
-        ]
-        sums = self._sums(long, small)
+        given = dict(zip(self._inputs, arguments, strict=True))
+        sums = self._sums([(self._value(v, given), v.type.shape.index(self.rows)) for v in self._sources], small)
         types = [v.type.dtype for v in self._reduced]
         reduced = [np.asarray(v, dtype=d) for v, d in zip([*known, *sums], types, strict=True)]
         later, same = iter(self._after(*arguments, *reduced)), iter(even)
@@ -104,19 +98,13 @@ class RowFunction:
         """The sums over all rows, and whether checks hold in all of them."""
         sums: list[Any] = []
         for block in self.blocks():
-            values = [v[block] if axis == 0 else _rows(v, axis, block) for v, axis in long]
+            values = [v[(*([slice(None)] * axis), block)] for v, axis in long]
             partial = self._program(block.stop - block.start)(*values, *small)
             # In extended precision: there are hundreds of blocks.
-            wide = [
-                np.asarray(v, dtype=np.longdouble) if adds else v for v, adds in zip(partial, self._adds, strict=True)
-            ]
+            wide = [np.asarray(v, np.longdouble) if adds else v for v, adds in zip(partial, self._adds, strict=True)]
             adding = zip(sums, wide, self._adds, strict=True)
             sums = [old + v if adds else np.logical_and(old, v) for old, v, adds in adding] if sums else wide
         return sums
-
-
-def _rows(value: np.ndarray, axis: int, block: slice) -> np.ndarray:
-    return value[(*([slice(None)] * axis), block)]
 
 
 def compile_rows(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> RowFunction | None:
@@ -124,13 +112,8 @@ def compile_rows(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Row
 
     Inputs may be as long as the data. Outputs have no rows, or the same value in each.
     """
-    lengths = {
-        n
-        for node in order(outputs, inputs)
-        for var in (*node.inputs, *node.outputs)
-        for n in getattr(var.type, "shape", ())
-        if n is not None and n >= LONG
-    }
+    found = [v for node in order(outputs, inputs) for v in (*node.inputs, *node.outputs)]
+    lengths = {n for v in found for n in getattr(v.type, "shape", ()) if n is not None and n >= LONG}
     if len(lengths) != 1:
         return None
     try:
