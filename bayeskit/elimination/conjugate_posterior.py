@@ -81,7 +81,7 @@ class Part:
         return total if self.gaussian is None else total + self._log_gaussian(self.gaussian, point)
 
     def _log_gaussian(self, gaussian: Gaussian, point: Mapping[str, np.ndarray]) -> float:
-        deviation = np.concatenate([np.ravel(point[n]) for n in gaussian.names]) - gaussian.mean
+        deviation = gaussian.ravel(point) - gaussian.mean
         if self.scale is None:
             return gaussian.precision.log_density(deviation)
         phi = np.asarray(point[self.scale.name])

@@ -23,7 +23,6 @@ from bayeskit.elimination.collapsed_density import Collapsed
 from bayeskit.finite.conditional import StateRecovery
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.gaussian.conditional import Conditional
-from bayeskit.gaussian.gram import stacked_slices
 from bayeskit.gaussian.strategies import strategy_of
 from bayeskit.graphs.rewriting import inline
 from bayeskit.model.forward_sampling import draw_given, over_draws
@@ -66,7 +65,7 @@ class Recovery:
         for scale, _ in reversed(self.collapsed.scales):
             values[scale.name] = scale.family.draw(self._parameters(scale, values), rng, 1)[0]
         for block, conditional in self.conditionals.items():
-            values |= _split(block, conditional.draw(self._at(block, values), rng))
+            values |= block.theta.split(conditional.draw(self._at(block, values), rng))
         if leaves:
             return draw_states_and_leaves(self.collapsed.analysis, values, number, rng)
         return {n: values[n] for n in self.collapsed.analysis.original.names if n in values}
@@ -79,7 +78,7 @@ class Recovery:
             parameters = {k: v[0] for k, v in self._parameters(scale, one).items()}
             total += float(np.sum(scale.family.log_density(parameters, np.asarray(point[scale.name]))))
         for block, conditional in self.conditionals.items():
-            theta = np.concatenate([np.ravel(point[n]) for n in block.names])
+            theta = block.theta.ravel(point)
             total += conditional.log_density(self._at(block, one), theta)
         return total
 
@@ -97,7 +96,7 @@ class Recovery:
             if outside & scaled or number * conditional.entries > MARGINALS_LIMIT:
                 continue
             mean, sd = conditional.moments(self._at(block, values))
-            means, sds = _split(block, mean), _split(block, sd)
+            means, sds = block.theta.split(mean), block.theta.split(sd)
             found |= {n: stats.norm(means[n], sds[n]) for n in block.names}
         return found
 
@@ -120,8 +119,3 @@ class Recovery:
 
     def _parameters(self, scale: Scale, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return dict(zip(dict(self.collapsed.scales)[scale], self._at(scale, values), strict=True))
-
-
-def _split(block: GaussianBlock, stacked: np.ndarray) -> Draws:
-    slices = stacked_slices(block.names, block.shapes)
-    return {n: stacked[:, s].reshape(len(stacked), *block.shapes[n]) for n, s in slices.items()}

@@ -18,26 +18,13 @@ MANY = 8  # entries of a row of Λ from which its variable may count as shared
 
 
 class Lookup:
-    """Where an entry of a symmetric matrix stands in a list of its lower triangle.
-
-    Parameters
-    ----------
-    size : int
-        Of the matrix.
-    rows, columns : numpy.ndarray
-        Positions of the entries listed, in the order of rows, then of columns; no row is before its column.
-
-    Attributes
-    ----------
-    nothing : int
-        Where entries that are not listed stand: after the last.
-    """
+    """Where an entry of a symmetric matrix stands in a list of its lower triangle, by row and then by column."""
 
     def __init__(self, size: int, rows: np.ndarray, columns: np.ndarray) -> None:
         self.size = size
         # SciPy's sparse indices are of 32 bits: from 46,341 rows on, their products overflow.
         self.keys = np.asarray(rows, dtype=np.int64) * size + columns
-        self.nothing = len(self.keys)
+        self.nothing = len(self.keys)  # where entries that are not listed stand: after the last
 
     def __call__(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         key = np.maximum(i, j).astype(np.int64) * self.size + np.minimum(i, j)
@@ -49,21 +36,11 @@ class Lookup:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """How Λ is solved: which entries of θ are in the band, in which order, and which are set aside.
+    """How Λ is solved: which entries of θ are in the band, in which order, and which are set aside."""
 
-    Attributes
-    ----------
-    inner : numpy.ndarray
-        Entries of θ in the band, in its order; empty where Λ is dense.
-    width : int
-        Diagonals of the band.
-    shared : numpy.ndarray
-        Entries of θ outside the band; all of them where Λ is dense.
-    """
-
-    inner: np.ndarray
-    width: int
-    shared: np.ndarray
+    inner: np.ndarray  # entries of θ in the band, in its order; empty where Λ is dense
+    width: int  # diagonals of the band
+    shared: np.ndarray  # entries of θ outside the band; all of them where Λ is dense
 
     @property
     def order(self) -> np.ndarray:
@@ -71,13 +48,7 @@ class Layout:
         return np.concatenate([self.inner, self.shared])
 
     def places(self, lookup: Lookup) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where the entries of Λ's lower band, of its border and of its corner stand in a list.
-
-        Returns
-        -------
-        tuple of numpy.ndarray
-            Shapes (width, inner), (inner, shared) and (shared, shared).
-        """
+        """Where the entries of Λ's lower band (width, inner), its border and its corner (shared, shared) are listed."""
         inner, shared = self.inner, self.shared
         ahead = np.arange(self.width)[:, None] + np.arange(len(inner))
         inside = ahead < len(inner)
@@ -92,13 +63,8 @@ class Layout:
 def layout(size: int, rows: np.ndarray, columns: np.ndarray) -> Layout:
     """Choose between dense, banded and bordered, by the cost of a factorisation.
 
-    Parameters
-    ----------
-    size : int
-        Of θ.
-    rows, columns : numpy.ndarray
-        The entries of Λ that can differ from zero, at least those of its lower triangle. Others, such as those of a
-        border at position ``size``, are passed over.
+    ``rows`` and ``columns`` are of the entries of Λ that can differ from zero, at least those of its lower triangle.
+    Others, such as those of a border at position ``size``, are passed over.
     """
     dense = Layout(np.zeros(0, dtype=int), 0, np.arange(size))
     if size < BANDED_FROM:

@@ -166,13 +166,8 @@ def _numba_banded_solve(op: BandedSolve, node: Apply, **kwargs: Any) -> Any:
 
 
 def banded_solve(band: Any, right: Any) -> list[Graph]:
-    """log |A|, A⁻¹B and the band of A⁻¹.
+    """log |A|, A⁻¹B and the band of A⁻¹ from the lower band of A, of which entry [k, j] is A[j + k, j].
 
-    Parameters
-    ----------
-    band : tensor of shape (width, size)
-        Lower band of A; entry [k, j] is A[j + k, j]. The number of diagonals must be known beforehand.
-    right : tensor of shape (size, count)
-        B.
+    The number of diagonals must be known beforehand.
     """
     return BandedSolve()(band, right)  # type: ignore[return-value]

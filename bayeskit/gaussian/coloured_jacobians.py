@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.replace import vectorize_graph
-from pytensor.tensor.math import Dot
 from scipy import sparse
 
 from bayeskit.gaussian.entry_table import DENSE, EntryTable
-from bayeskit.gaussian.gram import Product
+from bayeskit.gaussian.gram import Product, sides_of
 from bayeskit.gaussian.jacobians import dot_rows
 from bayeskit.gaussian.separated import stacked_matrix
-from bayeskit.gaussian.setting import Setting, is_exponent
-from bayeskit.graphs.nodes import core_op
+from bayeskit.gaussian.setting import Setting
 from bayeskit.types import Graph
 
 __all__ = ["add_coloured", "by_colour", "colours_of", "compressed", "patterns_of"]
@@ -28,7 +26,7 @@ __all__ = ["add_coloured", "by_colour", "colours_of", "compressed", "patterns_of
 
 def add_coloured(entries: EntryTable, setting: Setting, failed: list[Product]) -> None:
     """Add products of nodes that are not separable."""
-    sides = list(dict.fromkeys([s for p in failed for s in (p.left, p.right)]))
+    sides = sides_of(failed)
     patterns = patterns_of(setting, sides)
     colours = _colours_of_all(patterns, entries.size)
     count = int(colours.max(initial=-1)) + 1
@@ -43,22 +41,24 @@ def add_coloured(entries: EntryTable, setting: Setting, failed: list[Product]) -
     for product in failed:
         rows, columns, scale = _matched(setting, product)
         left, right = compressed(answers[product.left])[:, rows], compressed(answers[product.right])[:, columns]
-        one, two = owners[product.left][:, rows], owners[product.right][:, columns]
-        _add_compressed(entries, left, one, right, two, scale, whole=count == entries.size)
+        if count == entries.size:
+            entries.whole.append(pt.dot(left * scale, right.T))
+        else:
+            one, two = owners[product.left][:, rows], owners[product.right][:, columns]
+            _add_compressed(entries, left, one, right, two, scale)
 
 
 def _matched(setting: Setting, product: Product) -> tuple[np.ndarray, np.ndarray, Graph]:
     """A product as scalar products: entries of the left, of the right, and the weight of each."""
     weight: Any = setting.weights[product]
-    shapes = [setting.shape_of(product.left), setting.shape_of(product.right)]
-    if isinstance(core_op(product.node), Dot):
+    shapes = [setting.separator.shape_of(side) for side in (product.left, product.right)]
+    if product.is_dot:
         rows, columns, repeat = dot_rows(*shapes)
         result = np.shape(np.empty(shapes[0]) @ np.empty(shapes[1]))
         return rows.ravel(), columns.ravel(), pt.flatten(pt.broadcast_to(weight, result))[repeat.ravel()]
     shape = np.broadcast_shapes(*shapes)
-    for var in product.node.inputs:
-        if var is not product.left and var is not product.right and not is_exponent(product, var):
-            weight = weight * var
+    for var in product.others:
+        weight = weight * var
     rows, columns = (np.broadcast_to(np.arange(math.prod(s)).reshape(s), shape).ravel() for s in shapes)
     return rows, columns, pt.flatten(pt.broadcast_to(weight, shape))
 
@@ -67,12 +67,10 @@ def by_colour(setting: Setting, sides: list[Graph], colours: np.ndarray) -> dict
     """Each node at θ = 0, at θ₀, and at the sum of the unit vectors of every colour, along a new first axis."""
     count, size = int(colours.max(initial=-1)) + 1, len(colours)
     seeds = np.zeros((count + 2, size))
-    seeds[1] = setting.stacked_origin
+    seeds[1] = setting.theta.ravel(setting.origin)
     seeds[colours + 2, np.arange(size)] = 1.0
-    batched = {
-        v: pt.constant(seeds[:, setting.slices[n]].reshape(count + 2, *shape))
-        for v, (n, shape) in setting.theta.items()
-    }
+    values = setting.theta.split(seeds)
+    batched = {v: pt.constant(values[n]) for v, (n, _) in setting.block.targets.items()}
     return dict(zip(sides, vectorize_graph(sides, batched), strict=True))
 
 
@@ -82,19 +80,7 @@ def compressed(answer: Any) -> Graph:
     return pt.concatenate([flat[2:] - flat[0], flat[1:2]], axis=0)
 
 
-def _add_compressed(
-    entries: EntryTable,
-    left: Any,
-    one: np.ndarray,
-    right: Any,
-    two: np.ndarray,
-    scale: Any,
-    *,
-    whole: bool,
-) -> None:
-    if whole:
-        entries.whole.append(pt.dot(left * scale, right.T))
-        return
+def _add_compressed(entries: EntryTable, left: Any, one: np.ndarray, right: Any, two: np.ndarray, scale: Any) -> None:
     keys, multiples, vectors = [], [], []
     for i in range(len(one)):
         for j in range(len(two)):
@@ -111,8 +97,8 @@ def patterns_of(setting: Setting, sides: list[Graph]) -> dict[Graph, sparse.csr_
     """Which entries of θ each row of a node can depend on, from its Jacobians at generic values of φ."""
     patterns: dict[Graph, Any] = {}
     for point in setting.points:
-        for side, jacobian in setting.block.jacobians_at(sides, setting.theta, point).items():
-            matrix = abs(stacked_matrix(jacobian, setting.slices, setting.size))[:, : setting.size]
+        for side, jacobian in setting.block.jacobians_at(sides, point).items():
+            matrix = abs(stacked_matrix(jacobian, setting.theta))[:, : setting.size]
             patterns[side] = matrix if side not in patterns else patterns[side] + matrix
     return {s: sparse.csr_array(m) for s, m in patterns.items()}
 

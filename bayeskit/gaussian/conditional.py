@@ -7,75 +7,22 @@ with the entries of T and the root of the prior, where there is one, computed fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from scipy import linalg
 
 from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
 from bayeskit.gaussian.factorisation import Precision, factorise_entries
-from bayeskit.gaussian.observation_space_draws import side_draws, side_graphs, side_log_density, side_moments
+from bayeskit.gaussian.observation_space_draws import DataSideConditional, stacks
 from bayeskit.gaussian.quadratic_form import QuadraticForm
 from bayeskit.types import Graph
 
-__all__ = ["BandedConditional", "Conditional", "DataSideConditional", "DenseConditional"]
+__all__ = ["BandedConditional", "Conditional", "DenseConditional"]
 
-BATCH = 4_000_000  # numbers in a stack of matrices solved at once
-
-Arrays = Sequence[np.ndarray]
-
-
-class Conditional(Protocol):
-    """θ given φ; ``arrays`` are the values of ``graphs``, first axis the values of φ."""
-
-    @property
-    def graphs(self) -> list[Graph]:
-        """What of the block depends on φ."""
-
-    @property
-    def entries(self) -> int:
-        """How many numbers the moments at one φ take."""
-
-    def draw(self, arrays: Arrays, rng: np.random.Generator) -> np.ndarray:
-        """One draw of θ for each φ."""
-
-    def moments(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of θ for each φ."""
-
-    def log_density(self, arrays: Arrays, theta: np.ndarray) -> float:
-        """log p(θ | φ, y) at the first φ."""
-
-
-@dataclass(frozen=True, eq=False)
-class DataSideConditional:
-    """By :mod:`bayeskit.gaussian.observation_space_draws`, where there are more variables than data."""
-
-    form: QuadraticForm
-
-    @property
-    def graphs(self) -> list[Graph]:
-        assert self.form.side is not None
-        return side_graphs(self.form.side)
-
-    @property
-    def entries(self) -> int:
-        assert self.form.side is not None
-        return self.form.size * self.form.side.rows
-
-    def draw(self, arrays: Arrays, rng: np.random.Generator) -> np.ndarray:
-        assert self.form.side is not None
-        return side_draws(self.form.side, arrays, rng)
-
-    def moments(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
-        assert self.form.side is not None
-        return side_moments(self.form.side, arrays)
-
-    def log_density(self, arrays: Arrays, theta: np.ndarray) -> float:
-        assert self.form.side is not None
-        return side_log_density(self.form.side, arrays, theta)
+Arrays = Sequence[np.ndarray]  # the values of ``graphs``, first axis the values of φ
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,35 +33,36 @@ class DenseConditional:
 
     @property
     def graphs(self) -> list[Graph]:
+        """What of the block depends on φ."""
         return [self.form.values] if self.form.root is None else [self.form.values, self.form.root]
 
     @property
     def entries(self) -> int:
+        """How many numbers the moments at one φ take."""
         return self.form.size**2
 
     def draw(self, arrays: Arrays, rng: np.random.Generator) -> np.ndarray:
+        """One draw of θ for each φ."""
         result = rng.standard_normal((len(arrays[0]), self.form.size))
-        for rows, (mean, half, _) in self._stacks(arrays):
+        for rows, some in stacks(arrays, self.form.size**2):
+            mean, half, _ = self._solved(some)
             result[rows] = mean + (np.swapaxes(half, -1, -2) @ result[rows][..., None])[..., 0]
         return self.form.origin + result
 
     def moments(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of θ for each φ."""
         mean, sd = (np.empty((len(arrays[0]), self.form.size)) for _ in range(2))
-        for rows, (centre, half, _) in self._stacks(arrays):
+        for rows, some in stacks(arrays, self.form.size**2):
+            centre, half, _ = self._solved(some)
             mean[rows] = self.form.origin + centre
             sd[rows] = np.sqrt(np.sum(half**2, axis=-2))
         return mean, sd
 
     def log_density(self, arrays: Arrays, theta: np.ndarray) -> float:
+        """log p(θ | φ, y) at the first φ."""
         mean, _, (factor, whitener, log_determinant) = self._solved([a[:1] for a in arrays])
         white = np.swapaxes(factor[0], -1, -2) @ (whitener[0] @ (theta - self.form.origin - mean[0]))
         return float(log_determinant[0] - 0.5 * (np.sum(white**2) + self.form.size * np.log(2 * np.pi)))
-
-    def _stacks(self, arrays: Arrays) -> Iterator[tuple[slice, tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]]]:
-        step = max(1, BATCH // max(self.form.size, 1) ** 2)
-        for start in range(0, len(arrays[0]), step):
-            rows = slice(start, start + step)
-            yield rows, self._solved([a[rows] for a in arrays])
 
     @cached_property
     def lookup(self) -> Lookup:
@@ -191,3 +139,6 @@ class BandedConditional(DenseConditional):
     def log_density(self, arrays: Arrays, theta: np.ndarray) -> float:
         precision, linear = self._factorised(arrays[0][0])
         return precision.log_density(theta - self.form.origin - precision.solve(linear))
+
+
+Conditional = DataSideConditional | DenseConditional

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.tensor.math import Dot
 from scipy import sparse
 
 from bayeskit.gaussian.gram import Product, weighted_product
@@ -16,8 +14,8 @@ from bayeskit.gaussian.jacobians import Jacobian, dot_rows
 from bayeskit.gaussian.separable_forms import OFFSET, Form, NotSeparable, Term
 from bayeskit.gaussian.separated import recentred, stacked_matrix
 from bayeskit.gaussian.separator import Separator
-from bayeskit.gaussian.setting import Setting, is_exponent
-from bayeskit.graphs.nodes import core_op
+from bayeskit.gaussian.setting import Setting
+from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.types import Graph
 
 __all__ = ["DENSE", "EntryTable", "add_linear", "add_separable", "multiplied"]
@@ -69,7 +67,7 @@ class EntryTable:
 
     @cached_property
     def beta(self) -> Graph:
-        return pt.concatenate(self.factors) if len(self.factors) > 1 else self.factors[0]
+        return pt.concatenate(self.factors)
 
     def table(self, pattern: np.ndarray) -> sparse.csr_array:
         """G of the entries of T that are Gβ; of all of them, where nothing is ``scattered`` or ``whole``."""
@@ -103,7 +101,7 @@ def multiplied(table: sparse.csr_array, beta: Graph) -> Graph:
 
 
 def add_separable(entries: EntryTable, setting: Setting, products: list[Product]) -> list[Product]:
-    """Add what is separable; returns the rest."""
+    """Add Σ w u v of what is separable; returns the rest."""
     failed = []
     for product in products:
         try:
@@ -112,67 +110,51 @@ def add_separable(entries: EntryTable, setting: Setting, products: list[Product]
             failed.append(product)
             continue
         weight = _whole_weight(product, setting.separator, setting.weights[product])
-        _add_product(entries, setting, product, left, right, weight)
+        left, right = recentred(left, setting.origin), recentred(right, setting.origin)
+        if product.is_dot:
+            rows, columns, repeat = dot_rows(left.shape, right.shape)
+            left, right = left.rows(rows, rows.shape), right.rows(columns, rows.shape)
+            weight = weight.rows(repeat, rows.shape)
+        shape = np.broadcast_shapes(left.shape, right.shape, weight.shape)
+        ones = left.to_shape(shape).terms
+        twos = ones if product.left is product.right and not product.is_dot else right.to_shape(shape).terms
+        for w in weight.to_shape(shape).terms:
+            for a in ones:
+                for b in twos:
+                    _add_pair(entries, setting, a, b, w)
     return failed
 
 
 def _whole_weight(product: Product, separator: Separator, weight: Graph) -> Form:
     """The weight of a product, times the factors of a Mul that are not affine in θ."""
     form = separator.form(weight)
-    if isinstance(core_op(product.node), Dot):
+    if product.is_dot:
         return form
     shape = np.broadcast_shapes(form.shape, separator.shape_of(product.node.outputs[0]))
     form = form.to_shape(shape)
-    for var in product.node.inputs:
-        if var is not product.left and var is not product.right and not is_exponent(product, var):
-            form = separator.factors.product(form, separator.form(var).to_shape(shape))
+    for var in product.others:
+        form = separator.factors.product(form, separator.form(var).to_shape(shape))
     return form
 
 
-def _add_product(
-    entries: EntryTable, setting: Setting, product: Product, left: Form, right: Form, weight: Form
-) -> None:
-    """Add Σ w u v for two separable nodes."""
-    same = product.left is product.right
-    left = recentred(left, setting.origin)
-    right = left if same else recentred(right, setting.origin)
-    if isinstance(core_op(product.node), Dot):
-        rows, columns, repeat = dot_rows(left.shape, right.shape)
-        shape = rows.shape
-        left, right = left.rows(rows, shape), right.rows(columns, shape)
-        weight = weight.rows(repeat, shape)
-        same = False
-    shape = np.broadcast_shapes(left.shape, right.shape, weight.shape)
-    weight = weight.to_shape(shape)
-    ones = left.to_shape(shape).terms
-    twos = ones if same else right.to_shape(shape).terms
-    for w in weight.terms:
-        for a in ones:
-            for b in twos:
-                _add_pair(entries, setting.separator, a, b, w, setting.slices)
-
-
-def _add_pair(
-    entries: EntryTable, separator: Separator, a: Term, b: Term, w: Term, slices: Mapping[str, slice]
-) -> None:
-    factor, index = separator.factors.multiply(a.factor, a.index, b.factor, b.index)
-    factor, index = separator.factors.multiply(factor, index, w.factor, w.index)
+def _add_pair(entries: EntryTable, setting: Setting, a: Term, b: Term, w: Term) -> None:
+    multiply, theta = setting.separator.factors.multiply, setting.theta
+    factor, index = multiply(*multiply(a.factor, a.index, b.factor, b.index), w.factor, w.index)
     weight = w.offset
     if index is None:
-        _add_gram(entries, a.jacobian, b.jacobian, weight, entries.offset_of(factor, 1), slices)
+        _add_gram(entries, a.jacobian, b.jacobian, weight, entries.offset_of(factor, 1), theta)
         return
     used, index = np.unique(index, return_inverse=True)
     assert factor is not None
-    length = int(used.max()) + 1
-    start = entries.offset_of(factor, _length(factor, length))
+    start = entries.offset_of(factor, _length(factor, int(used.max()) + 1))
     if len(used) <= STACKED:
         for k, entry in enumerate(used):
             rows = np.flatnonzero(index == k)
             one = a.rows(rows, (len(rows),)).jacobian
             two = one if b is a else b.rows(rows, (len(rows),)).jacobian
-            _add_gram(entries, one, two, weight[rows], start + int(entry), slices)
+            _add_gram(entries, one, two, weight[rows], start + int(entry), theta)
         return
-    left, right = stacked_matrix(a.jacobian, slices, entries.size), stacked_matrix(b.jacobian, slices, entries.size)
+    left, right = stacked_matrix(a.jacobian, theta), stacked_matrix(b.jacobian, theta)
     pairs = int(np.sum(np.diff(left.indptr).astype(float) * np.diff(right.indptr)))
     if pairs <= ENTRIES and (entries.size > DENSE or pairs <= 20 * len(weight)):
         row, p, q, value = _row_products(left, right)
@@ -192,11 +174,10 @@ def _length(factor: Graph, at_least: int) -> int:
 
 
 def _add_gram(
-    entries: EntryTable, a: Jacobian, b: Jacobian, weight: np.ndarray, entry: int, slices: Mapping[str, slice]
+    entries: EntryTable, a: Jacobian, b: Jacobian, weight: np.ndarray, entry: int, theta: VectorLayout
 ) -> None:
     """Add Aᵀ diag(w) B for one entry of β."""
-    place = {n: s.start for n, s in slices.items()} | {OFFSET: entries.size}
-    weight = weight[:1] if weight.size and np.all(weight == weight[0]) else weight
+    place = {n: s.start for n, s in theta.slices.items()} | {OFFSET: theta.size}
     for one, x in a.blocks.items():
         for two, y in b.blocks.items():
             if a is b and place[two] < place[one]:

@@ -45,21 +45,11 @@ class NotPositiveDefinite(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Precision:
-    """Λ = S⁻¹ Pᵀ L Lᵀ P S⁻¹.
+    """Λ = S⁻¹ Pᵀ L Lᵀ P S⁻¹."""
 
-    Attributes
-    ----------
-    inverse_scale : numpy.ndarray
-        The diagonal of S, 1/√Λ_kk.
-    factor : Triangular
-        L.
-    order : numpy.ndarray
-        The permutation; entry i of the factorised matrix is entry ``order[i]`` of Λ.
-    """
-
-    inverse_scale: np.ndarray
-    factor: Triangular
-    order: np.ndarray
+    inverse_scale: np.ndarray  # the diagonal of S, 1/√Λ_kk
+    factor: Triangular  # L
+    order: np.ndarray  # the permutation: entry i of the factorised matrix is entry ``order[i]`` of Λ
 
     @property
     def size(self) -> int:
@@ -167,14 +157,7 @@ def factorise(matrix: Any) -> Precision:
 def factorise_entries(
     entries: np.ndarray, plan: Layout, places: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> Precision:
-    """Factorise a matrix whose entries are listed, by a layout.
-
-    Parameters
-    ----------
-    entries : numpy.ndarray
-    plan : Layout
-    places : tuple of numpy.ndarray
-        Where each entry of band, border and corner stands in the list, from :meth:`Layout.places`.
+    """Factorise a matrix by a layout, given a list of its entries and from :meth:`Layout.places` where each stands.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,9 @@ from pytensor.tensor.math import Dot
 from scipy import sparse
 
 from bayeskit.gaussian.banded_layout import BANDED_FROM
-from bayeskit.gaussian.jacobians import Jacobian, JacobianBlock, dot_rows
+from bayeskit.gaussian.jacobians import Jacobian, JacobianBlock, added, dot_rows
 from bayeskit.graphs.nodes import core_op
+from bayeskit.model.vector_layout import VectorLayout
 
 __all__ = [
     "Product",
@@ -24,8 +25,8 @@ __all__ = [
     "expanded",
     "precision_of",
     "products_of",
+    "sides_of",
     "square_root",
-    "stacked_slices",
     "weighted_product",
 ]
 
@@ -44,9 +45,22 @@ class Product:
     right: Variable
 
     @property
-    def is_power(self) -> bool:
-        """Whether it is a square or a power, entry by entry."""
-        return isinstance(getattr(core_op(self.node), "scalar_op", None), ps.Sqr | ps.Pow)
+    def is_dot(self) -> bool:
+        """Whether it is a matrix product; else it is one entry by entry."""
+        return isinstance(core_op(self.node), Dot)
+
+    @property
+    def is_square(self) -> bool:
+        """Whether it is the square of a node, entry by entry."""
+        power = isinstance(getattr(core_op(self.node), "scalar_op", None), ps.Sqr | ps.Pow)
+        return power and self.left is self.right
+
+    @property
+    def others(self) -> list[Variable]:
+        """Further factors, which do not depend on θ."""
+        if not isinstance(getattr(core_op(self.node), "scalar_op", None), ps.Mul):
+            return []
+        return [v for v in self.node.inputs if v is not self.left and v is not self.right]
 
 
 def products_of(outputs: Sequence[Variable], degree: Mapping[Variable, float]) -> list[Product]:
@@ -55,39 +69,28 @@ def products_of(outputs: Sequence[Variable], degree: Mapping[Variable, float]) -
     for node in toposort(list(outputs)):
         if degree.get(node.outputs[0], 0) != 2 or any(degree.get(i, 0) > 1 for i in node.inputs):
             continue
-        affine = [i for i in node.inputs if degree.get(i, 0) == 1]
-        op = core_op(node)
-        if isinstance(op, Dot | Elemwise):
-            found.append(Product(node, affine[0], affine[-1]))
-        else:
+        if not isinstance(core_op(node), Dot | Elemwise):
             raise NotImplementedError(f"no product rule for {node.op}")
+        affine = [i for i in node.inputs if degree.get(i, 0) == 1]
+        found.append(Product(node, affine[0], affine[-1]))
     return found
 
 
-def stacked_slices(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, slice]:
-    """Where each variable lies in the stack."""
-    result, start = {}, 0
-    for name in names:
-        stop = start + int(np.prod(shapes[name], dtype=int))
-        result[name] = slice(start, stop)
-        start = stop
-    return result
+def sides_of(products: Iterable[Product]) -> list[Variable]:
+    """The affine nodes of products, each once."""
+    return list(dict.fromkeys([side for p in products for side in (p.left, p.right)]))
 
 
-def square_root(
-    terms: list[WeightedPair], names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]
-) -> np.ndarray | None:
+def square_root(terms: list[WeightedPair], theta: VectorLayout) -> np.ndarray | None:
     """A with AᵀA = Λ, one row a term, where every term is a square with a negative weight and A is of moderate size."""
-    slices = stacked_slices(names, shapes)
-    size = sum(s.stop - s.start for s in slices.values())
     rows = sum(left.size for left, _, _ in terms)
-    if rows * size > ROOT_LIMIT or any(a is not b or np.any(w > 0) for a, b, w in terms):
+    if rows * theta.size > ROOT_LIMIT or any(a is not b or np.any(w > 0) for a, b, w in terms):
         return None
     parts = []
     for left, _, weight in terms:
-        part = np.zeros((left.size, size))
+        part = np.zeros((left.size, theta.size))
         for name, block in left.blocks.items():
-            part[:, slices[name]] = block.dense()
+            part[:, theta.slices[name]] = block.dense()
         parts.append(part * np.broadcast_to(np.sqrt(-2 * weight), (left.size,))[:, None])
     return np.concatenate(parts)
 
@@ -97,14 +100,12 @@ def expanded(
 ) -> WeightedPair:
     """Both factors of a product, one row a scalar product, with the weight of each in the log density."""
     left, right = jacobian[product.left], jacobian[product.right]
-    op = core_op(product.node)
-    if isinstance(op, Dot):
+    if product.is_dot:
         rows, columns, repeat = (index.ravel() for index in dot_rows(left.shape, right.shape))
         return left.rows(rows, rows.shape), right.rows(columns, columns.shape), weight.ravel()[repeat]
     shape = np.broadcast_shapes(left.shape, right.shape, weight.shape)
-    for var in product.node.inputs:
-        if isinstance(op.scalar_op, ps.Mul) and var is not product.left and var is not product.right:
-            weight = weight * np.asarray(value_of(var))
+    for var in product.others:
+        weight = weight * np.asarray(value_of(var))
     one = left.to_shape(shape)
     two = one if right is left else right.to_shape(shape)
     return one, two, _uniform(np.broadcast_to(weight, shape))
@@ -116,41 +117,37 @@ def _uniform(weight: np.ndarray) -> np.ndarray:
     return flat[:1] if flat.size and np.all(flat == flat[0]) else flat
 
 
-def precision_of(
-    terms: list[WeightedPair], names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]
-) -> np.ndarray | sparse.csr_array:
+def precision_of(terms: list[WeightedPair], theta: VectorLayout) -> np.ndarray | sparse.csr_array:
     """Λ, dense or sparse."""
     blocks: dict[tuple[str, str], Any] = {}
     for term in terms:
         _accumulate(blocks, *term)
-    return _assemble(blocks, names, shapes)
+    # A few columns shared by all may be dense, where thousands of groups are not.
+    entries = sum(b.nnz if sparse.issparse(b) else b.size for b in blocks.values())
+    if theta.size > BANDED_FROM and entries <= SPARSE * theta.size**2:
+        sizes = {n: s.stop - s.start for n, s in theta.slices.items()}
+        grid = [[sparse.csr_array(blocks.get((a, b), (sizes[a], sizes[b]))) for b in sizes] for a in sizes]
+        return sparse.csr_array(sparse.block_array(grid, format="csr"))
+    result = np.zeros((theta.size, theta.size))
+    for (a, b), block in blocks.items():
+        result[theta.slices[a], theta.slices[b]] = block.toarray() if sparse.issparse(block) else block
+    return result
 
 
 def _accumulate(blocks: dict[tuple[str, str], Any], left: Jacobian, right: Jacobian, weight: np.ndarray) -> None:
     """Add −(J₁ᵀ W J₂ + J₂ᵀ W J₁) to the blocks of Λ."""
-    if left is right or left.blocks == right.blocks:
-        names = list(left.blocks)
-        for i, one in enumerate(names):
-            for two in names[i:]:
-                cross = weighted_product(left.blocks[one], left.blocks[two], weight) * -2.0
-                _add_block(blocks, one, two, cross)
-                if one != two:
-                    _add_block(blocks, two, one, cross.T)
-        return
-    for one, a in left.blocks.items():
-        for two, b in right.blocks.items():
-            cross = weighted_product(a, b, weight)
-            _add_block(blocks, one, two, -cross)
-            _add_block(blocks, two, one, -cross.T)
+    same = left is right or left.blocks == right.blocks
+    names = list(left.blocks)
+    for i, one in enumerate(names):
+        for two in names[i:] if same else right.blocks:
+            cross = weighted_product(left.blocks[one], right.blocks[two], weight) * (-2.0 if same else -1.0)
+            _add_block(blocks, one, two, cross)
+            if not same or one != two:
+                _add_block(blocks, two, one, cross.T)
 
 
 def _add_block(blocks: dict[tuple[str, str], Any], one: str, two: str, value: Any) -> None:
-    if (one, two) in blocks:
-        old = blocks[one, two]
-        if sparse.issparse(old) != sparse.issparse(value):
-            old, value = (m.toarray() if sparse.issparse(m) else m for m in (old, value))
-        value = old + value
-    blocks[one, two] = value
+    blocks[one, two] = added(blocks[one, two], value) if (one, two) in blocks else value
 
 
 def weighted_product(a: JacobianBlock, b: JacobianBlock, weight: np.ndarray) -> Any:
@@ -169,21 +166,4 @@ def weighted_product(a: JacobianBlock, b: JacobianBlock, weight: np.ndarray) -> 
     for start in range(0, len(scale), CHUNK):
         rows = slice(start, start + CHUNK)
         result += left[rows].T @ (right[rows] * scale[rows, None])
-    return result
-
-
-def _assemble(
-    blocks: Mapping[tuple[str, str], Any], names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]
-) -> Any:
-    sizes = {n: int(np.prod(shapes[n], dtype=int)) for n in names}
-    size = sum(sizes.values())
-    # A few columns shared by all may be dense, where thousands of groups are not.
-    entries = sum(b.nnz if sparse.issparse(b) else b.size for b in blocks.values())
-    if size > BANDED_FROM and entries <= SPARSE * size**2:
-        grid = [[sparse.csr_array(blocks.get((a, b), (sizes[a], sizes[b]))) for b in names] for a in names]
-        return sparse.csr_array(sparse.block_array(grid, format="csr"))
-    slices = stacked_slices(names, shapes)
-    result = np.zeros((size, size))
-    for (a, b), block in blocks.items():
-        result[slices[a], slices[b]] = block.toarray() if sparse.issparse(block) else block
     return result

@@ -5,7 +5,7 @@ The density is exp(−½|Rδ + r|²); ρ depends on φ, and where it is the same
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,11 +14,12 @@ import pytensor.tensor as pt
 from scipy import sparse
 
 from bayeskit.gaussian.separable_forms import Form, Term, joint_classes
-from bayeskit.gaussian.separated import materialised, stacked_matrix
+from bayeskit.gaussian.separated import factor_by_row, materialised, root_weight, stacked_matrix
 from bayeskit.gaussian.triangular_factors import triangular_order
+from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.types import Graph
 
-__all__ = ["HierarchicalPrior", "Weighted", "concatenated", "factor_by_row", "hierarchical_prior", "root_weight"]
+__all__ = ["HierarchicalPrior", "Weighted", "hierarchical_prior"]
 
 LEVELS = 8  # levels of a hierarchy up to which the root of its prior is inverted
 
@@ -29,18 +30,18 @@ Weighted = tuple[Form, Form]  # a node u that is affine in θ, and the weight of
 class HierarchicalPrior:
     """R = diag(ρ) T and r, the rows in the order in which T is triangular."""
 
-    root: sparse.csr_array
-    inverse: sparse.csr_array
-    log_root: float
-    spread: Graph  # one number a class
-    centre: Graph | None
-    classes: np.ndarray
-    origin: np.ndarray
+    root: sparse.csr_array  # T
+    inverse: sparse.csr_array  # T⁻¹
+    log_root: float  # log |T|
+    spread: Graph  # 1/ρ, one number a class
+    centre: Graph | None  # −r/ρ, of length D; None where it is zero
+    classes: np.ndarray  # the class of each row of T: where equal, so is ρ
+    origin: np.ndarray  # θ₀, stacked: the prior mean, where that does not depend on φ; then r = 0
 
 
-def hierarchical_prior(prior: Sequence[Weighted], slices: Mapping[str, slice], size: int) -> HierarchicalPrior | None:
+def hierarchical_prior(prior: Sequence[Weighted], theta: VectorLayout) -> HierarchicalPrior | None:
     """The prior of a block from its squares; None where it has more levels, or more scales a row, than R can hold."""
-    if sum(form.size for form, _ in prior) != size:
+    if sum(form.size for form, _ in prior) != theta.size:
         return None
     matrices, offsets, scales, shifts, labels = [], [], [], [], []
     fixed = True  # whether the prior mean is the same for all φ
@@ -57,7 +58,7 @@ def hierarchical_prior(prior: Sequence[Weighted], slices: Mapping[str, slice], s
         constant, scale = _constant_part(weight, fresh)
         scales.append(scale * factor_by_row(term.rows(fresh, fresh.shape)))
         factor = factor_by_row(term)
-        matrices.append(sparse.diags_array(constant) @ stacked_matrix(term.jacobian, slices, size)[:, :size])
+        matrices.append(sparse.diags_array(constant) @ stacked_matrix(term.jacobian, theta)[:, : theta.size])
         offsets.append(constant * term.offset)
         shift: Any = pt.zeros(form.size)
         for pure in form.terms:
@@ -76,8 +77,8 @@ def hierarchical_prior(prior: Sequence[Weighted], slices: Mapping[str, slice], s
         root=root,
         inverse=inverse,
         log_root=float(np.sum(np.log(np.abs(root.diagonal())))),
-        spread=1.0 / concatenated(scales),
-        centre=None if fixed else concatenated(shifts)[order],
+        spread=1.0 / pt.concatenate(scales),
+        centre=None if fixed else pt.concatenate(shifts)[order],
         classes=np.concatenate(labels)[order],
         origin=-inverse @ np.concatenate(offsets)[order],
     )
@@ -119,19 +120,3 @@ def _inverse(root: sparse.csr_array) -> sparse.csr_array:
         step = sparse.csr_array(step @ power)
         solved = sparse.csr_array(solved + step)
     return sparse.csr_array(solved @ sparse.diags_array(1.0 / pivots))
-
-
-def concatenated(vectors: Sequence[Graph]) -> Graph:
-    return pt.concatenate(vectors) if len(vectors) > 1 else vectors[0]
-
-
-def factor_by_row(term: Term) -> Graph:
-    """b[index], one number a row."""
-    if term.factor is None:
-        return pt.ones(term.jacobian.size)
-    return pt.ones(term.jacobian.size) * term.factor if term.index is None else term.factor[term.index]
-
-
-def root_weight(weight: Form) -> Graph:
-    """√(−2w): exp(w u²) = exp(−½ (√(−2w) u)²)."""
-    return pt.sqrt(-2.0 * materialised(weight))

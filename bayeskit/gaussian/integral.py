@@ -2,16 +2,8 @@
 
     log ∫ exp(c + ηᵀδ − ½ δᵀΛδ) dδ = c + ½ ηᵀΛ⁻¹η − ½ log |Λ| + ½ D log 2π
 
-* made diagonal once for all φ, where one number scales the prior and one the data
-  (:mod:`bayeskit.gaussian.simultaneous_diagonal`): O(D);
-* on the side of the data, where they have fewer rows than θ has entries (:mod:`bayeskit.gaussian.observation_space`);
-* whitened (few variables, whose prior is exp(−½|Rδ + r|²)): in z = Rδ + r the precision is I + R⁻ᵀPR⁻¹ with P that of
-  the data, well conditioned as a prior sd goes to zero or to infinity; a few O(D³);
-* dense: one Cholesky factorisation, O(D³); the gradient is −½ (Λ⁻¹ + δ̂δ̂ᵀ) in Λ and δ̂ in η, δ̂ = Λ⁻¹η;
-* banded (chains, plates; after reordering by reverse Cuthill–McKee): O(D · width²);
-* bordered (plates and a few variables shared by all): the band first, then the Schur complement of the shared ones;
-* plates whose members share one precision: what is left of them once they are rotated
-  (:mod:`bayeskit.gaussian.plate_rotation`).
+The strategies are listed in :mod:`bayeskit.gaussian.strategies`. The gradient of a dense integral is −½ (Λ⁻¹ + δ̂δ̂ᵀ) in
+Λ and δ̂ = Λ⁻¹η in η; a border is left to the Schur complement once the band is solved.
 """
 
 from __future__ import annotations
@@ -25,23 +17,16 @@ from pytensor.compile.builders import OpFromGraph
 from bayeskit.gaussian.banded_layout import Lookup, layout
 from bayeskit.gaussian.banded_solve import banded_solve
 from bayeskit.gaussian.entry_table import multiplied
-from bayeskit.gaussian.observation_space_integral import side_integral
 from bayeskit.gaussian.plate_rotation import Plates
 from bayeskit.gaussian.quadratic_form import QuadraticForm
 from bayeskit.gaussian.simultaneous_diagonal import spectral_integral
 from bayeskit.types import Graph
 
-__all__ = ["data_side_integral", "diagonal_integral", "plates_integral", "solved_integral", "whitened_integral"]
+__all__ = ["diagonal_integral", "plates_integral", "solved_integral", "whitened_integral"]
 
 CANCELLED = 1e10  # ratio of the terms of a sum to the sum beyond which it counts as unknown
 LEFT_OVER = 1e-4  # nats that the last correction may still be worth
 DEEPEST = 8  # levels of a hierarchy up to which the root of its prior is inverted by products
-
-
-def data_side_integral(form: QuadraticForm) -> Graph:
-    """On the side of the data."""
-    assert form.side is not None
-    return side_integral(form.side)
 
 
 def diagonal_integral(form: QuadraticForm) -> Graph:
@@ -65,15 +50,20 @@ def solved_integral(form: QuadraticForm) -> Graph:
     return _sum_or_nothing(*_integral(form, form.values))
 
 
+def _parts(form: QuadraticForm | Plates, entries: Any) -> tuple[Lookup, Any, Any, Any]:
+    """Where the entries of T stand in a list, the list, η and c."""
+    size = form.size
+    values: Any = pt.concatenate([entries, pt.zeros(1)])
+    lookup = Lookup(size + 1, form.rows, form.columns)
+    corner = 0.5 * values[lookup(np.array([size]), np.array([size]))][0]
+    return lookup, values, values[lookup(np.arange(size), np.full(size, size))], corner
+
+
 def _integral(form: QuadraticForm | Plates, entries: Any) -> tuple[Graph, Any]:
     """c, and the log integral without it, from the entries of T."""
-    size = form.size
-    plan = layout(size, form.rows, form.columns)
-    values: Any = pt.concatenate([entries, pt.zeros(1)])
-    lookup = Lookup(form.size + 1, form.rows, form.columns)
-    eta = values[lookup(np.arange(size), np.full(size, size))]
-    corner = 0.5 * values[lookup(np.array([size]), np.array([size]))][0]
-    constant = 0.5 * size * np.log(2 * np.pi)
+    plan = layout(form.size, form.rows, form.columns)
+    lookup, values, eta, corner = _parts(form, entries)
+    constant = 0.5 * form.size * np.log(2 * np.pi)
     inner, shared = plan.inner, plan.shared
     band, border, own = (-values[place.ravel()].reshape(place.shape) for place in plan.places(lookup))
     if not len(inner):
@@ -98,12 +88,9 @@ def whitened_integral(form: QuadraticForm) -> Graph:
         data: Any = form.data
         arguments += [data[:, :size], data[:, size]]
     else:
-        values: Any = pt.concatenate([form.values, pt.zeros(1)])
-        lookup = Lookup(form.size + 1, form.rows, form.columns)
+        lookup, values, eta, corner = _parts(form, form.values)
         i, j = np.indices((size, size))
-        arguments.append(-values[lookup(i.ravel(), j.ravel())].reshape((size, size)))
-        arguments.append(values[lookup(np.arange(size), np.full(size, size))])
-        corner = 0.5 * values[lookup(np.array([size]), np.array([size]))][0]
+        arguments += [-values[lookup(i.ravel(), j.ravel())].reshape((size, size)), eta]
     rooted = form.data is not None
     inputs = [v.type() for v in arguments]
     value = _whiten(inputs, form.depth, rooted)[0]

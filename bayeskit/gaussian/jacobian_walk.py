@@ -40,32 +40,12 @@ class _Jacobians(Separator):
 
 
 def jacobians(
-    outputs: list[Graph],
-    targets: Targets,
-    degree: Mapping[Graph, float],
-    value_of: Callable[[Graph], Any],
+    outputs: list[Graph], targets: Targets, degree: Mapping[Graph, float], value_of: Callable[[Graph], Any]
 ) -> dict[Graph, Jacobian]:
-    """Jacobians of affine nodes.
+    """Jacobians of affine nodes in ``targets``, given the ``degree`` of every node in them.
 
-    Parameters
-    ----------
-    outputs : list of tensor
-        Nodes of degree one (see :func:`bayeskit.graphs.polynomial_degree.degrees`).
-    targets : mapping of tensor to (str, tuple of int)
-        θ: name and shape of each variable.
-    degree : mapping of tensor to float
-        The degrees, from which those nodes are told that do not depend on θ.
-    value_of : callable
-        Gives the value of such a node; raises KeyError for one that no affine node has as its input.
-
-    Returns
-    -------
-    dict of tensor to Jacobian
-
-    Raises
-    ------
-    NotImplementedError
-        If an operation above some node has no rule.
+    ``value_of`` gives the value of a node of degree zero, or a KeyError for one that no affine node has as its input.
+    An operation without a rule above some node is a NotImplementedError.
     """
     walk = _Jacobians(targets, degree, value_of)
     walk.walk(outputs)

@@ -5,8 +5,7 @@ gives X (the array itself, not a copy), an index ``mu[group]`` gives a sparse se
 PyTensor's own ``jacobian`` differentiates backwards, once for each of the N rows; forwards it is one product.
 
 A Jacobian has one block for each random variable, of shape (size of the node, size of the variable), row-major, dense
-or sparse, with its row scaling kept apart so that dividing a million rows by a noise sd copies nothing. The walk that
-carries it is in :mod:`bayeskit.gaussian.jacobian_walk`.
+or sparse, with its row scaling kept apart so that dividing a million rows by a noise sd copies nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +25,16 @@ from scipy.linalg import solve_triangular
 from bayeskit.graphs.domain import perform
 from bayeskit.graphs.nodes import core_op
 
-__all__ = ["Jacobian", "JacobianBlock", "dot_rows", "linear_image", "stacked_jacobians", "sum_jacobians", "summed_rows"]
+__all__ = [
+    "Jacobian",
+    "JacobianBlock",
+    "added",
+    "dot_rows",
+    "linear_image",
+    "stacked_jacobians",
+    "sum_jacobians",
+    "summed_rows",
+]
 
 Matrix = Any  # numpy.ndarray or scipy.sparse array, two-dimensional
 Shape = tuple[int, ...]
@@ -152,16 +160,16 @@ def sum_jacobians(terms: Sequence[Jacobian], shape: Shape) -> Jacobian:
     for term in terms:
         for name, block in term.blocks.items():
             if name in blocks:
-                blocks[name] = JacobianBlock(_tidy(_add(blocks[name].plain(), block.plain())))
+                blocks[name] = JacobianBlock(_tidy(added(blocks[name].plain(), block.plain())))
             else:
                 blocks[name] = block
     return Jacobian(shape, blocks)
 
 
-def _add(a: Matrix, b: Matrix) -> Matrix:
+def added(a: Matrix, b: Matrix) -> Matrix:
+    """The sum of two matrices, sparse if both are."""
     if sparse.issparse(a) != sparse.issparse(b):
-        a = a.toarray() if sparse.issparse(a) else a
-        b = b.toarray() if sparse.issparse(b) else b
+        a, b = (m.toarray() if sparse.issparse(m) else m for m in (a, b))
     return a + b
 
 
@@ -189,17 +197,8 @@ def summed_rows(jacobian: Jacobian, targets: np.ndarray, shape: Shape) -> Jacobi
 
 
 def linear_image(node: Apply, position: int, jacobian: Jacobian, inputs: Sequence[Any]) -> Jacobian:
-    """The Jacobian of a node that is linear in one input: one product or solve where it is one, else by columns.
-
-    Parameters
-    ----------
-    node : Apply
-    position : int
-        The input it is linear in.
-    jacobian : Jacobian
-        Of that input.
-    inputs : sequence
-        The values of the others.
+    """The Jacobian of a node that is linear in the input ``position``: one product or solve where it is one, else by
+    columns; ``jacobian`` is that of the input, ``inputs`` the values of the others.
     """
     op = core_op(node)
     other: np.ndarray = np.asarray(inputs[1 - position]) if len(inputs) == 2 else np.zeros(())
@@ -219,7 +218,14 @@ def linear_image(node: Apply, position: int, jacobian: Jacobian, inputs: Sequenc
     if isinstance(op, SolveTriangular) and other.ndim == 2 and jacobian.size == len(other):
         options = {"lower": op.lower, "unit_diagonal": op.unit_diagonal}
         return _mapped(lambda b: solve_triangular(other, b.dense(), **options), jacobian, shape)
-    return _mapped(lambda b: _by_columns(function, b.dense(), jacobian.shape, shape), jacobian, shape)
+
+    def by_columns(block: JacobianBlock) -> np.ndarray:
+        result = np.empty((size_of(shape), block.matrix.shape[1]))
+        for k, column in enumerate(block.dense().T):
+            result[:, k] = np.ravel(function(column.reshape(jacobian.shape)))
+        return result
+
+    return _mapped(by_columns, jacobian, shape)
 
 
 def _mapped(function: Callable[[JacobianBlock], Matrix], jacobian: Jacobian, shape: Shape) -> Jacobian:
@@ -232,12 +238,3 @@ def _product(matrix: np.ndarray, block: JacobianBlock) -> np.ndarray:
     if square and (inner - sparse.eye_array(inner.shape[0])).nnz == 0:
         return matrix
     return np.asarray(matrix @ inner)
-
-
-def _by_columns(
-    function: Callable[[np.ndarray], np.ndarray], columns: np.ndarray, before: Shape, after: Shape
-) -> np.ndarray:
-    result = np.empty((size_of(after), columns.shape[1]))
-    for k, column in enumerate(columns.T):
-        result[:, k] = np.ravel(function(column.reshape(before)))
-    return result

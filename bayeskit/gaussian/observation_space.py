@@ -23,7 +23,7 @@ evaluation takes O(N) for one class, and O(N k²) with k columns of other classe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,9 +32,10 @@ import pytensor.tensor as pt
 from scipy import sparse
 
 from bayeskit.gaussian.banded_layout import BANDED_FROM, layout
-from bayeskit.gaussian.hierarchical_prior import Weighted, concatenated, factor_by_row, hierarchical_prior, root_weight
+from bayeskit.gaussian.hierarchical_prior import HierarchicalPrior, Weighted, hierarchical_prior
 from bayeskit.gaussian.separable_forms import Form, Term, constant
-from bayeskit.gaussian.separated import is_even, recentred, stacked_matrix
+from bayeskit.gaussian.separated import factor_by_row, is_even, recentred, root_weight, stacked_matrix
+from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.types import Graph
 
 __all__ = ["DataSide", "data_side"]
@@ -44,44 +45,13 @@ FEW = 8  # columns made orthogonal one by one
 
 
 @dataclass(frozen=True, eq=False)
-class DataSide:
-    """R, r, B and b of one block, for N rows of data.
+class DataSide(HierarchicalPrior):
+    """R, r, B and b of one block, for N rows of data. Where r = 0, nothing cancels in c."""
 
-    Attributes
-    ----------
-    designs : tuple of numpy.ndarray
-        M_f T⁻¹, of shape (N, D).
-    factors : tensor
-        g_f, of shape (number of designs, N).
-    spread : tensor
-        1/ρ, one number a class.
-    centre : tensor or None
-        −r/ρ, of length D; None where it is zero.
-    offset : tensor
-        b, of length N.
-    root, inverse : scipy.sparse.csr_array
-        T and T⁻¹.
-    log_root : float
-        log |T|.
-    classes : numpy.ndarray
-        The class of each column of T⁻¹: where equal, so is ρ.
-    even : bool
-        Whether there is one design, and g is the same in all its rows.
-    origin : numpy.ndarray
-        θ₀, stacked: the prior mean, where that does not depend on φ; then r = 0, and nothing cancels in c.
-    """
-
-    designs: tuple[np.ndarray, ...]
-    factors: Graph
-    spread: Graph
-    centre: Graph | None
-    offset: Graph
-    root: sparse.csr_array
-    inverse: sparse.csr_array
-    log_root: float
-    classes: np.ndarray
-    even: bool
-    origin: np.ndarray
+    designs: tuple[np.ndarray, ...]  # M_f T⁻¹, of shape (N, D)
+    factors: Graph  # g_f, of shape (number of designs, N)
+    offset: Graph  # b, of length N
+    even: bool  # whether there is one design, and g is the same in all its rows
 
     @property
     def rows(self) -> int:
@@ -117,72 +87,49 @@ def _border(classes: np.ndarray) -> np.ndarray:
     return np.flatnonzero(classes != np.argmax(np.bincount(classes)))
 
 
-def data_side(prior: Sequence[Weighted], data: Sequence[Weighted], slices: Mapping[str, slice]) -> DataSide | None:
-    """A block on the side of its data, where it has that form and is best solved there.
+def data_side(prior: Sequence[Weighted], data: Sequence[Weighted], theta: VectorLayout) -> DataSide | None:
+    """A block on the side of its data, from the squares of its own prior and all others; no weight is positive.
 
-    Parameters
-    ----------
-    prior, data : sequence of (Form, Form)
-        The squares of which the log density is the sum, each with its weight: those of the block's own prior, and all
-        others. No weight is positive.
-    slices : mapping of str to slice
-        Where each variable of the block lies in θ.
-
-    Returns
-    -------
-    DataSide or None
-        None where the data have as many rows as θ has entries, or the prior is not that of a hierarchy of few levels
-        with one scale a row, or where Λ is a band.
+    None where the data have as many rows as θ has entries, or the prior is not that of a hierarchy of few levels with
+    one scale a row, or where Λ is a band.
     """
-    size = sum(s.stop - s.start for s in slices.values())
+    size = theta.size
     rows = sum(form.size for form, _ in data)
     data = [_absorbed(form, weight) for form, weight in data]
     moving = [[t for t in form.terms if not t.pure] for form, _ in data]
     count = max((len(terms) for terms in moving), default=0)
     if not 0 < rows < size or count * rows * size > ENTRIES:
         return None
-    root = hierarchical_prior(prior, slices, size)
+    root = hierarchical_prior(prior, theta)
     if root is None:
         return None
-    matrices, factors = zip(*(_design(data, moving, slot, slices, size) for slot in range(count)), strict=True)
+    matrices, factors = zip(*(_design(data, moving, slot, theta) for slot in range(count)), strict=True)
     even = count == 1 and len(data) == 1 and is_even(data[0][1]) and moving[0][0].index is None
     if not _worthwhile(sum(abs(m) for m in matrices), root.root, even and len(_border(root.classes)) <= FEW):
         return None
-    origin = {n: root.origin[s] for n, s in slices.items()}
     offsets = []
     for form, weight in data:
         total: Any = pt.zeros(form.size)
-        for term in recentred(form, origin).terms:
+        for term in recentred(form, theta.split(root.origin)).terms:
             total = total + factor_by_row(term) * term.offset
         offsets.append(root_weight(weight) * total)
-    return DataSide(
-        designs=tuple(np.asarray((m @ root.inverse).toarray()) for m in matrices),
-        factors=pt.stack(factors),
-        spread=root.spread,
-        centre=root.centre,
-        offset=concatenated(offsets),
-        root=root.root,
-        inverse=root.inverse,
-        log_root=root.log_root,
-        classes=root.classes,
-        even=even,
-        origin=root.origin,
-    )
+    designs = tuple(np.asarray((m @ root.inverse).toarray()) for m in matrices)
+    return DataSide(**vars(root), designs=designs, factors=pt.stack(factors), offset=pt.concatenate(offsets), even=even)
 
 
 def _design(
-    data: Sequence[Weighted], moving: list[list[Term]], slot: int, slices: Mapping[str, slice], size: int
+    data: Sequence[Weighted], moving: list[list[Term]], slot: int, theta: VectorLayout
 ) -> tuple[sparse.csr_array, Graph]:
     """M_f and g_f, of the term ``slot`` of every node that has as many."""
     matrices, factors = [], []
     for (form, weight), terms in zip(data, moving, strict=True):
         if slot < len(terms):
-            matrices.append(stacked_matrix(terms[slot].jacobian, slices, size)[:, :size])
+            matrices.append(stacked_matrix(terms[slot].jacobian, theta)[:, : theta.size])
             factors.append(root_weight(weight) * factor_by_row(terms[slot]))
         else:
-            matrices.append(sparse.csr_array((form.size, size)))
+            matrices.append(sparse.csr_array((form.size, theta.size)))
             factors.append(pt.ones(form.size))
-    return sparse.csr_array(sparse.vstack(matrices)), concatenated(factors)
+    return sparse.csr_array(sparse.vstack(matrices)), pt.concatenate(factors)
 
 
 def _absorbed(form: Form, weight: Form) -> Weighted:
@@ -206,6 +153,3 @@ def _worthwhile(design: Any, root: sparse.csr_array, diagonal: bool) -> bool:
         return True
     precision = sparse.coo_array(design.T @ design + abs(root).T @ abs(root))
     return not len(layout(size, *precision.coords).inner)
-
-
-# -- the integral ----------------------------------------------------------------------------------------------------

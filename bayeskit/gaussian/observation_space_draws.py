@@ -11,7 +11,7 @@ Normal z₀ and e.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,14 +21,21 @@ from bayeskit.gaussian.observation_space import DataSide
 from bayeskit.graphs.batched_linalg import LARGEST, MANY, solve_triangular
 from bayeskit.types import Graph
 
-__all__ = ["conditional", "side_draws", "side_graphs", "side_log_density", "side_moments"]
+__all__ = ["DataSideConditional", "Whitened", "stacks"]
 
 BATCH = 4_000_000  # numbers in a stack of matrices
 LEFT = 1e5  # multiples of the rounding error of a variance that it must exceed
 
 
+def stacks(arrays: Sequence[np.ndarray], entries: int) -> Iterator[tuple[slice, list[np.ndarray]]]:
+    """The arrays for a few values of φ at a time, where each takes a matrix of so many entries."""
+    step = max(1, BATCH // max(entries, 1))
+    for start in range(0, len(arrays[0]), step):
+        yield slice(start, start + step), [a[start : start + step] for a in arrays]
+
+
 @dataclass(frozen=True, eq=False)
-class _Conditional:
+class Whitened:
     """z given the data, first axis the values of φ."""
 
     side: DataSide
@@ -52,83 +59,84 @@ class _Conditional:
         """θ − θ₀ from z."""
         return np.asarray((self.side.inverse @ (z * self.spread + self.centre).T).T)
 
-
-def side_graphs(side: DataSide) -> list[Graph]:
-    """What depends on φ."""
-    graphs = [side.factors, side.spread, side.offset]
-    return graphs if side.centre is None else [*graphs, side.centre]
-
-
-def conditional(side: DataSide, arrays: Sequence[np.ndarray]) -> _Conditional:
-    """The distribution at each of the values of φ for which ``arrays`` are those of :func:`side_graphs`."""
-    factors, of_class, offset, *rest = arrays
-    spread = of_class[:, side.classes]
-    centre = rest[0] if rest else np.zeros_like(spread)
-    matrix = np.zeros((len(spread), side.rows, side.size))
-    residual = np.array(offset)
-    for k, design in enumerate(side.designs):
-        matrix += factors[:, k, :, None] * design
-        residual += factors[:, k] * (centre @ design.T)
-    matrix *= spread[:, None, :]
-    eye = np.broadcast_to(np.eye(side.rows), (len(spread), side.rows, side.rows))
-    # The orthogonal factor, and not U and the triangular one: where a prior is vague, UᵀL⁻ᵀ loses as many digits again.
-    orthogonal, upper = np.linalg.qr(np.concatenate([np.swapaxes(matrix, 1, 2), eye], axis=1))
-    return _Conditional(side, spread, centre, matrix, residual, upper, orthogonal[:, : side.size])
+    def direct_variance(self, k: int) -> np.ndarray:
+        """The variances where the data leave next to nothing of some prior variance: not as a difference, in O(D³)."""
+        upper = np.linalg.qr(np.concatenate([self.matrix[k], np.eye(self.side.size)]), mode="r")
+        half = linalg.solve_triangular(upper, np.eye(self.side.size)) * self.spread[k][:, None]
+        return np.asarray(np.sum((self.side.inverse @ half) ** 2, axis=1))
 
 
-def _stacks(side: DataSide, arrays: Sequence[np.ndarray]) -> list[slice]:
-    step = max(1, BATCH // (side.rows * (side.rows + side.size)))
-    return [slice(start, start + step) for start in range(0, len(arrays[0]), step)]
+@dataclass(frozen=True, eq=False)
+class DataSideConditional:
+    """θ given φ, where there are more variables than data."""
 
+    side: DataSide
 
-def side_draws(side: DataSide, arrays: Sequence[np.ndarray], rng: np.random.Generator) -> np.ndarray:
-    """One draw of θ for each value of φ."""
-    result = np.empty((len(arrays[0]), side.size))
-    for rows in _stacks(side, arrays):
-        given = conditional(side, [a[rows] for a in arrays])
-        z = rng.standard_normal((len(given.spread), side.size))
-        noise = rng.standard_normal((len(given.spread), side.rows))
-        predicted = np.einsum("knd,kd->kn", given.matrix, z) + given.residual
-        result[rows] = given.back(z + given.towards(predicted + noise))
-    return side.origin + result
+    @property
+    def graphs(self) -> list[Graph]:
+        graphs = [self.side.factors, self.side.spread, self.side.offset]
+        return graphs if self.side.centre is None else [*graphs, self.side.centre]
 
+    @property
+    def entries(self) -> int:
+        return self.side.size * self.side.rows
 
-def side_moments(side: DataSide, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of θ for each value of φ."""
-    mean, sd = np.empty((len(arrays[0]), side.size)), np.empty((len(arrays[0]), side.size))
-    squares = side.inverse.power(2)
-    for rows in _stacks(side, arrays):
-        given = conditional(side, [a[rows] for a in arrays])
-        mean[rows] = given.back(given.towards(given.residual))
-        before = np.asarray((squares @ (given.spread**2).T).T)
-        half = np.swapaxes(given.share, 1, 2) * given.spread[:, None, :]
-        if side.inverse.nnz > side.size:
-            half = (side.inverse @ half.reshape(-1, side.size).T).T.reshape(half.shape)
-        else:
-            half *= side.inverse.diagonal()
-        variance = before - np.einsum("knd,knd->kd", half, half)
-        pivots = np.abs(np.diagonal(given.upper, axis1=1, axis2=2))
-        error = np.finfo(float).eps * pivots.max(axis=1) / pivots.min(axis=1)
-        for k in np.flatnonzero(np.any(variance < LEFT * error[:, None] * before, axis=1)):
-            variance[k] = _direct_variance(given, int(k))
-        sd[rows] = np.sqrt(variance)
-    return side.origin + mean, sd
+    def whitened(self, arrays: Sequence[np.ndarray]) -> Whitened:
+        """z at each of the values of φ for which ``arrays`` are those of ``graphs``."""
+        side = self.side
+        factors, of_class, offset, *rest = arrays
+        spread = of_class[:, side.classes]
+        centre = rest[0] if rest else np.zeros_like(spread)
+        matrix = np.zeros((len(spread), side.rows, side.size))
+        residual = np.array(offset)
+        for k, design in enumerate(side.designs):
+            matrix += factors[:, k, :, None] * design
+            residual += factors[:, k] * (centre @ design.T)
+        matrix *= spread[:, None, :]
+        eye = np.broadcast_to(np.eye(side.rows), (len(spread), side.rows, side.rows))
+        # The orthogonal factor, and not U and the triangular one: where a prior is vague, UᵀL⁻ᵀ loses as many digits
+        # again.
+        orthogonal, upper = np.linalg.qr(np.concatenate([np.swapaxes(matrix, 1, 2), eye], axis=1))
+        return Whitened(side, spread, centre, matrix, residual, upper, orthogonal[:, : side.size])
 
+    def _stacks(self, arrays: Sequence[np.ndarray]) -> Iterator[tuple[slice, Whitened]]:
+        for rows, some in stacks(arrays, self.side.rows * (self.side.rows + self.side.size)):
+            yield rows, self.whitened(some)
 
-def _direct_variance(given: _Conditional, k: int) -> np.ndarray:
-    """The variances where the data leave next to nothing of some prior variance: not as a difference, in O(D³)."""
-    side = given.side
-    upper = np.linalg.qr(np.concatenate([given.matrix[k], np.eye(side.size)]), mode="r")
-    half = linalg.solve_triangular(upper, np.eye(side.size)) * given.spread[k][:, None]
-    return np.asarray(np.sum((side.inverse @ half) ** 2, axis=1))
+    def draw(self, arrays: Sequence[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+        result = np.empty((len(arrays[0]), self.side.size))
+        for rows, given in self._stacks(arrays):
+            z = rng.standard_normal(given.spread.shape)
+            noise = rng.standard_normal(given.residual.shape)
+            predicted = np.einsum("knd,kd->kn", given.matrix, z) + given.residual
+            result[rows] = given.back(z + given.towards(predicted + noise))
+        return self.side.origin + result
 
+    def moments(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        side = self.side
+        mean, sd = (np.empty((len(arrays[0]), side.size)) for _ in range(2))
+        squares = side.inverse.power(2)
+        for rows, given in self._stacks(arrays):
+            mean[rows] = given.back(given.towards(given.residual))
+            before = np.asarray((squares @ (given.spread**2).T).T)
+            half = np.swapaxes(given.share, 1, 2) * given.spread[:, None, :]
+            if side.inverse.nnz > side.size:
+                half = (side.inverse @ half.reshape(-1, side.size).T).T.reshape(half.shape)
+            else:
+                half *= side.inverse.diagonal()
+            variance = before - np.einsum("knd,knd->kd", half, half)
+            pivots = np.abs(np.diagonal(given.upper, axis1=1, axis2=2))
+            error = np.finfo(float).eps * pivots.max(axis=1) / pivots.min(axis=1)
+            for k in np.flatnonzero(np.any(variance < LEFT * error[:, None] * before, axis=1)):
+                variance[k] = given.direct_variance(int(k))
+            sd[rows] = np.sqrt(variance)
+        return side.origin + mean, sd
 
-def side_log_density(side: DataSide, arrays: Sequence[np.ndarray], theta: np.ndarray) -> float:
-    """log p(θ | φ, y) at one value of φ."""
-    given = conditional(side, arrays)
-    z = (side.root @ (theta - side.origin) - given.centre[0]) / given.spread[0]
-    deviation = z - given.towards(given.residual)[0]
-    log_determinant = np.sum(np.log(np.abs(np.diagonal(given.upper[0]))))
-    log_determinant += side.log_root - np.sum(np.log(np.abs(given.spread[0])))
-    square = np.sum(deviation**2) + np.sum((given.matrix[0] @ deviation) ** 2)
-    return float(log_determinant - 0.5 * square - 0.5 * side.size * np.log(2 * np.pi))
+    def log_density(self, arrays: Sequence[np.ndarray], theta: np.ndarray) -> float:
+        side, given = self.side, self.whitened(arrays)
+        z = (side.root @ (theta - side.origin) - given.centre[0]) / given.spread[0]
+        deviation = z - given.towards(given.residual)[0]
+        log_determinant = np.sum(np.log(np.abs(np.diagonal(given.upper[0]))))
+        log_determinant += side.log_root - np.sum(np.log(np.abs(given.spread[0])))
+        square = np.sum(deviation**2) + np.sum((given.matrix[0] @ deviation) ** 2)
+        return float(log_determinant - 0.5 * square - 0.5 * side.size * np.log(2 * np.pi))

@@ -12,16 +12,18 @@ import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 
 from bayeskit.gaussian.observation_space import DataSide
+from bayeskit.gaussian.quadratic_form import QuadraticForm
 from bayeskit.types import Graph
 
-__all__ = ["side_integral"]
-
+__all__ = ["data_side_integral"]
 
 CANCELLED = 1e10  # ratio of a column to its pivot beyond which the pivot counts as unknown
 
 
-def side_integral(side: DataSide) -> Graph:
+def data_side_integral(form: QuadraticForm) -> Graph:
     """The log integral over θ of a block's density, without its ``rest``."""
+    side = form.side
+    assert side is not None
     spread: Any = side.spread
     residual: Any = side.offset
     for k, design in enumerate(side.designs):

@@ -35,24 +35,13 @@ _Listed = tuple[Integers, Integers, Integers, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Plates:
-    """The form in what is left of θ, its table of constants as that of the whole.
+    """The form in what is left of θ: T' is ``table @ β`` at some positions in its lower triangle."""
 
-    Attributes
-    ----------
-    size : int
-        D' < D.
-    rows, columns : numpy.ndarray
-        Positions of the entries of T' in its lower triangle; index D' is the constant 1.
-    table : scipy.sparse.csr_array
-        T' at those positions is ``table @ β``.
-    spared : tuple of (int, int, scipy.sparse.csr_array)
-        For each plate, how many members were left out, the size m of each, and the constants of −Λ₀, m² rows.
-    """
-
-    size: int
+    size: int  # D' < D
     rows: np.ndarray
-    columns: np.ndarray
+    columns: np.ndarray  # index D' is the constant 1
     table: sparse.csr_array
+    # For each plate, how many members were left out, the size m of each, and the constants of −Λ₀, m² rows.
     spared: tuple[tuple[int, int, sparse.csr_array], ...]
 
 
@@ -71,19 +60,8 @@ class _Constants:
 
 
 def rotated(size: int, rows: np.ndarray, columns: np.ndarray, table: sparse.csr_array) -> Plates | None:
-    """Look for plates, and rotate them; None where that spares little.
+    """Look for plates in T, which is ``table @ β`` at some positions, and rotate them; None where that spares little.
 
-    Parameters
-    ----------
-    size : int
-        D.
-    rows, columns : numpy.ndarray
-        Positions of the entries of T in its lower triangle; index D is the constant 1.
-    table : scipy.sparse.csr_array
-        T at those positions is ``table @ β``.
-
-    Notes
-    -----
     Entries that have the same constants to the last bit count as equal. O(D) but for the triangular factor of H.
     """
     if size < FROM:

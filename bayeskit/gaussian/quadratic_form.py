@@ -24,11 +24,12 @@ from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.gaussian.coloured_jacobians import add_coloured
 from bayeskit.gaussian.entry_table import EntryTable, add_linear, add_separable
 from bayeskit.gaussian.gram import Product
+from bayeskit.gaussian.hierarchical_prior import Weighted
 from bayeskit.gaussian.observation_space import DataSide, data_side
 from bayeskit.gaussian.plate_rotation import Plates, rotated
-from bayeskit.gaussian.separable_forms import Form, NotSeparable
+from bayeskit.gaussian.separable_forms import NotSeparable
 from bayeskit.gaussian.separated import recentred
-from bayeskit.gaussian.setting import Setting, all_squares, setting_of
+from bayeskit.gaussian.setting import Setting, setting_of
 from bayeskit.gaussian.simultaneous_diagonal import Spectrum, spectrum
 from bayeskit.gaussian.square_root import prior_root, square_root_rows
 from bayeskit.model.data_slots import DataRead, sealed_in
@@ -41,53 +42,27 @@ DATA_ROWS = 600  # rows of data up to which residuals are computed one by one
 
 @dataclass(frozen=True, eq=False)
 class QuadraticForm:
-    """T(φ) of one block, entry by entry.
+    """T(φ) of one block, entry by entry."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        The variables of θ, in the order in which they are stacked.
-    origin : numpy.ndarray
-        θ₀, stacked, of length D.
-    rows, columns : numpy.ndarray
-        Positions of the entries of T that can differ from zero, of its lower triangle; index D is the constant 1.
-    values : tensor
-        Those entries, a vector.
-    rest : tensor
-        rest(φ), a scalar.
-    root : tensor or None
-        R and r of shape (D, D + 1), where the block's own prior is exp(−½|Rδ + r|²): then T is that of the rest.
-    depth : int
-        Where rows and columns can be ordered so that R is triangular, the rows are those of their columns, and this is
-        the length of the longest chain of variables each of which is the parent of the next: 1 where R is diagonal. 0
-        where they cannot.
-    data : tensor or None
-        B and b of shape (rows, D + 1), where the rest of the density is rest − ½|Bδ + b|² and has few rows: then the
-        residual is known, not only its square, which must not be got as a difference where the noise is small.
-    side : DataSide or None
-        The block on the side of the data, where they have fewer rows than θ has entries; the entries of T are then not
-        needed, and there are none.
-    spectrum : Spectrum or None
-        The block in coordinates in which it is diagonal at every φ, where there are some.
-    plates : Plates or None
-        A shorter form with the same integral, where members of a plate share one precision.
-    beta : tensor or None
-        β of ``plates``.
-    """
-
-    names: tuple[str, ...]
-    origin: np.ndarray
+    origin: np.ndarray  # θ₀, stacked, of length D
+    # Positions of the entries of T that can differ from zero, of its lower triangle; index D is the constant 1.
     rows: np.ndarray
     columns: np.ndarray
-    values: Graph
-    rest: Graph
+    values: Graph  # those entries, a vector
+    rest: Graph  # rest(φ), a scalar
+    # R and r of shape (D, D + 1), where the block's own prior is exp(−½|Rδ + r|²): then T is that of the rest.
     root: Graph | None = None
+    # Where rows and columns can be ordered so that R is triangular, the rows are those of their columns, and this is
+    # the longest chain of variables each of which is the parent of the next: 1 where R is diagonal. Else 0.
     depth: int = 0
+    # B and b of shape (rows, D + 1), where the rest of the density is rest − ½|Bδ + b|² and has few rows: then the
+    # residual is known, not only its square, which must not be got as a difference where the noise is small.
     data: Graph | None = None
+    # On the side of the data, where they have fewer rows than θ has entries; T is then not needed, and has no entries.
     side: DataSide | None = None
-    spectrum: Spectrum | None = None
-    plates: Plates | None = None
-    beta: Graph | None = None
+    spectrum: Spectrum | None = None  # in coordinates in which the block is diagonal at every φ, where there are some
+    plates: Plates | None = None  # a shorter form with the same integral, where members of a plate share one precision
+    beta: Graph | None = None  # β of ``plates``
 
     @property
     def size(self) -> int:
@@ -106,12 +81,8 @@ class QuadraticForm:
 def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
     """The quadratic form of a block, with the data reduced to sufficient statistics where they have some.
 
-    Parameters
-    ----------
-    block : GaussianBlock
-    points : list of mapping of str to array
-        Values of the variables outside the block. θ₀ is the block's mean at the first; all of them show which entries
-        of a Jacobian can differ from zero, so they must be generic (no zeros, no ties).
+    ``points`` are values of the variables outside the block. θ₀ is the block's mean at the first; all of them show
+    which entries of a Jacobian can differ from zero, so they must be generic (no zeros, no ties).
     """
     setting = setting_of(block, points)
     size, squares = setting.size, all(g is None for g in setting.linear)
@@ -123,9 +94,8 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
     if sealed_in(read):
         raise DataRead("more of the block than its residuals depends on the data")
     if side is not None:
-        nothing = np.zeros(0, dtype=int)
-        empty: Graph = pt.zeros(0)
-        return QuadraticForm(block.names, side.origin, nothing, nothing, empty, setting.rest, side=side)
+        nothing, none = np.zeros(0, dtype=int), pt.zeros(0)
+        return QuadraticForm(side.origin, nothing, nothing, none, setting.rest, side=side)
     root, depth = prior_root(setting)
     data = square_root_rows(setting, setting.data, DATA_ROWS) if root is not None and squares else None
     entries = EntryTable(size)
@@ -136,7 +106,7 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
         add_coloured(entries, setting, failed)
     for name, gradient in zip(block.names, setting.linear, strict=True):
         if gradient is not None:
-            add_linear(entries, setting.separator.form(gradient), setting.slices[name])
+            add_linear(entries, setting.separator.form(gradient), block.theta.slices[name])
     constant = bool(entries.constants) and not entries.whole and not entries.scattered
     pattern = entries.pattern()
     rows, columns = np.divmod(pattern, size + 1)
@@ -145,8 +115,7 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
     if root is None and diagonal is None and constant:
         plates = rotated(size, rows, columns, entries.table(pattern))
     return QuadraticForm(
-        names=block.names,
-        origin=setting.stacked_origin,
+        origin=block.theta.ravel(setting.origin),
         rows=rows,
         columns=columns,
         values=entries.values(pattern),
@@ -160,9 +129,9 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
     )
 
 
-def _weighted(setting: Setting, products: list[Product]) -> list[tuple[Form, Form]] | None:
+def _weighted(setting: Setting, products: list[Product]) -> list[Weighted] | None:
     """The nodes of squares, each with its weight; None where some product is no square, or its node not separable."""
-    if not all_squares(products):
+    if not all(p.is_square for p in products):
         return None
     try:
         forms = [setting.separator.form(p.left) for p in products]
@@ -177,11 +146,11 @@ def _spectrum(setting: Setting, entries: EntryTable, of_prior: int) -> Spectrum 
     if not prior or setting.convex(setting.prior):
         return None
     centred = [(recentred(form, setting.origin), weight) for form, weight in prior]
-    return spectrum(centred, entries.constants[of_prior:], entries.factors, setting.slices)
+    return spectrum(centred, entries.constants[of_prior:], entries.factors, setting.theta)
 
 
 def _data_side(setting: Setting) -> DataSide | None:
     """The block on the side of the data; None where its products are no squares, or it is better solved in θ."""
     prior, data = _weighted(setting, setting.prior), _weighted(setting, setting.data)
-    side = None if prior is None or data is None else data_side(prior, data, setting.slices)
+    side = None if prior is None or data is None else data_side(prior, data, setting.theta)
     return None if side is None or setting.convex([*setting.prior, *setting.data]) else side

@@ -47,7 +47,7 @@ TERMS = 16  # terms up to which a product of sums is multiplied out
 SPARED = 16  # times that each entry of a matrix of φ is used, from which a product with it is multiplied out
 
 Shape = tuple[int, ...]
-Targets = Mapping[Graph, tuple[str, Shape]]
+Targets = Mapping[Graph, tuple[str, Shape]]  # θ: name and shape of each variable
 
 
 class _Mixed:
@@ -60,20 +60,7 @@ MIXED = _Mixed()
 class Separator(GraphAnalysis[Any]):
     """The forms of nodes; a node that depends on no latent variable has an array of numbers.
 
-    Parameters
-    ----------
-    targets : mapping of tensor to (str, tuple of int)
-        θ: name and shape of each variable.
-    latent : iterable of tensor
-        θ and φ.
-    value_of : callable
-        The value of a node that depends on none.
-    shape_of : callable
-        The shape of a node.
-
-    Attributes
-    ----------
-    factors : Factors
+    ``latent`` are θ and φ; ``value_of`` gives the value of a node that depends on none, ``shape_of`` that of any node.
     """
 
     def __init__(
@@ -92,13 +79,7 @@ class Separator(GraphAnalysis[Any]):
             self.values[var] = Form(shape, (Term(Jacobian(shape, {name: identity})),))
 
     def form(self, var: Graph) -> Form:
-        """The form of one node.
-
-        Raises
-        ------
-        NotSeparable
-            If it has none.
-        """
+        """The form of one node; NotSeparable if it has none."""
         if var not in self.values:
             self.walk([var])
         value = self.value(var)

@@ -15,7 +15,7 @@ conditioned (in the prior's scale): else the block is factorised at every φ, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,9 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy import linalg
 
-from bayeskit.gaussian.separable_forms import Form
+from bayeskit.gaussian.hierarchical_prior import Weighted
 from bayeskit.gaussian.separated import stacked_matrix
+from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.types import Graph
 
 __all__ = ["Spectrum", "spectral_integral", "spectrum"]
@@ -38,58 +39,30 @@ Found = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """The block in the coordinates in which it is diagonal.
+    """The block in the coordinates in which it is diagonal."""
 
-    Attributes
-    ----------
-    prior : tensor or None
-        ρ², where it is not 1.
-    data : tensor
-        t.
-    values : numpy.ndarray
-        d, of length D.
-    shift : numpy.ndarray
-        s.
-    factors : list of tensor
-        Numbers b_k in φ.
-    linear : numpy.ndarray
-        Shape (D, K): e = Σ_k b_k linear[:, k].
-    corner : numpy.ndarray
-        c = Σ_k b_k corner[k], the log density of the data at δ = 0.
-    log_root : float
-        log |det M|.
-    """
-
-    prior: Graph | None
-    data: Graph
-    values: np.ndarray
-    shift: np.ndarray
-    factors: list[Graph]
-    linear: np.ndarray
-    corner: np.ndarray
-    log_root: float
+    prior: Graph | None  # ρ², where it is not 1
+    data: Graph  # t
+    values: np.ndarray  # d, of length D
+    shift: np.ndarray  # s
+    factors: list[Graph]  # numbers b_k in φ
+    linear: np.ndarray  # of shape (D, K): e = Σ_k b_k linear[:, k]
+    corner: np.ndarray  # c = Σ_k b_k corner[k], the log density of the data at δ = 0
+    log_root: float  # log |det M|
 
 
 def spectrum(
-    prior: Sequence[tuple[Form, Form]], found: Sequence[Found], factors: Sequence[Graph], slices: Mapping[str, slice]
+    prior: Sequence[Weighted], found: Sequence[Found], factors: Sequence[Graph], theta: VectorLayout
 ) -> Spectrum | None:
     """The spectrum of a block; None where it has more than one scale of each kind, or is ill-conditioned.
 
-    Parameters
-    ----------
-    prior : sequence of (Form, Form)
-        The squares of the block's own prior, as functions of δ, each with its weight; no weight is positive.
-    found : sequence of (keys, entries of β, constants)
-        The entries of T that the data give, as :class:`~bayeskit.quadratic_form.QuadraticForm` numbers them.
-    factors : sequence of tensor
-        The vectors that β is made of, one after the other.
-    slices : mapping of str to slice
-        Where each variable lies in θ.
+    ``prior`` has the squares of the block's own prior, as functions of δ, of which no weight is positive; ``found`` the
+    keys, entries of β and constants of T that the data give; ``factors`` the vectors that β consists of.
     """
-    size = sum(s.stop - s.start for s in slices.values())
+    size = theta.size
     if not found or not 0 < size <= LARGEST:
         return None
-    root = _root(prior, slices, size)
+    root = _root(prior, theta)
     if root is None:
         return None
     key, entry, value = (np.concatenate(column) for column in zip(*found, strict=True))
@@ -138,10 +111,9 @@ def _number(factors: Sequence[Graph], entry: int) -> Graph:
     raise IndexError(entry)
 
 
-def _root(
-    prior: Sequence[tuple[Form, Form]], slices: Mapping[str, slice], size: int
-) -> tuple[Graph | None, np.ndarray, np.ndarray] | None:
+def _root(prior: Sequence[Weighted], theta: VectorLayout) -> tuple[Graph | None, np.ndarray, np.ndarray] | None:
     """ρ², M and m; None where rows have different ρ, or M is not square and well conditioned."""
+    size = theta.size
     if sum(form.size for form, _ in prior) != size:
         return None
     rows, names = [], set()
@@ -153,7 +125,7 @@ def _root(
             return None
         names.add((term.factor, own.factor))
         root = np.sqrt(2.0 * np.abs(own.offset))
-        rows.append(root[:, None] * stacked_matrix(term.jacobian, slices, size).toarray())
+        rows.append(root[:, None] * stacked_matrix(term.jacobian, theta).toarray())
     if len(names) != 1:
         return None
     ((factor, weight_factor),) = names

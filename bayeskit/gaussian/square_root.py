@@ -15,7 +15,7 @@ from bayeskit.gaussian.entry_table import DENSE
 from bayeskit.gaussian.gram import Product
 from bayeskit.gaussian.separable_forms import NotSeparable
 from bayeskit.gaussian.separated import is_even, materialised, recentred, stacked_matrix
-from bayeskit.gaussian.setting import Setting, all_squares
+from bayeskit.gaussian.setting import Setting
 from bayeskit.gaussian.triangular_factors import triangular_order
 from bayeskit.types import Graph
 
@@ -42,13 +42,14 @@ def square_root_rows(setting: Setting, products: list[Product], most: int) -> tu
 
     None where some product is no square, or there are more than ``most`` rows.
     """
-    if setting.size > DENSE or not all_squares(products) or not products or setting.convex(products):
+    squares = bool(products) and all(p.is_square for p in products)
+    if setting.size > DENSE or not squares or setting.convex(products):
         return None
-    shapes = [setting.shape_of(p.left) for p in products]
+    shapes = [setting.separator.shape_of(p.left) for p in products]
     if sum(math.prod(s) for s in shapes) > most:
         return None
     rows, patterns = zip(*map(partial(_rows, setting), products, shapes), strict=True)
-    return pt.concatenate(rows, axis=0) if len(rows) > 1 else rows[0], np.concatenate(patterns)
+    return pt.concatenate(rows, axis=0), np.concatenate(patterns)
 
 
 def _rows(setting: Setting, product: Product, shape: tuple[int, ...]) -> tuple[Graph, np.ndarray]:
@@ -60,7 +61,7 @@ def _rows(setting: Setting, product: Product, shape: tuple[int, ...]) -> tuple[G
     except NotSeparable:
         jacobian: Any = compressed(by_colour(setting, [side], np.arange(size))[side])
         return jacobian.T * scale[:, None], patterns_of(setting, [side])[side].toarray() != 0
-    matrices = [stacked_matrix(term.jacobian, setting.slices, size).toarray() for term in form.terms]
+    matrices = [stacked_matrix(term.jacobian, setting.theta).toarray() for term in form.terms]
     uniform = is_even(setting.separator.form(setting.weights[product])) and all(t.index is None for t in form.terms)
     if uniform and len(matrices[0]) > sum(m.shape[1] for m in matrices):
         # |Σ f_k M_k δ̃| with numbers f_k is that of the triangular factor of (M_1 … M_K): as good, and shorter.

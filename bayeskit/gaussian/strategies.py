@@ -20,14 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bayeskit.gaussian.conditional import BandedConditional, Conditional, DataSideConditional, DenseConditional
-from bayeskit.gaussian.integral import (
-    data_side_integral,
-    diagonal_integral,
-    plates_integral,
-    solved_integral,
-    whitened_integral,
-)
+from bayeskit.gaussian.conditional import BandedConditional, Conditional, DenseConditional
+from bayeskit.gaussian.integral import diagonal_integral, plates_integral, solved_integral, whitened_integral
+from bayeskit.gaussian.observation_space_draws import DataSideConditional
+from bayeskit.gaussian.observation_space_integral import data_side_integral
 from bayeskit.gaussian.quadratic_form import QuadraticForm
 from bayeskit.types import Graph
 
@@ -36,23 +32,17 @@ __all__ = ["STRATEGIES", "Strategy", "strategy_of"]
 
 @dataclass(frozen=True)
 class Strategy:
-    """One way to solve a block.
-
-    Attributes
-    ----------
-    name : str
-    applies : callable
-        Whether a quadratic form has the structure.
-    integral : callable
-        The log integral over θ of the block's density without its ``rest``, as a graph in φ.
-    conditional : callable
-        θ given φ.
-    """
+    """One way to solve a block."""
 
     name: str
-    applies: Callable[[QuadraticForm], bool]
-    integral: Callable[[QuadraticForm], Graph]
-    conditional: Callable[[QuadraticForm], Conditional]
+    applies: Callable[[QuadraticForm], bool]  # whether a form has the structure
+    integral: Callable[[QuadraticForm], Graph]  # the log integral of the density without its ``rest``, a graph in φ
+    conditional: Callable[[QuadraticForm], Conditional]  # θ given φ
+
+
+def _on_data_side(form: QuadraticForm) -> Conditional:
+    assert form.side is not None
+    return DataSideConditional(form.side)
 
 
 def _banded(form: QuadraticForm) -> bool:
@@ -65,7 +55,7 @@ def _solved(form: QuadraticForm) -> Conditional:
 
 
 STRATEGIES = (
-    Strategy("data side", lambda form: form.side is not None, data_side_integral, DataSideConditional),
+    Strategy("data side", lambda form: form.side is not None, data_side_integral, _on_data_side),
     Strategy("simultaneous diagonal", lambda form: form.spectrum is not None, diagonal_integral, _solved),
     Strategy("whitened", lambda form: form.root is not None, whitened_integral, DenseConditional),
     Strategy("plates", lambda form: form.plates is not None, plates_integral, _solved),

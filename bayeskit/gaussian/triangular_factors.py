@@ -1,9 +1,11 @@
-"""Triangular factors L of positive definite matrices A = L Lᵀ: dense, banded, and a band with a dense border."""
+"""Triangular factors L of positive definite matrices A = L Lᵀ: dense, banded, and a band with a dense border.
+
+They share their operations; vectors, or several as columns, have the size of L as first axis.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy import linalg, sparse
@@ -11,30 +13,6 @@ from scipy import linalg, sparse
 from bayeskit.gaussian.banded_solve import band_of_inverse
 
 __all__ = ["Banded", "Bordered", "Dense", "Triangular", "triangular_order"]
-
-
-class Triangular(Protocol):
-    """L of a positive definite A = L Lᵀ; vectors have its size as first axis."""
-
-    @property
-    def pivots(self) -> np.ndarray:
-        """The diagonal of L."""
-
-    @property
-    def entries(self) -> int:
-        """How many numbers L holds."""
-
-    def forward(self, right: np.ndarray) -> np.ndarray:
-        """L⁻¹ b."""
-
-    def backward(self, right: np.ndarray) -> np.ndarray:
-        """L⁻ᵀ b."""
-
-    def times(self, vector: np.ndarray) -> np.ndarray:
-        """Lᵀ v, for one vector."""
-
-    def inverse_diagonal(self) -> np.ndarray:
-        """The diagonal of A⁻¹."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,22 +23,28 @@ class Dense:
 
     @property
     def pivots(self) -> np.ndarray:
+        """The diagonal of L."""
         return np.diag(self.lower)
 
     @property
     def entries(self) -> int:
+        """How many numbers L holds."""
         return self.lower.size
 
     def forward(self, right: np.ndarray) -> np.ndarray:
+        """L⁻¹ b."""
         return np.asarray(linalg.solve_triangular(self.lower, right, lower=True))
 
     def backward(self, right: np.ndarray) -> np.ndarray:
+        """L⁻ᵀ b."""
         return np.asarray(linalg.solve_triangular(self.lower, right, lower=True, trans="T"))
 
     def times(self, vector: np.ndarray) -> np.ndarray:
+        """Lᵀ v, for one vector."""
         return np.asarray(self.lower.T @ vector)
 
     def inverse_diagonal(self) -> np.ndarray:
+        """The diagonal of A⁻¹."""
         half = self.forward(np.eye(len(self.lower)))
         return np.einsum("ij,ij->j", half, half)
 
@@ -145,6 +129,9 @@ class Bordered:
         half = self.corner.forward(self.band.backward(self.border).T)
         top = self.band.inverse_diagonal() + np.einsum("ij,ij->j", half, half)
         return np.concatenate([top, self.corner.inverse_diagonal()])
+
+
+Triangular = Dense | Banded | Bordered
 
 
 def triangular_order(matrix: sparse.csr_array, deepest: int) -> tuple[np.ndarray, int] | None:

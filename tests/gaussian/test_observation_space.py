@@ -21,7 +21,7 @@ from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density,
 from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.gaussian.observation_space import DataSide
-from bayeskit.gaussian.observation_space_draws import conditional, side_graphs, side_moments
+from bayeskit.gaussian.observation_space_draws import DataSideConditional
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly
 from bayeskit.graphs.rewriting import inline
@@ -330,9 +330,10 @@ def test_posterior_sds_by_both_formulas() -> None:
     collapsed = collapsed_of("hierarchy")
     side, recovery = side_of(collapsed), Recovery(collapsed)
     arrays = recovery._at(collapsed.blocks[0][0], {"s": np.array([1e-4, 0.5]), "t": np.array([0.3, 2.0])})
-    assert len(arrays) == len(side_graphs(side))
-    _, sd = side_moments(side, arrays)
-    given = conditional(side, arrays)
+    conditional = DataSideConditional(side)
+    assert len(arrays) == len(conditional.graphs)
+    _, sd = conditional.moments(arrays)
+    given = conditional.whitened(arrays)
     root = np.concatenate([given.matrix, np.broadcast_to(np.eye(side.size), (2, side.size, side.size))], axis=1)
     covariance = np.linalg.inv(np.swapaxes(root, 1, 2) @ root)
     back = side.inverse.toarray() * given.spread[:, None, :]
