@@ -13,15 +13,22 @@ of every chain fits q for the second half and the other way round; the result is
 
 **Symmetrised density** (Warp-III of Meng and Schilling 2002). With the mean μ and the Cholesky factor L of the
 covariance of one half, f is replaced by ½|L| (f(μ + Lz) + f(μ − Lz)), which has the same integral, and which a
-spherical q(z) overlaps much more than a skewed f. q is a Student t with the degrees of freedom, up to the Normal, that
-are most likely for that half.
+spherical q(z) overlaps much more than a skewed f. Here q is written as a density of x, about μ with scatter LLᵀ: a
+Student t with the degrees of freedom, up to the Normal, that are most likely for that half.
 
 **Exchangeable components.** Where f has a finite group of symmetries (the labels of a mixture), f is one labelling's
 share of it, and draws are relabelled: :mod:`bayeskit.marginal_likelihood.one_labelling`.
 
 **Error.** The weights in (1) are bounded, so their averages have ordinary standard errors: independent proposals, and
 correlated draws through ArviZ's Monte Carlo standard error of the mean (Frühwirth-Schnatter 2004, who calls this the
-relative mean-squared error). A number is refused rather than given where these cannot be trusted; see :func:`bridge`.
+relative mean-squared error). A number is refused rather than given where these cannot be trusted: if the chains
+disagree or have few effective draws, if f is not finite at a draw, if the two halves, or bridges of different shape,
+disagree by more than five standard errors, if importance sampling far around the draws finds more than they account
+for, or if proposal and posterior overlap so little that the error would itself be a guess. A mode that no chain has
+visited and that lies off the beaten track in many dimensions is not seen by any of these checks.
+
+**Cost.** About four evaluations of f a draw and 1,000 more, 9,000 at most; with symmetries one evaluation a draw more,
+and a product of a D × D matrix with all points for each.
 
 Sources: Meng and Wong (1996), Statistica Sinica 6, 831-860; Meng and Schilling (2002), Journal of Computational and
 Graphical Statistics 11, 552-586; Frühwirth-Schnatter (2004), Econometrics Journal 7, 143-167; Gronau et al. (2017),
@@ -36,7 +43,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from arviz_stats.base import array_stats
 from numpy.typing import NDArray
-from scipy import linalg
 
 from bayeskit.graphs.environment import on_one_thread, silently
 from bayeskit.marginal_likelihood.estimators import Target, refused
@@ -46,11 +52,14 @@ from bayeskit.marginal_likelihood.proposal import (
     Array,
     BridgeSide,
     BridgeSolution,
+    Proposal,
     Refused,
+    beyond_error,
     effective_number,
     error_of_mean,
+    finds_more,
     fitted,
-    log_spherical,
+    proposal_of,
     require_more_draws_than,
 )
 from bayeskit.results.records import LogEvidence
@@ -64,8 +73,6 @@ FEWEST = 500  # proposals
 RHAT = 1.05
 EFFECTIVE = 100.0  # effective draws at least
 CONTRIBUTING = 50.0  # draws or proposals that at least share the weight
-DISAGREEMENT = 5.0  # standard errors between two estimates of the same number
-NEGLIGIBLE = 1e-6  # nats
 OTHER_BRIDGES = (0.1, 0.9)  # s₁ of the bridges that must agree with the optimal one
 STREAM = 0xB21D6E  # which of the streams of a seed
 WIDE, WIDELY, WIDE_DEGREES = 5.0, 1_000, 3.0  # scale, number and degrees of freedom of the proposals far away
@@ -88,36 +95,10 @@ def estimate(target: Target) -> LogEvidence:
 def bridge(
     log_density: LogDensity, draws: Array, *, random_seed: int, symmetries: Sequence[Matrix] = ()
 ) -> LogEvidence:
-    r"""Estimate log Z = log ∫ exp f(x) dx from draws of the density proportional to exp f.
+    """log Z = log ∫ exp f(x) dx from draws (chains, length, D) of the density proportional to exp f.
 
-    Parameters
-    ----------
-    log_density : callable
-        f: points of shape (n, D) to n values; −∞ where the density is zero, NaN where it could not be evaluated.
-    draws : array of shape (chains, length, D)
-        Posterior draws on the unconstrained scale, in the order in which they were drawn.
-    random_seed : int
-        Of the proposals.
-    symmetries : sequence of sparse matrices of shape (D, D), optional
-        All T of a finite group of linear maps under which f is invariant, the identity first.
-
-    Returns
-    -------
-    LogEvidence
-        Labelled ``estimated``, with its standard error; or NaN with infinite error and the reason, if the chains
-        disagree (R-hat above 1.05) or have fewer than 100 effective draws; if f is not finite at a draw; if the two
-        halves, or bridges of different shape, disagree by more than five standard errors; if importance sampling far
-        around the draws finds more than they account for; or if proposal and posterior overlap so little that the error
-        would itself be a guess.
-
-    Notes
-    -----
-    About four evaluations of f a draw and 1,000 more, 9,000 at most; memory of a few (n, D) arrays. With symmetries one
-    evaluation a draw more, and a product of a D × D matrix with all points for each symmetry; summing over 720 of them
-    takes about as long as evaluating a mixture of as many components on a few hundred observations.
-
-    **Limit.** A mode that no chain has visited and that lies off the beaten track in many dimensions is not seen by any
-    of these checks: the estimate is then that of the part of the posterior that was visited.
+    f maps points (n, D) to n values: −∞ where the density is zero, NaN where it could not be evaluated. ``symmetries``
+    are all T of a finite group of linear maps under which f is invariant, the identity first.
     """
     try:
         # A stream of its own: proposals made from the same numbers as the draws would not be independent of them.
@@ -171,18 +152,11 @@ def _require_mixing(series: Array) -> None:
 
 
 def _require_nothing_far_away(log_density: LogDensity, draws: Array, log_z: float, rng: np.random.Generator) -> None:
-    """Importance sampling from far around the draws finds a mode that they missed, in few dimensions.
-
-    Where it is poor it is too low, or its error is as large as itself; it does not come out far above by chance.
-    """
-    size = draws.shape[1]
-    root = WIDE * np.linalg.cholesky(np.atleast_2d(np.cov(draws, rowvar=False)))
-    z = rng.standard_normal((WIDELY, size)) * np.sqrt(WIDE_DEGREES / rng.chisquare(WIDE_DEGREES, size=(WIDELY, 1)))
-    values = np.asarray(log_density(draws.mean(axis=0) + z @ root.T), dtype=float)
-    log_weights = values + np.log(np.diag(root)).sum() - log_spherical(z, WIDE_DEGREES) - log_z
-    weights = np.exp(np.where(np.isnan(log_weights), -np.inf, log_weights).clip(max=700))
-    excess, error = float(weights.mean()) - 1, float(weights.std(ddof=1)) / math.sqrt(WIDELY)
-    if excess > NEGLIGIBLE + DISAGREEMENT * error:
+    """Importance sampling from far around the draws finds a mode that they missed, in few dimensions."""
+    near = proposal_of(draws)
+    wide = Proposal(near.centre, WIDE * near.root, WIDE_DEGREES)
+    points = wide.draw(rng, WIDELY)
+    if finds_more(np.asarray(log_density(points), dtype=float) - wide.log_density(points) - log_z):
         raise Refused("there is a mode that no draw has found")
 
 
@@ -194,31 +168,26 @@ def _side(
     symmetries: Sequence[Matrix],
     rng: np.random.Generator,
 ) -> BridgeSide:
-    size = use.shape[-1]
-    sample = fit.reshape(-1, size)
+    sample = fit.reshape(-1, fit.shape[-1])
     require_more_draws_than(sample)
-    centre, root, degrees = fitted(sample)
-    log_volume = float(np.log(np.diag(root)).sum())
-    share = Share(centre, root, degrees, symmetries)
-
-    def symmetric(value: Array, mirrored: Array, z: Array) -> tuple[Array, NDArray[np.bool_]]:
-        both = np.stack([value, mirrored])
-        lost = np.isnan(both)
-        if np.any(both == np.inf):
-            raise Refused("the density is infinite somewhere")
-        density = np.logaddexp(*np.where(lost, -np.inf, both)) - math.log(2.0) + log_volume
-        return density - log_spherical(z, degrees), lost.any(axis=0)
+    proposal = fitted(sample)
+    share = Share(proposal, symmetries)
 
     def shared(points: Array) -> Array:
         return np.asarray(log_density(points)) + share.log(points)
 
-    points, values = _relabelled(log_density, share, use.reshape(-1, size), heights.ravel(), rng)
-    z = linalg.solve_triangular(root, (points - centre).T, lower=True).T
-    drawn, lost_draws = symmetric(values, shared(2 * centre - points), z)
-    z = rng.standard_normal((max(len(points), FEWEST), size))
-    if math.isfinite(degrees):
-        z *= np.sqrt(degrees / rng.chisquare(degrees, size=(len(z), 1)))
-    proposed, lost_proposals = symmetric(shared(centre + z @ root.T), shared(centre - z @ root.T), z)
+    def log_ratio(points: Array, values: Array) -> tuple[Array, NDArray[np.bool_]]:
+        both = np.stack([values, shared(2 * proposal.centre - points)])
+        lost = np.isnan(both)
+        if np.any(both == np.inf):
+            raise Refused("the density is infinite somewhere")
+        symmetric = np.logaddexp(*np.where(lost, -np.inf, both)) - math.log(2.0)
+        return symmetric - proposal.log_density(points), lost.any(axis=0)
+
+    points, values = _relabelled(log_density, share, use.reshape(-1, use.shape[-1]), heights.ravel(), rng)
+    drawn, lost_draws = log_ratio(points, values)
+    points = proposal.draw(rng, max(len(points), FEWEST))
+    proposed, lost_proposals = log_ratio(points, shared(points))
     return BridgeSide(drawn.reshape(heights.shape), proposed, lost_draws.reshape(heights.shape), lost_proposals)
 
 
@@ -247,7 +216,7 @@ def _optimal(side: BridgeSide) -> BridgeSolution:
         other = side.solve(s)
         # Both use the same draws: the error of the difference is that of the difference of the weights.
         difference = BridgeSolution(other.log_z - best.log_z, other.drawn - best.drawn, other.proposed - best.proposed)
-        if abs(difference.log_z) > NEGLIGIBLE + DISAGREEMENT * difference.error:
+        if beyond_error(abs(difference.log_z), difference.error):
             raise Refused(
                 f"two bridges differ by {abs(difference.log_z):.2g} nats: the draws do not follow the density"
             )
@@ -256,7 +225,7 @@ def _optimal(side: BridgeSide) -> BridgeSolution:
 
 def _combined(first: BridgeSolution, second: BridgeSolution) -> LogEvidence:
     difference, scale = abs(first.log_z - second.log_z), math.hypot(first.error, second.error)
-    if difference > NEGLIGIBLE + DISAGREEMENT * scale:
+    if beyond_error(difference, scale):
         raise Refused(
             f"the two halves of the draws differ by {difference:.2g} nats, {difference / scale:.0f} standard errors"
         )

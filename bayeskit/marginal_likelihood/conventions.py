@@ -28,69 +28,46 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
-from pymc.distributions.transforms import (
-    Interval,
-    LogExpM1,
-    LogOddsTransform,
-    LogTransform,
-    Ordered,
-    SimplexTransform,
-    ZeroSumTransform,
-    _default_transform,
-)
+from pymc.distributions import transforms
 from pymc.logprob.transforms import ChainedTransform
 from scipy import special
 
 from bayeskit.elimination.analysis import Analysis
-from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.marginal_likelihood.permutations import Exchangeable, convention, unchanged
-from bayeskit.model.forward_sampling import prior_points
+from bayeskit.model.forward_sampling import over_draws, prior_points
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.support import support_without_transform
 from bayeskit.results.records import LogEvidence
 
-__all__ = ["Ordering", "audit", "audit_of_draws", "ordering_of", "orderings_of", "stated"]
+__all__ = ["Ordering", "audit_of_draws", "ordering_of", "orderings_of", "stated"]
 
 POINTS = 4  # draws from the prior at which two entries are exchanged
-INCREASING = (Interval, LogExpM1, LogOddsTransform, LogTransform)  # elementwise, and keeping the order
+INCREASING = (
+    transforms.Interval,
+    transforms.LogExpM1,
+    transforms.LogOddsTransform,
+    transforms.LogTransform,
+)  # elementwise, and keeping the order
 # Transforms under which priors were found to integrate to one. Not among them: those of LKJCorr and LKJCholeskyCov,
 # under which PyMC's densities integrate to another number (3.9 for LKJCorr of n = 3, eta = 2); the circular one, whose
 # density is periodic on the whole line; ``ordered``, whose prior is a matter of its own.
-NORMALISED = (Interval, LogExpM1, LogOddsTransform, LogTransform, SimplexTransform, ZeroSumTransform)
+NORMALISED = (*INCREASING, transforms.SimplexTransform, transforms.ZeroSumTransform)
 DIVERGENT = 0.01  # share of divergent transitions beyond which the draws are not trusted
 
 
 @dataclass(frozen=True)
 class Ordering:
-    """A variable that its transform restricts to one ordering of its entries.
-
-    Attributes
-    ----------
-    variable : str
-    log_orderings : float
-        log K! for each row of K entries: what the log evidence of PyMC's density lacks. NaN where it is not known.
-    reason : str
-        Why it is not known; empty where it is.
-    convention : str
-        For a reader of the evidence.
-    """
+    """A variable that its transform restricts to one ordering of its entries."""
 
     variable: str
-    log_orderings: float = math.nan
-    reason: str = ""
-    convention: str = ""
+    log_orderings: float = math.nan  # log K! for each row of K entries: what the log evidence of PyMC's density lacks
+    reason: str = ""  # why that is not known
+    convention: str = ""  # for a reader of the evidence
 
 
 def ordering_of(joint: LogJoint, name: str) -> Ordering | None:
-    """The restriction of one free variable; None where its transform does not order it.
-
-    Parameters
-    ----------
-    joint : LogJoint
-        Of the model as the user wrote it.
-    name : str
-    """
+    """The restriction of one free variable of a model as its user wrote it; None where its transform orders nothing."""
     rv = joint.model[name]
     transform = _ordered(joint.model.rvs_to_transforms.get(rv), rv)
     if transform is None:
@@ -121,35 +98,29 @@ def ordering_of(joint: LogJoint, name: str) -> Ordering | None:
     )
 
 
-def _ordered(transform: Any, rv: Any) -> Ordered | None:
+def _ordered(transform: Any, rv: Any) -> transforms.Ordered | None:
     """The ordering in a transform that is one, alone or after the distribution's own elementwise transform."""
     if isinstance(transform, ChainedTransform) and len(transform.transform_list) == 2:
         first, transform = transform.transform_list
-        if type(first) is not type(_default_transform(rv.owner.op, rv)) or not isinstance(first, INCREASING):
+        if type(first) is not type(transforms._default_transform(rv.owner.op, rv)) or not isinstance(first, INCREASING):
             return None
-        if isinstance(transform, Ordered) and transform.positive:
+        if isinstance(transform, transforms.Ordered) and transform.positive:
             return None
-    return transform if isinstance(transform, Ordered) else None
+    return transform if isinstance(transform, transforms.Ordered) else None
 
 
 def _exchangeable(joint: LogJoint, name: str, points: list[dict[str, np.ndarray]]) -> bool:
     """Whether the prior factor is unchanged when neighbours in a row are exchanged."""
-    names = sorted(joint.scopes[name])
-    total: Any = pt.sum(joint.factors[name])
-    density = compile_small([joint.values[n] for n in names], total)
-
-    def at(point: dict[str, np.ndarray]) -> float:
-        with silently():
-            return float(density(*(np.asarray(point[n], dtype=joint.values[n].type.dtype) for n in names)))
-
-    for point in points:
-        level, value = at(point), point[name]
-        for row in np.ndindex(value.shape[:-1]):
-            for i, j in itertools.pairwise(range(value.shape[-1])):
-                swapped = value.copy()
-                swapped[(*row, i)], swapped[(*row, j)] = value[(*row, j)], value[(*row, i)]
-                if not unchanged(at({**point, name: swapped}), level):
-                    return False
+    inputs = {n: joint.values[n] for n in sorted(joint.scopes[name])}
+    density = over_draws([pt.sum(joint.factors[name])], inputs)
+    draws = {n: np.stack([point[n] for point in points]) for n in inputs}
+    level, values = density(draws, POINTS)[0], draws[name]
+    for row in np.ndindex(values.shape[1:-1]):
+        for i, j in itertools.pairwise(range(values.shape[-1])):
+            swapped = values.copy()
+            swapped[:, *row, [i, j]] = values[:, *row, [j, i]]
+            if not np.all(unchanged(density({**draws, name: swapped}, POINTS)[0], level)):
+                return False
     return True
 
 
@@ -162,76 +133,38 @@ def orderings_of(joint: LogJoint) -> dict[str, Ordering]:
 def stated(evidence: LogEvidence, groups: Sequence[Exchangeable], orderings: Iterable[Ordering]) -> LogEvidence:
     """The evidence under the normalised prior, with what it is taken over, from the integral of PyMC's density.
 
-    Parameters
-    ----------
-    evidence : LogEvidence
-        The log integral of PyMC's own density, with its error.
-    groups : sequence of Exchangeable
-        Components whose labellings are all part of the integral.
-    orderings : iterable of Ordering
-        Variables that are restricted to one ordering.
-
-    Returns
-    -------
-    LogEvidence
-        NaN with the reason where the share of the prior that an ordering keeps is not known.
+    The labellings of ``groups`` are all part of that integral; of ``orderings``, the shares of the prior are known.
     """
     if not math.isfinite(evidence.value):
         return evidence
     orderings = list(orderings)
-    for ordering in orderings:
-        if ordering.reason:
-            reason = f"the prior of {ordering.variable} is not known to be normalised ({ordering.reason})"
-            return LogEvidence(math.nan, math.inf, evidence.label, reason)
     said = [*([convention(groups)] if groups else []), *(o.convention for o in orderings)]
     value = evidence.value + sum(o.log_orderings for o in orderings)
     return replace(evidence, value=value, convention="; ".join(said))
 
 
-def audit(analysis: Analysis, orderings: Mapping[str, Ordering]) -> str:
-    """Why the model has no evidence; empty where it has."""
+def audit_of_draws(
+    analysis: Analysis, model: pm.Model, orderings: Mapping[str, Ordering], sample_stats: xr.Dataset
+) -> str:
+    """Why draws of the model of an analysis, or of its collapsed form, give no evidence; empty where they may."""
     joint = analysis.joint
     if joint.potentials:
         return f"the Potential {', '.join(joint.potentials)} has no normaliser"
     for name in joint.names:
+        support = analysis.supports[name]
+        why = "" if support.normalised else support.why
         if name in orderings:
-            if orderings[name].reason:
-                return f"the prior of {name} is not known to be normalised ({orderings[name].reason})"
-        elif not analysis.supports[name].normalised:
-            return f"the prior of {name} is not known to be normalised ({analysis.supports[name].why})"
-    return ""
-
-
-def audit_of_draws(
-    analysis: Analysis, model: pm.Model, orderings: Mapping[str, Ordering], sample_stats: xr.Dataset
-) -> str:
-    """Why draws of a sampled model give no evidence; empty where they may.
-
-    Parameters
-    ----------
-    analysis : Analysis
-        Of the model as the user wrote it.
-    model : pymc.Model
-        The model that was sampled: that one, or its collapsed form.
-    orderings : mapping of str to Ordering
-        Variables that PyMC's ``ordered`` restricts.
-    sample_stats : xarray.Dataset
-        ``diverging`` of the draws.
-    """
-    if reason := audit(analysis, orderings) or _unknown_transform(model, orderings):
-        return reason
+            why = orderings[name].reason
+        if why:
+            return f"the prior of {name} is not known to be normalised ({why})"
+    for rv, transform in model.rvs_to_transforms.items():
+        if transform is not None and rv.name not in orderings and not isinstance(transform, NORMALISED):
+            name = type(transform).__name__
+            return f"the density of {rv.name} under its transform {name} is not known to integrate to one"
     if model.discrete_value_vars:
         names = ", ".join(str(v.name) for v in model.discrete_value_vars)
         return f"an estimate from draws is for continuous variables, and {names} is discrete"
     share = float(sample_stats["diverging"].mean()) if "diverging" in sample_stats else 0.0
     if share > DIVERGENT:
         return f"{share:.1%} of the transitions diverged, so the draws may miss a part of the posterior"
-    return ""
-
-
-def _unknown_transform(model: pm.Model, orderings: Mapping[str, Ordering]) -> str:
-    for rv, transform in model.rvs_to_transforms.items():
-        if transform is not None and rv.name not in orderings and not isinstance(transform, NORMALISED):
-            name = type(transform).__name__
-            return f"the density of {rv.name} under its transform {name} is not known to integrate to one"
     return ""

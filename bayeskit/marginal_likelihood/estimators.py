@@ -26,45 +26,22 @@ __all__ = ["ESTIMATORS", "Estimator", "Target", "first_estimate", "refused"]
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """The density whose integral is asked for, and what is known of it.
+    """The density exp f whose integral is asked for, and what is known of it."""
 
-    Attributes
-    ----------
-    space : Unconstrained
-        The log density f on R^k.
-    random_seed : int
-    draws : array of shape (chain, draw, k), optional
-        From the density proportional to exp f.
-    symmetries : sequence of sparse matrices of shape (k, k)
-        All maps of a group under which f is invariant, the identity first; empty where there is no other.
-    analysis : Analysis, optional
-        Of the model as the user wrote it.
-    """
-
-    space: Unconstrained
+    space: Unconstrained  # f on R^k
     random_seed: int
-    draws: np.ndarray | None = None
-    symmetries: Sequence[Matrix] = ()
-    analysis: Analysis | None = None
+    draws: np.ndarray | None = None  # of shape (chain, draw, k), from the density proportional to exp f
+    symmetries: Sequence[Matrix] = ()  # a group of maps under which f is invariant, the identity first, if not alone
+    analysis: Analysis | None = None  # of the model as the user wrote it
 
 
 @dataclass(frozen=True)
 class Estimator:
-    """One estimator.
+    """One estimator."""
 
-    Attributes
-    ----------
-    name : str
-        What a user calls it.
-    title : str
-        What a sentence calls it.
-    home : str
-        The module of its two functions.
-    """
-
-    name: str
-    title: str
-    home: str
+    name: str  # what a user calls it
+    title: str  # what a sentence calls it
+    home: str  # the module of its two functions
 
     def obstacle(self, target: Target) -> str:
         """Why it cannot estimate, and what to do instead; empty where it can."""

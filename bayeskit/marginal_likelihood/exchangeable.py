@@ -27,18 +27,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pymc as pm
 from scipy import sparse
 
 from bayeskit.errors import ModelError
-from bayeskit.graphs.environment import lightly, silently
-from bayeskit.marginal_likelihood.permutations import Coordinates, Exchangeable, unchanged
+from bayeskit.graphs.environment import lightly
+from bayeskit.marginal_likelihood.permutations import Coordinates, Exchangeable, exchanged
 from bayeskit.model.ascent import climb
 from bayeskit.model.unconstrained import Unconstrained, weight_of
 
@@ -46,36 +45,15 @@ __all__ = ["exchangeable", "exchangeable_in"]
 
 LARGEST = 20  # labels
 TRIALS = 65_536  # evaluations of the density at most, in the search for one number of labels
-HELD = 4_000_000  # numbers in the points evaluated together
 SCALES = (1e-3, 1e-2, 1e-1, 1.0)  # distances from a point at which all components coincide
 DRAWS = 4  # posterior draws at which (1) is checked; without any, as many prior draws
 STEPS = 50  # of the climb to a point at which some component explains the observations
 
 
 def exchangeable(model: pm.Model, *, random_seed: int = 0) -> tuple[Exchangeable, ...]:
-    """The exchangeable components of a model.
+    """The exchangeable components of a model of continuous variables: groups whose permutations commute.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        Its free variables are continuous; finite ones are summed out first.
-    random_seed : int, default 0
-        Of the points at which (1) of this module is checked.
-
-    Returns
-    -------
-    tuple of Exchangeable
-        Groups whose permutations commute; empty where no labels are exchangeable.
-
-    Raises
-    ------
-    ModelError
-        If a free variable is discrete.
-
-    Notes
-    -----
-    At most 65,536 evaluations of the density for each K from 2 to 20, mostly fewer than a hundred. A symmetry between
-    variables with names of their own (``mu_0`` and ``mu_1``) is not looked for.
+    A symmetry between variables with names of their own (``mu_0`` and ``mu_1``) is not looked for.
     """
     if model.discrete_value_vars:
         names = ", ".join(str(v.name) for v in model.discrete_value_vars)
@@ -87,20 +65,14 @@ def exchangeable(model: pm.Model, *, random_seed: int = 0) -> tuple[Exchangeable
 def exchangeable_in(
     space: Unconstrained, draws: np.ndarray | None = None, *, random_seed: int = 0
 ) -> tuple[Exchangeable, ...]:
-    """The exchangeable components of a density on its unconstrained scale.
-
-    Parameters
-    ----------
-    space : Unconstrained
-    draws : array of shape (n, k), optional
-        Posterior draws at which the symmetry is checked as well.
-    random_seed : int, default 0
-    """
+    """The exchangeable components of a density on its unconstrained scale, checked at posterior draws if there are."""
     search = _ExchangeableAxes(space, draws, random_seed)
     return tuple(group for size in search.sizes for group in search.groups(size))
 
 
 Atom = tuple[str, int]  # a variable and one of its axes
+AxesOf = dict[str, tuple[int, ...]]  # of each variable, the axes that are permuted jointly
+Options = dict[str, list[tuple[int, ...]]]  # of each variable, the sets of axes that may be
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,28 +108,29 @@ class _ExchangeableAxes:
         points = self.points(options, size)
         if not len(points):
             return []
-        sets = [
-            dict(zip(options, choice, strict=True))
-            for choice in itertools.product(*[[(), *o] for o in options.values()])
+        choices = itertools.product(*[[(), *o] for o in options.values()])
+        sets = [{n: a for n, a in zip(options, choice, strict=True) if a} for choice in choices][1:]
+        exchanges = [
+            (s, pair, self.coordinates.permutations(s, exchanged(size, *pair))) for s in sets for pair in pairs
         ]
-        sets = [{n: a for n, a in s.items() if a} for s in sets[1:]]
-        trials = [(s, pair) for s in sets for pair in pairs]
+        trials = [(s, pair, blocks) for s, pair, blocks in exchanges if blocks is not None]
         for point in points:
-            trials = self.unchanged(point, trials) if trials else []
-        return _independent(trials, size)
+            same = self.coordinates.unchanged_by(point, [blocks for *_, blocks in trials])
+            trials = list(itertools.compress(trials, same))
+        return _independent([(s, pair) for s, pair, _ in trials], size)
 
-    def options(self, size: int) -> dict[str, list[tuple[int, ...]]]:
+    def options(self, size: int) -> Options:
         """For each variable, the sets of axes of this length that can be permuted jointly."""
         result = {}
         for name, shape in self.shapes.items():
             axes = [k for k, n in enumerate(shape) if n == size]
             subsets = [s for r in range(1, len(axes) + 1) for s in itertools.combinations(axes, r)]
-            linear = [s for s in subsets if self.coordinates.transposition(name, s, (0, 1)) is not None]
+            linear = [s for s in subsets if self.coordinates.permutation(name, s, exchanged(size, 0, 1)) is not None]
             if linear:
                 result[name] = linear
         return result
 
-    def points(self, options: Mapping[str, list[tuple[int, ...]]], size: int) -> np.ndarray:
+    def points(self, options: Options, size: int) -> np.ndarray:
         """Where the density is evaluated; see the module's docstring."""
         rng = np.random.default_rng([self.random_seed, size])
         start, spread = np.where(np.isfinite(self.space.start), self.space.start, 0.0), np.ones(self.space.size)
@@ -166,28 +139,14 @@ class _ExchangeableAxes:
             start, spread = flat.mean(axis=0), flat.std(axis=0)
             good = flat[rng.integers(len(flat), size=DRAWS)]
         else:
-            good = np.vstack([self.climbed(start + 0.1 * rng.normal(size=start.size)), *self.prior_draws()])
+            uphill = self.climbed(start + 0.1 * rng.normal(size=start.size))
+            good = np.vstack([uphill, *self.space.prior_draws(DRAWS, self.random_seed)])
         centre = self.coincident(start, options, size)
         places = [centre + scale * spread * rng.normal(size=centre.size) for scale in SCALES]
         for point in good:
-            for _ in range(size):
-                places.append(point)
-                point = self.cycled(point, {n: subsets[-1] for n, subsets in options.items()}, size)
+            places += self.cycles(point, {n: subsets[-1] for n, subsets in options.items()}, size)
         points = np.array(places)
-        return points[np.isfinite(self.values(points))]
-
-    def values(self, points: np.ndarray) -> np.ndarray:
-        """The density at points; not a number where an assertion of the model's author fails."""
-        with silently():
-            try:
-                return self.space.log_density(points)
-            except (ModelError, np.linalg.LinAlgError):
-                if len(points) == 1:
-                    return np.full(1, np.nan)
-                return np.concatenate([self.values(point[None]) for point in points])
-
-    def prior_draws(self) -> np.ndarray:
-        return self.space.prior_draws(DRAWS, self.random_seed)
+        return points[np.isfinite(self.coordinates.values(points))]
 
     def climbed(self, x: np.ndarray) -> np.ndarray:
         """A point uphill, where some component explains the observations."""
@@ -197,53 +156,30 @@ class _ExchangeableAxes:
             return x
         return top if np.all(np.isfinite(top)) else x
 
-    def coincident(self, x: np.ndarray, options: Mapping[str, list[tuple[int, ...]]], size: int) -> np.ndarray:
+    def coincident(self, x: np.ndarray, options: Options, size: int) -> np.ndarray:
         """The mean of x over cyclic permutations of the labels of every candidate: there all components coincide."""
         for axes_of in itertools.zip_longest(*([(n, s) for s in o if len(s) == 1] for n, o in options.items())):
-            total = np.zeros_like(x)
-            for _ in range(size):
-                total = total + x
-                x = self.cycled(x, dict(a for a in axes_of if a), size)
-            x = total / size
+            x = np.mean(self.cycles(x, dict(a for a in axes_of if a), size), axis=0)
         return x
 
-    def cycled(self, x: np.ndarray, axes_of: Mapping[str, tuple[int, ...]], size: int) -> np.ndarray:
-        """x with the labels of some variables moved on by one, a transposition at a time."""
-        x = x.copy()
-        for name, axes in axes_of.items():
-            block = self.coordinates.space.slices[name]
-            for pair in itertools.pairwise(range(size)):
-                matrix = self.coordinates.transposition(name, axes, pair)
+    def cycles(self, x: np.ndarray, axes_of: AxesOf, size: int) -> list[np.ndarray]:
+        """x under every cyclic permutation of the labels of some variables."""
+        cycle = (*range(1, size), 0)
+        maps = {n: self.coordinates.permutation(n, axes, cycle) for n, axes in axes_of.items()}
+        result = [x]
+        for _ in range(size - 1):
+            x = x.copy()
+            for name, matrix in maps.items():
+                block = self.coordinates.blocks[name]
                 x[block] = x[block] if matrix is None else matrix @ x[block]
-        return x
-
-    def unchanged(self, point: np.ndarray, trials: list[tuple[dict[str, tuple[int, ...]], tuple[int, int]]]) -> Any:
-        """Those of the trials that leave the density at one point unchanged."""
-        level = float(self.space.log_density(point[None])[0])
-        step = max(1, HELD // self.space.size)
-        invariant = []
-        moved: dict[tuple[str, tuple[int, ...], tuple[int, int]], np.ndarray] = {}
-        for start in range(0, len(trials), step):
-            rows = np.repeat(point[None], len(trials[start : start + step]), axis=0)
-            for row, (axes_of, pair) in zip(rows, trials[start : start + step], strict=True):
-                for name, axes in axes_of.items():
-                    block = self.coordinates.space.slices[name]
-                    key = (name, axes, pair)
-                    if key not in moved:
-                        matrix = self.coordinates.transposition(*key)
-                        moved[key] = (
-                            np.full(block.stop - block.start, np.nan) if matrix is None else matrix @ point[block]
-                        )
-                    row[block] = moved[key]
-            same = unchanged(self.values(rows), level)
-            invariant += [t for t, s in zip(trials[start : start + step], same, strict=True) if s]
-        return invariant
+            result.append(x)
+        return result
 
 
-def _independent(trials: list[tuple[dict[str, tuple[int, ...]], tuple[int, int]]], size: int) -> list[Exchangeable]:
+def _independent(trials: list[tuple[AxesOf, tuple[int, int]]], size: int) -> list[Exchangeable]:
     """Groups that do not fall apart into smaller ones, from the exchanges that leave the density unchanged."""
     pairs: dict[frozenset[Atom], list[tuple[int, int]]] = {}
-    axes_of: dict[frozenset[Atom], dict[str, tuple[int, ...]]] = {}
+    axes_of: dict[frozenset[Atom], AxesOf] = {}
     for axes, pair in trials:
         key = frozenset((n, k) for n, a in axes.items() for k in a)
         pairs.setdefault(key, []).append(pair)

@@ -30,10 +30,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 from bayeskit.marginal_likelihood.permutations import Matrix
-from bayeskit.marginal_likelihood.proposal import Array, log_spherical, require_more_draws_than, root_of, scatter_of
+from bayeskit.marginal_likelihood.proposal import Array, Proposal, proposal_of, require_more_draws_than
 
 __all__ = ["Share", "labelling", "moved"]
 
@@ -45,16 +44,12 @@ ROUNDS = 50  # of relabelling
 class Share:
     """One labelling's share of f, log |G| q(x) − log Σ_π q(T_π x) of (1), with q a multivariate Normal or t."""
 
-    centre: Array
-    root: Array
-    degrees: float
+    proposal: Proposal
     symmetries: Sequence[Matrix]
 
     def each(self, points: Array) -> Iterator[Array]:
-        """log q(T_π x), up to a constant, for every π in turn: memory is that of a few arrays of points."""
-        for symmetry in self.symmetries:
-            offset = symmetry @ points.T - self.centre[:, None]
-            yield log_spherical(linalg.solve_triangular(self.root, offset, lower=True).T, self.degrees)
+        """log q(T_π x) for every π in turn: memory is that of a few arrays of points."""
+        return (self.proposal.log_density((symmetry @ points.T).T) for symmetry in self.symmetries)
 
     def log(self, points: Array) -> Array:
         """The share at points of shape (n, D); zero where there are no symmetries."""
@@ -66,23 +61,20 @@ class Share:
             total = np.logaddexp(total, value)
         return np.asarray(unmoved - total + math.log(len(self.symmetries)))
 
-    def most_likely(self, points: Array) -> NDArray[np.intp]:
-        """Which π makes T_π x most likely under q."""
-        return _largest(self.each(points), len(points))
-
     def drawn(self, points: Array, rng: np.random.Generator) -> NDArray[np.intp]:
         """π with probability q(T_π x) / Σ q(T_σ x), by the Gumbel distribution of the largest."""
-        return _largest((value + rng.gumbel(size=len(points)) for value in self.each(points)), len(points))
+        return _largest(value + rng.gumbel(size=len(points)) for value in self.each(points))
 
     def applied(self, draws: Array) -> Array:
         """Draws of shape (chains, length, D), each under its most likely labelling."""
-        return moved(draws, self.symmetries, self.most_likely(draws.reshape(-1, draws.shape[-1])))
+        return moved(draws, self.symmetries, _largest(self.each(draws.reshape(-1, draws.shape[-1]))))
 
 
-def _largest(values: Iterator[Array], number: int) -> NDArray[np.intp]:
+def _largest(values: Iterator[Array]) -> NDArray[np.intp]:
     """For each entry, which of the arrays is largest there."""
-    best, which = np.full(number, -np.inf), np.zeros(number, dtype=np.intp)
-    for k, value in enumerate(values):
+    best = next(values)
+    which = np.zeros(len(best), dtype=np.intp)
+    for k, value in enumerate(values, 1):
         better = value > best
         best[better], which[better] = value[better], k
     return which
@@ -105,12 +97,12 @@ def labelling(draws: Array, heights: Array, symmetries: Sequence[Matrix]) -> Sha
     pivot = sample[np.argmax(np.where(np.isnan(heights), -np.inf, heights).ravel())]
     sample = sample[:: -(-len(sample) // LABELLED)]
     squares = sum(((s @ sample.T - pivot[:, None]) ** 2).mean(axis=1) for s in symmetries) / len(symmetries)
-    fitted = Share(pivot, np.diag(np.sqrt(np.maximum(squares, np.finfo(float).tiny))), math.inf, symmetries)
+    root = np.diag(np.sqrt(np.maximum(squares, np.finfo(float).tiny)))
+    fitted = Share(Proposal(pivot, root), symmetries)
     before = None
     for _ in range(ROUNDS):
-        which = fitted.most_likely(sample)
+        which = _largest(fitted.each(sample))
         if before is not None and np.array_equal(which, before):
             break
-        centre, scatter = scatter_of(moved(sample, symmetries, which), math.inf)
-        fitted, before = Share(centre, root_of(scatter), math.inf, symmetries), which
+        fitted, before = Share(proposal_of(moved(sample, symmetries, which)), symmetries), which
     return fitted

@@ -47,17 +47,7 @@ def unvisited_share(
 ) -> float:
     """What the largest mode found away from the draws holds, relative to exp(log_z); 0 where none was found.
 
-    Parameters
-    ----------
-    space : Unconstrained
-    groups : sequence of Exchangeable
-        Components whose labels are exchangeable.
-    symmetries : sequence of sparse matrices of shape (D, D)
-        Their labellings, the identity first.
-    draws : array of shape (chains, length, D)
-    log_z : float
-        The log evidence that the draws account for.
-    random_seed : int
+    ``symmetries`` are the labellings of ``groups``, the identity first; the draws have shape (chains, length, D).
     """
     rng = np.random.default_rng([random_seed, STREAM])
     flat = draws.reshape(-1, space.size)[:: max(1, draws.shape[0] * draws.shape[1] // KEPT)]
@@ -66,21 +56,21 @@ def unvisited_share(
         share = labelling(flat[None], heights[None], symmetries)
     except Refused:
         return 0.0
-    inverse = np.linalg.inv(share.root)
 
     def distance(points: np.ndarray) -> np.ndarray:
-        return np.sum((inverse @ (points - share.centre).T) ** 2, axis=0)
+        """From the draws, under the most likely labelling."""
+        return share.proposal.squares(share.applied(points[None])[0])
 
-    reach = BEYOND * float(np.quantile(distance(share.applied(flat[None])[0]), OUTERMOST))
+    reach = BEYOND * float(np.quantile(distance(flat), OUTERMOST))
     points, kinds = _candidates(space, groups, flat, rng, random_seed)
-    far = distance(share.applied(points[None])[0]) > reach
+    far = distance(points) > reach
     largest, seen = -math.inf, list[float]()
     for start in _highest(points[far], kinds[far], space.log_density(points[far])):
         mode, height = climb(space.value_and_gradient, start, steps=STEPS)
         if not height + 0.5 * space.size * math.log(2 * math.pi) > log_z - 50 or np.any(np.isclose(height, seen)):
             continue
         seen.append(height)
-        if float(distance(share.applied(mode[None, None])[0])[0]) > reach:
+        if distance(mode[None])[0] > reach:
             largest = max(largest, _log_mass(space, mode) + math.log(len(symmetries)))
     return math.exp(min(largest - log_z, 700.0))
 

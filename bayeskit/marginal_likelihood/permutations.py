@@ -3,7 +3,7 @@ r"""Permutations of the labels of exchangeable components, as linear maps of a d
 On its own support a permutation moves the entries of a variable along one axis, or along several jointly. On the
 unconstrained scale x it acts as a linear map T: a gather for elementwise transforms, and the map found numerically for
 PyMC's ``simplex``, whose last weight has no coordinate of its own. Each map is checked to be the permutation that it is
-taken for. A transposition has T² = 1, so that |det T| = 1; the transpositions of neighbours generate all the others.
+taken for, and to have |det T| = 1.
 """
 
 from __future__ import annotations
@@ -26,10 +26,14 @@ from bayeskit.model.transforms import forward_graphs
 from bayeskit.model.unconstrained import Unconstrained
 
 __all__ = [
+    "LABELLINGS",
+    "Blocks",
     "Coordinates",
     "Exchangeable",
     "Matrix",
+    "Order",
     "convention",
+    "exchanged",
     "labellings",
     "number_of_labellings",
     "random_labelling",
@@ -37,8 +41,14 @@ __all__ = [
 ]
 
 Matrix = Any  # a sparse matrix: its type has no operators that a type checker knows
+Blocks = dict[tuple[str, str], Matrix]  # of a map T, by the variables of rows and columns; elsewhere T is the identity
+Order = tuple[int, ...]  # which label comes to the place of each
+
+LABELLINGS = 720  # that are summed over
 TOLERANCE = 1e-9  # nats, and a tenth of it relative to the density: rounding
 LINEAR = 1e-7  # rounding of the linear map of a transform
+DIGITS = 6  # of the image of a point, by which two maps are told apart
+HELD = 4_000_000  # numbers in the points evaluated together
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ class Exchangeable:
         return f"{which} ({', '.join(self.axes)})"
 
 
-def unchanged(values: Any, level: float) -> Any:
+def unchanged(values: Any, level: Any) -> Any:
     """Where a log density is the same as at another point, but for rounding; not where it is not a number."""
     return np.abs(values - level) <= TOLERANCE * (1 + 0.1 * abs(level))
 
@@ -90,74 +100,56 @@ def convention(groups: Sequence[Exchangeable]) -> str:
     return f"over all {product} = {number} labellings of {' and '.join(map(str, groups))}"
 
 
-def labellings(space: Unconstrained, groups: Sequence[Exchangeable]) -> list[Matrix]:
-    """Every permutation of the labels as a linear map of x, the identity first.
+def labellings(space: Unconstrained, groups: Sequence[Exchangeable], more: Sequence[Matrix] = ()) -> list[Matrix]:
+    """Every permutation of the labels, and what they make with more maps of x, as linear maps; the identity first.
 
-    Returns
-    -------
-    list of sparse matrices of shape (k, k)
-        T with f(T x) = f(x) and |det T| = 1; as many as :func:`number_of_labellings` says.
+    The transpositions of neighbours generate all. The list is cut off once it is longer than ``LABELLINGS``.
     """
-    maps: list[Matrix] = [sparse.eye_array(space.size, format="csr")]
-    for group in groups:
-        maps = [one @ other for one in _elements(space, group) for other in maps]
-    return maps
+    coordinates = Coordinates(space)
+    pairs = [(g, pair) for g in groups for pair in itertools.pairwise(g.labels)]
+    steps = [*(coordinates.relabelled(g, exchanged(g.size, *pair)) for g, pair in pairs), *more]
+    # Two maps are told apart by where they take one generic point.
+    frontier = [(coordinates.matrix({}), coordinates.probes[0])]
+    known = {frontier[0][1].round(DIGITS).tobytes(): frontier[0][0]}
+    while frontier and len(known) <= LABELLINGS:
+        one, image = frontier.pop(0)
+        for step in steps:
+            moved = step @ image
+            if (key := moved.round(DIGITS).tobytes()) not in known:
+                known[key] = step @ one
+                frontier.append((known[key], moved))
+    return list(known.values())
 
 
 def random_labelling(space: Unconstrained, groups: Sequence[Exchangeable], rng: np.random.Generator) -> Matrix:
     """One permutation of the labels, all equally probable, as a linear map of x."""
-    result: Matrix = sparse.eye_array(space.size, format="csr")
+    coordinates = Coordinates(space)
+    result = coordinates.matrix({})
     for group in groups:
-        order = list(rng.permutation(len(group.labels)))
-        steps = _generators(space, group)
-        # Sorting by neighbours writes a permutation as a product of neighbours' transpositions.
-        for _ in order:
-            for k in range(len(order) - 1):
-                if order[k] > order[k + 1]:
-                    order[k], order[k + 1] = order[k + 1], order[k]
-                    result = steps[k] @ result
+        order = np.arange(group.size)
+        order[list(group.labels)] = rng.permutation(group.labels)
+        result = coordinates.relabelled(group, tuple(order.tolist())) @ result
     return result
 
 
-def _generators(space: Unconstrained, group: Exchangeable) -> list[Matrix]:
-    """The transpositions of neighbouring labels, on the whole of x."""
-    coordinates = Coordinates(space)
-    pairs = itertools.pairwise(group.labels)
-    return [coordinates.on_all({n: (a, pair) for n, a in group.axes.items()}, group.size) for pair in pairs]
+def exchanged(size: int, one: int, other: int) -> Order:
+    """The order in which two labels have changed places."""
+    return tuple({one: other, other: one}.get(k, k) for k in range(size))
 
 
-def _elements(space: Unconstrained, group: Exchangeable) -> list[Matrix]:
-    """All permutations of one group, from its generators."""
-    generators = _generators(space, group)
-    identity = tuple(range(len(group.labels)))
-    maps: dict[tuple[int, ...], Matrix] = {identity: sparse.eye_array(space.size, format="csr")}
-    frontier = [identity]
-    while frontier:
-        order = frontier.pop(0)
-        for k, step in enumerate(generators):
-            swapped = list(order)
-            swapped[k], swapped[k + 1] = swapped[k + 1], swapped[k]
-            if (key := tuple(swapped)) not in maps:
-                maps[key] = step @ maps[order]
-                frontier.append(key)
-    return list(maps.values())
-
-
-def _transposed(values: np.ndarray, axes: Sequence[int], pair: tuple[int, int]) -> np.ndarray:
-    """Two labels exchanged along some axes of an array."""
+def _permuted(values: np.ndarray, axes: Sequence[int], order: Order) -> np.ndarray:
+    """The labels of some axes of an array in another order."""
     for axis in axes:
-        order = np.arange(values.shape[axis])
-        order[list(pair)] = order[list(pair[::-1])]
         values = np.take(values, order, axis=axis)
     return values
 
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Transpositions of labels as linear maps of x."""
+    """Permutations of labels as linear maps of x, and whether the density is the same under a map."""
 
     space: Unconstrained
-    known: dict[tuple[str, tuple[int, ...], tuple[int, int]], Matrix | None] = field(default_factory=dict)
+    known: dict[tuple[str, tuple[int, ...], Order], Matrix | None] = field(default_factory=dict)
 
     @cached_property
     def probes(self) -> np.ndarray:
@@ -175,62 +167,82 @@ class Coordinates:
         """The shape of a free variable."""
         return self.natural[name].shape[1:]
 
-    def on_all(self, moves: Mapping[str, tuple[tuple[int, ...], tuple[int, int]]], size: int) -> Matrix:
-        """One map of x that exchanges two labels of several variables."""
-        parts: list[Matrix] = []
-        for name, block in self.space.slices.items():
-            if name in moves:
-                part = self.transposition(name, *moves[name])
-                if part is None:
-                    raise ModelError(f"the labels of {name} do not act linearly on its unconstrained scale")
-                parts.append(part)
-            else:
-                parts.append(sparse.eye_array(block.stop - block.start))
-        return sparse.csr_array(sparse.block_diag(parts, format="csr"))
+    def matrix(self, parts: Blocks) -> Matrix:
+        """A map of the whole of x from its blocks."""
+        moved = {row for row, _ in parts}
+        unit = {n: sparse.eye_array(b.stop - b.start) for n, b in self.blocks.items()}
+        rows = [[parts.get((n, m), unit[n] if n == m and n not in moved else None) for m in unit] for n in unit]
+        return sparse.block_array(rows, format="csr")
 
-    def transposition(self, name: str, axes: tuple[int, ...], pair: tuple[int, int]) -> Matrix | None:
-        """The map of one variable's coordinates that exchanges two of its labels; None where there is no linear one."""
-        key = (name, axes, pair)
+    def relabelled(self, group: Exchangeable, order: Order) -> Matrix:
+        """The map of x that gives the labels of a group another order."""
+        parts = self.permutations(group.axes, order)
+        if parts is None:
+            raise ModelError(f"the labels of {group} do not act linearly on the unconstrained scale")
+        return self.matrix(parts)
+
+    def permutations(self, axes_of: Mapping[str, tuple[int, ...]], order: Order) -> Blocks | None:
+        """The blocks of the map that gives the labels of some variables another order; None where it is not linear."""
+        parts = {(name, name): self.permutation(name, axes, order) for name, axes in axes_of.items()}
+        return None if any(part is None for part in parts.values()) else parts
+
+    def permutation(self, name: str, axes: tuple[int, ...], order: Order) -> Matrix | None:
+        """The map of one variable's coordinates that gives its labels another order; None where none is linear."""
+        key = (name, axes, order)
         if key not in self.known:
-            self.known[key] = self.linear(*key)
+            candidates = (make(*key) for make in (self._gathered, self._measured))
+            self.known[key] = next((m for m in candidates if m is not None and self._permutes(m, *key)), None)
         return self.known[key]
 
-    def linear(self, name: str, axes: tuple[int, ...], pair: tuple[int, int]) -> Matrix | None:
-        """As :meth:`transposition`, computed."""
-        block = self.space.slices[name]
-        natural, shape = self.shape(name), self.space.initial[name].shape
-        if len(shape) == len(natural) and all(shape[a] == natural[a] for a in axes):
-            order = _transposed(np.arange(block.stop - block.start).reshape(shape), axes, pair).ravel()
-            gather: Matrix = sparse.eye_array(order.size, format="csr")[order]
-            if self.permutes(name, gather, axes, pair):
-                return gather
-        if all(a < len(natural) - 1 for a in axes):
-            return None
-        matrix = self.measured(name, axes, pair)
-        return matrix if matrix is not None and self.permutes(name, matrix, axes, pair) else None
+    def unchanged_by(self, point: np.ndarray, maps: Sequence[Blocks]) -> list[bool]:
+        """Which of many maps leave the density at a point unchanged."""
+        level = float(self.values(point[None])[0])
+        images: dict[tuple[str, int], np.ndarray] = {}  # many maps share their blocks
+        result: list[bool] = []
+        for some in itertools.batched(maps, max(1, HELD // self.space.size)):
+            rows = np.repeat(point[None], len(some), axis=0)
+            for row, parts in zip(rows, some, strict=True):
+                for (to, of), part in parts.items():
+                    if (of, id(part)) not in images:
+                        images[of, id(part)] = part @ point[self.blocks[of]]
+                    row[self.blocks[to]] = images[of, id(part)]
+            result += unchanged(self.values(rows), level).tolist()
+        return result
 
-    def permutes(self, name: str, matrix: Matrix, axes: tuple[int, ...], pair: tuple[int, int]) -> bool:
-        """Whether a map of the coordinates exchanges the labels of the variable itself."""
-        moved = self.probes.copy()
-        block = self.space.slices[name]
-        moved[:, block] = (matrix @ moved[:, block].T).T
+    def values(self, points: np.ndarray) -> np.ndarray:
+        """The density at points; not a number where an assertion of the model's author fails."""
         with silently():
-            reached = self.space.backward(moved)[name]
-        wanted = _transposed(self.natural[name], [a + 1 for a in axes], pair)
-        scale = np.max(np.abs(wanted), initial=0.0)
-        return bool(np.all(np.isfinite(wanted)) and np.allclose(reached, wanted, rtol=1e-8, atol=1e-10 * scale))
+            try:
+                return self.space.log_density(points)
+            except (ModelError, np.linalg.LinAlgError):
+                if len(points) == 1:
+                    return np.full(1, np.nan)
+                return np.concatenate([self.values(point[None]) for point in points])
 
-    def measured(self, name: str, axes: tuple[int, ...], pair: tuple[int, int]) -> Matrix | None:
+    def _gathered(self, name: str, axes: tuple[int, ...], order: Order) -> Matrix | None:
+        """The coordinates in another order, where they lie along the same axes as the variable."""
+        value = self.space.model.rvs_to_values[self.space.model[name]]
+        shape, natural = self.space.initial[str(value.name)].shape, self.shape(name)
+        if len(shape) != len(natural) or any(shape[a] != natural[a] for a in axes):
+            return None
+        index = _permuted(np.arange(math.prod(shape)).reshape(shape), axes, order).ravel()
+        return sparse.eye_array(index.size, format="csr")[index]
+
+    def _measured(self, name: str, axes: tuple[int, ...], order: Order) -> Matrix | None:
         """The linear map forward ∘ permutation ∘ backward, column by column."""
-        block = self.space.slices[name]
+        if all(a < len(self.shape(name)) - 1 for a in axes):
+            return None
+        model, block = self.space.model, self.blocks[name]
         size = block.stop - block.start
         points = np.repeat(self.probes[:1], size + 1, axis=0)
         points[:, block] = np.vstack([np.zeros(size), np.eye(size)])
+        inputs, graphs = forward_graphs(model, model.free_RVs)
+        graph, rows = graphs[list(self.blocks).index(name)], stacked(inputs)
         with silently():
             natural = self.space.backward(points)
-            natural[name] = _transposed(natural[name], [a + 1 for a in axes], pair)
+            natural[name] = _permuted(natural[name], [a + 1 for a in axes], order)
             try:
-                images = self.forward(name)(*natural.values())
+                images = compile_small(list(rows.values()), vectorize_graph(graph, rows))(*natural.values())
             except (NotImplementedError, ValueError):
                 return None
         images = np.asarray(images).reshape(size + 1, -1)
@@ -241,12 +253,15 @@ class Coordinates:
         if np.abs(matrix - rounded).max() < LINEAR:
             matrix = rounded
         matrix[np.abs(matrix) < LINEAR * 1e-3] = 0
-        involution = np.abs(matrix @ matrix - np.eye(size)).max() < LINEAR
-        return sparse.csr_array(matrix) if involution else None
+        return sparse.csr_array(matrix) if abs(abs(np.linalg.det(matrix)) - 1) < LINEAR else None
 
-    def forward(self, name: str) -> Any:
-        """The transform of one variable for many values of all variables at once."""
-        inputs, graphs = forward_graphs(self.space.model, self.space.rvs)
-        graph = graphs[self.space.names.index(name)]
-        rows = stacked(inputs)
-        return compile_small(list(rows.values()), vectorize_graph(graph, rows))
+    def _permutes(self, matrix: Matrix, name: str, axes: tuple[int, ...], order: Order) -> bool:
+        """Whether a map of the coordinates gives the labels of the variable itself another order."""
+        moved = self.probes.copy()
+        block = self.blocks[name]
+        moved[:, block] = (matrix @ moved[:, block].T).T
+        with silently():
+            reached = self.space.backward(moved)[name]
+        wanted = _permuted(self.natural[name], [a + 1 for a in axes], order)
+        scale = np.max(np.abs(wanted), initial=0.0)
+        return bool(np.all(np.isfinite(wanted)) and np.allclose(reached, wanted, rtol=1e-8, atol=1e-10 * scale))

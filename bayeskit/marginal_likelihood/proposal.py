@@ -25,17 +25,19 @@ __all__ = [
     "Array",
     "BridgeSide",
     "BridgeSolution",
+    "Proposal",
     "Refused",
+    "beyond_error",
     "effective_number",
     "error_of_mean",
+    "finds_more",
     "fitted",
-    "log_spherical",
+    "proposal_of",
     "require_more_draws_than",
-    "root_of",
-    "scatter_of",
 ]
 
 DEGREES = (math.inf, 30.0, 10.0, 5.0, 3.0, 2.0)  # of freedom of the proposal
+NEGLIGIBLE, CLEARLY = 1e-6, 5.0  # nats; standard errors between two estimates of the same number
 
 
 class Refused(Exception):
@@ -48,68 +50,75 @@ def require_more_draws_than(sample: Array) -> None:
         raise Refused(f"there are too few draws for {size} dimensions; ask for more draws")
 
 
-def root_of(scatter: Array) -> Array:
+@dataclass(frozen=True)
+class Proposal:
+    """A multivariate Student t by its centre and the Cholesky factor of its scatter; a Normal of infinite degrees."""
+
+    centre: Array
+    root: Array
+    degrees: float = math.inf
+
+    def squares(self, points: Array) -> Array:
+        """Squared distances of points (n, D) from the centre, in units of the scatter."""
+        return np.sum(linalg.solve_triangular(self.root, (points - self.centre).T, lower=True) ** 2, axis=0)
+
+    def log_density(self, points: Array) -> Array:
+        """log q at points of shape (n, D)."""
+        size, degrees, square = len(self.centre), self.degrees, self.squares(points)
+        constant = -float(np.log(np.diag(self.root)).sum())
+        if not math.isfinite(degrees):
+            return constant - 0.5 * size * math.log(2 * math.pi) - 0.5 * square
+        constant += special.gammaln((degrees + size) / 2) - special.gammaln(degrees / 2)
+        constant -= 0.5 * size * math.log(degrees * math.pi)
+        return np.asarray(constant - 0.5 * (degrees + size) * np.log1p(square / degrees))
+
+    def draw(self, rng: np.random.Generator, number: int) -> Array:
+        """Independent draws, of shape (number, D)."""
+        z = rng.standard_normal((number, len(self.centre)))
+        if math.isfinite(self.degrees):
+            z *= np.sqrt(self.degrees / rng.chisquare(self.degrees, size=(number, 1)))
+        return self.centre + z @ self.root.T
+
+
+def proposal_of(sample: Array, degrees: float = math.inf) -> Proposal:
+    """The proposal of some degrees of freedom that is most likely for a sample, by EM steps; the Normal's moments."""
+    result = Proposal(sample.mean(axis=0), _root(np.atleast_2d(np.cov(sample, rowvar=False))), degrees)
+    for _ in range(10 if math.isfinite(degrees) else 0):
+        weight = (degrees + sample.shape[1]) / (degrees + result.squares(sample))
+        centre = weight @ sample / weight.sum()
+        scatter = (sample - centre).T @ (weight[:, None] * (sample - centre)) / len(sample)
+        result = Proposal(centre, _root(scatter), degrees)
+    return result
+
+
+def _root(scatter: Array) -> Array:
     try:
         return np.linalg.cholesky(scatter)
     except np.linalg.LinAlgError:
         raise Refused("the draws lie on a subspace: their covariance is singular") from None
 
 
-def fitted(sample: Array) -> tuple[Array, Array, float]:
-    """Centre, Cholesky factor and degrees of freedom of the most likely proposal."""
-    best: tuple[float, Array, Array, float] | None = None
+def fitted(sample: Array) -> Proposal:
+    """The most likely proposal; degrees of freedom are tried until they do not make it more so."""
+    best, height = proposal_of(sample), -math.inf
     for degrees in DEGREES:
-        centre, scatter = scatter_of(sample, degrees)
-        root = root_of(scatter)
-        z = linalg.solve_triangular(root, (sample - centre).T, lower=True).T
-        fit = float((log_spherical(z, degrees) - np.log(np.diag(root)).sum()).mean())
-        if best is not None and fit < best[0]:
+        proposal = proposal_of(sample, degrees)
+        fit = float(proposal.log_density(sample).mean())
+        if fit < height:
             break
-        best = (fit, centre, root, degrees)
-    assert best is not None
-    return best[1:]
-
-
-def scatter_of(sample: Array, degrees: float) -> tuple[Array, Array]:
-    """Location and scatter of a multivariate t, by its EM steps; of a Normal, the moments."""
-    size = sample.shape[1]
-    centre, scatter = sample.mean(axis=0), np.atleast_2d(np.cov(sample, rowvar=False))
-    if not math.isfinite(degrees):
-        return centre, scatter
-    for _ in range(10):
-        distance = np.einsum("ij,ij->i", sample - centre, np.linalg.solve(scatter, (sample - centre).T).T)
-        weight = (degrees + size) / (degrees + distance)
-        centre = weight @ sample / weight.sum()
-        scatter = (sample - centre).T @ (weight[:, None] * (sample - centre)) / len(sample)
-    return centre, scatter
-
-
-def log_spherical(z: Array, degrees: float) -> Array:
-    """Log density of a standard spherical Normal or Student t."""
-    size, square = z.shape[-1], np.sum(z**2, axis=-1)
-    if not math.isfinite(degrees):
-        return np.asarray(-0.5 * square - 0.5 * size * math.log(2 * math.pi))
-    constant = special.gammaln((degrees + size) / 2) - special.gammaln(degrees / 2)
-    constant -= 0.5 * size * math.log(degrees * math.pi)
-    return np.asarray(constant - 0.5 * (degrees + size) * np.log1p(square / degrees))
+        best, height = proposal, fit
+    return best
 
 
 @dataclass(frozen=True)
 class BridgeSide:
-    """One half of the draws against the proposal fitted to the other half.
+    """One half of the draws against the proposal fitted to the other half: log f̃ − log q, f̃ the symmetrised density.
 
-    Attributes
-    ----------
-    draws : array (chains, length)
-        log f̃ − log q at the draws, f̃ the symmetrised density.
-    proposals : array (n,)
-        The same at draws from q.
-    lost_draws, lost_proposals : array of bool
-        Where the density could not be evaluated, at the point or at its mirror image, and was taken as zero.
+    Where f̃ could not be evaluated, at the point or at its mirror image, it is lost, and taken as zero.
     """
 
-    draws: Array
-    proposals: Array
+    draws: Array  # (chains, length)
+    proposals: Array  # (n,)
     lost_draws: NDArray[np.bool_]
     lost_proposals: NDArray[np.bool_]
 
@@ -140,23 +149,12 @@ class BridgeSide:
 
 @dataclass(frozen=True)
 class BridgeSolution:
-    """log Z from one side, with what its error is made of.
-
-    Attributes
-    ----------
-    log_z : float
-    drawn : array (chains, length)
-        The weights of the identity at the draws, divided by their mean.
-    proposed : array (n,)
-        The same at the proposals.
-    unknown : float
-        Bound of the relative error from points where the density could not be evaluated.
-    """
+    """log Z from one side, with the weights of the identity at draws and at proposals, divided by their means."""
 
     log_z: float
-    drawn: Array
-    proposed: Array
-    unknown: float = 0.0
+    drawn: Array  # (chains, length)
+    proposed: Array  # (n,)
+    unknown: float = 0.0  # bound of the relative error from points where the density could not be evaluated
 
     @property
     def error_of_proposals(self) -> float:
@@ -185,3 +183,19 @@ def error_of_mean(series: Array) -> float:
     if len(series) < 2:
         return within
     return max(within, float(series.mean(axis=1).std(ddof=1)) / math.sqrt(len(series)))
+
+
+def beyond_error(difference: float, error: float) -> bool:
+    """Whether a number that should be zero is clearly above it."""
+    return difference > NEGLIGIBLE + CLEARLY * error
+
+
+def finds_more(log_weights: Array, error: float = 0.0) -> bool:
+    """Whether importance weights, whose mean should be one with some error, find clearly more.
+
+    Where importance sampling is poor its mean is too low, or its error as large as itself; it does not come out far
+    above by chance.
+    """
+    weights = np.exp(np.where(np.isnan(log_weights), -np.inf, log_weights).clip(max=700))
+    spread = float(weights.std(ddof=1)) / math.sqrt(len(weights))
+    return beyond_error(float(weights.mean()) - 1, math.hypot(spread, error))

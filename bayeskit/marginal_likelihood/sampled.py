@@ -21,7 +21,7 @@ from bayeskit.graphs.environment import lightly
 from bayeskit.marginal_likelihood.conventions import audit_of_draws, orderings_of, stated
 from bayeskit.marginal_likelihood.estimators import Target, first_estimate, refused
 from bayeskit.marginal_likelihood.other_modes import unvisited_share
-from bayeskit.marginal_likelihood.proposal import Refused
+from bayeskit.marginal_likelihood.proposal import Refused, finds_more
 from bayeskit.marginal_likelihood.symmetries import Symmetric, flat, symmetries_of
 from bayeskit.model.unconstrained import Unconstrained, weight_of
 from bayeskit.results.records import LogEvidence
@@ -29,9 +29,8 @@ from bayeskit.results.records import LogEvidence
 __all__ = ["evidence_of_draws"]
 
 PRIOR_DRAWS = 1_000
-NEGLIGIBLE, CLEARLY = 1e-6, 5.0  # nats; standard errors
 CHECKED = 20  # draws at which the density must be the sampler's
-UNVISITED = 0.05  # of the evidence that a mode away from the draws may hold by Laplace's estimate
+UNVISITED, CLEARLY = 0.05, 5.0  # of the evidence that a mode away may hold by Laplace's estimate; standard errors
 TOLERANCE = 1e-3  # nats; single-precision constants in the sampler's graph make a little difference
 
 
@@ -43,27 +42,11 @@ def evidence_of_draws(
     random_seed: int,
     weight: int | None = None,
 ) -> LogEvidence:
-    """Estimate the log evidence from the draws of NUTS.
+    """The log evidence from the draws of NUTS, or NaN with the reason where none could be trusted.
 
-    Parameters
-    ----------
-    analysis : Analysis
-        Of the model as the user wrote it.
-    model : pymc.Model
-        The model that was sampled: that one, or its collapsed form.
-    unconstrained : mapping of str to array (chain, draw, ...)
-        Draws of its value variables.
-    sample_stats : xarray.Dataset
-        ``diverging`` and ``logp`` of the draws, as nutpie gives them.
-    random_seed : int
-        Of the estimator's proposals.
-    weight : int, optional
-        About how many numbers the evaluation of the density at one point holds.
-
-    Returns
-    -------
-    LogEvidence
-        NaN with the reason where there is no evidence, or none that could be trusted.
+    ``model`` was sampled: that of the analysis, as the user wrote it, or its collapsed form. ``unconstrained`` has the
+    draws of its value variables, axes (chain, draw, ...), ``sample_stats`` their ``diverging`` and ``logp``; ``weight``
+    is about how many numbers the evaluation of the density at one point holds.
     """
     orderings = orderings_of(analysis.joint)
     if reason := audit_of_draws(analysis, model, orderings, sample_stats):
@@ -84,7 +67,7 @@ def evidence_of_draws(
     # Of PyMC's own density, which is that of one order.
     evidence = replace(evidence, value=evidence.value - symmetry.added)
     result = stated(evidence, [g for g in symmetry.groups if not set(g.axes) & set(orderings)], orderings.values())
-    if symmetry.only_labels or not math.isfinite(result.value):
+    if symmetry.only_labels:
         return result
     said = f"over the mirror images of {'; '.join(symmetry.mirrored)}"
     return replace(result, convention="; ".join([said, *([result.convention] if result.convention else [])]))
@@ -106,8 +89,13 @@ def _require_the_same_density(space: Unconstrained, draws: np.ndarray, sample_st
 def _require_no_doubt(symmetry: Symmetric, evidence: LogEvidence, random_seed: int) -> None:
     """Refuse an estimate where there is a mode that no chain visited."""
     space = symmetry.space
-    if _misses_mass(space, evidence, random_seed):
-        raise Refused("draws from the prior find more mass than the chains did: there is another mode")
+    points = space.prior_draws(PRIOR_DRAWS, random_seed)
+    # The mean likelihood of draws from the prior is the evidence too. It finds a mode that holds a good share of the
+    # prior however narrow it is.
+    if len(points) == PRIOR_DRAWS:
+        log_weights = space.log_density(points) - space.log_prior(points) - evidence.value
+        if finds_more(log_weights, evidence.error):
+            raise Refused("draws from the prior find more mass than the chains did: there is another mode")
     if symmetry.groups:
         share = unvisited_share(space, symmetry.groups, symmetry.maps, symmetry.draws, evidence.value, random_seed)
         if share > UNVISITED + CLEARLY * evidence.error:
@@ -115,18 +103,3 @@ def _require_no_doubt(symmetry: Symmetric, evidence: LogEvidence, random_seed: i
                 f"there is another mode, which holds about {share:.2g} times what the chains found, and none of "
                 "them visited it: NUTS does not move between modes this far apart"
             )
-
-
-def _misses_mass(space: Unconstrained, evidence: LogEvidence, random_seed: int) -> bool:
-    """Whether the mean likelihood of draws from the prior, which is the evidence too, is clearly above an estimate.
-
-    It finds a mode that holds a good share of the prior however narrow it is. Where data are informative it is too low
-    or its error is as large as itself, and says nothing.
-    """
-    points = space.prior_draws(PRIOR_DRAWS, random_seed)
-    if len(points) < PRIOR_DRAWS:
-        return False
-    log_weights = space.log_density(points) - space.log_prior(points) - evidence.value
-    weights = np.exp(np.where(np.isnan(log_weights), -np.inf, log_weights).clip(max=700))
-    error = math.hypot(float(weights.std(ddof=1)) / math.sqrt(len(weights)), evidence.error)
-    return float(weights.mean()) - 1 > NEGLIGIBLE + CLEARLY * error

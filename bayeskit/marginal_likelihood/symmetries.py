@@ -21,6 +21,7 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.marginal_likelihood.conventions import Ordering
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
 from bayeskit.marginal_likelihood.permutations import (
+    LABELLINGS,
     Exchangeable,
     Matrix,
     convention,
@@ -32,31 +33,18 @@ from bayeskit.marginal_likelihood.proposal import Refused
 from bayeskit.marginal_likelihood.reflections import reflections
 from bayeskit.model.unconstrained import Unconstrained
 
-__all__ = ["Symmetric", "covers", "flat", "in_any_order", "symmetries_of"]
+__all__ = ["Symmetric", "flat", "symmetries_of"]
 
-LABELLINGS = 720  # that are summed over
 MIXED = 1.01  # R-hat between draws and their relabelled copies, below which the chains visited all labellings alike
 COPIES = 20  # labellings that it is judged by
 
 
-def in_any_order(
+def _in_any_order(
     model: pm.Model, names: Iterable[str], unconstrained: Mapping[str, np.ndarray]
 ) -> tuple[pm.Model, dict[str, np.ndarray]] | None:
     """The model without the ``ordered`` transform of some variables, and the draws on its unconstrained scale.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        Its free variables are continuous.
-    names : iterable of str
-        Variables that ``ordered`` restricts, alone or after an increasing transform of each entry.
-    unconstrained : mapping of str to array (chain, draw, ...)
-        Draws of the model's value variables.
-
-    Returns
-    -------
-    model, draws
-        None where a variable has more than one axis: each of its rows would have an order of its own.
+    None where a variable has more than one axis: each of its rows would have an order of its own.
     """
     transforms, values, draws = dict(model.rvs_to_transforms), dict(model.rvs_to_values), dict(unconstrained)
     for name in names:
@@ -77,36 +65,16 @@ def in_any_order(
     return free, draws
 
 
-def covers(groups: Iterable[Exchangeable], names: Iterable[str]) -> bool:
-    """Whether the entries of each variable are components that are all exchangeable."""
-    along = {name for g in groups if g.complete for name in g.axes}
-    return set(names) <= along
-
-
 @dataclass(frozen=True, eq=False)
 class Symmetric:
-    """A density, draws from it, and the maps that leave it as it is.
-
-    Attributes
-    ----------
-    space : Unconstrained
-    draws : array of shape (chain, draw, k)
-    groups : tuple of Exchangeable
-        Components whose labellings are summed over.
-    maps : list of sparse matrices of shape (k, k)
-        The whole group, the identity first.
-    mirrored : tuple of str
-        The variables of the mirror images in it.
-    added : float
-        What the log integral of ``space`` has more than that of PyMC's own density: log K! of an order taken away.
-    """
+    """A density, draws from it, and the maps that leave it as it is."""
 
     space: Unconstrained
-    draws: np.ndarray
-    groups: tuple[Exchangeable, ...]
-    maps: list[Matrix]
-    mirrored: tuple[str, ...]
-    added: float
+    draws: np.ndarray  # of shape (chain, draw, k)
+    groups: tuple[Exchangeable, ...]  # components whose labellings are summed over
+    maps: list[Matrix]  # the whole group, the identity first
+    mirrored: tuple[str, ...]  # the variables of the mirror images in it
+    added: float  # log K! of an order taken away, which the log integral has more than that of PyMC's own density
 
     @property
     def only_labels(self) -> bool:
@@ -121,30 +89,17 @@ def symmetries_of(
     unconstrained: Mapping[str, np.ndarray],
     random_seed: int,
 ) -> Symmetric:
-    """The symmetries of a density from which draws were made.
+    """The symmetries of a density from which draws were made; refused if they are too many to sum over.
 
-    Parameters
-    ----------
-    space : Unconstrained
-    draws : array of shape (chain, draw, k)
-    orderings : mapping of str to Ordering
-        Variables that PyMC's ``ordered`` restricts; the order of a mixture's components is taken away.
-    unconstrained : mapping of str to array (chain, draw, ...)
-        The same draws, by value variable.
-    random_seed : int
-
-    Raises
-    ------
-    Refused
-        If they are too many to sum over.
+    ``unconstrained`` has the same draws by value variable. The order of a mixture's components is taken away.
     """
     added = 0.0
     groups: Sequence[Exchangeable] = exchangeable_in(space, draws, random_seed=random_seed)
-    if orderings and (freed := in_any_order(space.model, orderings, unconstrained)) is not None:
+    if orderings and (freed := _in_any_order(space.model, orderings, unconstrained)) is not None:
         other = Unconstrained(freed[0], space.weight)
         reordered = flat(other, freed[1])
         components = exchangeable_in(other, reordered, random_seed=random_seed)
-        if covers(components, orderings):
+        if set(orderings) <= {name for g in components if g.complete for name in g.axes}:
             space, draws, groups = other, reordered, components
             added = sum(o.log_orderings for o in orderings.values())
     groups = _to_sum_over(space, groups, draws, random_seed)
@@ -159,7 +114,7 @@ def symmetries_of(
         if not _alike(draws, (image @ draws.reshape(-1, space.size).T).T.reshape(draws.shape))
     ]
     mirrored = tuple(names for _, names in images)
-    maps = _closed(labellings(space, groups), [image for image, _ in images])
+    maps = labellings(space, groups, [image for image, _ in images])
     if len(maps) > LABELLINGS:
         raise Refused(
             f"the density has more than {LABELLINGS} mirror images, too many to sum over: exchanges or changes of "
@@ -172,23 +127,6 @@ def flat(space: Unconstrained, unconstrained: Mapping[str, np.ndarray]) -> np.nd
     """Draws by value variable as one array of shape (chain, draw, k)."""
     parts = (unconstrained[v.name] for v in space.variables)
     return np.concatenate([np.reshape(p, (*p.shape[:2], -1)) for p in parts], axis=-1)
-
-
-def _closed(group: Sequence[Matrix], more: Sequence[Matrix]) -> list[Matrix]:
-    """The group of maps that some generate, the identity first; cut off once it is too large to sum over."""
-    if not more:
-        return list(group)
-    members = {(np.round(one.toarray(), 6) + 0.0).tobytes(): one for one in group}
-    frontier = list(members.values())
-    while frontier and len(members) <= LABELLINGS:
-        one = frontier.pop(0)
-        for step in more:
-            product = step @ one
-            key = (np.round(product.toarray(), 6) + 0.0).tobytes()
-            if key not in members:
-                members[key] = product
-                frontier.append(product)
-    return list(members.values())
 
 
 def _to_sum_over(
