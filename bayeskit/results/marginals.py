@@ -6,15 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import xarray as xr
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import xarray as xr
-
-__all__ = ["ArrayDistribution", "LaterMarginals", "Marginal", "labels_of", "summarise"]
+__all__ = ["ArrayDistribution", "LaterMarginals", "Marginal", "labels_of", "scalar_labels", "summarise"]
 
 
 class ArrayDistribution(ABC):
@@ -83,8 +81,6 @@ class Marginal:
     def _labelled(self, values: Any) -> Any:
         if not self.dims or np.ndim(values) != len(self.dims):
             return float(values) if np.ndim(values) == 0 else values
-        import xarray as xr
-
         return xr.DataArray(values, dims=self.dims, coords=dict(self.coords), name=self.name)
 
     def mean(self) -> Any:
@@ -104,9 +100,8 @@ class Marginal:
         return self._labelled(self.dist.ppf(q))
 
     def __repr__(self) -> str:
-        return (
-            f"Marginal({self.name}: {self.family.replace('_', ' ')}{', dims ' + str(self.dims) if self.dims else ''})"
-        )
+        dims = f", dims {self.dims}" if self.dims else ""
+        return f"Marginal({self.name}: {self.family.replace('_', ' ')}{dims})"
 
 
 class LaterMarginals(Mapping[str, Marginal]):
@@ -137,62 +132,36 @@ def labels_of(name: str, model: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
 
 
 def summarise(draws: xr.Dataset, marginals: Mapping[str, Marginal], ci_prob: float) -> pd.DataFrame:
-    """Mean, sd and equal-tailed interval of every scalar: from the closed form where there is one, else from draws.
-
-    Parameters
-    ----------
-    draws : xarray.Dataset
-        Posterior draws with dims chain and draw.
-    marginals : mapping of str to Marginal
-    ci_prob : float
-        Probability of the interval.
-    """
+    """Mean, sd and equal-tailed interval of every scalar: from the closed form where there is one, else from draws."""
     import arviz as az
-    import pandas as pd
 
-    percent = f"{100 * ci_prob:g}"
-    low, high = (1 - ci_prob) / 2, (1 + ci_prob) / 2
-    tables = []
+    percent, tails = f"{100 * ci_prob:g}", ((1 - ci_prob) / 2, (1 + ci_prob) / 2)
+    tables = [pd.DataFrame(columns=["mean", "sd", "mcse_mean", "label"])] if not draws.data_vars else []
     for name, values in draws.data_vars.items():
-        labels = [s for _, _, s in _scalars(draws[[name]])]
         marginal = marginals.get(str(name))
         if marginal is not None and marginal.elementwise:
-            columns = {
-                "mean": np.ravel(marginal.dist.mean()),
-                "sd": np.ravel(marginal.dist.std()),
-                f"eti{percent}_lb": np.ravel(marginal.dist.ppf(low)),
-                f"eti{percent}_ub": np.ravel(marginal.dist.ppf(high)),
-                "mcse_mean": np.zeros(len(labels)),
-            }
-            label = marginal.label
+            low, high = (marginal.dist.ppf(q) for q in tails)
         else:
-            flat = np.moveaxis(values.values.reshape(-1, *values.shape[2:]), 0, -1).reshape(len(labels), -1)
-            error = az.mcse(draws[[name]], method="mean")
-            mean, sd = flat.mean(-1), flat.std(-1, ddof=1)
-            mcse, label = np.ravel(error[name].values), "estimated"
-            if marginal is not None:
-                mean, sd, mcse = np.ravel(marginal.mean()), np.ravel(marginal.std()), np.zeros(len(labels))
-                label = "exact moments, estimated interval"
-            columns = {
-                "mean": mean,
-                "sd": sd,
-                f"eti{percent}_lb": np.quantile(flat, low, axis=-1),
-                f"eti{percent}_ub": np.quantile(flat, high, axis=-1),
-                "mcse_mean": mcse,
-            }
-        size = len(labels)
-        tables.append(
-            pd.DataFrame({k: np.broadcast_to(v, size) for k, v in columns.items()} | {"label": label}, index=labels)
-        )
-    return pd.concat(tables) if tables else pd.DataFrame(columns=["mean", "sd", "mcse_mean", "label"])
+            sample = values.transpose("chain", "draw", ...).to_numpy()
+            low, high = np.quantile(sample, tails, axis=(0, 1))
+        if marginal is not None:
+            mean, sd, mcse = marginal.mean(), marginal.std(), 0.0
+            label = marginal.label if marginal.elementwise else "exact moments, estimated interval"
+        else:
+            mean, sd, label = sample.mean((0, 1)), sample.std((0, 1), ddof=1), "estimated"
+            mcse = az.mcse(draws[[name]], method="mean")[name].values
+        labels = scalar_labels(draws, str(name))
+        ends = {f"eti{percent}_lb": low, f"eti{percent}_ub": high}
+        columns = {"mean": mean, "sd": sd, **ends, "mcse_mean": mcse}
+        flat = {k: np.broadcast_to(np.ravel(v), len(labels)) for k, v in columns.items()}
+        tables.append(pd.DataFrame(flat | {"label": label}, index=labels))
+    return pd.concat(tables)
 
 
-def _scalars(dataset: xr.Dataset) -> list[tuple[str, dict[str, Any], str]]:
-    """Every scalar of a dataset of draws with the name that ArviZ gives it: ``w[slope]``, ``theta[0, 1]``."""
+def scalar_labels(draws: xr.Dataset, name: str) -> list[str]:
+    """The name of each scalar of a variable, in C order, as ArviZ writes it: ``weight[density]``."""
     from arviz_base import xarray_sel_iter
+    from arviz_base.labels import BaseLabeller
 
-    result = []
-    for name, selection, _ in xarray_sel_iter(dataset, skip_dims={"chain", "draw"}):
-        inside = ", ".join(str(v) for v in selection.values())
-        result.append((str(name), dict(selection), f"{name}[{inside}]" if inside else str(name)))
-    return result
+    scalars = xarray_sel_iter(draws[[name]], skip_dims={"chain", "draw"})
+    return [BaseLabeller().make_label_flat(name, selection, place) for _, selection, place in scalars]

@@ -7,17 +7,17 @@ new rows may then be given as labels, ``{"group": ["north", "south"]}``, and cod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pymc as pm
+import xarray as xr
+from pytensor.compile.sharedvalue import SharedVariable
 
 from bayeskit.errors import BayeskitError, DataError
+from bayeskit.graphs.compile import small_mode
 from bayeskit.model.snapshot import Snapshot
 from bayeskit.terminal import quiet
-
-if TYPE_CHECKING:
-    import pymc as pm
-    import xarray as xr
 
 __all__ = ["ensure_posterior_predictive", "ensure_prior_predictive", "predict"]
 
@@ -37,11 +37,6 @@ def predict(
 
     ``leaves`` are free variables that no data depend on, drawn anew like the observed ones.
     """
-    import pymc as pm
-    from pytensor.compile.sharedvalue import SharedVariable
-
-    from bayeskit.graphs.compile import small_mode
-
     containers = {str(v.name): v for v in model.data_vars if isinstance(v, SharedVariable)}
     data = _labels_to_codes(data, containers, model)
     values = {name: _checked(name, value, containers, model, leaves) for name, value in data.items()}
@@ -136,8 +131,6 @@ def _checked(
 
 def ensure_posterior_predictive(model: pm.Model, tree: xr.DataTree, *, random_seed: int | None = None) -> xr.Dataset:
     """Posterior predictive draws, drawn once and kept in the tree."""
-    import xarray as xr
-
     if "posterior_predictive" not in tree.children:
         tree["posterior_predictive"] = xr.DataTree(predict(model, tree, {}, random_seed=random_seed))
     return tree["posterior_predictive"].to_dataset()
@@ -147,10 +140,6 @@ def ensure_prior_predictive(
     model: pm.Model, tree: xr.DataTree, *, draws: int = 1000, random_seed: int | None = None
 ) -> xr.Dataset:
     """Prior and prior predictive draws, drawn once and kept in the tree."""
-    import pymc as pm
-
-    from bayeskit.graphs.compile import small_mode
-
     if "prior_predictive" not in tree.children:
         with quiet():
             prior = pm.sample_prior_predictive(

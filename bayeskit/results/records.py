@@ -9,19 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import pymc as pm
+import xarray as xr
 
 from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import Snapshot, on_its_data
 from bayeskit.results import predictive
 from bayeskit.results.marginals import Marginal, summarise
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pymc as pm
-    import xarray as xr
 
 __all__ = ["LABELS", "LogEvidence", "Plan", "Posterior", "Refusal", "Step"]
 

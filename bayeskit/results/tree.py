@@ -22,20 +22,14 @@ from xarray.core import indexing
 
 from bayeskit.version import __version__
 
-__all__ = ["LaterDraws", "StackedDraws", "build_tree", "chains_of", "dims_of", "stacked_draws", "thinned"]
+__all__ = ["LaterDraws", "StackedDraws", "build_tree", "dims_of", "stacked_draws", "thinned"]
 
 FOUR_CHAINS_FROM = 100  # with fewer draws R-hat says nothing, and ArviZ warns of more chains than draws
 
 
 @dataclass(eq=False)
 class StackedDraws:
-    """All variables of a block in one array, its first axis the draws.
-
-    Attributes
-    ----------
-    make : callable
-        Makes them; called once.
-    """
+    """All variables of a block in one array, its first axis the draws, made when it is first read."""
 
     make: Callable[[], np.ndarray]
 
@@ -45,22 +39,14 @@ class StackedDraws:
         return self.make()
 
 
+@dataclass(eq=False)
 class LaterDraws(BackendArray):
-    """Draws of one variable of a block: an array for NumPy, and for xarray one that is read as a file is.
+    """Draws of one variable of a block: an array for NumPy, and for xarray one that is read as a file is."""
 
-    Parameters
-    ----------
-    stacked : StackedDraws
-    where : slice
-        The columns of the variable.
-    shape : tuple of int
-        The axes of the draws, then those of the variable.
-    """
-
+    stacked: StackedDraws
+    where: slice  # the columns of the variable
+    shape: tuple[int, ...]  # the axes of the draws, then those of the variable
     dtype = np.dtype(float)
-
-    def __init__(self, stacked: StackedDraws, where: slice, shape: tuple[int, ...]) -> None:
-        self.stacked, self.where, self.shape = stacked, where, shape
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         values = self.stacked.values[:, self.where].reshape(self.shape)
@@ -76,11 +62,6 @@ class LaterDraws(BackendArray):
     def variable(self, lengths: tuple[int, ...]) -> Any:
         """The same draws with other axes in place of their first, as what an ``xarray.Variable`` holds."""
         return indexing.LazilyIndexedArray(LaterDraws(self.stacked, self.where, (*lengths, *self.shape[1:])))
-
-
-def chains_of(draws: int) -> tuple[int, int]:
-    """(chains, draws of each): four chains where the number allows it, because R-hat needs several."""
-    return (4, draws // 4) if draws % 4 == 0 and draws >= FOUR_CHAINS_FROM else (1, draws)
 
 
 def dims_of(model: pm.Model, name: str, ndim: int) -> tuple[str, ...]:
@@ -104,22 +85,15 @@ def thinned(tree: xr.DataTree, names: Iterable[str], number: int) -> dict[str, n
 
 
 def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains: int | None = None) -> xr.DataTree:
-    """A DataTree with posterior, observed_data and constant_data.
+    """A DataTree with posterior, observed_data and constant_data; of no draws, an empty one.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        Gives dims and coords.
-    values : mapping of str to array
-        Draws, first axis the draws; :class:`~bayeskit.results.tree.LaterDraws` stay unread.
-    draws : int
-        Of none, the tree is empty.
-    chains : int, optional
-        How many chains the draws come from, in this order; by default :func:`chains_of` lays independent draws out.
+    The first axis of the values is the draws, of chains one after the other; independent ones are laid out as four
+    chains where the number allows it, because R-hat needs several. :class:`LaterDraws` stay unread.
     """
     if not draws:
         return xr.DataTree()
-    chains, length = chains_of(draws) if chains is None else (chains, draws // chains)
+    chains = chains or (4 if draws % 4 == 0 and draws >= FOUR_CHAINS_FROM else 1)
+    length = draws // chains
     coords, dims = coords_and_dims_for_inferencedata(model)
     later = {n: v.variable((chains, length)) for n, v in values.items() if isinstance(v, LaterDraws)}
     posterior = {
@@ -128,9 +102,7 @@ def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains
     # Draws that are not made yet are given their coordinates by an array of their shape that takes no memory.
     posterior |= {n: np.broadcast_to(0.0, v.shape) for n, v in later.items()}
     groups: dict[str, Mapping[str, np.ndarray]] = {"posterior": posterior}
-    observed = find_observations(model)
-    constant = find_constants(model)
-    if observed:
+    if observed := find_observations(model):
         groups["observed_data"] = observed
         # Row numbers that are not stored: as an array they are as long as the data, and are copied several times.
         numbered = {
@@ -139,12 +111,11 @@ def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains
             if np.ndim(value) and not any(dims.get(name, ()))
         }
         coords = numbered | coords
-    if constant:
+    if constant := find_constants(model):
         groups["constant_data"] = constant
     tree: xr.DataTree = from_dict(groups, coords=coords, dims=dims)
-    attributes = {"inference_library": "bayeskit", "inference_library_version": __version__}
     if later:
         named = tree["posterior"].to_dataset()
         tree["posterior"] = xr.DataTree(named.assign({n: (named[n].dims, v) for n, v in later.items()}))
-    tree["posterior"].attrs.update(attributes)
+    tree["posterior"].attrs.update({"inference_library": "bayeskit", "inference_library_version": __version__})
     return tree

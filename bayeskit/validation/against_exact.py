@@ -15,21 +15,23 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pymc as pm
+import xarray as xr
 
 from bayeskit.errors import InferenceError, ModelError, OptionError
-from bayeskit.validation.draws import as_arrays, labels
+from bayeskit.inference.ladder import explain, infer, whole_seed
+from bayeskit.results.marginals import scalar_labels
+from bayeskit.results.records import Posterior
+from bayeskit.results.tree import stacked_draws
+from bayeskit.sampling.nuts import sample_nuts
+from bayeskit.terminal import is_terminal, quiet
+from bayeskit.validation.draws import as_arrays
 from bayeskit.validation.record import Validation, notes_on, table_of, verdicts_of
-from bayeskit.validation.scalars import draws_by_scalar, judge_variable
+from bayeskit.validation.scalars import judge_variable
 from bayeskit.validation.statistics import ScalarTests
-
-if TYPE_CHECKING:
-    import pymc as pm
-    import xarray as xr
-
-    from bayeskit.results.records import Posterior
 
 __all__ = ["assert_matches_exact", "judge", "validate"]
 
@@ -112,11 +114,12 @@ def _tested(
     rng = np.random.default_rng(np.random.SeedSequence(random_seed, spawn_key=(TIES,)))
     rows: list[dict[str, Any]] = []
     tests: list[ScalarTests] = []
-    for name in names:
-        judged = judge_variable(arrays[name], draws_by_scalar(reference[name]), exact.marginals.get(name), rng)
-        for label, (row, test) in zip(labels(reference, name), judged, strict=True):
-            rows.append({"name": label, **row})
-            tests.append(test)
+    for name, draw in stacked_draws(reference, names).items():
+        # Chains of independent draws are one sample.
+        independent = draw.astype(np.float64).reshape(len(draw), -1)
+        judged = judge_variable(arrays[name], independent, exact.marginals.get(name), rng)
+        rows += [{"name": label, **row} for label, (row, _) in zip(scalar_labels(reference, name), judged, strict=True)]
+        tests += [test for _, test in judged]
     return rows, tests
 
 
@@ -215,10 +218,6 @@ def validate(
 def _validated(
     model: pm.Model, draws: int, random_seed: int | None, progressbar: bool, exact: Posterior | None
 ) -> Validation:
-    from bayeskit.inference.ladder import whole_seed
-    from bayeskit.sampling.nuts import sample_nuts
-    from bayeskit.terminal import is_terminal, quiet
-
     random_seed = whole_seed(random_seed)
     if exact is None or not all(
         (marginal := exact.marginals.get(rv.name)) is not None and marginal.elementwise for rv in model.free_RVs
@@ -241,17 +240,9 @@ def _validated(
 
 
 def _infer_exactly(model: pm.Model, random_seed: int | None) -> Posterior:
-    from bayeskit.inference.ladder import explain, infer
-
-    method = explain(model).method
+    method = "quadrature" if explain(model).method == "quadrature" else "exact"
     try:
-        return infer(
-            model,
-            method="quadrature" if method == "quadrature" else "exact",
-            draws=EXACT_DRAWS,
-            random_seed=random_seed,
-            progressbar=False,
-        )
+        return infer(model, method=method, draws=EXACT_DRAWS, random_seed=random_seed, progressbar=False)
     except (ModelError, InferenceError) as error:
         raise ModelError(f"there is no closed form to judge draws against; {error}") from error
 

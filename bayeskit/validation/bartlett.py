@@ -18,20 +18,7 @@ def bartlett(model: pm.Model, name: str) -> pm.Model:
         \Lambda = L A A^\top L^\top, \quad V = L L^\top, \quad
         A_{ii}^2 \sim \mathrm{ChiSquared}(\nu - i + 1), \quad A_{ij} \sim \mathrm{Normal}(0, 1), \; i > j
 
-    has the distribution :math:`\mathrm{Wishart}(\nu, V)`.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    name : str
-        Its Wishart variable, which becomes a Deterministic of the same name.
-
-    Returns
-    -------
-    pymc.Model
-
-    References
-    ----------
+    has the distribution :math:`\mathrm{Wishart}(\nu, V)`; the matrix becomes a Deterministic of the same name. Source:
     M. S. Bartlett (1933), Proceedings of the Royal Society of Edinburgh 53, 260-283.
     """
     degrees, factor = (p.eval() for p in model[name].owner.op.dist_params(model[name].owner))

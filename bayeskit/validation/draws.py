@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bayeskit.errors import DataError
 
-__all__ = ["as_arrays", "labels"]
+__all__ = ["as_arrays"]
 
 SAMPLE_DIMS = ("chain", "draw")
 
@@ -23,19 +23,8 @@ SAMPLE_DIMS = ("chain", "draw")
 def as_arrays(draws: Any, exact: xr.Dataset, var_names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
     """The draws of ``var_names``, each of shape (chain, draw, *shape of the exact variable).
 
-    Parameters
-    ----------
-    draws : xarray.DataTree, xarray.Dataset or mapping of str to array
-        A DataTree needs a ``posterior`` group; a Dataset the dims ``chain`` and ``draw``; an array the shape
-        (chain, draw, *shape) or, for one chain, (draw, *shape).
-    exact : xarray.Dataset
-        The exact posterior draws, with the same variables.
-    var_names : sequence of str
-
-    Raises
-    ------
-    DataError
-        If a variable is missing or its dims, labels or shape are not those of the exact posterior.
+    A DataTree needs a ``posterior`` group; a Dataset the dims ``chain`` and ``draw``; an array the shape
+    (chain, draw, *shape) or, for one chain, (draw, *shape).
     """
     source = _variables(draws)
     missing = [name for name in var_names if name not in source]
@@ -44,22 +33,11 @@ def as_arrays(draws: Any, exact: xr.Dataset, var_names: Sequence[str]) -> dict[s
     return {name: _align(name, source[name], exact[name]) for name in var_names}
 
 
-def labels(exact: xr.Dataset, name: str) -> list[str]:
-    """The name of each scalar of a variable, in C order, as ArviZ writes it: ``weight[density]``."""
-    from arviz_base import xarray_var_iter
-    from arviz_base.labels import BaseLabeller
-
-    one = exact[[name]].isel(chain=0, draw=0, drop=True)
-    scalars = xarray_var_iter(one, skip_dims=set())
-    return [BaseLabeller().make_label_flat(name, sel, isel) for _, sel, isel, _ in scalars]
-
-
 def _variables(draws: Any) -> Mapping[str, Any]:
     if isinstance(draws, xr.DataTree):
         if "posterior" not in draws.children:
-            raise DataError(
-                f"no group 'posterior' in the DataTree: it holds {', '.join(draws.children) or 'no groups'}"
-            )
+            held = ", ".join(draws.children) or "no groups"
+            raise DataError(f"no group 'posterior' in the DataTree: it holds {held}")
         draws = draws["posterior"].to_dataset()
     if isinstance(draws, xr.Dataset):
         return {str(name): var for name, var in draws.data_vars.items()}

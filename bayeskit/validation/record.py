@@ -6,19 +6,27 @@ What fails is told by the tests of all scalars together, after Holm's correction
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import xarray as xr
 
 from bayeskit.validation.statistics import ScalarTests, holm
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import xarray as xr
-
 __all__ = ["Validation", "notes_on", "table_of", "verdicts_of"]
+
+MOMENTS = ["exact_mean", "mcmc_mean", "z_mean", "exact_sd", "mcmc_sd", "z_sd"]
+COLUMNS = [*MOMENTS, "p_ecdf", "ess", "rhat", "scale", "verdict"]
+SCALES = {
+    "normal scores": "are skewed or heavy-tailed: their z-scores are of the normal scores",
+    "folded scores": "have infinite variance, so no sd to test: z_sd is of the folded normal scores, which see a "
+    "change of spread",
+    "ranks": "have no closed-form marginal: they are compared with independent exact draws",
+}
 
 
 @dataclass(frozen=True)
@@ -68,18 +76,14 @@ class Validation:
 
     def __str__(self) -> str:
         head = "agrees with the closed form" if self.passed else f"does NOT agree: {len(self.failures)} failure(s)"
-        lines = [f"{self.method}: {head}"]
-        facts = []
-        if not math.isnan(self.certificate):
-            facts.append(f"certificate {self.certificate:.1e} nats")
-        facts.append(f"{self.comparisons} tests at family-wise level {self.alpha:g}")
-        if self.divergences is not None:
-            facts.append(f"{self.divergences} divergences")
-        if self.random_seed is not None:
-            facts.append(f"seed {self.random_seed}")
-        if not math.isnan(self.seconds):
-            facts.append(f"{self.seconds:.1f} s")
-        lines.append("; ".join(facts))
+        facts = [
+            "" if math.isnan(self.certificate) else f"certificate {self.certificate:.1e} nats",
+            f"{self.comparisons} tests at family-wise level {self.alpha:g}",
+            "" if self.divergences is None else f"{self.divergences} divergences",
+            "" if self.random_seed is None else f"seed {self.random_seed}",
+            "" if math.isnan(self.seconds) else f"{self.seconds:.1f} s",
+        ]
+        lines = [f"{self.method}: {head}", "; ".join(filter(None, facts))]
         lines += [f"  FAILED {failure}" for failure in self.failures[:20]]
         if len(self.failures) > 20:
             lines.append(f"  ... and {len(self.failures) - 20} more")
@@ -92,15 +96,9 @@ def _table_text(table: pd.DataFrame, rows: int = 40) -> str:
     """The table as text; where it is long, the rows that failed come first and the rest is counted."""
     order = (table["verdict"] == "agrees").to_numpy().argsort(kind="stable")
     shown = table.iloc[order[:rows]] if len(table) > rows else table
+    formats = {"z_mean": "{:+.2f}", "z_sd": "{:+.2f}", "p_ecdf": "{:.2g}", "ess": "{:.0f}", "rhat": "{:.3f}"}
     text = shown.to_string(
-        float_format=lambda v: f"{v:.4g}",
-        formatters={
-            "z_mean": "{:+.2f}".format,
-            "z_sd": "{:+.2f}".format,
-            "p_ecdf": "{:.2g}".format,
-            "ess": "{:.0f}".format,
-            "rhat": "{:.3f}".format,
-        },
+        float_format="{:.4g}".format, formatters={name: form.format for name, form in formats.items()}
     )
     return text if len(table) <= rows else f"{text}\n... and {len(table) - rows} rows more"
 
@@ -109,15 +107,9 @@ def verdicts_of(
     rows: list[dict[str, Any]], tests: list[ScalarTests], alpha: float, min_ess: float, max_rhat: float
 ) -> tuple[tuple[str, ...], list[str], int]:
     """Failures, one verdict a row, and the number of tests that ``alpha`` was divided among."""
-    where, kinds, p_values = [], [], []
-    for i, test in enumerate(tests):
-        for kind, p in test.p_values.items() if test.scale != "constant" else ():
-            where.append(i)
-            kinds.append(kind)
-            p_values.append(p)
-    rejected: Mapping[tuple[int, str], bool] = dict(
-        zip(zip(where, kinds, strict=True), holm(np.array(p_values), alpha), strict=True)
-    )
+    judged = [(i, t.p_values) for i, t in enumerate(tests) if t.scale != "constant"]
+    p_values = {(i, kind): p for i, of in judged for kind, p in of.items()}
+    rejected = dict(zip(p_values, holm(np.array([*p_values.values()]), alpha), strict=True))
     failures: list[str] = []
     verdicts: list[str] = []
     for i, (row, test) in enumerate(zip(rows, tests, strict=True)):
@@ -142,43 +134,15 @@ def _explain(kind: str, row: Mapping[str, Any], test: ScalarTests) -> str:
 
 
 def notes_on(tests: Sequence[ScalarTests]) -> tuple[str, ...]:
-    notes = []
-    counts = {
-        scale: sum(test.scale == scale for test in tests) for scale in ("normal scores", "folded scores", "ranks")
-    }
-    if counts["normal scores"]:
-        notes.append(
-            f"{counts['normal scores']} scalar(s) are skewed or heavy-tailed: their z-scores are of the normal scores"
-        )
-    if counts["folded scores"]:
-        notes.append(
-            f"{counts['folded scores']} scalar(s) have infinite variance, so no sd to test: z_sd is of the "
-            "folded normal scores, which see a change of spread"
-        )
-    if counts["ranks"]:
-        notes.append(
-            f"{counts['ranks']} scalar(s) have no closed-form marginal: they are compared with independent exact draws"
-        )
+    number = Counter(test.scale for test in tests)
+    notes = [f"{number[scale]} scalar(s) {what}" for scale, what in SCALES.items() if number[scale]]
     if all(np.isnan(test.rhat) for test in tests):
         notes.append("one chain only: R-hat was not computed")
     return tuple(notes)
 
 
-def table_of(rows: list[dict[str, Any]], tests: Sequence[ScalarTests], verdicts: Sequence[str]) -> Any:
-    import pandas as pd
-
-    columns = ["exact_mean", "mcmc_mean", "z_mean", "exact_sd", "mcmc_sd", "z_sd", "p_ecdf", "ess", "rhat", "scale"]
+def table_of(rows: list[dict[str, Any]], tests: Sequence[ScalarTests], verdicts: Sequence[str]) -> pd.DataFrame:
     records = [
-        {
-            **row,
-            "z_mean": test.z_mean,
-            "z_sd": test.z_sd,
-            "p_ecdf": test.p_ecdf,
-            "ess": test.ess,
-            "rhat": test.rhat,
-            "scale": test.scale,
-            "verdict": verdict,
-        }
-        for row, test, verdict in zip(rows, tests, verdicts, strict=True)
+        {**row, **asdict(test), "verdict": verdict} for row, test, verdict in zip(rows, tests, verdicts, strict=True)
     ]
-    return pd.DataFrame(records).set_index("name")[[*columns, "verdict"]].rename_axis(None)
+    return pd.DataFrame(records).set_index("name")[COLUMNS].rename_axis(None)

@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bayeskit.results.marginals import Marginal
 from bayeskit.validation.statistics import ScalarTests, compare_with_distribution, compare_with_draws
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from bayeskit.results.marginals import Marginal
-
-__all__ = ["draws_by_scalar", "judge_variable"]
+__all__ = ["judge_variable"]
 
 CONSTANT = 1e-9  # relative range of exact draws up to which the value is one number, but for rounding
-
-
-def draws_by_scalar(exact: xr.DataArray) -> NDArray[np.float64]:
-    """Exact draws as (draw, scalar): chains of independent draws are one sample."""
-    values = exact.transpose("chain", "draw", ...).to_numpy().astype(np.float64)
-    return values.reshape(values.shape[0] * values.shape[1], -1)
 
 
 def judge_variable(
     draws: NDArray[np.float64], exact: NDArray[np.float64], marginal: Marginal | None, rng: np.random.Generator
 ) -> list[tuple[dict[str, Any], ScalarTests]]:
-    """One (row, tests) for each scalar of a variable, in C order."""
+    """One (row, tests) for each scalar of a variable, in C order; exact draws are of shape (draw, scalar)."""
     flat = draws.reshape(*draws.shape[:2], -1)
-    scalars = range(flat.shape[2])
+    columns = [flat[..., k] for k in range(flat.shape[2])]
     if marginal is not None and marginal.elementwise:
         shape = draws.shape[2:]
         moments = _moments(marginal, shape)
         probability = _probability(marginal, draws, rng).reshape(flat.shape)
-        ends = np.stack([np.broadcast_to(bound, shape).ravel() for bound in _support(marginal)], axis=-1)
+        support = marginal.dist.support  # a method of SciPy's distributions, the ends themselves of a density on a grid
+        low, high = (np.broadcast_to(e, shape).ravel() for e in (support() if callable(support) else support))
         tests = [
-            _against_distribution(flat[:, :, k], probability[:, :, k], [m[k] for m in moments], ends[k])
-            for k in scalars
+            _outside(x, low[k], high[k]) or compare_with_distribution(x, probability[..., k], [m[k] for m in moments])
+            for k, x in enumerate(columns)
         ]
         mean, sd = moments[:2]
     else:
-        tests = [_against_draws(flat[:, :, k], exact[:, k], rng) for k in scalars]
+        tests = [_against_draws(x, exact[:, k], rng) for k, x in enumerate(columns)]
         if marginal is not None:  # a Wishart matrix: exact moments, entries without a distribution of their own
             mean, sd = np.ravel(marginal.mean()), np.ravel(marginal.std())
         else:
@@ -50,26 +41,14 @@ def judge_variable(
     with np.errstate(invalid="ignore", over="ignore"):
         rows = [
             {"exact_mean": mean[k], "mcmc_mean": x.mean(), "exact_sd": sd[k], "mcmc_sd": x.std(ddof=1)}
-            for k, x in ((k, flat[:, :, k]) for k in scalars)
+            for k, x in enumerate(columns)
         ]
     return list(zip(rows, tests, strict=True))
 
 
-def _against_distribution(
-    x: NDArray[np.float64], probability: NDArray[np.float64], moments: list[Any], support: NDArray[np.float64]
-) -> ScalarTests:
-    low, high = support
-    if not np.isfinite(x).all():
-        return _not_finite(x)
-    outside = int(((x < low) | (x > high)).sum())
-    if outside:
-        return ScalarTests(problem=f"{outside} draws lie outside the support [{low:g}, {high:g}]")
-    return compare_with_distribution(x, probability, moments)
-
-
 def _against_draws(x: NDArray[np.float64], exact: NDArray[np.float64], rng: np.random.Generator) -> ScalarTests:
-    if not np.isfinite(x).all():
-        return _not_finite(x)
+    if problem := _outside(x, -np.inf, np.inf):
+        return problem
     if np.ptp(exact) <= CONSTANT * np.abs(exact).max():
         value = exact.mean()
         same = np.allclose(x, value, rtol=1e-6, atol=1e-12)
@@ -77,8 +56,12 @@ def _against_draws(x: NDArray[np.float64], exact: NDArray[np.float64], rng: np.r
     return compare_with_draws(x, exact, rng)
 
 
-def _not_finite(x: NDArray[np.float64]) -> ScalarTests:
-    return ScalarTests(problem=f"{int((~np.isfinite(x)).sum())} draws are not finite")
+def _outside(x: NDArray[np.float64], low: float, high: float) -> ScalarTests | None:
+    """The verdict on draws that are not finite, or outside the support; None where there is none."""
+    if not np.isfinite(x).all():
+        return ScalarTests(problem=f"{int((~np.isfinite(x)).sum())} draws are not finite")
+    number = int(((x < low) | (x > high)).sum())
+    return ScalarTests(problem=f"{number} draws lie outside the support [{low:g}, {high:g}]") if number else None
 
 
 def _moments(marginal: Marginal, shape: tuple[int, ...]) -> tuple[NDArray[np.float64], ...]:
@@ -88,13 +71,6 @@ def _moments(marginal: Marginal, shape: tuple[int, ...]) -> tuple[NDArray[np.flo
         mean, variance, skewness, excess = marginal.dist.stats(moments="mvsk")
         columns = (mean, np.sqrt(variance), skewness, excess)
     return tuple(np.broadcast_to(np.asarray(column, dtype=float), shape).ravel() for column in columns)
-
-
-def _support(marginal: Marginal) -> tuple[Any, Any]:
-    """The ends of the support: a method of SciPy's distributions, the ends themselves of a density on a grid."""
-    support = marginal.dist.support
-    low, high = support() if callable(support) else support
-    return low, high
 
 
 def _probability(marginal: Marginal, draws: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:

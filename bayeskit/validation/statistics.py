@@ -77,19 +77,10 @@ class ScalarTests:
 
 
 def compare_with_distribution(draws: Array, probability: Array, moments: Sequence[float]) -> ScalarTests:
-    """Test draws against a closed-form marginal.
+    """Draws (chains, draws) against a closed-form marginal.
 
-    Parameters
-    ----------
-    draws : array, shape (chains, draws)
-    probability : array, shape (chains, draws)
-        F(draws), randomised within the jumps of a discrete marginal.
-    moments : sequence of four floats
-        Exact mean, standard deviation, skewness and excess kurtosis; NaN or infinite where they do not exist.
-
-    Returns
-    -------
-    ScalarTests
+    ``probability`` is F(draws), randomised within the jumps of a discrete marginal; the moments are the exact mean,
+    standard deviation, skewness and excess kurtosis, NaN or infinite where they do not exist.
     """
     scores = _normal_scores(probability)
     mean, sd, skewness, excess = moments
@@ -111,7 +102,7 @@ def compare_with_distribution(draws: Array, probability: Array, moments: Sequenc
         folded = _normal_scores(np.abs(2 * probability - 1))
         z_sd = folded.mean() * np.sqrt(float(array_stats.ess(folded, method="mean")))
         scale = "folded scores"
-    distance = _kolmogorov(np.sort(probability, axis=None))
+    distance = float(stats.ks_1samp(probability.ravel(), stats.uniform.cdf, method="asymp").statistic)
     return ScalarTests(
         z_mean=float(judged.mean() * np.sqrt(n_mean)),
         z_sd=float(z_sd),
@@ -123,19 +114,7 @@ def compare_with_distribution(draws: Array, probability: Array, moments: Sequenc
 
 
 def compare_with_draws(draws: Array, exact: Array, rng: np.random.Generator) -> ScalarTests:
-    """Test draws against independent exact draws (two samples, both standard errors).
-
-    Parameters
-    ----------
-    draws : array, shape (chains, draws)
-    exact : array, shape (M,)
-    rng : numpy.random.Generator
-        Breaks ties (discrete variables) at random.
-
-    Returns
-    -------
-    ScalarTests
-    """
+    """Draws (chains, draws) against independent exact draws (M,); ties of discrete variables are broken at random."""
     pooled = np.concatenate([draws.ravel(), exact])
     order = np.lexsort((rng.random(pooled.size), pooled))
     rank = np.empty(pooled.size)
@@ -181,13 +160,6 @@ def _effective_sizes(judged: Array, scores: Array) -> tuple[float, float, float,
     if not np.isfinite([n_mean, n_sd, n_ecdf]).all():
         return "the effective sample size is not finite"
     return n_mean, n_sd, n_ecdf, rhat
-
-
-def _kolmogorov(probability: Array) -> float:
-    """Kolmogorov's distance of sorted values from the uniform distribution."""
-    n = probability.size
-    grid = np.arange(n + 1) / n
-    return float(max((grid[1:] - probability).max(), (probability - grid[:-1]).max()))
 
 
 def _kolmogorov_p(distance: float, size: float) -> float:
