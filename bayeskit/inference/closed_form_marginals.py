@@ -26,50 +26,34 @@ def part_marginals(part: Part) -> dict[str, Closed]:
     """Marginals of every variable of a part."""
     result: dict[str, Closed] = {}
     if part.scale is not None:
-        family = part.scale.family
+        family, parameters = part.scale.family, part.parameters
         elementwise = family.support.event < 2
-        result[part.scale.name] = (
-            family.frozen(part.parameters),
-            family.name,
-            family.joint(part.parameters),
-            elementwise,
-        )
+        result[part.scale.name] = family.frozen(parameters), family.name, family.joint(parameters), elementwise
     if part.gaussian is not None:
-        result |= _gaussian_marginals(part)
+        result |= _gaussian_marginals(part) if part.multiple is None else _multivariate_t(part)
     return result
 
 
 def _gaussian_marginals(part: Part) -> dict[str, Closed]:
-    gaussian = part.gaussian
+    gaussian, group = part.gaussian, part.group
     assert gaussian is not None
-    if part.multiple is not None:
-        return _multivariate_t(part)
     sd = np.sqrt(gaussian.precision.variances)
     covariance = gaussian.precision.covariance() if gaussian.size <= JOINT_LIMIT else None
-    if part.scale is None:
-        return {
-            n: (
-                stats.norm(gaussian.mean[s].reshape(gaussian.shapes[n]), sd[s].reshape(gaussian.shapes[n])),
-                "normal",
-                None
-                if covariance is None
-                else stats.multivariate_normal(gaussian.mean[s], covariance[s, s], allow_singular=True),
-                True,
-            )
-            for n, s in gaussian.slices.items()
-        }
-    group = part.group
-    assert group is not None
-    df, ratio = (np.ravel(v)[group] for v in part.student)
-    scale = np.sqrt(ratio * np.ravel(part.reference)[group] ** part.scale.kappa) * sd
     result: dict[str, Closed] = {}
+    if part.scale is not None and group is not None:
+        df, ratio = (np.ravel(v)[group] for v in part.student)
+        factor = np.sqrt(ratio * np.ravel(part.reference)[group] ** part.scale.kappa)
     for name, s in gaussian.slices.items():
-        shape = gaussian.shapes[name]
-        dist = stats.t(df[s].reshape(shape), gaussian.mean[s].reshape(shape), scale[s].reshape(shape))
-        joint = None
+        mean, shape, joint = gaussian.mean[s], gaussian.shapes[name], None
+        if group is None:
+            if covariance is not None:
+                joint = stats.multivariate_normal(mean, covariance[s, s], allow_singular=True)
+            result[name] = stats.norm(mean.reshape(shape), sd[s].reshape(shape)), "normal", joint, True
+            continue
         if covariance is not None and np.all(group[s] == group[s][:1]):
-            ratio = np.outer(scale[s] / sd[s], scale[s] / sd[s])
-            joint = stats.multivariate_t(gaussian.mean[s], ratio * covariance[s, s], df=df[s][0], allow_singular=True)
+            scatter = np.outer(factor[s], factor[s]) * covariance[s, s]
+            joint = stats.multivariate_t(mean, scatter, df=df[s][0], allow_singular=True)
+        dist = stats.t(df[s].reshape(shape), mean.reshape(shape), (factor * sd)[s].reshape(shape))
         result[name] = dist, "student_t", joint, True
     return result
 
@@ -102,8 +86,8 @@ def finite_marginals(analysis: Analysis, components: list[Component], weights: n
         if analysis.shapes[name] != ():
             continue
         values = np.array([int(c.fixed[name]) for c in components])
-        support = np.unique(values)
-        probabilities = np.array([weights[values == v].sum() for v in support])
+        support, place = np.unique(values, return_inverse=True)
+        probabilities = np.bincount(place, weights)
         dist = stats.rv_discrete(values=(support, probabilities / probabilities.sum()))()
         result[name] = dist, "categorical", None, True
     return result

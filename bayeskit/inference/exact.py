@@ -46,12 +46,7 @@ def obstacle(analysis: Analysis) -> str:
 def answer(request: Request) -> Posterior:
     """The posterior and log evidence in closed form.
 
-    Raises
-    ------
-    CertificateError
-        If the closed form failed its proof.
-    UnanswerableError
-        If the posterior is improper, or the data are impossible: no sampler mends that.
+    An improper posterior, or impossible data, end the ladder: no sampler mends that.
     """
     many = request.analysis.joint.data_size >= MANY_THREADS
     with lightly(), nullcontext() if many else on_one_thread():

@@ -115,16 +115,7 @@ def answer(
     random_seed: RandomSeed = None,
     progressbar: bool = False,
 ) -> Posterior:
-    """As :func:`infer`; without draws the tree is empty, and the evidence, its proof and the marginals are as they are.
-
-    Parameters
-    ----------
-    model : pymc.Model or Analysis
-    method : str
-    draws : int, default 0
-    random_seed : int, optional
-    progressbar : bool, default False
-    """
+    """As :func:`infer`; without draws the tree is empty, and all else as it is."""
     started = time.perf_counter()
     random_seed = whole_seed(random_seed)
     # Two stacks: a rung that samples ends the building early, but goes on with the data of the analysis.
@@ -132,10 +123,8 @@ def answer(
         building.enter_context(lightly())
         analysis = model if isinstance(model, Analysis) else analyse(model)
         written = analysis.original.model
-        snapshot = analysis.snapshot
-        if snapshot is None:
-            snapshot = Snapshot.of(written)
-        else:
+        snapshot = analysis.snapshot or Snapshot.of(written)
+        if analysis.snapshot is not None:
             data.enter_context(snapshot.restored())
         require_positive_definite(analysis)
         request = Request(written, analysis, draws, random_seed, progressbar and is_terminal())
@@ -144,13 +133,7 @@ def answer(
 
 
 def whole_seed(random_seed: RandomSeed) -> int:
-    """A seed as PyMC takes them, as one whole number; a fresh one for None.
-
-    Raises
-    ------
-    OptionError
-        If it is no seed.
-    """
+    """A seed as PyMC takes them, as one whole number; a fresh one for None."""
     if isinstance(random_seed, int | np.integer) and not isinstance(random_seed, bool) and random_seed >= 0:
         return int(random_seed)
     try:

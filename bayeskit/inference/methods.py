@@ -28,20 +28,10 @@ AUTO = "auto"
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What a method is asked.
-
-    Attributes
-    ----------
-    model : pymc.Model
-    analysis : Analysis
-        Its plan is the posterior's.
-    draws : int
-    random_seed : int
-    progressbar : bool
-    """
+    """What a method is asked."""
 
     model: pm.Model
-    analysis: Analysis
+    analysis: Analysis  # its plan is the posterior's
     draws: int
     random_seed: int
     progressbar: bool = False
@@ -62,36 +52,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Method:
-    """One method of inference.
+    """One method of inference."""
 
-    Attributes
-    ----------
-    name : str
-        What ``infer(method=...)`` and ``--method`` call it; two rungs may share a name.
-    title : str
-        What a sentence calls it.
-    home : str
-        The module of its two functions.
-    account : str
-        How the posterior was found, for the report.
-    outlook : str
-        What will be done, for the plan; ``{}`` stands for the variables that remain.
-    remedy : str
-        What to do where it was forced and failed; empty where its own errors say so.
-    closed_form : bool
-        Whether it rests on the closed form of what was eliminated; then it is no help where that failed its proof.
-    samples : bool
-        Whether it takes so long that the garbage of building graphs is collected before.
-    """
-
-    name: str
-    title: str
-    home: str
-    account: str
-    outlook: str = ""
-    remedy: str = ""
+    name: str  # what ``infer(method=...)`` and ``--method`` call it; two rungs may share a name
+    title: str  # what a sentence calls it
+    home: str  # the module of its two functions
+    account: str  # how the posterior was found, for the report
+    outlook: str = ""  # what will be done, for the plan; ``{}`` stands for the variables that remain
+    remedy: str = ""  # what to do where it was forced and failed; empty where its own errors say so
+    # Whether it rests on the closed form of what was eliminated; then it is no help where that failed its proof.
     closed_form: bool = True
-    samples: bool = False
+    samples: bool = False  # whether it takes so long that the garbage of building graphs is collected before
 
     def obstacle(self, analysis: Analysis) -> str:
         """Why the method cannot answer, and what to do instead; empty where it can."""

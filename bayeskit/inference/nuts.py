@@ -7,6 +7,8 @@ sampling on the collapsed density, which has fewer dimensions and no funnels.
 from __future__ import annotations
 
 import numpy as np
+import pymc as pm
+import xarray as xr
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.certificate import certify_collapsed
@@ -17,11 +19,11 @@ from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.methods import Request
 from bayeskit.marginal_likelihood.sampled import evidence_of_draws
 from bayeskit.model.forward_sampling import deterministics
-from bayeskit.results.records import Posterior
+from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree, stacked_draws
 from bayeskit.sampling.nuts import pop_unconstrained, sample_nuts
 
-__all__ = ["answer", "obstacle"]
+__all__ = ["answer", "obstacle", "sampled_with_evidence"]
 
 
 def obstacle(analysis: Analysis) -> str:
@@ -31,44 +33,32 @@ def obstacle(analysis: Analysis) -> str:
     return "" if analysis.plan.eliminated else "nothing can be integrated out: NUTS samples the model as written"
 
 
+@on_one_thread()
 def answer(request: Request) -> Posterior:
-    """Draws by NUTS on the collapsed density, exact recovery of the rest, and the log evidence by bridge sampling.
-
-    Raises
-    ------
-    NotImplementedError
-        If the closed form of some part cannot be written as a graph.
-    CertificateError
-        If the closed form failed its proof.
-    """
-    with on_one_thread():
-        return _answer(request)
-
-
-def _answer(request: Request) -> Posterior:
-    model, analysis, random_seed = request.model, request.analysis, request.random_seed
+    """Draws by NUTS on the collapsed density, exact recovery of the rest, and the log evidence by bridge sampling."""
+    analysis, random_seed = request.analysis, request.random_seed
     with lightly():
         collapsed = collapsed_density(analysis)
         small = collapsed_model(collapsed)
-    sampled = sample_nuts(
-        small,
-        draws=request.draws,
-        random_seed=random_seed,
-        progressbar=request.progressbar,
-        unconstrained=True,
-    )
-    unconstrained = pop_unconstrained(sampled)
+    sampled, evidence = sampled_with_evidence(request, small, collapsed.weight)
     posterior = sampled["posterior"]
-    chains, length = posterior.sizes["chain"], posterior.sizes["draw"]
-    remaining = stacked_draws(posterior, collapsed.remaining)
     with lightly():
         recovery = Recovery(collapsed)
-        values = recovery.draw(remaining, np.random.default_rng(random_seed))
+        values = recovery.draw(stacked_draws(posterior, collapsed.remaining), np.random.default_rng(random_seed))
         certificate = certify_collapsed(recovery, values, random_seed)
         values |= deterministics(analysis.original, values)
-    statistics = sampled["sample_stats"].to_dataset()
-    evidence = evidence_of_draws(analysis, small, unconstrained, statistics, random_seed, collapsed.weight)
-    tree = build_tree(model, values, chains * length, chains=chains)
+    chains, length = posterior.sizes["chain"], posterior.sizes["draw"]
+    tree = build_tree(request.model, values, chains * length, chains=chains)
     tree["sample_stats"] = sampled["sample_stats"]
-    tree["posterior"].attrs.update(sampled["posterior"].attrs)
+    tree["posterior"].attrs.update(posterior.attrs)
     return request.posterior(evidence, tree, certificate)
+
+
+@on_one_thread()
+def sampled_with_evidence(
+    request: Request, model: pm.Model, weight: int | None = None
+) -> tuple[xr.DataTree, LogEvidence]:
+    """Draws of a model by NUTS, as it was written or collapsed, and the log evidence from them."""
+    tree = sample_nuts(model, request.draws, request.random_seed, request.progressbar, unconstrained=True)
+    unconstrained, statistics = pop_unconstrained(tree), tree["sample_stats"].to_dataset()
+    return tree, evidence_of_draws(request.analysis, model, unconstrained, statistics, request.random_seed, weight)

@@ -58,24 +58,13 @@ def _free_numbers(analysis: Analysis, name: str) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Integrand:
-    """The collapsed density of a model, made once for all data that it can be made without.
-
-    Attributes
-    ----------
-    space : Unconstrained
-    recovery : Recovery
-    probes : numpy.ndarray
-        Draws from the prior.
-    transforms : dict of str to functions
-    budget : int
-        Of evaluations.
-    """
+    """The collapsed density of a model, made once for all data that it can be made without."""
 
     space: Unconstrained
     recovery: Recovery
-    probes: np.ndarray
+    probes: np.ndarray  # draws from the prior
     transforms: dict[str, Transform]
-    budget: int
+    budget: int  # of evaluations
 
     @classmethod
     def of(cls, analysis: Analysis) -> _Integrand:
@@ -93,17 +82,7 @@ class _Integrand:
 
 
 def answer(request: Request) -> Posterior:
-    """The posterior and log evidence by quadrature over what remains.
-
-    Raises
-    ------
-    bayeskit.quadrature.NotIntegrable
-        If the error bound cannot be met.
-    NotImplementedError
-        If the closed form of some part cannot be written as a graph.
-    CertificateError
-        If the closed form failed its proof.
-    """
+    """The posterior and log evidence by quadrature over what remains."""
     model, analysis, random_seed = request.model, request.analysis, request.random_seed
     with lightly(), on_one_thread():
         orderings = orderings_of(analysis.joint)

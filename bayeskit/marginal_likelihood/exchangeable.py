@@ -170,7 +170,7 @@ class _ExchangeableAxes:
         for _ in range(size - 1):
             x = x.copy()
             for name, matrix in maps.items():
-                block = self.coordinates.blocks[name]
+                block = self.coordinates.space.slices[name]
                 x[block] = x[block] if matrix is None else matrix @ x[block]
             result.append(x)
         return result

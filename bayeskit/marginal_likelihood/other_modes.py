@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from bayeskit.marginal_likelihood.one_labelling import labelling
-from bayeskit.marginal_likelihood.permutations import Coordinates, Exchangeable, Matrix
+from bayeskit.marginal_likelihood.permutations import Coordinates
 from bayeskit.marginal_likelihood.proposal import Refused
+from bayeskit.marginal_likelihood.symmetries import Symmetric
 from bayeskit.model.ascent import climb
 from bayeskit.model.unconstrained import Unconstrained, negative_hessian
 
@@ -37,23 +38,14 @@ KEPT = 1_000  # draws that a mode is held against
 OUTERMOST, BEYOND = 0.99, 1.5  # quantile of the draws' squared distances, and what of it is still among them
 
 
-def unvisited_share(
-    space: Unconstrained,
-    groups: Sequence[Exchangeable],
-    symmetries: Sequence[Matrix],
-    draws: np.ndarray,
-    log_z: float,
-    random_seed: int,
-) -> float:
-    """What the largest mode found away from the draws holds, relative to exp(log_z); 0 where none was found.
-
-    ``symmetries`` are the labellings of ``groups``, the identity first; the draws have shape (chains, length, D).
-    """
+def unvisited_share(symmetry: Symmetric, log_z: float, random_seed: int) -> float:
+    """What the largest mode found away from the draws holds, relative to exp(log_z); 0 where none was found."""
+    space, draws = symmetry.space, symmetry.draws
     rng = np.random.default_rng([random_seed, STREAM])
     flat = draws.reshape(-1, space.size)[:: max(1, draws.shape[0] * draws.shape[1] // KEPT)]
     heights = space.log_density(flat)
     try:
-        share = labelling(flat[None], heights[None], symmetries)
+        share = labelling(flat[None], heights[None], symmetry.maps)
     except Refused:
         return 0.0
 
@@ -62,7 +54,7 @@ def unvisited_share(
         return share.proposal.squares(share.applied(points[None])[0])
 
     reach = BEYOND * float(np.quantile(distance(flat), OUTERMOST))
-    points, kinds = _candidates(space, groups, flat, rng, random_seed)
+    points, kinds = _candidates(symmetry, flat, rng, random_seed)
     far = distance(points) > reach
     largest, seen = -math.inf, list[float]()
     for start in _highest(points[far], kinds[far], space.log_density(points[far])):
@@ -71,18 +63,18 @@ def unvisited_share(
             continue
         seen.append(height)
         if distance(mode[None])[0] > reach:
-            largest = max(largest, _log_mass(space, mode) + math.log(len(symmetries)))
+            largest = max(largest, _log_mass(space, mode) + math.log(len(symmetry.maps)))
     return math.exp(min(largest - log_z, 700.0))
 
 
 def _candidates(
-    space: Unconstrained, groups: Sequence[Exchangeable], draws: np.ndarray, rng: np.random.Generator, random_seed: int
+    symmetry: Symmetric, draws: np.ndarray, rng: np.random.Generator, random_seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws from the prior, and posterior draws with a component moved near another; which of them are of one kind."""
-    coordinates = Coordinates(space)
+    coordinates = Coordinates(symmetry.space)
     spread = draws.std(axis=0)
-    prior = space.prior_draws(DRAWN, random_seed)
-    pairs = [(group, *pair) for group in groups for pair in itertools.permutations(group.labels, 2)]
+    prior = symmetry.space.prior_draws(DRAWN, random_seed)
+    pairs = [(group, *pair) for group in symmetry.groups for pair in itertools.permutations(group.labels, 2)]
     points = draws[rng.integers(len(draws), size=MOVED)].copy()
     kinds = rng.integers(len(pairs), size=MOVED)
     for point, kind in zip(points, kinds, strict=True):

@@ -121,15 +121,11 @@ def labellings(space: Unconstrained, groups: Sequence[Exchangeable], more: Seque
     return list(known.values())
 
 
-def random_labelling(space: Unconstrained, groups: Sequence[Exchangeable], rng: np.random.Generator) -> Matrix:
+def random_labelling(space: Unconstrained, group: Exchangeable, rng: np.random.Generator) -> Matrix:
     """One permutation of the labels, all equally probable, as a linear map of x."""
-    coordinates = Coordinates(space)
-    result = coordinates.matrix({})
-    for group in groups:
-        order = np.arange(group.size)
-        order[list(group.labels)] = rng.permutation(group.labels)
-        result = coordinates.relabelled(group, tuple(order.tolist())) @ result
-    return result
+    order = np.arange(group.size)
+    order[list(group.labels)] = rng.permutation(group.labels)
+    return Coordinates(space).relabelled(group, tuple(order.tolist()))
 
 
 def exchanged(size: int, one: int, other: int) -> Order:
@@ -170,7 +166,7 @@ class Coordinates:
     def matrix(self, parts: Blocks) -> Matrix:
         """A map of the whole of x from its blocks."""
         moved = {row for row, _ in parts}
-        unit = {n: sparse.eye_array(b.stop - b.start) for n, b in self.blocks.items()}
+        unit = {n: sparse.eye_array(b.stop - b.start) for n, b in self.space.slices.items()}
         rows = [[parts.get((n, m), unit[n] if n == m and n not in moved else None) for m in unit] for n in unit]
         return sparse.block_array(rows, format="csr")
 
@@ -204,8 +200,8 @@ class Coordinates:
             for row, parts in zip(rows, some, strict=True):
                 for (to, of), part in parts.items():
                     if (of, id(part)) not in images:
-                        images[of, id(part)] = part @ point[self.blocks[of]]
-                    row[self.blocks[to]] = images[of, id(part)]
+                        images[of, id(part)] = part @ point[self.space.slices[of]]
+                    row[self.space.slices[to]] = images[of, id(part)]
             result += unchanged(self.values(rows), level).tolist()
         return result
 
@@ -221,8 +217,7 @@ class Coordinates:
 
     def _gathered(self, name: str, axes: tuple[int, ...], order: Order) -> Matrix | None:
         """The coordinates in another order, where they lie along the same axes as the variable."""
-        value = self.space.model.rvs_to_values[self.space.model[name]]
-        shape, natural = self.space.initial[str(value.name)].shape, self.shape(name)
+        shape, natural = self.space.initial[name].shape, self.shape(name)
         if len(shape) != len(natural) or any(shape[a] != natural[a] for a in axes):
             return None
         index = _permuted(np.arange(math.prod(shape)).reshape(shape), axes, order).ravel()
@@ -232,12 +227,12 @@ class Coordinates:
         """The linear map forward ∘ permutation ∘ backward, column by column."""
         if all(a < len(self.shape(name)) - 1 for a in axes):
             return None
-        model, block = self.space.model, self.blocks[name]
+        block = self.space.slices[name]
         size = block.stop - block.start
         points = np.repeat(self.probes[:1], size + 1, axis=0)
         points[:, block] = np.vstack([np.zeros(size), np.eye(size)])
-        inputs, graphs = forward_graphs(model, model.free_RVs)
-        graph, rows = graphs[list(self.blocks).index(name)], stacked(inputs)
+        inputs, graphs = forward_graphs(self.space.model, self.space.rvs)
+        graph, rows = graphs[self.space.names.index(name)], stacked(inputs)
         with silently():
             natural = self.space.backward(points)
             natural[name] = _permuted(natural[name], [a + 1 for a in axes], order)
@@ -258,7 +253,7 @@ class Coordinates:
     def _permutes(self, matrix: Matrix, name: str, axes: tuple[int, ...], order: Order) -> bool:
         """Whether a map of the coordinates gives the labels of the variable itself another order."""
         moved = self.probes.copy()
-        block = self.blocks[name]
+        block = self.space.slices[name]
         moved[:, block] = (matrix @ moved[:, block].T).T
         with silently():
             reached = self.space.backward(moved)[name]

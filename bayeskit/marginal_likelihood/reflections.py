@@ -52,7 +52,7 @@ def reflections(space: Unconstrained, draws: np.ndarray, *, random_seed: int = 0
 
 def _moves(coordinates: Coordinates) -> list[Blocks]:
     """What may be done to one variable, or to two."""
-    sizes = {name: block.stop - block.start for name, block in coordinates.blocks.items()}
+    sizes = {name: block.stop - block.start for name, block in coordinates.space.slices.items()}
     moves: list[Blocks] = []
     for name, size in sizes.items():
         moves.append({(name, name): -sparse.eye_array(size)})

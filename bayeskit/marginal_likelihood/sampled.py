@@ -97,7 +97,7 @@ def _require_no_doubt(symmetry: Symmetric, evidence: LogEvidence, random_seed: i
         if finds_more(log_weights, evidence.error):
             raise Refused("draws from the prior find more mass than the chains did: there is another mode")
     if symmetry.groups:
-        share = unvisited_share(space, symmetry.groups, symmetry.maps, symmetry.draws, evidence.value, random_seed)
+        share = unvisited_share(symmetry, evidence.value, random_seed)
         if share > UNVISITED + CLEARLY * evidence.error:
             raise Refused(
                 f"there is another mode, which holds about {share:.2g} times what the chains found, and none of "

@@ -20,6 +20,7 @@ from pymc.util import get_transformed_name
 from bayeskit.graphs.compile import compile_small
 from bayeskit.marginal_likelihood.conventions import Ordering
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
+from bayeskit.marginal_likelihood.one_labelling import moved
 from bayeskit.marginal_likelihood.permutations import (
     LABELLINGS,
     Exchangeable,
@@ -111,7 +112,7 @@ def symmetries_of(
     images = [
         (image, names)
         for image, names in reflections(space, draws, random_seed=random_seed)
-        if not _alike(draws, (image @ draws.reshape(-1, space.size).T).T.reshape(draws.shape))
+        if not _alike(draws, moved(draws, [image], np.zeros(draws.shape[:2], int)))
     ]
     mirrored = tuple(names for _, names in images)
     maps = labellings(space, groups, [image for image, _ in images])
@@ -138,28 +139,23 @@ def _to_sum_over(
     mode, the same under every labelling, and nothing need be done or said.
     """
     rng = np.random.default_rng([random_seed, COPIES])
-    counted = [g for g in groups if g.complete or not _visited_alike(space, (g,), draws, rng)]
+    counted = [g for g in groups if g.complete or not _visited_alike(space, g, draws, rng)]
     while number_of_labellings(counted) > LABELLINGS:
-        alike = [g for g in counted if _visited_alike(space, (g,), draws, rng)]
+        alike = [g for g in counted if _visited_alike(space, g, draws, rng)]
         if not alike:
             break
         counted.remove(max(alike, key=lambda g: len(g.labels)))
     return tuple(counted)
 
 
-def _visited_alike(
-    space: Unconstrained, groups: Sequence[Exchangeable], draws: np.ndarray, rng: np.random.Generator
-) -> bool:
+def _visited_alike(space: Unconstrained, group: Exchangeable, draws: np.ndarray, rng: np.random.Generator) -> bool:
     """Whether each chain is spread over all labellings as its relabelled copy is."""
-    copies = draws.copy()
     which = rng.integers(COPIES, size=draws.shape[:2])
-    for k in range(COPIES):
-        copies[which == k] = (random_labelling(space, groups, rng) @ draws[which == k].T).T
-    return _alike(draws, copies)
+    return _alike(draws, moved(draws, [random_labelling(space, group, rng) for _ in range(COPIES)], which))
 
 
 def _alike(draws: np.ndarray, copies: np.ndarray) -> bool:
     """Whether each chain is spread over the same places as its copy."""
     both = np.concatenate([draws, copies])
-    moved = np.flatnonzero(np.any(copies != draws, axis=(0, 1)))
-    return all(float(array_stats.rhat(both[..., k])) <= MIXED for k in moved)
+    changed = np.flatnonzero(np.any(copies != draws, axis=(0, 1)))
+    return all(float(array_stats.rhat(both[..., k])) <= MIXED for k in changed)

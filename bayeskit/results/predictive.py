@@ -70,8 +70,8 @@ def predict(
     except (ValueError, TypeError, IndexError) as error:
         if not values or isinstance(error, BayeskitError):
             raise
-        given = ", ".join(values)
-        raise DataError(f"the new values of {given} do not fit the model: {str(error).splitlines()[0]}") from error
+        why = str(error).splitlines()[0]
+        raise DataError(f"the new values of {', '.join(values)} do not fit the model: {why}") from error
     return result["predictions" if data else "posterior_predictive"].to_dataset()
 
 
@@ -141,10 +141,9 @@ def ensure_prior_predictive(
 ) -> xr.Dataset:
     """Prior and prior predictive draws, drawn once and kept in the tree."""
     if "prior_predictive" not in tree.children:
+        mode = {"mode": small_mode()}
         with quiet():
-            prior = pm.sample_prior_predictive(
-                draws, model=model, random_seed=random_seed, compile_kwargs={"mode": small_mode()}
-            )
+            prior = pm.sample_prior_predictive(draws, model=model, random_seed=random_seed, compile_kwargs=mode)
         for group in ("prior", "prior_predictive"):
             if group in prior.children:
                 tree[group] = prior[group]
