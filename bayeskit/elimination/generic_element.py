@@ -17,8 +17,7 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
-from bayeskit.elimination.signs import fixed_difference
-from bayeskit.elimination.symbolic_functions import applied, matrix_function, name_of
+from bayeskit.elimination.symbolic_functions import applied, fixed_difference, matrix_function, name_of
 from bayeskit.elimination.symbols import LIMIT, Element, NotProved, Symbols
 from bayeskit.families import SupportKind
 from bayeskit.graphs.domain import GraphAnalysis, Kind, exponents, kind_of, parts

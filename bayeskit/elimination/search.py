@@ -8,7 +8,7 @@ variables that nothing else depends on, whose density integrates to one; then a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 from pytensor.graph.basic import Variable
@@ -38,11 +38,7 @@ COUPLED = (
 class Search:
     """The state of one search for a plan; not part of any result.
 
-    Parameters
-    ----------
-    joint : LogJoint
-    ancestral_first : bool, default False
-        Draw real leaves forward, instead of making them part of a Gaussian block.
+    With ``ancestral_first`` real leaves are drawn forward, instead of being made part of a Gaussian block.
     """
 
     def __init__(self, joint: LogJoint, *, ancestral_first: bool = False) -> None:
@@ -72,6 +68,16 @@ class Search:
     def refuse(self, name: str, reason: str, advice: str) -> None:
         self.refusals.setdefault(name, Refusal(name, reason, advice))
 
+    def in_order(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Names in the order of the model."""
+        wanted = set(names)
+        return tuple(n for n in self.joint.names if n in wanted)
+
+    def integrate_out(self, names: Collection[str], family: str, given: Iterable[str] = (), note: str = "") -> None:
+        """Take variables off those left, and make a step of it."""
+        self.left = {n: None for n in self.left if n not in names}
+        self.steps.append(Step(tuple(names), family, self.in_order(given), note))
+
     # -- the search --------------------------------------------------------------------------------------------------
     def run(self) -> Analysis:
         # A real leaf may belong to a Gaussian block, which gives it a closed-form marginal; another leaf never does.
@@ -91,25 +97,11 @@ class Search:
                 f"the Potential {', '.join(self.joint.potentials)} has no normaliser: the log evidence is "
                 "that of the joint density as written and cannot be compared with another model's",
             )
-        plan = Plan(
-            eliminated=tuple(self.steps),
-            remaining=remaining,
-            method="",
-            refusals=tuple(self.refusals[n] for n in remaining),
-            notes=notes,
-        )
+        refusals = tuple(self.refusals[n] for n in remaining)
+        plan = Plan(tuple(self.steps), remaining, method="", refusals=refusals, notes=notes)
         values = {n: v for n in finite if (v := self.supports[n].values) is not None}
-        return Analysis(
-            self.joint,
-            self.shapes,
-            plan,
-            tuple(self.blocks),
-            tuple(self.scales),
-            tuple(self.ancestral),
-            finite,
-            values,
-            self.supports,
-        )
+        found = tuple(self.blocks), tuple(self.scales), tuple(self.ancestral)
+        return Analysis(self.joint, self.shapes, plan, *found, finite, values, self.supports)
 
     def put_back_matrices(self) -> None:
         """A Wishart matrix has no closed form as a graph in other variables that remain."""
@@ -141,10 +133,7 @@ class Search:
         for part in self.components(chosen):
             block = GaussianBlock(self.joint, part, self.shapes, tuple(self.active))
             self.blocks.append(block)
-            for name in part:
-                del self.left[name]
-            given = tuple(n for n in self.joint.names if n in self.neighbours(set(part)))
-            self.steps.append(Step(part, "normal", given))
+            self.integrate_out(part, "normal", self.neighbours(set(part)))
 
     def components(self, names: list[str]) -> list[tuple[str, ...]]:
         """The connected parts of a set of variables, two being connected where a factor has both."""
@@ -186,24 +175,20 @@ class Search:
                 self.refuse(name, sentence(str(error)), " ".join(f.advice for f in families_for(support.kind)))
                 continue
             self.scales.append(scale)
-            del self.left[name]
             inside = {name, *(scale.block.names if scale.block else ())}
-            around = {n for n in self.neighbours(inside) if n not in self.ancestral}
-            given = tuple(n for n in self.joint.names if n in around)
-            self.steps.append(Step((name,), scale.family.name, given))
+            around = self.neighbours(inside) - set(self.ancestral)
+            self.integrate_out([name], scale.family.name, around)
             self.blocked.update(dict.fromkeys((n for n in around if n in self.left), name))
 
     def prove(self, name: str) -> Scale:
-        blocks = [b for b in self.blocks if self.neighbours(set(b.names)) & {name}]
+        blocks = [b for b in self.blocks if name in self.neighbours(set(b.names))]
+        block = blocks[0] if blocks else None
         if len(blocks) > 1:
-            merged = tuple(n for n in self.joint.names if any(n in b.names for b in blocks))
-            block: GaussianBlock | None = GaussianBlock(self.joint, merged, self.shapes, tuple(self.active))
-        else:
-            block = blocks[0] if blocks else None
-        if block is not None:
-            rivals = [s.name for s in self.scales if s.block is not None and set(s.block.names) & set(block.names)]
-            if rivals:
-                raise NotProved(f"{', '.join(block.names)} is scaled by {rivals[0]} as well")
+            merged = self.in_order(n for b in blocks for n in b.names)
+            block = GaussianBlock(self.joint, merged, self.shapes, tuple(self.active))
+        names = set(block.names) if block else set()
+        if rivals := [s.name for s in self.scales if s.block and names & set(s.block.names)]:
+            raise NotProved(f"{', '.join(self.in_order(names))} is scaled by {rivals[0]} as well")
         scale = self.proofs.scale(name, self.factors_of(name), block)
         if len(blocks) > 1 and block is not None:
             first = self.blocks.index(blocks[0])
@@ -223,13 +208,11 @@ class Search:
                 latent_parents = self.joint.scopes[name] - {name}
                 if (with_parents and not latent_parents) or (self.supports[name].kind == "real" and not real):
                     continue
-                del self.left[name], self.active[name]
+                del self.active[name]
                 self.refusals.pop(name, None)
                 self.ancestral.append(name)
-                given = tuple(n for n in self.joint.names if n in latent_parents)
-                self.steps.append(
-                    Step((name,), "ancestral", given, "no data depend on it; its density integrates to one")
-                )
+                note = "no data depend on it; its density integrates to one"
+                self.integrate_out([name], "ancestral", latent_parents, note)
                 found = True
 
     # -- finite tables -----------------------------------------------------------------------------------------------
@@ -249,9 +232,7 @@ class Search:
         # Where this is refused, finite variables are summed out one by one instead.
         if not 0 < rows <= TABLE_LIMIT or len(names) < len(self.left):
             return ()
-        for name in names:
-            del self.left[name]
-        self.steps.append(Step(names, "categorical", (), f"a table of {rows} hypotheses"))
+        self.integrate_out(names, "categorical", note=f"a table of {rows} hypotheses")
         return names
 
 
@@ -262,12 +243,11 @@ def sentence(text: str) -> str:
 
 def _blame(graph: Variable, degree: Mapping[Variable, float], factor: str, name: str, joint: LogJoint) -> str:
     """Where a factor stops being quadratic, in words."""
-    own = factor == name
     for node in toposort([graph]):
         if degree.get(node.outputs[0], 0) <= 2 or any(degree.get(i, 0) > 2 for i in node.inputs):
             continue
         label = name_of(core_op(node))
-        if own:
+        if factor == name:
             return f"its own log density is not quadratic (it goes through `{label}`): its prior is not Normal."
         return f"it enters the log density of {factor!r} through `{label}`, which is not quadratic in it."
     return f"the log density of {factor!r} is not quadratic in it."

@@ -22,7 +22,7 @@ from scipy import stats
 import bayeskit as bk
 from bayeskit.elimination.generic_element import GenericElements
 from bayeskit.elimination.linear_score import has_linear_score
-from bayeskit.elimination.signs import fixed_sign, magnitude
+from bayeskit.elimination.symbolic_functions import fixed_sign, magnitude
 from bayeskit.elimination.symbols import NotProved, Symbols
 from bayeskit.families import FAMILIES
 from bayeskit.graphs.compile import compile_small
