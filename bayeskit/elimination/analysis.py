@@ -81,9 +81,8 @@ class Analysis:
         if self.snapshot is None:
             return make()
         if key not in self._memory:
-            (general,) = [g for g in self._family if g.analysis is not None and g.analysis._memory is self._memory]
             try:
-                with sealed([s for n, s in general.slots.items() if n not in general.used]):
+                with sealed(self._memory["unread"]):
                     self._memory[key] = make()
             except Exception:  # whatever becomes of it without its data, it is not built
                 self._memory[key] = None
@@ -178,7 +177,8 @@ def _joined(general: _General, family: list[_General]) -> None:
     """Let analyses of one model know each other: with other facts, a proof found before may hold."""
     family.append(general)
     if general.analysis is not None:
-        general.analysis._memory["family"] = family
+        unread = [slot for name, slot in general.slots.items() if name not in general.used]
+        general.analysis._memory.update(family=family, unread=unread)
 
 
 def _generalised(analysis: Analysis) -> _General:

@@ -141,8 +141,7 @@ def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: in
     posterior: Any = draws["posterior"].to_dataset() if "posterior" in getattr(draws, "children", {}) else draws
     with lightly(), explained():
         collapsed = _collapsed(analyse(model))
-        missing = [n for n in collapsed.remaining if n not in posterior]
-        if missing:
+        if missing := [n for n in collapsed.remaining if n not in posterior]:
             raise DataError(f"no draws of {', '.join(missing)}; sample bayeskit.collapse(model) first")
         chains, length = posterior.sizes["chain"], posterior.sizes["draw"]
         remaining = stacked_draws(posterior, collapsed.remaining)

@@ -13,13 +13,13 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import Log
-from pytensor.tensor.elemwise import Elemwise
 
 from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.graphs.chunked_sums import compile_rows
 from bayeskit.graphs.compile import compile_small, vectorised
 from bayeskit.graphs.extended_precision import compile_extended
 from bayeskit.graphs.gradient import gradient as gradient_of
+from bayeskit.graphs.nodes import applies
 from bayeskit.graphs.rewriting import depends_on
 from bayeskit.types import Point
 
@@ -113,10 +113,6 @@ def _without_log_of_zero(graph: Variable, depends: Mapping[Variable, Any]) -> Va
 
     A Poisson count of 0 with exposure 0 has the density 0·log(0·λ) = 0 by a ``switch``, but its gradient there is 0·∞.
     """
-    logs = [
-        v
-        for v in ancestors([graph])
-        if v.owner and isinstance(v.owner.op, Elemwise) and isinstance(v.owner.op.scalar_op, Log) and depends.get(v)
-    ]
+    logs = [v for v in ancestors([graph]) if v.owner and applies(v.owner, Log) and depends.get(v)]
     safe = {v: pt.log(pt.switch(pt.eq(v.owner.inputs[0], 0), 1.0, v.owner.inputs[0])) for v in logs}
     return graph_replace([graph], safe)[0] if safe else graph

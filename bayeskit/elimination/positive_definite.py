@@ -78,7 +78,8 @@ def require_positive_definite(analysis: Analysis) -> None:
             with silently():
                 tried.append(function(*(np.asarray(point[n], dtype=v.type.dtype) for n, v in joint.values.items())))
         for values in zip(*tried, strict=True):
-            broken = [next((m for m in _stack(v) if not is_positive_definite(m)), None) for v in values]
+            stacks = [v.reshape(-1, *v.shape[-2:]) for v in values]
+            broken = [next((m for m in stack if not is_positive_definite(m)), None) for stack in stacks]
             if all(b is not None for b in broken) and broken[0] is not None:
                 raise ModelError(_message(analysis, factor, broken[0]))
 
@@ -99,10 +100,6 @@ def _all_factorised(joint: LogJoint) -> dict[str, list[Variable]]:
             if var.owner is not None and type(core_op(var.owner)).__name__ == "Cholesky":
                 found.setdefault(factor, {})[var.owner.inputs[0]] = None
     return {factor: list(matrices) for factor, matrices in found.items()}
-
-
-def _stack(matrices: np.ndarray) -> np.ndarray:
-    return np.asarray(matrices).reshape(-1, *np.shape(matrices)[-2:])
 
 
 def _message(analysis: Analysis, factor: str, matrix: np.ndarray) -> str:

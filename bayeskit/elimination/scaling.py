@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bayeskit.elimination.symbols import NotProved
+from bayeskit.families.support_kinds import POSITIVE_DEFINITE
 from bayeskit.gaussian.block import GaussianBlock
 
 __all__ = ["groups", "wishart_multiple"]
@@ -62,11 +63,8 @@ def wishart_multiple(block: GaussianBlock, name: str, point: Mapping[str, Any]) 
     )
     means, multiples = [], []
     for _ in range(2):
-        # Off the diagonal 1/size: with entries of order one the condition grows as 2^size, and thirty features fail.
-        root = np.tril(generator.normal(size=(size, size)) / size, -1) + np.diag(generator.uniform(0.8, 1.6, size))
-        matrix = root @ root.T
-        here = {**point, name: matrix}
-        precision, linear = block.quadratic(here)
+        matrix = POSITIVE_DEFINITE.typical((size, size), generator)
+        precision, linear = block.quadratic({**point, name: matrix})
         if len(linear) % size:
             raise failure
         count = len(linear) // size

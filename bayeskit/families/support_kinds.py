@@ -59,7 +59,7 @@ def _unit_edges(shape: Shape) -> list[np.ndarray]:
 
 
 def _matrices(shape: Shape, rng: np.random.Generator) -> np.ndarray:
-    # Off the diagonal 1/size: with entries of order one the condition grows as 2^size.
+    # Off the diagonal 1/size: with entries of order one the condition grows as 2^size, and thirty features fail.
     root = np.tril(rng.normal(size=shape) / shape[-1], -1) + np.eye(shape[-1]) * rng.uniform(0.8, 1.6, shape)
     return root @ np.swapaxes(root, -1, -2)
 
