@@ -22,8 +22,7 @@ from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.elimination.collapsed_density import Collapsed
 from bayeskit.finite.conditional import StateRecovery
 from bayeskit.gaussian.block import GaussianBlock
-from bayeskit.gaussian.conditional import Conditional
-from bayeskit.gaussian.strategies import strategy_of
+from bayeskit.gaussian.strategies import Conditional, strategy_of
 from bayeskit.graphs.rewriting import inline
 from bayeskit.model.forward_sampling import draw_given, over_draws
 from bayeskit.types import Draws, Graph

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch import basic as numba_basic
@@ -107,52 +108,39 @@ class BandedSolve(Op):
         band, right = pt.as_tensor_variable(band), pt.as_tensor_variable(right)
         if band.type.ndim != 2 or right.type.ndim != 2:
             raise TypeError("the band and the right-hand sides must be matrices")
-        outputs = [
-            pt.TensorType("float64", ())(),
-            pt.TensorType("float64", right.type.shape)(),
-            pt.TensorType("float64", band.type.shape)(),
-        ]
-        return Apply(self, [band, right], outputs)
+        shapes = (), right.type.shape, band.type.shape
+        return Apply(self, [band, right], [pt.tensor(dtype="float64", shape=shape) for shape in shapes])
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
         band, right = (np.ascontiguousarray(i, dtype=np.float64) for i in inputs)
-        log_determinant, solution, inverse = _solve_all(band, right)
-        output_storage[0][0] = np.asarray(log_determinant)
-        output_storage[1][0] = solution
-        output_storage[2][0] = inverse
+        for storage, result in zip(output_storage, _solve_all(band, right), strict=True):
+            storage[0] = np.asarray(result)
 
     def infer_shape(self, node: Apply, shapes: list[Any]) -> list[Any]:
         return [(), shapes[1], shapes[0]]
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Graph]:
-        band, _ = inputs
-        _, solution, inverse = outputs
+        (band, right), (_, solution, inverse) = inputs, outputs
         to_determinant, to_solution, to_inverse = cotangents
-        if not _disconnected(to_inverse):
+        if not isinstance(to_inverse.type, DisconnectedType):
             raise NotImplementedError("second derivatives of a band solve")
-        # Each diagonal but the main one stands for two entries of A.
-        twice = np.ones((band.type.shape[0] or 1, 1)) * 2.0
-        twice[0] = 1.0
         to_band: Any = pt.zeros_like(band)
-        to_right: Any = pt.zeros_like(inputs[1])
-        if not _disconnected(to_determinant):
+        to_right: Any = pt.zeros_like(right)
+        if not isinstance(to_determinant.type, DisconnectedType):
+            # Each diagonal but the main one stands for two entries of A.
+            twice = np.where(np.arange(band.type.shape[0])[:, None] > 0, 2.0, 1.0)
             to_band = to_band + to_determinant * inverse * twice
-        if not _disconnected(to_solution):
-            _, adjoint, _ = banded_solve(band, to_solution)
-            to_right = adjoint
+        if not isinstance(to_solution.type, DisconnectedType):
+            _, to_right, _ = banded_solve(band, to_solution)
             diagonals = []
             for k in range(band.type.shape[0]):
                 size = solution.shape[0] - k
-                both = adjoint[k:] * solution[:size]
+                both = to_right[k:] * solution[:size]
                 if k:
-                    both = both + adjoint[:size] * solution[k:]
+                    both = both + to_right[:size] * solution[k:]
                 diagonals.append(pt.concatenate([pt.sum(both, axis=1), pt.zeros(k)]))
             to_band = to_band - pt.stack(diagonals)
         return [to_band, to_right]
-
-
-def _disconnected(variable: Any) -> bool:
-    return type(variable.type).__name__ == "DisconnectedType"
 
 
 @register_funcify_default_op_cache_key(BandedSolve)

@@ -140,13 +140,7 @@ class GaussianBlock:
         return latent_values(self.joint, outside | dict(theta or {}), self.shapes)
 
     def at(self, point: Mapping[str, Any]) -> Gaussian:
-        """The conditional posterior of θ given the values of all variables outside the block.
-
-        Raises
-        ------
-        NotPositiveDefinite
-            If Λ is not a precision matrix: the posterior of θ is improper.
-        """
+        """θ given all variables outside the block; NotPositiveDefinite where its posterior is improper."""
         terms, gradient = self._terms(point)
         precision = self._factorise(terms)
         mean = np.zeros(precision.size)

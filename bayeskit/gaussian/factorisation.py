@@ -1,11 +1,8 @@
-"""Factorised precision matrices: one protocol, and a strategy for each structure.
+"""Factorised precision matrices, with a strategy for each structure.
 
 Λ = S⁻¹ Pᵀ L Lᵀ P S⁻¹ with S diagonal, P a permutation and L lower triangular. Λ is scaled to unit diagonal before it is
-factorised, so that variances of 1e-12 and 1e12 may stand side by side. With η the linear part of a log density,
-
-    integral   log ∫ exp(ηᵀδ − ½ δᵀΛδ) dδ = ½ ηᵀΛ⁻¹η − ½ log |Λ| + ½ D log 2π
-    draw       S Pᵀ L⁻ᵀ z, z standard normal: of covariance Λ⁻¹
-    moments    Λ⁻¹η and the diagonal of Λ⁻¹
+factorised, so that variances of 1e-12 and 1e12 may stand side by side. Draws of covariance Λ⁻¹ are S Pᵀ L⁻ᵀ z with z
+standard normal.
 
 What differs is L, chosen by cost (:mod:`bayeskit.gaussian.banded_layout`):
 
@@ -67,11 +64,6 @@ class Precision:
         """log |Λ|."""
         return float(2 * np.sum(np.log(self.factor.pivots)) - 2 * np.sum(np.log(self.inverse_scale)))
 
-    def _scaled(self, vector: np.ndarray) -> np.ndarray:
-        """P S b."""
-        scale = self.inverse_scale if vector.ndim == 1 else self.inverse_scale[:, None]
-        return (scale * vector)[self.order]
-
     def _unscaled(self, inner: np.ndarray) -> np.ndarray:
         """S Pᵀ x."""
         result = np.empty_like(inner)
@@ -80,16 +72,8 @@ class Precision:
 
     def solve(self, vector: np.ndarray) -> np.ndarray:
         """Λ⁻¹ b for b of shape (size,) or (size, k)."""
-        return self._unscaled(self.factor.backward(self.factor.forward(self._scaled(vector))))
-
-    def integral(self, linear: np.ndarray) -> float:
-        """log ∫ exp(ηᵀδ − ½ δᵀΛδ) dδ."""
-        half = self.factor.forward(self._scaled(linear))
-        return float(0.5 * half @ half - 0.5 * self.log_determinant + 0.5 * self.size * np.log(2 * np.pi))
-
-    def moments(self, linear: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Λ⁻¹η and the diagonal of Λ⁻¹: mean and variances under the normalised integrand."""
-        return self.solve(linear), self.variances
+        scale = self.inverse_scale if vector.ndim == 1 else self.inverse_scale[:, None]
+        return self._unscaled(self.factor.backward(self.factor.forward((scale * vector)[self.order])))
 
     def colour(self, noise: np.ndarray) -> np.ndarray:
         """Λ^(−½) z for z of shape (size,)."""
@@ -125,15 +109,7 @@ class Precision:
 
 
 def factorise(matrix: Any) -> Precision:
-    """Factorise a symmetric positive definite matrix, dense or sparse.
-
-    Raises
-    ------
-    NotPositiveDefinite
-        If it is not positive definite to working precision.
-    InferenceError
-        If it is too large to be dense, and neither banded nor a band with a border.
-    """
+    """Factorise a matrix, dense or sparse; NotPositiveDefinite where it is not, to working precision."""
     size = matrix.shape[0]
     if not sparse.issparse(matrix):
         return _dense(matrix)
@@ -157,13 +133,7 @@ def factorise(matrix: Any) -> Precision:
 def factorise_entries(
     entries: np.ndarray, plan: Layout, places: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> Precision:
-    """Factorise a matrix by a layout, given a list of its entries and from :meth:`Layout.places` where each stands.
-
-    Raises
-    ------
-    NotPositiveDefinite
-        If it is not positive definite to working precision.
-    """
+    """Factorise a matrix by a layout, given a list of its entries and from :meth:`Layout.places` where each stands."""
     padded = np.append(entries, 0.0)
     band, border, corner = (padded[place] for place in places)
     diagonal = np.concatenate([band[0] if len(band) else np.zeros(0), np.diag(corner)])
@@ -207,13 +177,7 @@ def _inverse_root(diagonal: np.ndarray) -> np.ndarray:
 
 
 def factorise_root(root: np.ndarray) -> Precision:
-    """Λ = AᵀA from A, by orthogonal triangularisation: the condition that counts is that of A, the root of that of Λ.
-
-    Raises
-    ------
-    NotPositiveDefinite
-        If A has not full column rank to working precision.
-    """
+    """Λ = AᵀA from A by orthogonal triangularisation: the condition that counts is that of A, the root of that of Λ."""
     size = root.shape[1]
     norms = np.sqrt(np.sum(root**2, axis=0))
     if root.shape[0] < size or not np.all(np.isfinite(norms)) or np.any(norms == 0):

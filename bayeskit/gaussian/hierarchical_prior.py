@@ -15,11 +15,10 @@ from scipy import sparse
 
 from bayeskit.gaussian.separable_forms import Form, Term, joint_classes
 from bayeskit.gaussian.separated import factor_by_row, materialised, root_weight, stacked_matrix
-from bayeskit.gaussian.triangular_factors import triangular_order
 from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.types import Graph
 
-__all__ = ["HierarchicalPrior", "Weighted", "hierarchical_prior"]
+__all__ = ["HierarchicalPrior", "Weighted", "hierarchical_prior", "triangular_order"]
 
 LEVELS = 8  # levels of a hierarchy up to which the root of its prior is inverted
 
@@ -37,6 +36,11 @@ class HierarchicalPrior:
     centre: Graph | None  # −r/ρ, of length D; None where it is zero
     classes: np.ndarray  # the class of each row of T: where equal, so is ρ
     origin: np.ndarray  # θ₀, stacked: the prior mean, where that does not depend on φ; then r = 0
+
+    @property
+    def border(self) -> np.ndarray:
+        """The columns of T⁻¹ outside the largest class."""
+        return np.flatnonzero(self.classes != np.argmax(np.bincount(self.classes)))
 
 
 def hierarchical_prior(prior: Sequence[Weighted], theta: VectorLayout) -> HierarchicalPrior | None:
@@ -120,3 +124,25 @@ def _inverse(root: sparse.csr_array) -> sparse.csr_array:
         step = sparse.csr_array(step @ power)
         solved = sparse.csr_array(solved + step)
     return sparse.csr_array(solved @ sparse.diags_array(1.0 / pivots))
+
+
+def triangular_order(matrix: sparse.csr_array, deepest: int) -> tuple[np.ndarray, int] | None:
+    """For each column the row such that a square matrix is triangular in some order, and the depth of that order.
+
+    The depth is the length of the longest chain of columns each of which needs the one before: 1 where the matrix is
+    diagonal. None where there is no such order, or a deeper one than ``deepest``.
+    """
+    size = matrix.shape[0]
+    present = matrix.copy()
+    present.data = (present.data != 0).astype(float)
+    left, row_of = np.ones(size), np.full(size, -1)
+    for depth in range(1, deepest + 1):
+        rows = np.flatnonzero(present @ left == 1)
+        columns = np.rint((present @ (left * np.arange(size)))[rows]).astype(int)
+        if not len(rows) or len(np.unique(columns)) < len(columns):
+            return None
+        row_of[columns] = rows
+        left[columns] = 0.0
+        if not np.any(left):
+            return row_of, depth
+    return None

@@ -93,7 +93,7 @@ class Jacobian:
 
     @property
     def size(self) -> int:
-        return size_of(self.shape)
+        return math.prod(self.shape)
 
     def rows(self, index: np.ndarray, shape: Shape) -> Jacobian:
         """Of the node of some shape whose entries are the entries ``index`` of this one."""
@@ -104,7 +104,7 @@ class Jacobian:
 
     def to_shape(self, shape: Shape) -> Jacobian:
         """Of the node broadcast."""
-        if size_of(shape) == self.size:  # only axes of length one are added: nothing is copied
+        if math.prod(shape) == self.size:  # only axes of length one are added: nothing is copied
             return self.reshaped(shape)
         return self.rows(broadcast_index(self.shape, shape), shape)
 
@@ -121,24 +121,19 @@ class Jacobian:
         return Jacobian(self.shape, {n: b.where(chosen) for n, b in self.blocks.items()})
 
 
-def size_of(shape: Shape) -> int:
-    """How many entries an array has."""
-    return math.prod(shape)
-
-
 def broadcast_index(shape: Shape, larger: Shape) -> np.ndarray:
     """For each entry of an array broadcast to a larger shape, flat, the entry that it comes from."""
-    return np.broadcast_to(np.arange(size_of(shape)).reshape(shape), larger).ravel()
+    return np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), larger).ravel()
 
 
 def dot_rows(left: Shape, right: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A matrix product as scalar products: entries of the left, of the right, and of the result."""
-    a = np.arange(size_of(left)).reshape(left)
-    b = np.arange(size_of(right)).reshape(right)
+    a = np.arange(math.prod(left)).reshape(left)
+    b = np.arange(math.prod(right)).reshape(right)
     a = a[None, :] if a.ndim == 1 else a
     b = b[:, None] if b.ndim == 1 else b
     rows, columns = np.broadcast_arrays(a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :])
-    repeat = np.arange(size_of(rows.shape[:-1])).reshape(rows.shape[:-1])
+    repeat = np.arange(math.prod(rows.shape[:-1])).reshape(rows.shape[:-1])
     return rows, columns, np.broadcast_to(repeat[..., None], rows.shape)
 
 
@@ -192,7 +187,7 @@ def stacked_jacobians(parts: Sequence[Jacobian | None], sizes: Sequence[int]) ->
 def summed_rows(jacobian: Jacobian, targets: np.ndarray, shape: Shape) -> Jacobian:
     """The Jacobian of sums: ``targets`` is, for each entry of the node, the number of its sum."""
     entries = (np.ones(jacobian.size), (targets, np.arange(jacobian.size)))
-    adder = sparse.csr_array(entries, shape=(size_of(shape), jacobian.size))
+    adder = sparse.csr_array(entries, shape=(math.prod(shape), jacobian.size))
     return Jacobian(shape, {n: JacobianBlock(_tidy(adder @ b.plain())) for n, b in jacobian.blocks.items()})
 
 
@@ -220,7 +215,7 @@ def linear_image(node: Apply, position: int, jacobian: Jacobian, inputs: Sequenc
         return _mapped(lambda b: solve_triangular(other, b.dense(), **options), jacobian, shape)
 
     def by_columns(block: JacobianBlock) -> np.ndarray:
-        result = np.empty((size_of(shape), block.matrix.shape[1]))
+        result = np.empty((math.prod(shape), block.matrix.shape[1]))
         for k, column in enumerate(block.dense().T):
             result[:, k] = np.ravel(function(column.reshape(jacobian.shape)))
         return result

@@ -64,11 +64,6 @@ class DataSide(HierarchicalPrior):
         return len(self.origin)
 
     @property
-    def border(self) -> np.ndarray:
-        """The columns outside the largest class."""
-        return _border(self.classes)
-
-    @property
     def diagonal(self) -> bool:
         """Whether the singular values of the largest class are worth it."""
         return self.even and len(self.border) <= FEW
@@ -81,10 +76,6 @@ class DataSide(HierarchicalPrior):
         count = len(self.designs) * self.rows
         columns = sum(min(int(n), count) for n in np.bincount(self.classes))
         return self.rows * (self.rows + columns)
-
-
-def _border(classes: np.ndarray) -> np.ndarray:
-    return np.flatnonzero(classes != np.argmax(np.bincount(classes)))
 
 
 def data_side(prior: Sequence[Weighted], data: Sequence[Weighted], theta: VectorLayout) -> DataSide | None:
@@ -105,7 +96,7 @@ def data_side(prior: Sequence[Weighted], data: Sequence[Weighted], theta: Vector
         return None
     matrices, factors = zip(*(_design(data, moving, slot, theta) for slot in range(count)), strict=True)
     even = count == 1 and len(data) == 1 and is_even(data[0][1]) and moving[0][0].index is None
-    if not _worthwhile(sum(abs(m) for m in matrices), root.root, even and len(_border(root.classes)) <= FEW):
+    if not _worthwhile(sum(abs(m) for m in matrices), root.root, even and len(root.border) <= FEW):
         return None
     offsets = []
     for form, weight in data:

@@ -111,9 +111,8 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
     pattern = entries.pattern()
     rows, columns = np.divmod(pattern, size + 1)
     diagonal = _spectrum(setting, entries, of_prior) if data is None and not failed and constant else None
-    plates = None
-    if root is None and diagonal is None and constant:
-        plates = rotated(size, rows, columns, entries.table(pattern))
+    alike = root is None and diagonal is None and constant
+    plates = rotated(size, rows, columns, entries.table(pattern)) if alike else None
     return QuadraticForm(
         origin=block.theta.ravel(setting.origin),
         rows=rows,

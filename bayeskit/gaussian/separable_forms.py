@@ -12,6 +12,7 @@ The walk that finds them is :mod:`bayeskit.gaussian.separator`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +25,6 @@ from bayeskit.gaussian.jacobians import (
     Jacobian,
     JacobianBlock,
     broadcast_index,
-    size_of,
     stacked_jacobians,
     sum_jacobians,
     summed_rows,
@@ -84,7 +84,7 @@ class Form:
 
     @property
     def size(self) -> int:
-        return size_of(self.shape)
+        return math.prod(self.shape)
 
     @property
     def pure(self) -> bool:
@@ -108,7 +108,7 @@ class Form:
 
     def to_shape(self, shape: Shape) -> Form:
         """Broadcast."""
-        if size_of(shape) == self.size:
+        if math.prod(shape) == self.size:
             return self.reshaped(shape)
         return self.rows(broadcast_index(self.shape, shape), shape)
 
@@ -156,7 +156,7 @@ def constant(value: Any) -> Form:
 
 def factor_form(vector: Graph, shape: Shape, *index: RowClasses) -> Form:
     """A node without θ whose entries are those of a vector; picked from it where an index is given."""
-    size = size_of(shape)
+    size = math.prod(shape)
     (classes,) = index or (None if size == 1 else np.arange(size),)
     return Form(shape, (Term(offset_only(np.ones(size), shape), vector, classes),))
 
@@ -265,7 +265,7 @@ class Factors:
             pieces = self.split(Form(term.jacobian.shape, (term,)))
             return [piece.with_jacobian(summed_rows(piece.jacobian, targets, shape)) for piece in pieces]
         assert term.factor is not None
-        size, length = size_of(shape), int(term.index.max(initial=0)) + 1
+        size, length = math.prod(shape), int(term.index.max(initial=0)) + 1
         if size * length <= DENSE_COUNTS:
             counts = sparse.coo_array((term.offset, (targets, term.index)), shape=(size, length)).toarray()
             total = pt.dot(counts, term.factor[:length])

@@ -16,7 +16,7 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor.math import Sum
 from scipy import sparse
 
-from bayeskit.gaussian.jacobians import Jacobian, JacobianBlock, dot_rows, linear_image, product_shape, size_of
+from bayeskit.gaussian.jacobians import Jacobian, JacobianBlock, dot_rows, linear_image, product_shape
 from bayeskit.gaussian.separable_forms import (
     Factors,
     Form,
@@ -50,11 +50,7 @@ Shape = tuple[int, ...]
 Targets = Mapping[Graph, tuple[str, Shape]]  # θ: name and shape of each variable
 
 
-class _Mixed:
-    """The value of a node that has no form."""
-
-
-MIXED = _Mixed()
+MIXED: Any = object()  # the value of a node that has no form
 
 
 class Separator(GraphAnalysis[Any]):
@@ -75,7 +71,7 @@ class Separator(GraphAnalysis[Any]):
         self.factors = Factors()
         super().__init__(dict.fromkeys(latent))  # those of φ are made where they are first met
         for var, (name, shape) in targets.items():
-            identity = JacobianBlock(sparse.csr_array(sparse.eye_array(size_of(shape), format="csr")))
+            identity = JacobianBlock(sparse.csr_array(sparse.eye_array(math.prod(shape), format="csr")))
             self.values[var] = Form(shape, (Term(Jacobian(shape, {name: identity})),))
 
     def form(self, var: Graph) -> Form:
@@ -102,7 +98,7 @@ class Separator(GraphAnalysis[Any]):
         if not hasattr(var.type, "dtype"):
             return Form((), ())  # a slice: it can only be an index, and forms are none
         shape = self.shape_of(var)
-        return factor_form(pt.cast(pt.reshape(var, (size_of(shape),)), "float64"), shape)
+        return factor_form(pt.cast(pt.reshape(var, (math.prod(shape),)), "float64"), shape)
 
     # -- the walk ----------------------------------------------------------------------------------------------------
     def constant(self, var: Graph) -> Any:
@@ -165,7 +161,7 @@ class Separator(GraphAnalysis[Any]):
         numbers = [t.offset for t in terms]
         columns = [np.unique(n, return_inverse=True)[1] for n in numbers if not np.all(n == n[:1])]
         columns += [t.index for t in terms if t.index is not None]
-        size = size_of(shape)
+        size = math.prod(shape)
         first, inverse = joint_classes(columns) if columns else (np.zeros(min(size, 1), dtype=int), None)
         if len(first) > max(64, size // 2):
             raise NotSeparable
@@ -230,10 +226,8 @@ class Separator(GraphAnalysis[Any]):
         """Coordinates in θ times loadings in φ, one term for each column of the coordinates."""
         rows, columns, _ = dot_rows(left.shape, right.shape)
         length = rows.shape[-1]
-        pure = left if left.pure else right
-        if left.pure == right.pure or length * len(left.terms) * len(right.terms) > TERMS:
-            raise NotSeparable
-        if SPARED * pure.size > rows.size:
+        few = length * len(left.terms) * len(right.terms) <= TERMS
+        if left.pure == right.pure or not few or SPARED * (left if left.pure else right).size > rows.size:
             raise NotSeparable
         shape = product_shape(left.shape, right.shape)
         terms: list[Term] = []

@@ -75,11 +75,6 @@ def setting_of(block: GaussianBlock, points: list[Point]) -> Setting:
     """Separate the nodes of a block, and split its density into products of affine nodes and what is left of it.
 
     θ₀ is the block's mean at the first of the points, or zero where the data are sealed.
-
-    Raises
-    ------
-    InferenceError
-        If the block has no posterior there.
     """
     joint, products = block.joint, block.products
     mean = np.zeros(block.theta.size)

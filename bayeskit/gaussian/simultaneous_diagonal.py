@@ -88,13 +88,13 @@ def spectrum(
     first, last = (p == size) & (q < size), (p == size) & (q == size)
     np.add.at(linear, (q[first], column[first]), value[first])
     np.add.at(corner, column[last], 0.5 * value[last])
-    numbers = {int(e): _number(factors, int(e)) for e in used}
+    numbers = [_number(factors, int(e)) for e in used]
     return Spectrum(
         prior=scale,
-        data=sign * numbers[int(scales[0])],
+        data=sign * numbers[int(np.searchsorted(used, scales[0]))],
         values=values,
         shift=vectors.T @ shift,
-        factors=[numbers[int(e)] for e in used],
+        factors=numbers,
         linear=vectors.T @ (inverse.T @ linear),
         corner=corner,
         log_root=float(np.linalg.slogdet(matrix)[1]),
@@ -132,12 +132,9 @@ def _root(prior: Sequence[Weighted], theta: VectorLayout) -> tuple[Graph | None,
     stacked = np.concatenate(rows)
     if not np.linalg.cond(stacked[:, :size]) <= CONDITION:
         return None
-    scale: Any = None
-    if factor is not None:
-        scale = factor[0] ** 2
+    scale: Any = None if factor is None else factor[0] ** 2
     if weight_factor is not None:
-        other: Any = pt.abs(weight_factor[0])
-        scale = other if scale is None else scale * other
+        scale = pt.abs(weight_factor[0]) * (1.0 if scale is None else scale)
     return scale, stacked[:, :size], stacked[:, size]
 
 

@@ -13,10 +13,10 @@ from scipy import sparse
 from bayeskit.gaussian.coloured_jacobians import by_colour, compressed, patterns_of
 from bayeskit.gaussian.entry_table import DENSE
 from bayeskit.gaussian.gram import Product
+from bayeskit.gaussian.hierarchical_prior import triangular_order
 from bayeskit.gaussian.separable_forms import NotSeparable
 from bayeskit.gaussian.separated import is_even, materialised, recentred, stacked_matrix
 from bayeskit.gaussian.setting import Setting
-from bayeskit.gaussian.triangular_factors import triangular_order
 from bayeskit.types import Graph
 
 __all__ = ["prior_root", "square_root_rows"]

@@ -1,7 +1,9 @@
 """How a Gaussian block is integrated out at any φ, and drawn given φ: an ordered list, the first that applies.
 
 Each has the three operations of a factorised precision (:mod:`bayeskit.gaussian.factorisation`): the integral as a
-graph in φ, with gradient, and draws and moments at many φ.
+graph in φ, with gradient, and draws and moments at many φ of
+
+    δ | φ, y ~ Normal(Λ⁻¹η, Λ⁻¹),   θ = θ₀ + δ.
 
 =====================  =========================================================  ===================
 strategy               structure                                                  cost of an integral
@@ -17,17 +19,143 @@ dense                  any                                                      
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from bayeskit.gaussian.conditional import BandedConditional, Conditional, DenseConditional
+import numpy as np
+from scipy import linalg
+
+from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
+from bayeskit.gaussian.factorisation import Precision, factorise_entries
 from bayeskit.gaussian.integral import diagonal_integral, plates_integral, solved_integral, whitened_integral
-from bayeskit.gaussian.observation_space_draws import DataSideConditional
+from bayeskit.gaussian.observation_space_draws import DataSideConditional, stacks
 from bayeskit.gaussian.observation_space_integral import data_side_integral
 from bayeskit.gaussian.quadratic_form import QuadraticForm
 from bayeskit.types import Graph
 
-__all__ = ["STRATEGIES", "Strategy", "strategy_of"]
+__all__ = ["STRATEGIES", "Conditional", "Strategy", "strategy_of"]
+
+Arrays = Sequence[np.ndarray]  # the values of ``graphs``, first axis the values of φ
+
+
+@dataclass(frozen=True, eq=False)
+class DenseConditional:
+    """Λ dense, for many φ at once; given the root of the prior, only I + R⁻ᵀPR⁻¹ is factorised."""
+
+    form: QuadraticForm
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """What of the block depends on φ."""
+        return [self.form.values] if self.form.root is None else [self.form.values, self.form.root]
+
+    @property
+    def entries(self) -> int:
+        """How many numbers the moments at one φ take."""
+        return self.form.size**2
+
+    def draw(self, arrays: Arrays, rng: np.random.Generator) -> np.ndarray:
+        """One draw of θ for each φ."""
+        result = rng.standard_normal((len(arrays[0]), self.form.size))
+        for rows, some in stacks(arrays, self.form.size**2):
+            mean, half, _ = self._solved(some)
+            result[rows] = mean + (np.swapaxes(half, -1, -2) @ result[rows][..., None])[..., 0]
+        return self.form.origin + result
+
+    def moments(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of θ for each φ."""
+        mean, sd = (np.empty((len(arrays[0]), self.form.size)) for _ in range(2))
+        for rows, some in stacks(arrays, self.form.size**2):
+            centre, half, _ = self._solved(some)
+            mean[rows] = self.form.origin + centre
+            sd[rows] = np.sqrt(np.sum(half**2, axis=-2))
+        return mean, sd
+
+    def log_density(self, arrays: Arrays, theta: np.ndarray) -> float:
+        """log p(θ | φ, y) at the first φ."""
+        mean, _, (factor, whitener, log_determinant) = self._solved([a[:1] for a in arrays])
+        white = np.swapaxes(factor[0], -1, -2) @ (whitener[0] @ (theta - self.form.origin - mean[0]))
+        return float(log_determinant[0] - 0.5 * (np.sum(white**2) + self.form.size * np.log(2 * np.pi)))
+
+    @cached_property
+    def lookup(self) -> Lookup:
+        """Where the entries of T stand among its values."""
+        return Lookup(self.form.size + 1, self.form.rows, self.form.columns)
+
+    def _solved(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
+        """For each φ: δ̂; H with HᵀH the covariance of δ; and L, W and log |LᵀW| with |LᵀW(δ − δ̂)|² its square.
+
+        With a root of the prior, W = R and L is the factor of I + R⁻ᵀPR⁻¹; without one W scales Λ to unit diagonal.
+        """
+        size = self.form.size
+        padded = np.concatenate([arrays[0], np.zeros((len(arrays[0]), 1))], axis=1)
+        precision = -padded[:, self.lookup(*np.indices((size, size)))]
+        linear = padded[:, self.lookup(np.arange(size), np.full(size, size))][..., None]
+        if self.form.root is None:
+            scale = np.sqrt(np.diagonal(precision, axis1=1, axis2=2))[:, :, None]
+            whitener, inverse, centre = scale * np.eye(size), np.eye(size) / scale, np.zeros_like(linear)
+            inner = precision / scale / np.swapaxes(scale, 1, 2)
+            log_scale = np.sum(np.log(scale), axis=(1, 2))
+        else:
+            whitener = arrays[1][:, :, :size]
+            largest = np.max(np.abs(whitener), axis=2, keepdims=True)
+            eye = np.broadcast_to(np.eye(size), whitener.shape)
+            right = np.concatenate([eye, arrays[1][:, :, size:]], axis=2) / largest
+            solved = np.linalg.solve(whitener / largest, right)
+            inverse, centre = solved[:, :, :size], -solved[:, :, size:]
+            inner = np.eye(size) + np.swapaxes(inverse, 1, 2) @ precision @ inverse
+            log_scale = np.linalg.slogdet(whitener / largest)[1] + np.sum(np.log(largest), axis=(1, 2))
+        factor = np.linalg.cholesky(inner)
+        half = linalg.solve_triangular(factor, np.swapaxes(inverse, 1, 2), lower=True)
+        mean = centre + np.swapaxes(half, 1, 2) @ (half @ (linear - precision @ centre))
+        log_determinant = np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2)), axis=1) + log_scale
+        return mean[..., 0], half, (factor, whitener, log_determinant)
+
+
+@dataclass(frozen=True, eq=False)
+class BandedConditional(DenseConditional):
+    """Λ a band, bordered or not, factorised for each φ; the moments of a band of many diagonals as if it were dense."""
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Of Λ."""
+        return layout(self.form.size, self.form.rows, self.form.columns)
+
+    @cached_property
+    def _places(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self.layout.places(self.lookup)
+
+    @property
+    def entries(self) -> int:
+        return self.form.size * (1 + len(self.layout.shared)) if self.layout.width == 1 else super().entries
+
+    def _factorised(self, entries: np.ndarray) -> tuple[Precision, np.ndarray]:
+        """Λ and η at one φ."""
+        size = self.form.size
+        linear = np.append(entries, 0.0)[self.lookup(np.arange(size), np.full(size, size))]
+        return factorise_entries(-entries, self.layout, self._places), linear
+
+    def draw(self, arrays: Arrays, rng: np.random.Generator) -> np.ndarray:
+        result = rng.standard_normal((len(arrays[0]), self.form.size))
+        for k, entries in enumerate(arrays[0]):
+            precision, linear = self._factorised(entries)
+            result[k] = precision.solve(linear) + precision.colour(result[k])
+        return self.form.origin + result
+
+    def moments(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+        if self.layout.width > 1:
+            return super().moments(arrays)
+        solved = [(p.solve(linear), p.variances) for p, linear in map(self._factorised, arrays[0])]
+        mean, variance = np.stack(solved, axis=1)
+        return self.form.origin + mean, np.sqrt(variance)
+
+    def log_density(self, arrays: Arrays, theta: np.ndarray) -> float:
+        precision, linear = self._factorised(arrays[0][0])
+        return precision.log_density(theta - self.form.origin - precision.solve(linear))
+
+
+Conditional = DataSideConditional | DenseConditional
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import linalg
 
 from bayeskit.gaussian.banded_solve import band_of_inverse
 
-__all__ = ["Banded", "Bordered", "Dense", "Triangular", "triangular_order"]
+__all__ = ["Banded", "Bordered", "Dense", "Triangular"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,25 +132,3 @@ class Bordered:
 
 
 Triangular = Dense | Banded | Bordered
-
-
-def triangular_order(matrix: sparse.csr_array, deepest: int) -> tuple[np.ndarray, int] | None:
-    """For each column the row such that a square matrix is triangular in some order, and the depth of that order.
-
-    The depth is the length of the longest chain of columns each of which needs the one before: 1 where the matrix is
-    diagonal. None where there is no such order, or a deeper one than ``deepest``.
-    """
-    size = matrix.shape[0]
-    present = matrix.copy()
-    present.data = (present.data != 0).astype(float)
-    left, row_of = np.ones(size), np.full(size, -1)
-    for depth in range(1, deepest + 1):
-        rows = np.flatnonzero(present @ left == 1)
-        columns = np.rint((present @ (left * np.arange(size)))[rows]).astype(int)
-        if not len(rows) or len(np.unique(columns)) < len(columns):
-            return None
-        row_of[columns] = rows
-        left[columns] = 0.0
-        if not np.any(left):
-            return row_of, depth
-    return None
