@@ -60,11 +60,6 @@ class Collapsed:
     # As eliminated, each with the parameters of its conditional posterior, which may depend on those eliminated later.
     scales: tuple[tuple[Scale, dict[str, Graph]], ...]
 
-    @property
-    def eliminated(self) -> tuple[str, ...]:
-        """Every variable that is integrated out, those drawn forward included."""
-        return tuple(n for n in self.analysis.original.names if n not in self.remaining)
-
     @cached_property
     def log_density(self) -> Any:
         """log p(y, φ) with all of its priors, compiled: a function of ``inputs``."""
@@ -75,9 +70,8 @@ class Collapsed:
     def weight(self) -> int:
         """About how many numbers one evaluation of the density holds."""
         joint = self.analysis.joint
-        covariances = [
-            v for v in ancestors(inline([self.likelihood])) if v.owner and type(core_op(v.owner)).__name__ == "Cholesky"
-        ]
+        computed = [v for v in ancestors(inline([self.likelihood])) if v.owner]
+        covariances = [v for v in computed if type(core_op(v.owner)).__name__ == "Cholesky"]
         rows = max((int(np.size(o.data)) for o in joint.model.rvs_to_values.values() if hasattr(o, "data")), default=0)
         dense = rows**2 if any(v.type.shape[-1] is None or v.type.shape[-1] > 64 for v in covariances) else 0
         # On the side of the data, they are in the blocks already.

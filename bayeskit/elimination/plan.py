@@ -47,10 +47,45 @@ def _analysed(model: pm.Model, sums: bool) -> Analysis:
     return min(plain, with_sums(plain), key=lambda a: (bool(a.plan.remaining), a is plain))
 
 
-def with_sums(analysis: Analysis) -> Analysis:
-    """The analysis of the same density with its finite variables summed out, where it has them in a table."""
-    finite = [] if analysis.summed else _finite(analysis)
-    return _with_sums(analysis.joint, finite, analysis) if finite else analysis
+def with_sums(plain: Analysis) -> Analysis:
+    """The analysis of the same density with finite variables summed out, where it has them in a table.
+
+    They go children before parents, and the rest is planned without them.
+    """
+    finite = [] if plain.summed else _finite(plain)
+    if not finite:
+        return plain
+    first = Search(plain.joint, ancestral_first=True)
+    first.eliminate_ancestral()
+    joint = left = plain.joint.without(first.ancestral)
+    summed: list[Summed] = []
+    refusals: dict[str, Refusal] = {}
+    rows = 1
+    for name in reversed(finite):
+        values = plain.supports[name].values
+        if name in first.ancestral or values is None:
+            continue
+        try:
+            left, step = sum_out(left, name, values, plain.shapes[name], rows)
+        except TooLarge as error:
+            refusals[name] = Refusal(name, sentence(f"it cannot be summed out: {error}"), COUPLED)
+            continue
+        rows *= len(step.values) if step.kind == "joint" else 1
+        summed.append(step)
+    found = _search(left) if summed else plain
+    refused = tuple(refusals.get(r.variable, _inside(r, left, summed)) for r in found.plan.refusals)
+    if not summed:
+        return replace(plain, plan=replace(plain.plan, refusals=refused))
+    eliminated = (*first.steps, *(_step(s, joint) for s in summed), *found.plan.eliminated)
+    return replace(
+        found,
+        plan=replace(found.plan, eliminated=eliminated, refusals=refused),
+        shapes=plain.shapes,
+        supports=plain.supports,
+        ancestral=(*first.ancestral, *found.ancestral),
+        summed=tuple(summed),
+        whole=plain.joint,
+    )
 
 
 def _finite(analysis: Analysis) -> list[str]:
@@ -66,50 +101,6 @@ def _search(joint: LogJoint) -> Analysis:
     leaves_first = Search(joint, ancestral_first=True).run()
     # Where something remains, a leaf in a block would be integrated out anew at every value of it.
     return min(leaves_first, leaves_last, key=lambda a: len(a.plan.remaining))
-
-
-def _with_sums(joint: LogJoint, finite: list[str], plain: Analysis) -> Analysis:
-    """Sum finite variables out, children before parents, and plan the rest without them."""
-    first = Search(joint, ancestral_first=True)
-    first.eliminate_ancestral()
-    left = joint.without(first.ancestral)
-    summed: list[Summed] = []
-    refusals: dict[str, Refusal] = {}
-    rows = 1
-    for name in reversed(finite):
-        if name in first.ancestral:
-            continue
-        values = plain.supports[name].values
-        if values is None:
-            continue
-        try:
-            left, step = sum_out(left, name, values, plain.shapes[name], rows)
-        except TooLarge as error:
-            refusals[name] = Refusal(name, sentence(f"it cannot be summed out: {error}"), COUPLED)
-            continue
-        rows *= len(step.values) if step.kind == "joint" else 1
-        summed.append(step)
-    found = _search(left) if summed else plain
-    plan = replace(
-        found.plan,
-        eliminated=(
-            *(first.steps if summed else ()),
-            *(_step(s, joint.without(first.ancestral)) for s in summed),
-            *found.plan.eliminated,
-        ),
-        refusals=tuple(refusals.get(r.variable, _inside(r, left, summed)) for r in found.plan.refusals),
-    )
-    if not summed:
-        return replace(plain, plan=plan)
-    return replace(
-        found,
-        plan=plan,
-        shapes=plain.shapes,
-        supports=plain.supports,
-        ancestral=(*first.ancestral, *found.ancestral),
-        summed=tuple(summed),
-        whole=joint,
-    )
 
 
 def _inside(refusal: Refusal, joint: LogJoint, summed: list[Summed]) -> Refusal:
