@@ -42,12 +42,7 @@ import numpy as np
 import pymc as pm
 
 from bayeskit.catalogue.builder import column_coords, model_builder, row_coords
-from bayeskit.catalogue.class_conditional import (
-    bernoulli_features,
-    class_prior,
-    normal_features,
-    poisson_features,
-)
+from bayeskit.catalogue.class_conditional import bernoulli_features, class_prior, normal_features, poisson_features
 from bayeskit.datasets.labels import declared_codes
 from bayeskit.datasets.schema import Example, Positive, Variable
 from bayeskit.errors import DataError

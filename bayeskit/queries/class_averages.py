@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 from arviz_stats.base import array_stats
+from pytensor.graph.replace import graph_replace
 from scipy import special
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.model.log_joint import LogJoint
-from bayeskit.queries.class_rows import Classes
+from bayeskit.queries.class_rows import NEW, Classes
 from bayeskit.queries.given_rows import GivenRows
-from bayeskit.queries.new_rows import NEW, add_rows, new_names
+from bayeskit.queries.new_rows import add_rows
+from bayeskit.results.records import Posterior
 from bayeskit.results.tree import thinned
-
-if TYPE_CHECKING:
-    from bayeskit.results.records import Posterior
 
 __all__ = ["averaged_over_draws"]
 
@@ -34,35 +33,7 @@ def averaged_over_draws(
     The error is the spread of the averages of consecutive draws, which holds for draws of a Markov chain too; that of a
     ratio by its linear expansion.
     """
-    added = add_rows(post.model, classes, number=rows.number, normal_by_class=False)
-    joint = LogJoint.from_model(added.model)
-    new = [joint.values[n] for n in joint.names if n.startswith(tuple(new_names(classes)))]
-    label = joint.values[f"{classes.label}{NEW}"]
-    log_label: Any = joint.factors[f"{classes.label}{NEW}"]
-    terms: list[list[Any]] = [[] for _ in classes.labels]
-    for feature in classes.features:
-        for k in range(len(classes.labels)):
-            stratum = f"{feature.name}{NEW}" + (f"_{k}" if feature.stratified else "")
-            factor: Any = joint.factors[stratum]
-            terms[k].append(pt.sum(factor, axis=tuple(range(1, factor.type.ndim))))
-    free = [joint.values[n] for n in joint.names if joint.values[n] not in new]
-    functions = [compile_small([*free, *new], pt.add(log_label, *t) if t else log_label) for t in terms]
-    for name, value in zip(added.inputs, rows.inputs(added.inputs), strict=True):
-        added.inputs[name].set_value(value)
-    held: dict[Any, np.ndarray] = {}
-    for feature in classes.features:
-        for v in new:
-            if str(v.name).startswith(f"{feature.name}{NEW}"):
-                held[v] = rows.values[feature.name].astype(v.type.dtype)
-    chosen = thinned(post.tree, [str(v.name) for v in free], draws)
-    log_joint = np.empty((len(next(iter(chosen.values()))), rows.number, len(classes.labels)))
-    for s in range(len(log_joint)):
-        theta = [np.asarray(chosen[str(v.name)][s], dtype=v.type.dtype) for v in free]
-        for k, function in enumerate(functions):
-            added.code.set_value(np.full(rows.number, k))
-            held[label] = np.full(rows.number, k, dtype=label.type.dtype)
-            with np.errstate(all="ignore"):
-                log_joint[s, :, k] = function(*theta, *(held[v] for v in new))
+    log_joint = _log_joint(post, classes, rows, draws)
     mean = special.logsumexp(log_joint, axis=0) - np.log(len(log_joint))
     top = special.logsumexp(mean, axis=1)
     weight = np.exp(log_joint - top[:, None])  # of average one over draws, classes summed
@@ -73,6 +44,29 @@ def averaged_over_draws(
         return mean, np.full_like(mean, np.inf)
     error = batches.std(axis=0, ddof=1) / np.sqrt(len(batches))
     return mean, np.where(_few_decide(log_joint), np.inf, error)
+
+
+def _log_joint(post: Posterior, classes: Classes, rows: GivenRows, draws: int) -> np.ndarray:
+    """log p(c, x | θ) at posterior draws, of shape (draws, rows, classes)."""
+    added = add_rows(post.model, classes, number=rows.number, normal_by_class=False)
+    joint = LogJoint.from_model(added.model)
+    label = f"{classes.label}{NEW}"
+    given: dict[Any, np.ndarray] = {v: rows.input(n) for n, v in added.inputs.items()}
+    for feature in classes.features:
+        given |= {joint.values[feature.new(k)]: rows.values[feature.name] for k in range(len(feature.strata))}
+    graphs: list[Any] = []
+    for k in range(len(classes.labels)):
+        factors: list[Any] = [joint.factors[n] for n in (label, *(f.new(k) for f in classes.features))]
+        total = sum(pt.sum(f, axis=tuple(range(1, f.type.ndim))) for f in factors)
+        codes = dict.fromkeys((added.code, joint.values[label]), np.full(rows.number, k))
+        known = {v: pt.constant(value.astype(v.type.dtype)) for v, value in (given | codes).items()}
+        graphs += graph_replace([total], known, strict=False)
+    free = {n: v for n, v in joint.values.items() if n not in added.names}
+    chosen = thinned(post.tree, free, draws)
+    typed = [np.asarray(chosen[n], dtype=v.type.dtype) for n, v in free.items()]
+    function = compile_small(list(free.values()), graphs)
+    with np.errstate(all="ignore"):
+        return np.array([np.stack(function(*theta), axis=-1) for theta in zip(*typed, strict=True)])
 
 
 def _few_decide(log_joint: np.ndarray) -> np.ndarray:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pymc as pm
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
@@ -19,80 +20,46 @@ from pytensor.graph.traversal import ancestors
 from bayeskit.errors import ModelError
 from bayeskit.types import Graph
 
-if TYPE_CHECKING:
-    import pymc as pm
-
-__all__ = ["Classes", "Feature", "find_classes", "number_of_trials", "whole_rows"]
+__all__ = ["NEW", "Classes", "Feature", "find_classes", "number_of_trials", "whole_rows"]
 
 NORMAL = ("NormalRV", "MvNormalRV")
+DISCRETE = ("CategoricalRV", "BernoulliRV")
+NEW = "__new"  # what the name of a variable of a new row ends with
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One feature variable of the rows.
-
-    Attributes
-    ----------
-    name : str
-    strata : tuple of str
-        The variables of the model that it is: itself, or one for each class.
-    width : int or None
-        How many columns it has; None where it is one column without a dim of its own.
-    columns : tuple
-        Their names, where they have some.
-    normal : bool
-        Whether it is Normal, given the parameters.
-    """
+    """One feature variable of the rows."""
 
     name: str
-    strata: tuple[str, ...]
-    width: int | None
-    columns: tuple[Any, ...]
-    normal: bool
+    strata: tuple[str, ...]  # the variables of the model that it is: itself, or one for each class
+    width: int | None  # how many columns it has; None where it is one without a dim of its own
+    columns: tuple[Any, ...]  # their names, where they have some
+    normal: bool  # given the parameters
 
     @property
     def stratified(self) -> bool:
         return self.strata != (self.name,)
 
+    def new(self, code: int) -> str:
+        """The variable of a new row of this class."""
+        return f"{self.name}{NEW}" + (f"_{code}" if self.stratified else "")
+
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes of a model and the features that tell them apart.
+    """The classes of a model and the features that tell them apart."""
 
-    Attributes
-    ----------
-    label : str
-        The observed variable of the classes.
-    labels : tuple
-        Their names; their codes where the dim of classes has no coordinates.
-    features : tuple of Feature
-    covariates : tuple of str
-        Data containers with a value for each row that the label or the features depend on.
-    """
-
-    label: str
-    labels: tuple[Any, ...]
+    label: str  # the observed variable of the classes
+    labels: tuple[Any, ...]  # their names; their codes where the dim of classes has no coordinates
     features: tuple[Feature, ...]
-    covariates: tuple[str, ...]
+    covariates: tuple[str, ...]  # containers with a value for each row that the label or the features depend on
 
 
 def find_classes(model: pm.Model, label: str | None = None) -> Classes:
-    """Read from the graph of a model what its classes are.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    label : str, optional
-        The variable of the classes, where there is more than one candidate.
-
-    Raises
-    ------
-    ModelError
-        If no observed variable is a class, or several are.
-    """
+    """Read from the graph what the classes of a model are; ``label`` says which variable, where several may be."""
     observed = {str(rv.name): rv for rv in model.observed_RVs}
-    candidates = {n: rv for n, rv in observed.items() if type(rv.owner.op).__name__ in ("CategoricalRV", "BernoulliRV")}
-    candidates = {n: rv for n, rv in candidates.items() if rv.ndim == 1}
+    candidates = {n: rv for n, rv in observed.items() if rv.ndim == 1 and type(rv.owner.op).__name__ in DISCRETE}
     if label is None and len(candidates) > 1:
         above = {n: set(ancestors([rv])) for n, rv in observed.items()}
         roots = {n: rv for n, rv in candidates.items() if any(rv in above[m] for m in observed if m != n)}
@@ -107,24 +74,17 @@ def find_classes(model: pm.Model, label: str | None = None) -> Classes:
     name = label if label is not None else next(iter(candidates))
     labels = _labels(model, observed[name])
     features = _features(model, observed[name], labels)
-    row = (model.named_vars_to_dims.get(name) or (None,))[0]
-    variables = [observed[name], *(model[s] for f in features for s in f.strata)]
-    inside = set(ancestors(variables))
+    dims: Any = model.named_vars_to_dims
+    row = (dims.get(name) or (None,))[0]
+    variables = [model[s] for f in features for s in f.strata]
+    inside = set(ancestors([observed[name], *variables])) - {number_of_trials(v) for v in variables}
     containers = [v for v in model.data_vars if v in inside and isinstance(v, SharedVariable)]
-    by_row = [str(v.name) for v in containers if (model.named_vars_to_dims.get(v.name) or (None,))[0] == row]
-    totals = {str(t.name) for f in features for s in f.strata if (t := number_of_trials(model[s])) is not None}
-    return Classes(name, labels, features, tuple(n for n in by_row if n not in totals))
+    by_row = [str(v.name) for v in containers if (dims.get(v.name) or (None,))[0] == row]
+    return Classes(name, labels, features, tuple(by_row))
 
 
 def whole_rows(model: pm.Model, observed: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Observed values, with those that are written class by class put together again in the order of the rows.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    observed : mapping of str to array
-        The values of its observed variables.
-    """
+    """Observed values, with those that are written class by class put together again in the order of the rows."""
     result = {str(n): np.asarray(v) for n, v in observed.items()}
     try:
         classes = find_classes(model)
@@ -135,8 +95,7 @@ def whole_rows(model: pm.Model, observed: Mapping[str, Any]) -> dict[str, np.nda
         parts = {k: result[s] for k, s in enumerate(feature.strata) if feature.stratified and s in result}
         if not parts or any(np.sum(codes == k) != len(part) for k, part in parts.items()):
             continue
-        first = next(iter(parts.values()))
-        whole = np.repeat(first[:1], codes.size, axis=0)
+        whole = np.repeat(next(iter(parts.values()))[:1], codes.size, axis=0)
         for k, part in parts.items():
             whole[codes == k] = part
             del result[feature.strata[k]]
@@ -149,31 +108,21 @@ def _labels(model: pm.Model, rv: Graph) -> tuple[Any, ...]:
         return (0, 1)
     (p,) = rv.owner.op.dist_params(rv.owner)
     count = p.type.shape[-1]
-    for dims in model.named_vars_to_dims.values():
-        for dim in dims:
-            labels = model.coords.get(dim)
-            if dim == "class" and labels is not None and (count is None or len(labels) == count):
-                return tuple(labels)
-    named = next((v for v in ancestors([p]) if v in model.basic_RVs and model.named_vars_to_dims.get(v.name)), None)
-    if named is not None:
-        labels = model.coords.get(model.named_vars_to_dims[named.name][-1])
-        if labels is not None and (count is None or len(labels) == count):
+    dims: Any = model.named_vars_to_dims
+    named = next((v for v in ancestors([p]) if v in model.basic_RVs and dims.get(v.name)), None)
+    for dim in ("class", *(dims[named.name][-1:] if named is not None else ())):
+        labels = model.coords.get(dim)
+        if labels is not None and count in (None, len(labels)):
             return tuple(labels)
-    if count is None:
-        count = int(p.shape[-1].eval())
-    return tuple(range(count))
+    return tuple(range(int(p.shape[-1].eval()) if count is None else count))
 
 
 def _features(model: pm.Model, label: Graph, labels: tuple[Any, ...]) -> tuple[Feature, ...]:
-    found = [
-        _feature(model, str(rv.name), (str(rv.name),))
-        for rv in model.observed_RVs
-        if rv is not label and label in ancestors([rv])
-    ]
+    observed = {str(rv.name): rv for rv in model.observed_RVs}
+    found = [_feature(model, n, (n,)) for n, rv in observed.items() if rv is not label and label in ancestors([rv])]
     used = set().union(*[set(ancestors([rv])) - {rv} for rv in model.basic_RVs])
     leaves = {str(rv.name) for rv in model.basic_RVs if rv not in used}
-    observed = {str(rv.name) for rv in model.observed_RVs}
-    ends = [f"_{label}".replace("/", "_") for label in labels]  # PyMC allows no slash in a name
+    ends = [f"_{name}".replace("/", "_") for name in labels]  # PyMC allows no slash in a name
     for end in ends:
         for name in sorted(n.removesuffix(end) for n in observed if n.endswith(end)):
             strata = tuple(f"{name}{other}" for other in ends)
@@ -184,10 +133,8 @@ def _features(model: pm.Model, label: Graph, labels: tuple[Any, ...]) -> tuple[F
 
 def _feature(model: pm.Model, name: str, strata: tuple[str, ...]) -> Feature:
     rv = next(model[s] for s in strata if model[s] in model.observed_RVs)
-    width = None
-    if rv.ndim > 1:
-        known = model.rvs_to_values[rv].type.shape[1]
-        width = int(np.shape(model.rvs_to_values[rv].eval())[1]) if known is None else int(known)
+    value = model.rvs_to_values[rv]
+    width = int(value.type.shape[1] or np.shape(value.eval())[1]) if rv.ndim > 1 else None
     dims: Any = model.named_vars_to_dims.get(rv.name) or ()
     columns = (model.coords.get(dims[1]) or ()) if len(dims) == 2 else ()
     return Feature(name, strata, width, tuple(columns), type(rv.owner.op).__name__ in NORMAL)

@@ -12,11 +12,12 @@ with an observed class. Otherwise the integral is averaged over posterior draws,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+import xarray as xr
 from pytensor.graph.replace import graph_replace
 
 from bayeskit.elimination.analysis import Analysis, Scale
@@ -28,15 +29,11 @@ from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.graphs.rewriting import depends_on
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.queries.class_averages import averaged_over_draws
-from bayeskit.queries.class_rows import Classes, Feature, find_classes
+from bayeskit.queries.class_rows import NEW, Classes, Feature, find_classes
 from bayeskit.queries.conjugate_predictive import ConjugateUpdate, NoClosedForm, log_leaf_density
 from bayeskit.queries.given_rows import GivenRows
-from bayeskit.queries.new_rows import NEW, add_rows, new_names
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from bayeskit.results.records import Posterior
+from bayeskit.queries.new_rows import Rows, add_rows
+from bayeskit.results.records import Posterior
 
 __all__ = ["classify"]
 
@@ -135,13 +132,11 @@ def _exact(post: Posterior, classes: Classes, rows: GivenRows) -> np.ndarray:
             f"the log evidence of the model is {again:.10g} now, and was {known:.10g} when it was fitted: its data "
             "were changed since; fit it again"
         )
-    total = np.zeros((rows.number, len(classes.labels)))
-    leaves, others = _leaves(classes, analysis)
-    for k in range(len(classes.labels)):
-        total[:, k] = _normal_features(component, leaves[k], rows)
+    features = [f for f in classes.features if f.normal]
+    total = _normal_features(component, features, len(classes.labels), rows)
+    others = [f for f in classes.features if not f.normal]
     update, take = _update(analysis, component, added, classes, others)
-    columns = sum(f.width or 1 for f in others)
-    step = max(1, CHUNK // max(1, columns))
+    step = max(1, CHUNK // max(1, sum(f.width or 1 for f in others)))
     for start in range(0, rows.number, step):
         piece = slice(start, start + step)
         for k in range(len(classes.labels)):
@@ -149,89 +144,63 @@ def _exact(post: Posterior, classes: Classes, rows: GivenRows) -> np.ndarray:
     return total
 
 
-def _leaves(classes: Classes, analysis: Analysis) -> tuple[list[dict[str, tuple[str, slice]]], list[Feature]]:
-    """For each class, the variable and the entries of it that are the new row's, by feature; and the other features."""
-    stacked = {n for b in analysis.blocks for n in b.names}
-    count = len(classes.labels)
-    leaves: list[dict[str, tuple[str, slice]]] = [{} for _ in range(count)]
-    others = []
-    for feature in classes.features:
-        if not feature.normal:
-            others.append(feature)
-            continue
-        width = feature.width or 1
-        for k in range(count):
-            name = f"{feature.name}{NEW}" + (f"_{k}" if feature.stratified else "")
-            size = int(np.prod(analysis.shapes[name], dtype=int))
-            if name not in stacked or size != width * (1 if feature.stratified else count):
+def _normal_features(component: Component, features: Sequence[Feature], count: int, rows: GivenRows) -> np.ndarray:
+    """Σ log p(x | c, y) over the Normal features, of shape (rows, classes)."""
+    total = np.zeros((rows.number, count))
+    places = {
+        name: (number, own)
+        for number, part in enumerate(component.parts)
+        if part.gaussian is not None
+        for name, own in part.gaussian.slices.items()
+    }
+    for k in range(count):
+        leaves: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+        for feature in features:
+            name, width = feature.new(k), feature.width or 1
+            number, own = places.get(name, (-1, slice(0, 0)))
+            if own.stop - own.start != width * (1 if feature.stratified else count):
                 raise NoClosedForm(f"{feature.name!r} depends on data that differ from row to row")
-            start = 0 if feature.stratified else k * width
-            leaves[k][feature.name] = name, slice(start, start + width)
-    return leaves, others
-
-
-def _normal_features(component: Component, leaves: Mapping[str, tuple[str, slice]], rows: GivenRows) -> np.ndarray:
-    """Σ log p(x | c, y) over the Normal features of one class."""
-    total = np.zeros(rows.number)
-    for part in component.parts:
-        if part.gaussian is None:
-            continue
-        index, values = [], []
-        for feature, (name, entries) in leaves.items():
-            if name in part.gaussian.slices:
-                start = part.gaussian.slices[name].start
-                index.append(np.arange(start + entries.start, start + entries.stop))
-                values.append(rows.values[feature].reshape(rows.number, -1).astype(float))
-        if index:
-            total += log_leaf_density(part, np.concatenate(index))(np.concatenate(values, axis=1))
+            start = own.start + (0 if feature.stratified else k * width)
+            index = np.arange(start, start + width)
+            values = rows.values[feature.name].reshape(rows.number, width).astype(float)
+            leaves.setdefault(number, []).append((index, values))
+        for number, found in leaves.items():
+            index, values = (np.concatenate(v, axis=-1) for v in zip(*found, strict=True))
+            total[:, k] += log_leaf_density(component.parts[number], index, values)
     return total
 
 
 def _update(
-    analysis: Analysis, component: Component, added: Any, classes: Classes, others: list[Feature]
+    analysis: Analysis, component: Component, added: Rows, classes: Classes, features: Sequence[Feature]
 ) -> tuple[ConjugateUpdate, Any]:
     """The update of everything but Normal features, and a function that takes its arguments from the rows."""
-    joint = analysis.joint
-    name = f"{classes.label}{NEW}"
-    graphs: list[Any] = [pt.sum(joint.factors[name])]
-    strata = {
-        f.name: [joint.factors[f"{f.name}{NEW}_{k}"] for k in range(len(f.strata))] for f in others if f.stratified
-    }
+    joint, label = analysis.joint, f"{classes.label}{NEW}"
+    terms: list[Any] = [pt.sum(joint.factors[label])]
     chosen = pt.scalar("class", dtype="int64")
-    for feature in others:
-        if feature.stratified:
-            graphs.append(pt.stack([pt.sum(g) for g in strata[feature.name]])[chosen])
-        else:
-            graphs.append(pt.sum(joint.factors[f"{feature.name}{NEW}"]))
-    total: Any = pt.add(*graphs) if len(graphs) > 1 else graphs[0]
+    by_row: list[Any] = []
+    for feature in features:
+        names = [feature.new(k) for k in range(len(feature.strata))]
+        strata = [pt.sum(joint.factors[n]) for n in names]
+        terms.append(pt.stack(strata)[chosen] if feature.stratified else strata[0])
+        by_row += [joint.values[n] for n in names]
+    total = pt.add(*terms) if len(terms) > 1 else terms[0]
     stand_in = {added.code: pt.tensor("code", dtype="int64", shape=(1,))}
     stand_in |= {v: pt.tensor(dtype=v.type.dtype, shape=v.type.shape) for v in added.inputs.values()}
+    by_row += [stand_in[v] for v in added.inputs.values()]
     (total,) = graph_replace([total], stand_in, strict=False)
     above = depends_on([total], joint.values.values()).get(total, frozenset())
-    parts = {p.scale.name: p for p in component.parts if p.scale is not None}
-    names = [n for n, v in joint.values.items() if v in above and not n.startswith(tuple(new_names(classes)))]
+    parts = {p.scale.name: p for p in component.parts if p.scale is not None and p.gaussian is None}
     scales: dict[Scale, Any] = {}
-    for n in names:
-        scale = parts[n].scale if n in parts and parts[n].gaussian is None else None
+    for name in (n for n, v in joint.values.items() if v in above and n not in added.names):
+        scale = parts[name].scale if name in parts else None
         if scale is None or scale.family.log_density_graph is None:
-            raise NoClosedForm(f"{n!r} governs features of different kinds")
-        scales[scale] = parts[n].parameters
-    row_values: list[Any] = []
-    for feature in others:
-        suffixes = [f"_{k}" for k in range(len(feature.strata))] if feature.stratified else [""]
-        row_values += [joint.values[f"{feature.name}{NEW}{s}"] for s in suffixes]
-    inputs = [stand_in[v] for v in added.inputs.values()]
-    update = ConjugateUpdate(
-        total, scales, joint.values, [*row_values, *inputs], [joint.values[name], stand_in[added.code], chosen]
-    )
+            raise NoClosedForm(f"{name!r} governs features of different kinds")
+        scales[scale] = parts[name].parameters
+    update = ConjugateUpdate(total, scales, joint.values, by_row, [joint.values[label], stand_in[added.code], chosen])
 
     def take(rows: GivenRows, k: int, piece: slice) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        values: list[np.ndarray] = []
-        for feature in others:
-            one = rows.values[feature.name][piece]
-            values += [one[:, None]] * (len(feature.strata) if feature.stratified else 1)
-        values += [v[piece][:, None] for v in rows.inputs(added.inputs)]
-        typed = [np.asarray(v, dtype=t.type.dtype) for v, t in zip(values, [*row_values, *inputs], strict=True)]
-        return typed, [np.array([k], dtype=joint.values[name].type.dtype), np.array([k]), np.array(k)]
+        values = [rows.values[f.name] for f in features for _ in f.strata] + [rows.input(n) for n in added.inputs]
+        typed = [v[piece][:, None].astype(t.type.dtype) for v, t in zip(values, by_row, strict=True)]
+        return typed, [np.array([k], dtype=joint.values[label].type.dtype), np.array([k]), np.array(k)]
 
     return update, take

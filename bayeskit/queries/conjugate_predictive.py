@@ -13,10 +13,9 @@ For a parameter :math:`\phi` of a score family, an observation adds to the coeff
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
@@ -41,113 +40,81 @@ class NoClosedForm(Exception):
     """The predictive distribution is not one of those known; the message says why."""
 
 
-def log_leaf_density(part: Part, index: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """The log density of some entries of a Gaussian block, as a function of many values of them.
+def log_leaf_density(part: Part, index: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The log density of many values, of shape (n, d), of the entries of a Gaussian block at ``index``.
 
-    Parameters
-    ----------
-    part : Part
-        With its Gaussian.
-    index : ndarray of int, shape (d,)
-        Their places in the stacked block; for a Wishart matrix one whole vector.
-
-    Returns
-    -------
-    callable
-        From values of shape (n, d) to log densities of shape (n,). O(n d²), or O(n d) where the entries are
-        independent.
-
-    Raises
-    ------
-    NoClosedForm
-        If several vectors share a Wishart matrix.
+    O(n d²), or O(n d) where the entries are independent. Of a Wishart matrix, the entries are one whole vector.
     """
     gaussian = part.gaussian
     assert gaussian is not None
-    mean = gaussian.mean[index]
+    values = values - gaussian.mean[index]
     if part.multiple is not None:
         df, matrix = part.student
         size = len(matrix)
         rows = np.unique(index // size)
         if len(rows) > 1 or len(index) != size:
             raise NoClosedForm("several vectors of a new row share a Wishart matrix")
-        factor = linalg.cho_factor(part.multiple, lower=True)
         unit = np.eye(len(part.multiple))[rows[0]]
-        weight = float(linalg.cho_solve(factor, unit)[rows[0]])
-        return _student(mean, weight * matrix, float(df))
+        weight = float(linalg.cho_solve(linalg.cho_factor(part.multiple, lower=True), unit)[rows[0]])
+        return _log_student(values, weight * matrix, float(df))
     unit = np.zeros((gaussian.size, len(index)))
     unit[index, np.arange(len(index))] = 1.0
     covariance = gaussian.precision.solve(unit)[index]
     if part.scale is None:
-        return _student(mean, covariance, np.inf)
+        return _log_student(values, covariance, np.inf)
     assert part.group is not None
     group = part.group[index]
     df, ratio = (np.ravel(v) for v in part.student)
     factor = ratio * np.ravel(part.reference) ** part.scale.kappa
     if len(np.unique(group)) == len(group):  # a scale for each entry: independent
-        return _students(mean, np.sqrt(factor[group] * np.diag(covariance)), df[group])
-    members = [np.flatnonzero(group == g) for g in np.unique(group)]
-    densities = [
-        (m, _student(mean[m], factor[group[m[0]]] * covariance[np.ix_(m, m)], df[group[m[0]]])) for m in members
-    ]
-    return lambda values: sum((density(values[:, m]) for m, density in densities), np.zeros(len(values)))
+        scale = factor[group] * np.diag(covariance)
+        return np.sum(_log_of_distance(values**2 / scale, 1, df[group]) - 0.5 * np.log(scale), axis=-1)
+    total = np.zeros(len(values))
+    for g in np.unique(group):
+        own = group == g
+        total += _log_student(values[:, own], factor[g] * covariance[np.ix_(own, own)], df[g])
+    return total
 
 
-def _student(mean: np.ndarray, scale: np.ndarray, df: float) -> Callable[[np.ndarray], np.ndarray]:
-    """Multivariate Student-t, Normal for infinitely many degrees of freedom; SciPy's takes its matrix apart anew."""
-    size = len(mean)
+def _log_student(values: np.ndarray, scale: np.ndarray, df: float) -> np.ndarray:
+    """Log density of a multivariate Student-t about zero, Normal for infinitely many degrees of freedom.
+
+    SciPy's leaves out, and does not say so, directions of less than 2·10⁻¹⁰ of the largest variance.
+    """
     unit = np.sqrt(np.diag(scale))
     root = linalg.cholesky(scale / np.outer(unit, unit), lower=True)
-    half_log_det = np.sum(np.log(np.diag(root))) + np.sum(np.log(unit))
-
-    def log_density(values: np.ndarray) -> np.ndarray:
-        white = linalg.solve_triangular(root, ((values - mean) / unit).T, lower=True)
-        distance = np.sum(white**2, axis=0)
-        if np.isinf(df):
-            return -0.5 * (size * np.log(2 * np.pi) + distance) - half_log_det
-        return _log_student(distance, size, df) - half_log_det
-
-    return log_density
+    distance = np.sum(linalg.solve_triangular(root, (values / unit).T, lower=True) ** 2, axis=0)
+    return _log_of_distance(distance, len(unit), df) - np.sum(np.log(np.diag(root))) - np.sum(np.log(unit))
 
 
-def _students(mean: np.ndarray, scale: np.ndarray, df: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Independent Student-t entries."""
-    return lambda values: np.sum(_log_student(((values - mean) / scale) ** 2, 1, df) - np.log(scale), axis=-1)
-
-
-def _log_student(distance: np.ndarray, size: int, df: Any) -> np.ndarray:
+def _log_of_distance(distance: np.ndarray, size: int, df: Any) -> np.ndarray:
     """Log density of a t vector of unit scale at a squared distance."""
+    if np.all(np.isinf(df)):
+        return -0.5 * (size * np.log(2 * np.pi) + distance)
     normaliser = special.gammaln((df + size) / 2) - special.gammaln(df / 2) - 0.5 * size * np.log(df * np.pi)
     return normaliser - 0.5 * (df + size) * np.log1p(distance / df)
 
 
-@dataclass(frozen=True)
-class _Gather:
+class _Gather(NamedTuple):
     """A node that only picks entries of one parameter: φ[class], say."""
 
     scale: Scale
     node: Variable
-    picked: Callable[..., np.ndarray]  # from what all rows have in common, the flat indices of the entries picked
+    function: Callable[..., np.ndarray]  # of the parameter, and of what all rows have in common
+    shape: tuple[int, ...]  # of the parameter
+
+    def picked(self, *common: np.ndarray) -> np.ndarray:
+        """The flat indices of the entries picked."""
+        return self.function(np.arange(float(math.prod(self.shape))).reshape(self.shape), *common).astype(int)
 
 
 class ConjugateUpdate:
     """log p(x | y) of observations whose parameters have score families, one class at a time; compiled once.
 
-    A row of one class touches few entries of a parameter. They are found where the graph picks them, so that only they
-    have a value for each row.
-
-    Parameters
-    ----------
-    log_density : tensor
-        log p(x | φ) of one row, a scalar graph.
-    scales : mapping of Scale to Parameters
-        The families of φ and the parameters of their posterior.
-    values : mapping of str to tensor
-        Their variables in the graph.
-    rows : sequence of tensor
-        What differs from row to row.
-    common : sequence of tensor
-        What does not: the class.
+    It is made of log p(x | φ) of one row, the families of φ with the parameters of their posterior, and the variables
+    of the graph: those of φ, what differs from row to row, and what all rows have in common, the class. A row of one
+    class touches few entries of φ. They are found where the graph picks them, so that only they have a value for each
+    row.
     """
 
     def __init__(
@@ -173,10 +140,9 @@ class ConjugateUpdate:
     def __call__(self, rows: list[np.ndarray], common: list[np.ndarray]) -> np.ndarray:
         """Log densities of shape (n,), for row inputs whose first axis is the rows."""
         count = len(rows[0]) if rows else 1
-        touched = {s: _Touched(s, p) for s, p in self.parameters.items()}
-        for gather in self.gathers:
-            touched[gather.scale].add(gather.picked(*common))
-        places = [touched[g.scale].places(g.picked(*common)) for g in self.gathers]
+        picked = [(g.scale, g.picked(*common)) for g in self.gathers]
+        touched = {s: _Touched(s, p, [i for of, i in picked if of is s]) for s, p in self.parameters.items()}
+        places = [touched[s].places(i) for s, i in picked]
 
         def evaluate(points: Mapping[Scale, np.ndarray]) -> list[np.ndarray]:
             values: list[np.ndarray] = [points[g.scale].ravel()[p] for g, p in zip(self.gathers, places, strict=True)]
@@ -214,43 +180,24 @@ def _gathers(
             moved.update(node.outputs)
         else:
             ends.update(dict.fromkeys(inside))
-    gathers = []
-    for end in ends:
-        picked = compile_small([value, *common], end)
-
-        def indices(*arguments: np.ndarray, picked: Any = picked) -> np.ndarray:
-            flat: np.ndarray = picked(np.arange(float(np.prod(shape))).reshape(shape), *arguments)
-            return flat.astype(int)
-
-        gathers.append(_Gather(scale, end, indices))
-    return gathers
+    return [_Gather(scale, end, compile_small([value, *common], end), shape) for end in ends]
 
 
 class _Touched:
     """The entries of one parameter (for a Dirichlet, whole vectors) that a row of one class depends on."""
 
-    def __init__(self, scale: Scale, parameters: Parameters) -> None:
+    def __init__(self, scale: Scale, parameters: Parameters, picked: list[np.ndarray]) -> None:
         self.family = scale.family
-        self.all = parameters
-        shape = _shape(parameters)
-        self.length = shape[-1] if self.family.support.event else 1
-        self.units = np.empty(0, dtype=int)  # which entries, or vectors, by flat index
-
-    def add(self, flat: np.ndarray) -> None:
-        self.units = np.union1d(self.units, flat.ravel() // self.length)
+        tail = _shape(parameters)[-1:] if self.family.support.event else ()
+        self.length = math.prod(tail)
+        flat = np.concatenate([np.empty(0, dtype=int), *map(np.ravel, picked)])
+        self.units = np.unique(flat // self.length)  # which entries, or vectors, by flat index
+        self.parameters = {n: np.reshape(v, (-1, *tail))[self.units] for n, v in parameters.items()}
+        self.centre = np.asarray(self.family.centre(self.parameters), dtype=float)
 
     def places(self, flat: np.ndarray) -> np.ndarray:
         """Flat indices into the entries that are touched, for flat indices into all of them."""
         return np.searchsorted(self.units, flat // self.length) * self.length + flat % self.length
-
-    @cached_property
-    def parameters(self) -> Parameters:
-        tail = (self.length,) if self.family.support.event else ()
-        return {n: np.reshape(v, (-1, *tail))[self.units] for n, v in self.all.items()}
-
-    @cached_property
-    def centre(self) -> np.ndarray:
-        return np.asarray(self.family.centre(self.parameters), dtype=float)
 
     def log_ratio(self, added: list[np.ndarray]) -> np.ndarray:
         """Σ log p(φ₀; η) − log p(φ₀; η + Δ) for coefficients Δ of shape (n, …)."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import xarray as xr
 from scipy import special
 
 from bayeskit.errors import DataError
 from bayeskit.queries.class_rows import Classes, Feature
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from bayeskit.results.records import Posterior
-
+from bayeskit.results.records import Posterior
 
 __all__ = ["GivenRows"]
 
@@ -38,9 +35,8 @@ class GivenRows:
         self.values = {f.name: _values(f, given[f.name]) for f in classes.features}
         self.covariates = {n: _covariate(n, given[n], post.model[n]) for n in classes.covariates}
         self.true = _codes(classes, given[classes.label]) if classes.label in given else None
-        lengths = {n: len(v) for n, v in [*self.values.items(), *self.covariates.items()]}
-        if self.true is not None:
-            lengths[classes.label] = len(self.true)
+        true = {} if self.true is None else {classes.label: self.true}
+        lengths = {n: len(v) for n, v in (self.values | self.covariates | true).items()}
         if len(set(lengths.values())) > 1:
             sizes = ", ".join(f"{n} {length}" for n, length in lengths.items())
             raise DataError(f"the new rows have different numbers ({sizes}); give each the same rows")
@@ -52,21 +48,15 @@ class GivenRows:
             None,
         )
 
-    def total(self, name: str) -> np.ndarray:
-        """The sums of a Multinomial feature's counts."""
-        return self.values[name].sum(axis=1)
-
-    def inputs(self, names: Mapping[str, Any]) -> list[np.ndarray]:
-        """What a new row fills into the containers of :class:`~bayeskit.class_rows.Rows`."""
-        return [self.covariates[n] if n in self.covariates else self.total(n) for n in names]
+    def input(self, name: str) -> np.ndarray:
+        """What fills a container of :class:`~bayeskit.queries.new_rows.Rows`: a covariate, or the sums of counts."""
+        return self.covariates[name] if name in self.covariates else self.values[name].sum(axis=1)
 
     def answer(self, log_joint: np.ndarray, error: np.ndarray | None, label: str, reason: str) -> xr.Dataset:
         """The Dataset, from log p(c, x | y) of shape (rows, classes)."""
-        import xarray as xr
-
         log_density = special.logsumexp(log_joint, axis=1)
         if not np.all(np.isfinite(log_density)):
-            row = int(np.flatnonzero(~np.isfinite(log_density))[0])
+            row = int(np.argmin(np.isfinite(log_density)))
             raise DataError(f"the new row {row + 1} has no density under any class: check its values")
         log_probability = log_joint - log_density[:, None]
         labels = np.asarray(self.classes.labels)
@@ -110,9 +100,8 @@ def _values(feature: Feature, given: Any) -> np.ndarray:
         raise DataError(
             f"the new values of {feature.name!r} have shape {values.shape}; the model needs one number a row"
         )
-    bad = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros(values.shape, dtype=bool)
-    if bad.any():
-        where = np.argwhere(bad)[0]
+    if not np.all(np.isfinite(values)):
+        where = np.argwhere(~np.isfinite(values))[0]
         column = f" of column {str(feature.columns[where[1]])!r}" if feature.columns and len(where) == 2 else ""
         raise DataError(
             f"the new values of {feature.name!r}, row {where[0] + 1}: the value{column} is missing or infinite; "
@@ -122,22 +111,21 @@ def _values(feature: Feature, given: Any) -> np.ndarray:
 
 
 def _covariate(name: str, given: Any, container: Any) -> np.ndarray:
-    values: Any = np.asarray(given)
-    old = container.get_value(borrow=True)
+    values, old = np.asarray(given), container.get_value(borrow=True)
     if values.dtype.kind not in "biuf" or values.shape[1:] != old.shape[1:]:
         raise DataError(f"the new values of {name!r} do not fit: the model has numbers of shape {old.shape}")
-    result: np.ndarray = values.astype(old.dtype)
-    return result
+    return values.astype(old.dtype)
 
 
 def _codes(classes: Classes, given: Any) -> np.ndarray:
     """The codes of true classes; compared as text, because labels may be whole numbers."""
-    place = {str(c): k for k, c in enumerate(classes.labels)}
+    known = [str(c) for c in classes.labels]
     asked = [str(v).strip() for v in np.ravel(np.asarray(given, dtype=object))]
-    for row, name in enumerate(asked, start=1):
-        if name not in place:
-            raise DataError(
-                f"the new values of {classes.label!r}, row {row}: {name!r} is a class that the model was not fitted "
-                f"to; it knows {', '.join(place)}"
-            )
-    return np.array([place[name] for name in asked])
+    codes = pd.Index(known).get_indexer(asked)
+    if (codes < 0).any():
+        row = int(np.argmax(codes < 0))
+        raise DataError(
+            f"the new values of {classes.label!r}, row {row + 1}: {asked[row]!r} is a class that the model was not "
+            f"fitted to; it knows {', '.join(known)}"
+        )
+    return codes

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.model.fgraph import clone_model
 from pytensor.compile.sharedvalue import shared
 from pytensor.graph.basic import Variable
 from pytensor.tensor.random import shared_rng
@@ -14,92 +17,54 @@ from pytensor.tensor.random.op import RandomVariable
 
 from bayeskit.errors import ModelError
 from bayeskit.graphs.rewriting import substitute
-from bayeskit.queries.class_rows import Classes, Feature, number_of_trials
+from bayeskit.queries.class_rows import NEW, Classes, Feature, number_of_trials
 from bayeskit.types import Graph
 
-if TYPE_CHECKING:
-    import pymc as pm
-
-__all__ = ["CODE", "NEW", "Rows", "add_rows", "new_names"]
-
-NEW = "__new"  # what the name of a variable of a new row ends with
-CODE = "label__code"
+__all__ = ["Rows", "add_rows"]
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A model with rows that were not seen.
+    """A model with rows that were not seen."""
 
-    Attributes
-    ----------
-    model : pymc.Model
-        A copy with more free variables, which nothing depends on: the posterior of the others and the evidence stay.
-    code : SharedVariable
-        The class of the new rows of those features that are not given class by class.
-    inputs : dict of str to SharedVariable
-        The other containers that a new row fills: covariates, and totals by the name of their feature.
-    """
-
-    model: pm.Model
-    code: Any
-    inputs: dict[str, Any]
+    model: pm.Model  # a copy with more free variables, on which nothing depends: posterior and evidence stay
+    names: list[str]  # of these variables
+    code: Any  # a container of the class of the new rows of those features that are not given class by class
+    inputs: dict[str, Any]  # the other containers that a new row fills: covariates, and totals by their feature
 
 
 def add_rows(model: pm.Model, classes: Classes, *, number: int = 1, normal_by_class: bool) -> Rows:
-    """Add to a copy of a model rows of each class that have not been seen.
+    """Add to a copy of a model so many rows, ``label__new`` and ``x__new``, whose class is ``code``.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    classes : Classes
-    number : int
-        How many rows.
-    normal_by_class : bool
-        Normal features get one row of each class, as free variables ``x__new`` with the classes in front (or
-        ``x__new_<code>``, where they are written class by class). All others, and Normal ones otherwise, get ``number``
-        rows whose class is ``code``, like ``label__new``.
-
-    Raises
-    ------
-    ModelError
-        If a feature depends on the rows in a way that does not carry over to new ones.
+    With ``normal_by_class`` Normal features get one row of each class instead: ``x__new`` with the classes in front, or
+    ``x__new_<code>`` where they are written class by class.
     """
-    from pymc.model.fgraph import clone_model
-
     other = clone_model(model)
-    code = shared(np.zeros(number, dtype=np.int64), name=CODE, shape=(number,))
-    every = np.arange(len(classes.labels))
+    code = shared(np.zeros(number, dtype=np.int64), shape=(number,))
     label = other[classes.label]
     inputs: dict[str, Any] = {}
     new: dict[Variable, Variable] = {}
     for name in classes.covariates:
         old = other[name]
-        tail = old.get_value(borrow=True).shape[1:]
-        inputs[name] = shared(
-            np.zeros((number, *tail), dtype=old.type.dtype), name=f"{name}{NEW}", shape=(number, *tail)
-        )
-        new[old] = inputs[name]
+        shape = (number, *old.get_value(borrow=True).shape[1:])
+        new[old] = inputs[name] = shared(np.zeros(shape, dtype=old.type.dtype), shape=shape)
+    names = [f"{classes.label}{NEW}"]
     with other:
-        _register(other, f"{classes.label}{NEW}", label, new, number)
+        _register(other, names[0], label, new, number)
         for feature in classes.features:
             by_class = feature.normal and normal_by_class
-            given = {label: _constant(every)} if by_class else {label: code, **new}
-            rows = (None if feature.stratified else len(every)) if by_class else number
+            count = len(classes.labels)
+            given = {label: pt.constant(np.arange(count))} if by_class else {label: code, **new}
+            rows = (None if feature.stratified else count) if by_class else number
             for k, stratum in enumerate(feature.strata):
                 rv = other[stratum]
                 replaced = dict(given)
                 if (total := number_of_trials(rv)) is not None:
                     inputs[feature.name] = shared(np.zeros(number, dtype=np.int64), shape=(number,))
                     replaced[total] = inputs[feature.name]
-                suffix = f"_{k}" if feature.stratified else ""
-                _register(other, f"{feature.name}{NEW}{suffix}", rv, replaced, rows, feature)
-    return Rows(other, code, inputs)
-
-
-def _constant(values: np.ndarray) -> Any:
-    import pytensor.tensor as pt
-
-    return pt.constant(values)
+                names.append(feature.new(k))
+                _register(other, names[-1], rv, replaced, rows, feature)
+    return Rows(other, names, code, inputs)
 
 
 def _register(
@@ -130,7 +95,3 @@ def _register(
         if size and len(batch) == len(size) and batch[0] not in (None, 1, size[0]):
             raise ModelError(refused)
     model.register_rv(rv, name, default_transform=None)
-
-
-def new_names(classes: Classes) -> list[str]:
-    return [f"{n}{NEW}" for n in (classes.label, *(f.name for f in classes.features))]
