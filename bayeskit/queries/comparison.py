@@ -18,13 +18,12 @@ evaluation using leave-one-out cross-validation and WAIC", Statistics and Comput
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 import pymc as pm
-from numpy.typing import NDArray
 from scipy import special
 
 from bayeskit.errors import ModelError, OptionError
@@ -33,6 +32,21 @@ from bayeskit.queries.leave_one_out import leave_one_out, require_evidence, requ
 from bayeskit.results.records import Posterior
 
 __all__ = ["Comparison", "compare"]
+
+# The columns of a comparison in their order, and how their numbers are written.
+COLUMNS = {
+    "log_evidence": "{:.3f}",
+    "error": "{:.1e}",
+    "label": "{}",
+    "log_bayes_factor": "{:.3f}",
+    "log_bayes_factor_error": "{:.1e}",
+    "posterior_probability": "{:.4f}",
+    "posterior_probability_error": "{:.1e}",
+    "prior_probability": "{:.4f}",
+    "elpd_loo": "{:.2f}",
+    "se_loo": "{:.2f}",
+    "high_pareto_k": "{:.0f}",
+}
 
 
 @dataclass(frozen=True)
@@ -71,21 +85,7 @@ class Comparison:
         return float(self.table.at[a, "log_evidence"] - self.table.at[b, "log_evidence"])
 
     def __str__(self) -> str:
-        text = self.table.to_string(
-            na_rep="–",
-            formatters={
-                "log_evidence": "{:.3f}".format,
-                "error": "{:.1e}".format,
-                "log_bayes_factor": "{:.3f}".format,
-                "log_bayes_factor_error": "{:.1e}".format,
-                "posterior_probability": "{:.4f}".format,
-                "posterior_probability_error": "{:.1e}".format,
-                "prior_probability": "{:.4f}".format,
-                "elpd_loo": "{:.2f}".format,
-                "se_loo": "{:.2f}".format,
-                "high_pareto_k": "{:.0f}".format,
-            },
-        )
+        text = self.table.to_string(na_rep="–", formatters={name: form.format for name, form in COLUMNS.items()})
         lines = [text, "", "priors (the evidence depends on them):"]
         for name in self.table.index:
             lines += [f"  {name}:", *(f"    {prior}" for prior in self.priors.get(name, ()))]
@@ -146,8 +146,8 @@ def compare(
     return _compared(posteriors, weights, loo)
 
 
-def _compared(posteriors: Mapping[str, Posterior], weights: NDArray[np.float64], loo: bool) -> Comparison:
-    rows, notes = [], []
+def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: bool) -> Comparison:
+    rows, notes = {}, []
     for name, posterior in posteriors.items():
         elpd, note = leave_one_out(posterior) if loo else ((math.nan, math.nan, math.nan), "")
         if note:
@@ -155,19 +155,19 @@ def _compared(posteriors: Mapping[str, Posterior], weights: NDArray[np.float64],
         evidence = posterior.log_evidence
         if evidence.convention:
             notes.append(f"{name}: the evidence is {evidence.convention}")
-        rows.append((evidence.value, evidence.error, evidence.label, *elpd))
+        rows[name] = (evidence.value, evidence.error, evidence.label, *elpd)
     if any(posterior.log_evidence.label != "exact" for posterior in posteriors.values()):
         notes.append("not every log evidence is exact: mind the error columns")
-    table = _table(list(posteriors), rows, weights)
+    table = _table(rows, weights)
     notes += _undecided(table)
-    return Comparison(
-        table=table,
-        priors={name: _priors(posterior.model) for name, posterior in posteriors.items()},
-        notes=tuple(notes),
-    )
+    priors = {
+        name: tuple(rv.str_repr(formatting="plain") for rv in posterior.model.free_RVs)
+        for name, posterior in posteriors.items()
+    }
+    return Comparison(table, priors, tuple(notes))
 
 
-def _prior_weights(names: list[str], prior_odds: Mapping[str, float] | None) -> NDArray[np.float64]:
+def _prior_weights(names: list[str], prior_odds: Mapping[str, float] | None) -> np.ndarray:
     odds = dict(prior_odds or {})
     unknown = [name for name in odds if name not in names]
     if unknown:
@@ -178,39 +178,25 @@ def _prior_weights(names: list[str], prior_odds: Mapping[str, float] | None) -> 
     return np.array([float(odds.get(name, 1.0)) for name in names])
 
 
-def _table(names: list[str], rows: Sequence[tuple[float | str, ...]], weights: NDArray[np.float64]) -> pd.DataFrame:
-    columns = ["log_evidence", "error", "label", "elpd_loo", "se_loo", "high_pareto_k"]
-    table = pd.DataFrame(rows, columns=columns, index=names)
+def _table(rows: Mapping[str, tuple[float | str, ...]], weights: np.ndarray) -> pd.DataFrame:
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=[*list(COLUMNS)[:3], *list(COLUMNS)[-3:]])
     log_evidence = table["log_evidence"].to_numpy(dtype=float)
     error, best = table["error"].to_numpy(dtype=float), int(np.argmax(log_evidence))
     sampled = (table["label"] == "estimated").to_numpy()
     table["log_bayes_factor"] = log_evidence - log_evidence[best]
-    # Standard errors add up in squares, bounds as they are.
-    against = [
+    table["log_bayes_factor_error"] = [
         0.0 if k == best else _error_of_sum(error[[k, best]], sampled[[k, best]], np.ones(2)) for k in range(len(error))
     ]
-    table["log_bayes_factor_error"] = against
     probability = special.softmax(log_evidence + np.log(weights))
     table["posterior_probability"] = probability
     # ∂p_k / ∂ log p(y | M_j) = p_k (1 if j = k, else 0) − p_k p_j
     slopes = np.diag(probability) - np.outer(probability, probability)
     table["posterior_probability_error"] = [_error_of_sum(error, sampled, row) for row in slopes]
     table["prior_probability"] = weights / weights.sum()
-    table = table[
-        [
-            *columns[:3],
-            "log_bayes_factor",
-            "log_bayes_factor_error",
-            "posterior_probability",
-            "posterior_probability_error",
-            "prior_probability",
-            *columns[3:],
-        ]
-    ]
-    return table.sort_values("log_evidence", ascending=False, kind="stable")
+    return table[list(COLUMNS)].sort_values("log_evidence", ascending=False, kind="stable")
 
 
-def _error_of_sum(error: NDArray[np.float64], sampled: NDArray[np.bool_], slopes: NDArray[np.float64]) -> float:
+def _error_of_sum(error: np.ndarray, sampled: np.ndarray, slopes: np.ndarray) -> float:
     """Error of a weighted sum: standard errors in squares, bounds as they are."""
     parts = np.abs(slopes) * error
     return float(np.hypot(np.sqrt(np.sum(parts[sampled] ** 2)), parts[~sampled].sum()))
@@ -225,7 +211,3 @@ def _undecided(table: pd.DataFrame) -> list[str]:
         if "estimated" in (table.at[name, "label"], table.at[best, "label"])
         and -table.at[name, "log_bayes_factor"] < 2 * table.at[name, "log_bayes_factor_error"]
     ]
-
-
-def _priors(model: pm.Model) -> tuple[str, ...]:
-    return tuple(rv.str_repr(formatting="plain") for rv in model.free_RVs)

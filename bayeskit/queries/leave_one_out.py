@@ -5,58 +5,52 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+import arviz as az
 import numpy as np
 import pymc as pm
-from numpy.typing import NDArray
+import xarray as xr
 from pymc.backends.arviz import find_observations
 
 from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import on_its_data
+from bayeskit.model.support import IMPROPER
 from bayeskit.queries.class_rows import whole_rows
 from bayeskit.results.records import Posterior
 
-if TYPE_CHECKING:
-    pass
-    import xarray as xr
+__all__ = ["leave_one_out", "require_evidence", "require_same_data"]
 
-__all__ = ["leave_one_out", "model_of", "observed_values", "require_evidence", "require_same_data"]
-
-IMPROPER = ("flat", "half_flat")
 # Pointwise log likelihoods kept at once for LOO (draws × observations, 8 bytes each), and the fewest draws LOO is
 # computed from.
 LOO_ELEMENTS = 20_000_000
 LOO_MIN_DRAWS = 500
 
 
-def model_of(model: pm.Model | Posterior) -> pm.Model:
-    return model.model if isinstance(model, Posterior) else model
-
-
 def require_evidence(name: str, given: pm.Model | Posterior) -> None:
-    if not isinstance(given, pm.Model | Posterior):
+    """Refuse what cannot have an evidence that means something."""
+    model = given.model if isinstance(given, Posterior) else given
+    if not isinstance(model, pm.Model):
         raise ModelError(f"{name}: a {type(given).__name__} cannot be compared; give a pymc.Model or a Posterior")
-    model = model_of(given)
     if model.potentials:
         raise ModelError(
             f"{name}: it has a Potential ({model.potentials[0].name}), so its density is not normalised and its "
             "evidence means nothing; write it as a distribution"
         )
     for rv in model.free_RVs:
-        if getattr(rv.owner.op, "name", None) in IMPROPER:
+        kind = type(rv.owner.op).__name__
+        if kind in IMPROPER:
             raise ModelError(
-                f"{name}: the prior of {rv.name} is improper ({type(rv.owner.op).__name__.removesuffix('RV')}), so it "
-                "has no evidence; give it a proper prior"
+                f"{name}: the prior of {rv.name} is improper ({kind.removesuffix('RV')}), so it has no evidence; "
+                "give it a proper prior"
             )
     if not model.observed_RVs:
         raise ModelError(f"{name}: it has no observed variable, so there is no evidence")
 
 
 @on_its_data
-def observed_values(given: pm.Model | Posterior) -> dict[str, tuple[bool, NDArray[np.float64]]]:
+def _observed(given: pm.Model | Posterior) -> dict[str, tuple[bool, np.ndarray]]:
     """Observed values by variable, with whether the variable is discrete."""
-    model = model_of(given)
+    model = given.model if isinstance(given, Posterior) else given
     kinds = {rv.name: np.dtype(rv.type.dtype).kind in "biu" for rv in model.observed_RVs}
     return {
         name: (kinds.get(name, value.dtype.kind in "biu"), value.astype(np.float64))
@@ -66,19 +60,18 @@ def observed_values(given: pm.Model | Posterior) -> dict[str, tuple[bool, NDArra
 
 def require_same_data(models: Mapping[str, pm.Model | Posterior]) -> None:
     """Refuse models that do not explain the same data, naming the first difference."""
-    (first, reference), *others = ((name, observed_values(model)) for name, model in models.items())
+    (first, reference), *others = ((name, _observed(model)) for name, model in models.items())
     for name, observed in others:
         pair = f"{first} and {name} do not explain the same data"
         advice = "compare models of the same observed values"
         if set(observed) == set(reference):
             matches = [(variable, reference[variable], observed[variable]) for variable in reference]
         elif len(observed) == len(reference):
-            matches = [
-                (f"{a} / {b}", reference[a], observed[b])
-                for a, b in zip(_by_content(reference), _by_content(observed), strict=True)
-            ]
+            pairs = zip(_by_content(reference), _by_content(observed), strict=True)
+            matches = [(f"{a} / {b}", reference[a], observed[b]) for a, b in pairs]
         else:
-            raise ModelError(f"{pair}: {_names(reference)} in {first}, {_names(observed)} in {name}; {advice}")
+            had, has = (f"observed {', '.join(names)}" for names in (reference, observed))
+            raise ModelError(f"{pair}: {had} in {first}, {has} in {name}; {advice}")
         for variable, (discrete, values), (other_discrete, other_values) in matches:
             if values.shape != other_values.shape:
                 raise ModelError(f"{pair}: {variable} has shape {values.shape} and {other_values.shape}; {advice}")
@@ -95,32 +88,20 @@ def require_same_data(models: Mapping[str, pm.Model | Posterior]) -> None:
                 )
 
 
-def _names(observed: Mapping[str, object]) -> str:
-    return f"observed {', '.join(observed)}"
-
-
-def _by_content(observed: Mapping[str, tuple[bool, NDArray[np.float64]]]) -> list[str]:
+def _by_content(observed: Mapping[str, tuple[bool, np.ndarray]]) -> list[str]:
     return sorted(observed, key=lambda name: (observed[name][1].shape, observed[name][1].tobytes()))
 
 
 @on_its_data
 def leave_one_out(posterior: Posterior) -> tuple[tuple[float, float, float], str]:
     """(elpd, its standard error, number of high Pareto k) and a note; NaN and the reason where LOO is not available."""
-    import arviz as az
-    import xarray as xr
-
     missing = (math.nan, math.nan, math.nan)
-    discrete = posterior.model.discrete_value_vars
-    labels = [
-        str(rv.name)
-        for rv in posterior.model.free_RVs
-        if rv.type.ndim and posterior.model.rvs_to_values[rv] in discrete
-    ]
+    labels = [str(value.name) for value in posterior.model.discrete_value_vars if value.type.ndim]
     if labels:
         # Each observation has a label of its own, drawn given that observation: its weight would be infinite.
         return missing, f"LOO was not computed: the draws of {', '.join(labels)} have seen each observation"
-    observations = sum(value.size for _, value in observed_values(posterior).values())
-    draws: xr.Dataset = posterior.tree["posterior"].to_dataset()
+    observations = sum(value.size for _, value in _observed(posterior).values())
+    draws = posterior.tree["posterior"].to_dataset()
     kept = min(draws.sizes["chain"] * draws.sizes["draw"], LOO_ELEMENTS // max(observations, 1))
     if kept < LOO_MIN_DRAWS:
         return missing, f"LOO was not computed: {observations} observations leave room for {kept} draws"
@@ -134,8 +115,10 @@ def leave_one_out(posterior: Posterior) -> tuple[tuple[float, float, float], str
         progressbar=False,
         compile_kwargs={"mode": "FAST_COMPILE"},
     )
-    tree["log_likelihood"] = xr.DataTree(_pointwise(likelihood))
-    if tree["log_likelihood"]["pointwise"].sizes["observation"] < 2:
+    terms = [v.transpose("chain", "draw", ...).to_numpy() for v in likelihood.data_vars.values()]
+    pointwise = np.concatenate([v.reshape(*v.shape[:2], -1) for v in terms], axis=2)
+    tree["log_likelihood"] = xr.DataTree(xr.Dataset({"pointwise": (("chain", "draw", "observation"), pointwise)}))
+    if pointwise.shape[2] < 2:
         return missing, "LOO was not computed: the likelihood does not factor into observations"
     # ArviZ warns of high Pareto k; the count and the note below say the same.
     with warnings.catch_warnings():
@@ -147,14 +130,3 @@ def leave_one_out(posterior: Posterior) -> tuple[tuple[float, float, float], str
     high = int((result.pareto_k > result.good_k).sum())
     note = f"LOO is unreliable: {high} observation(s) with Pareto k above {result.good_k:.2f}" if high else ""
     return (float(result.elpd), float(result.se), float(high)), note
-
-
-def _pointwise(likelihood: xr.Dataset) -> xr.Dataset:
-    """The terms of all observed variables along one dim."""
-    import xarray as xr
-
-    terms = []
-    for variable in likelihood.data_vars.values():
-        values = variable.transpose("chain", "draw", ...).to_numpy()
-        terms.append(values.reshape(*values.shape[:2], -1))
-    return xr.Dataset({"pointwise": (("chain", "draw", "observation"), np.concatenate(terms, axis=2))})

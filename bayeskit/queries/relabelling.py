@@ -114,6 +114,8 @@ def _relabelled(
 ) -> xr.DataTree:
     """The draws with each group of components permuted draw by draw."""
     posterior = tree["posterior"].to_dataset()
+    as_given = {name: values.dims for name, values in posterior.data_vars.items()}
+    posterior = posterior.transpose("chain", "draw", ...)
     chosen = _labels_of_groups(labels or _allocations(joint.model, groups, posterior), groups, posterior)
     pivot = _pivot(tree, joint, posterior)
     permutations = {}
@@ -127,11 +129,10 @@ def _relabelled(
         for name, axes in present.items():
             posterior[name] = _permuted(posterior[name], axes, full)
         for name in (n for n, g in chosen.items() if g is group):
-            renamed = np.argsort(full, axis=-1).reshape(*full.shape[:2], -1)
-            posterior[name] = _renamed(posterior[name], renamed)
+            posterior[name] = _renamed(posterior[name], np.argsort(full, axis=-1))
         permutations["labelling" if number == 0 else f"labelling_{next(iter(group.axes))}"] = full
-    note = _recompute(posterior, joint, groups)
-    posterior.attrs["relabelling"] = METHOD + note
+    posterior.attrs["relabelling"] = METHOD + _recompute(posterior, joint, groups)
+    posterior = posterior.assign({name: v.transpose(*as_given[name]) for name, v in posterior.data_vars.items()})
     return _rebuilt(tree, posterior, permutations)
 
 
@@ -174,69 +175,64 @@ def _labels_of_groups(
     for name in names:
         if name not in posterior:
             raise OptionError(f"labels names {name!r}, which is no variable of the draws")
-    if isinstance(labels, Mapping):
-        found = {n: next((g for g in groups if labels[n] in g.axes), None) for n in names}
-    elif len(groups) > 1 and names:
-        which = "; ".join(map(str, groups))
-        raise OptionError(f"there are several groups ({which}): say labels={{{names[0]!r}: a variable of its group}}")
-    else:
-        found = dict.fromkeys(names, groups[0])
-    for name, group in found.items():
-        if group is None:
+    if not isinstance(labels, Mapping):
+        if len(groups) > 1 and names:
+            which = "; ".join(map(str, groups))
+            raise OptionError(
+                f"there are several groups ({which}): say labels={{{names[0]!r}: a variable of its group}}"
+            )
+        return dict.fromkeys(names, groups[0])
+    for name in names:
+        if not any(labels[name] in g.axes for g in groups):
             raise OptionError(f"labels says that {name!r} chooses a component of a variable that has none")
-    return {n: g for n, g in found.items() if g is not None}
+    return {n: next(g for g in groups if labels[n] in g.axes) for n in names}
 
 
 def _pivot(tree: xr.DataTree, joint: LogJoint, posterior: xr.Dataset) -> tuple[int, int]:
     """Chain and draw of high posterior density."""
-    chains, length = posterior.sizes["chain"], posterior.sizes["draw"]
+    shape = posterior.sizes["chain"], posterior.sizes["draw"]
     stats: Any = tree["sample_stats"] if "sample_stats" in tree.children else {}
     name = next((n for n in ("lp", "logp") if n in stats), None)
     if name is not None:
-        heights = stats[name].transpose("chain", "draw").to_numpy()
-        return tuple(np.unravel_index(np.nanargmax(heights), heights.shape))  # type: ignore[return-value]
+        best = np.nanargmax(stats[name].transpose("chain", "draw").to_numpy())
+        return divmod(int(best), shape[1])
     if not all(n in posterior for n in joint.names):
-        return 0, length - 1
-    values = {n: posterior[n].transpose("chain", "draw", ...).to_numpy() for n in joint.names}
-    places = [divmod(int(k), length) for k in np.linspace(0, chains * length - 1, PIVOTS).astype(int)]
+        return 0, shape[1] - 1
+    values = stacked_draws(posterior, joint.names)
+    places = np.linspace(0, np.prod(shape) - 1, PIVOTS).astype(int)
     heights = [joint.logp({n: v[place] for n, v in values.items()}) for place in places]
-    return places[int(np.argmax(heights))]
+    return divmod(int(places[np.argmax(heights)]), shape[1])
 
 
 def _features(posterior: xr.Dataset, axes_of: Mapping[str, tuple[int, ...]], labels: Sequence[int]) -> np.ndarray:
     """What belongs to each component: shape (chain, draw, labels, p)."""
     parts = []
     for name, axes in axes_of.items():
-        values = posterior[name].transpose("chain", "draw", ...).to_numpy().astype(float)
+        values = posterior[name].to_numpy().astype(float)
         # The skewed quantities are those that cannot be negative: scales, weights, rates.
         values = np.log(values) if np.all(values > 0) else values
-        for axis in axes[1:]:
-            # Of a matrix with a label on both sides, the diagonal: it is permuted as a vector is.
-            place = axis - axes[1:].index(axis)
-            diagonal = np.diagonal(values, axis1=axes[0] + 2, axis2=place + 2)
-            values = np.moveaxis(diagonal, -1, axes[0] + 2)
-        values = np.moveaxis(values, axes[0] + 2, 2)[:, :, list(labels)]
+        # Of a matrix with a label on both sides, the diagonal: it is permuted as a vector is.
+        own = axes[0] + 2
+        places = [own if place - 2 in axes else place for place in range(values.ndim)]
+        values = np.einsum(values, places, [0, 1, own, *(p for p in places[2:] if p != own)])[:, :, list(labels)]
         parts.append(values.reshape(*values.shape[:3], -1))
     return np.concatenate(parts, axis=-1)
 
 
 def _permuted(values: xr.DataArray, axes: Sequence[int], orders: np.ndarray) -> xr.DataArray:
     """Draws of one variable with its component axes permuted draw by draw."""
-    ordered = values.transpose("chain", "draw", ...)
-    result = ordered.to_numpy()
+    result = values.to_numpy()
     for axis in axes:
-        shape = [*orders.shape[:2], *(1 for _ in result.shape[2:])]
-        shape[axis + 2] = orders.shape[-1]
-        result = np.take_along_axis(result, orders.reshape(shape), axis=axis + 2)
-    return ordered.copy(data=result).transpose(*values.dims)
+        others = tuple(place for place in range(2, result.ndim) if place != axis + 2)
+        result = np.take_along_axis(result, np.expand_dims(orders, others), axis=axis + 2)
+    return values.copy(data=result)
 
 
 def _renamed(values: xr.DataArray, names: np.ndarray) -> xr.DataArray:
     """Draws of labels, each under its new name."""
-    ordered = values.transpose("chain", "draw", ...)
-    old = ordered.to_numpy()
+    old = values.to_numpy()
     new = np.take_along_axis(names, old.reshape(*old.shape[:2], -1).astype(int), axis=2).reshape(old.shape)
-    return ordered.copy(data=new.astype(old.dtype)).transpose(*values.dims)
+    return values.copy(data=new.astype(old.dtype))
 
 
 def _recompute(posterior: xr.Dataset, joint: LogJoint, groups: Sequence[Exchangeable]) -> str:
@@ -248,8 +244,7 @@ def _recompute(posterior: xr.Dataset, joint: LogJoint, groups: Sequence[Exchange
         with lightly(), silently():
             values = deterministics(joint, stacked_draws(posterior, joint.names))
         for name in names:
-            target = posterior[name].transpose("chain", "draw", ...)
-            posterior[name] = target.copy(data=np.reshape(values[name], target.shape)).transpose(*posterior[name].dims)
+            posterior[name] = posterior[name].copy(data=np.reshape(values[name], posterior[name].shape))
         return ""
     name_of = {v: n for n, v in joint.values.items()}
     moved = {n for g in groups for n in g.axes}

@@ -57,7 +57,7 @@ class States:
     @on_its_data
     def responsibilities(self) -> xr.Dataset:
         r""":math:`p(z_i = k \mid y)`: the probability that each entry is in each state, given all data."""
-        return self._averaged(self._marginals(), ("state",))
+        return self._averaged(self._marginals(), (*self._layout[0], "state"))
 
     @on_its_data
     def smooth(self) -> xr.Dataset:
@@ -69,7 +69,7 @@ class States:
     def filter(self) -> xr.Dataset:
         r""":math:`p(z_t = k \mid y_{1:t})`: the states of a chain given the observations up to each."""
         self._require_chain("filter")
-        return self._averaged(self._of_chain(hmm.filter_states), ("state",))
+        return self._averaged(self._of_chain(hmm.filter_states), (*self._layout[0], "state"))
 
     @on_its_data
     def predict(self, steps: int = 1) -> xr.Dataset:
@@ -85,7 +85,7 @@ class States:
         self._require_chain("predict")
         self._recovery.require_steady()
         found = self._of_chain(partial(hmm.forecast_states, steps=steps))
-        return self._averaged(found, ("step_ahead", "state"), along=False, steps=np.arange(1, steps + 1))
+        return self._averaged(found, (*self._layout[0][:-1], "step_ahead", "state"))
 
     @on_its_data
     def viterbi(self) -> xr.Dataset:
@@ -119,9 +119,8 @@ class States:
     @on_its_data
     def occupancy(self) -> xr.Dataset:
         r"""The expected number of entries, or of steps, in each state, :math:`\sum_t p(z_t = k \mid y)`."""
-        axis = -2
-        found = ((rows, p.sum(axis=axis)) for rows, p in self._marginals())
-        return self._averaged(found, ("state",), along=False, name="expected")
+        found = ((rows, p.sum(axis=-2)) for rows, p in self._marginals())
+        return self._averaged(found, (*self._layout[0][:-1], "state"), name="expected")
 
     @on_its_data
     def next_observation(self, steps: int = 1, *, random_seed: int | None = None) -> xr.Dataset:
@@ -158,8 +157,8 @@ class States:
 
         On a posterior, the average over its draws.
         """
-        extra = self._layout[0] if self.kind == "independent" else self._layout[0][:-1]
-        return self._averaged(self._log_likelihoods(), (), over=extra, name="log_likelihood")
+        dims = self._layout[0] if self.kind == "independent" else self._layout[0][:-1]
+        return self._averaged(self._log_likelihoods(), dims, name="log_likelihood")
 
     # -- how ---------------------------------------------------------------------------------------------------------
     def _require_chain(self, what: str) -> None:
@@ -195,14 +194,7 @@ class States:
             yield rows, special.logsumexp(table, axis=1)
 
     def _averaged(
-        self,
-        parts: Iterator[tuple[slice, np.ndarray]],
-        last: tuple[str, ...],
-        *,
-        along: bool = True,
-        over: tuple[str, ...] | None = None,
-        steps: np.ndarray | None = None,
-        name: str = "probability",
+        self, parts: Iterator[tuple[slice, np.ndarray]], dims: tuple[str, ...], *, name: str = "probability"
     ) -> xr.Dataset:
         """The mean over the draws of the parameters, and its standard error."""
         total: Any = 0.0
@@ -213,14 +205,9 @@ class States:
         mean = total / self.draws
         variance = np.maximum(square / self.draws - mean**2, 0.0) if self.draws > 1 else np.zeros_like(mean)
         error = np.sqrt(variance / max(self.draws - 1, 1))
-        dims, coords = self._layout
-        front = (dims if along else dims[:-1]) if over is None else over
-        known = {d: c for d, c in coords.items() if d in front}
-        if "state" in last:
-            known["state"] = np.unique(self._recovery.summed.values)
-        if steps is not None:
-            known["step_ahead"] = steps
+        coords = {"state": np.unique(self._recovery.summed.values)} | self._layout[1]
+        if "step_ahead" in dims:
+            coords["step_ahead"] = np.arange(1, mean.shape[dims.index("step_ahead")] + 1)
+        known = {d: c for d, c in coords.items() if d in dims}
         label = "exact" if self.exact else "estimated"
-        return xr.Dataset(
-            {name: ((*front, *last), mean), "error": ((*front, *last), error)}, coords=known, attrs={"label": label}
-        )
+        return xr.Dataset({name: (dims, mean), "error": (dims, error)}, coords=known, attrs={"label": label})

@@ -78,26 +78,27 @@ def states(
     name = _variable(analysis, variable)
     recovery = state_recovery(analysis)[name]
     others = [n for n in analysis.original.names if n in _needed(analysis, name)]
-    if at is not None:
-        values = {n: _value(analysis, n, at)[None] for n in others}
-        return States(name, recovery, values, 1, analysis, _dims(model, analysis, name), Snapshot.of(model))
-    assert isinstance(source, Posterior)
-    tree = source.tree
-    if others and any(analysis.supports[n].kind != "finite" for n in others):
-        tree, _ = under_one_labelling(source)
-    values = thinned(tree, others, draws)
+    if at is not None or not isinstance(source, Posterior):
+        values = {n: _value(analysis, n, at or {})[None] for n in others}
+    else:
+        continuous = any(analysis.supports[n].kind != "finite" for n in others)
+        values = thinned(under_one_labelling(source)[0] if continuous else source.tree, others, draws)
     number = len(next(iter(values.values()))) if values else 1
-    layout, snapshot = _dims(model, analysis, name), source.snapshot or Snapshot.of(model)
-    return States(name, recovery, values, number, analysis, layout, snapshot, exact=not others)
+    dims = dims_of(model, name, len(analysis.shapes[name]))
+    coords = {
+        d: np.arange(n) if (labels := model.coords.get(d)) is None else list(labels)
+        for d, n in zip(dims, analysis.shapes[name], strict=True)
+    }
+    exact = at is not None or not others
+    return States(name, recovery, values, number, analysis, (dims, coords), Snapshot.of(model), exact)
 
 
 def _variable(analysis: Analysis, name: str | None) -> str:
     known = [s.name for s in analysis.summed]
     if not known:
-        reasons = "; ".join(str(r) for r in analysis.plan.refusals)
-        raise ModelError(
-            f"the model has no finite latent variable that can be summed out{f' ({reasons})' if reasons else ''}"
-        )
+        reasons = "; ".join(map(str, analysis.plan.refusals))
+        why = f" ({reasons})" if reasons else ""
+        raise ModelError(f"the model has no finite latent variable that can be summed out{why}")
     if name is None and len(known) > 1:
         raise OptionError(f"say which variable: the model has {', '.join(known)}")
     if name is not None and name not in known:
@@ -107,16 +108,11 @@ def _variable(analysis: Analysis, name: str | None) -> str:
 
 def _needed(analysis: Analysis, name: str) -> set[str]:
     """The variables that the states depend on: those in the same factors, but for leaves."""
-    joint, gone = analysis.original, set(analysis.ancestral)
-    order = [s.name for s in analysis.summed]
+    order, leaves = [s.name for s in analysis.summed], set(analysis.ancestral)
     # What was summed out before it has no part in its terms.
-    gone |= set(order[: order.index(name) + 1])
-    reached = {name, *order[: order.index(name)]}
-    found: set[str] = set()
-    for scope in joint.scopes.values():
-        if scope & reached and not scope & set(analysis.ancestral):
-            found |= scope
-    return found - gone
+    reached = set(order[: order.index(name) + 1])
+    scopes = [s for s in analysis.original.scopes.values() if s & reached and not s & leaves]
+    return set().union(*scopes) - reached
 
 
 def _value(analysis: Analysis, name: str, at: Mapping[str, Any]) -> np.ndarray:
@@ -126,13 +122,3 @@ def _value(analysis: Analysis, name: str, at: Mapping[str, Any]) -> np.ndarray:
     if value.shape != analysis.shapes[name]:
         raise DataError(f"at[{name!r}] has shape {value.shape}; the variable has {analysis.shapes[name]}")
     return value
-
-
-def _dims(model: pm.Model, analysis: Analysis, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
-    shape = analysis.shapes[name]
-    dims = dims_of(model, name, len(shape))
-    coords = {
-        d: np.arange(n) if (labels := model.coords.get(d)) is None else list(labels)
-        for d, n in zip(dims, shape, strict=True)
-    }
-    return dims, coords
