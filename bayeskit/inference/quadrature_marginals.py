@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.distributions.transforms import Interval, LogExpM1, LogOddsTransform, LogTransform
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.inference.methods import Request
+from bayeskit.marginal_likelihood.conventions import INCREASING
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.quadrature.grid_distribution import GridDensity
 from bayeskit.quadrature.integrate import Quadrature
@@ -28,7 +28,6 @@ __all__ = ["Transform", "quadrature_marginals", "transforms_of"]
 Transform = tuple[ArrayFunction, ArrayFunction, ArrayFunction, tuple[float, float]]
 
 NEGLIGIBLE = 1e-8  # weight of the nodes left out of the marginals of eliminated variables, in all
-ELEMENTWISE = (LogTransform, LogOddsTransform, Interval, LogExpM1)
 
 
 def transforms_of(space: Unconstrained, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Transform]:
@@ -69,7 +68,7 @@ def _transform(model: pm.Model, rv: Any) -> Transform | None:
     transform = model.rvs_to_transforms.get(rv)
     if transform is None:
         return (lambda y: y), (lambda x: x), np.zeros_like, (-np.inf, np.inf)
-    if not isinstance(transform, ELEMENTWISE):
+    if not isinstance(transform, INCREASING):
         return None
     others = set(model.free_RVs) - {rv}
     constants: list[Any] = []

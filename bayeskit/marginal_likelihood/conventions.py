@@ -40,15 +40,11 @@ from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.support import support_without_transform
 from bayeskit.results.records import LogEvidence
 
-__all__ = ["Ordering", "audit_of_draws", "ordering_of", "orderings_of", "stated"]
+__all__ = ["INCREASING", "Ordering", "audit_of_draws", "ordering_of", "orderings_of", "stated"]
 
 POINTS = 4  # draws from the prior at which two entries are exchanged
-INCREASING = (
-    transforms.Interval,
-    transforms.LogExpM1,
-    transforms.LogOddsTransform,
-    transforms.LogTransform,
-)  # elementwise, and keeping the order
+# Elementwise, and keeping the order.
+INCREASING = (transforms.Interval, transforms.LogExpM1, transforms.LogOddsTransform, transforms.LogTransform)
 # Transforms under which priors were found to integrate to one. Not among them: those of LKJCorr and LKJCholeskyCov,
 # under which PyMC's densities integrate to another number (3.9 for LKJCorr of n = 3, eta = 2); the circular one, whose
 # density is periodic on the whole line; ``ordered``, whose prior is a matter of its own.
