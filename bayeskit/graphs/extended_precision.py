@@ -30,21 +30,9 @@ __all__ = ["compile_extended", "gammaln", "xlogy"]
 Long = np.longdouble
 HALF_LOG_TWO_PI = Long("0.91893853320467274178032973640561763986")
 # B₂ₖ / (2k (2k − 1)), the coefficients of Stirling's series (Abramowitz and Stegun 6.1.41).
-STIRLING = [
-    Long(numerator) / Long(denominator)
-    for numerator, denominator in (
-        (1, 12),
-        (-1, 360),
-        (1, 1260),
-        (-1, 1680),
-        (1, 1188),
-        (-691, 360360),
-        (1, 156),
-        (-3617, 122400),
-        (43867, 244188),
-        (-174611, 125400),
-    )
-]
+NUMERATORS = [1, -1, 1, -1, 1, -691, 1, -3617, 43867, -174611]
+DENOMINATORS = [12, 360, 1260, 1680, 1188, 360360, 156, 122400, 244188, 125400]
+STIRLING = np.array(NUMERATORS, dtype=Long) / np.array(DENOMINATORS, dtype=Long)
 SHIFT = 16  # below this, gammaln(x) = gammaln(x + 16) − log x(x+1)…(x+15); the series is good to 1e-20 from there
 STEPS = np.arange(SHIFT, dtype=Long)
 FEW = 1_000  # values up to which all sixteen factors of each are held at once

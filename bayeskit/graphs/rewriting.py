@@ -40,6 +40,13 @@ __all__ = [
 NARROW = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float16", "float32"})
 
 
+def _rebuild(node: Apply, inputs: list[Variable], memo: dict[Variable, Variable]) -> None:
+    """Note the outputs of a node with other inputs, but those that something is noted for already."""
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        for old, new in zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True):
+            memo.setdefault(old, new)
+
+
 def inline(outputs: list[Variable]) -> list[Variable]:
     """The same graphs with every ``OpFromGraph`` (einsum, pad, …) written out, so that proofs can see inside."""
     while any(v.owner and isinstance(v.owner.op, OpFromGraph) for v in ancestors(outputs)):
@@ -50,9 +57,8 @@ def inline(outputs: list[Variable]) -> list[Variable]:
             if isinstance(op, OpFromGraph):
                 bound = op.fgraph.bind(dict(zip(op.fgraph.inputs, inputs, strict=True)))
                 memo.update(zip(node.outputs, bound, strict=True))
-            elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-                new_node = node.clone_with_new_inputs(inputs, strict=False)
-                memo.update(zip(node.outputs, new_node.outputs, strict=True))
+            else:
+                _rebuild(node, inputs, memo)
         outputs = [memo.get(o, o) for o in outputs]
     return outputs
 
@@ -84,9 +90,7 @@ def widen(outputs: list[Variable]) -> list[Variable]:
             inputs = [
                 pt.cast(n, o.type.dtype) if _narrowed(n, o) else n for n, o in zip(inputs, node.inputs, strict=True)
             ]
-        if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            new_node: Apply = node.clone_with_new_inputs(inputs, strict=False)
-            memo.update(zip(node.outputs, new_node.outputs, strict=True))
+        _rebuild(node, inputs, memo)
     return [memo.get(o, wide_leaf(o)) for o in outputs]
 
 
@@ -131,10 +135,7 @@ def substitute(graphs: list[Variable], replacements: Mapping[Variable, Variable]
     """Graphs with some nodes replaced (data for observed values), rebuilding the nodes whose types change with it."""
     memo: dict[Variable, Variable] = dict(replacements)
     for node in toposort(graphs):
-        inputs = [memo.get(i, i) for i in node.inputs]
-        if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            made = zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True)
-            memo.update((old, new) for old, new in made if old not in replacements)
+        _rebuild(node, [memo.get(i, i) for i in node.inputs], memo)
     return [memo.get(g, g) for g in graphs]
 
 
@@ -149,8 +150,8 @@ def apart_from_checks(graph: Variable) -> tuple[Variable, list[Variable], list[A
             memo[node.outputs[0]] = inputs[0]
             conditions += inputs[1:]
             operations += [node.op] * len(inputs[1:])
-        elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True))
+        else:
+            _rebuild(node, inputs, memo)
     return memo.get(graph, graph), conditions, operations
 
 
