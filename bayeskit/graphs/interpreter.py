@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ WORTHWHILE = 4096  # numbers in an array from which its memory is worth using ag
 _Rules = Callable[[Apply, Callable[..., Callable[..., Any]]], Iterator[Instruction]]
 
 
-def _merged(nodes: Iterable[Apply]) -> tuple[list[Apply], dict[Variable, Variable]]:
+def _merged(nodes: Iterable[Apply]) -> tuple[Iterable[Apply], dict[Variable, Variable]]:
     """The nodes without those that compute again what another computes, and what stands for the outputs left out."""
     same: dict[Variable, Variable] = {}
     first: dict[Any, Any] = {}
@@ -61,10 +62,7 @@ def evaluator(
     instructions of a node, and how a value is taken in. What depends on constants only is computed at the first call
     and held; what depends on shared variables, when they have been given other arrays.
     """
-    nodes: list[Apply] = list(order(outputs, inputs))
-    same: dict[Variable, Variable] = {}
-    if merge:
-        nodes, same = _merged(nodes)
+    nodes, same = _merged(order(outputs, inputs)) if merge else (order(outputs, inputs), {})
     steps = [step for node in nodes for step in rules(node, evaluator)]
     for step in steps if same else ():
         step.inputs = tuple(same.get(i, i) for i in step.inputs)
@@ -79,26 +77,28 @@ def evaluator(
     if missing := [v for v in slots if not isinstance(v, Constant) and v not in known]:
         raise NotEvaluable(f"no value for {missing[0]}")
     types = [(slots[v], getattr(v.type, "dtype", None)) for v in inputs]
-    results, places = [slots[v] for v in wanted], [slots[v] for v in shared]
     read: list[Any] = []  # the arrays of shared variables that ``held`` was computed from
     held: list[Any] = []
+    lock = Lock()  # threads may call side by side
 
     def function(*arguments: Any) -> list[Any]:
         with np.errstate(all="ignore"):
-            if constant:
-                _run(constant, start)
-                constant.clear()
-            now = [var.get_value(borrow=True) for var in shared]
-            if not held or any(new is not old for new, old in zip(now, read, strict=True)):
-                held[:], read[:] = start, now
-                for slot, value in zip(places, now, strict=True):
-                    held[slot] = loaded(value)
-                _run(of_data, held)
-            values = held.copy()
+            with lock:
+                if constant:
+                    _run(constant, start)
+                    constant.clear()
+                now = [var.get_value(borrow=True) for var in shared]
+                if not held or any(new is not old for new, old in zip(now, read, strict=True)):
+                    values = start.copy()
+                    for var, value in zip(shared, now, strict=True):
+                        values[slots[var]] = loaded(value)
+                    _run(of_data, values)
+                    held[:], read[:] = values, now  # only if nothing was raised
+                values = held.copy()
             for (slot, dtype), value in zip(types, arguments, strict=True):
                 values[slot] = loaded(value if dtype is None else np.asarray(value, dtype=dtype))
             _run(always, values)
-        found = [values[slot] for slot in results]
+        found = [values[slots[v]] for v in wanted]
         values.clear()
         # What is somebody else's memory is copied, so that no output changes with another.
         for k in range(len(found)):

@@ -94,6 +94,16 @@ def test_a_shared_value_is_read_at_every_call() -> None:
     assert function()[0] == 16
 
 
+def test_a_check_of_shared_values_fails_at_every_call_until_they_are_mended() -> None:
+    x, held = pt.scalar("x", dtype="float64"), pytensor.shared(np.array([1.0, -1.0]))
+    function = evaluator([x], [x * pt.sum(CheckParameterValue("data > 0")(pt.log(pt.sqr(held)), pt.all(held > 0)))])
+    for _ in range(2):
+        with pytest.raises(ParameterValueError, match="data > 0"):
+            function(1.0)
+    held.set_value(np.array([1.0, np.e]))
+    assert function(1.0)[0] == pytest.approx(2.0)
+
+
 def test_stretching_a_length_that_was_not_declared_as_one_is_refused() -> None:
     x, y = pt.vector("x", dtype="float64"), pt.vector("y", dtype="float64")
     function = evaluator([x, y], [x + y])
