@@ -3,7 +3,9 @@
 A scale survives the elimination of a Gaussian block only if the block's whole precision is proportional to a power of
 it: with θ | φ ~ N(m, Λ₀⁻¹ φ^(−κ)) everywhere, integrating θ out multiplies the density by φ^(−κD/2), which stays in
 the family. This is the normal-inverse-gamma (and Normal–Wishart) condition; a prior that is not scaled by φ breaks
-it.
+it. Once Λ is proved linear in φ^κ (or in W), what is left to find out is which entries of θ each φ_j governs, or that
+Λ(W) = K ⊗ W. Both are identities of linear maps and rational functions, so they hold everywhere if they hold at one
+random point.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import sympy
@@ -19,16 +22,18 @@ from pytensor.graph.basic import Variable
 from bayeskit.elimination.analysis import Scale
 from bayeskit.elimination.generic_element import GenericElements
 from bayeskit.elimination.linear_score import has_linear_score
-from bayeskit.elimination.scaling import groups, wishart_multiple
 from bayeskit.elimination.symbols import Element, NotProved, Symbols
 from bayeskit.elimination.wishart_form import is_wishart_form
 from bayeskit.families import ConjugateFamily, families_for, support_kinds
+from bayeskit.families.support_kinds import POSITIVE_DEFINITE
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.graphs.compile import compile_small
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.support import Support
 
 __all__ = ["Proofs"]
+
+TOLERANCE = 1e-9  # relative, within which two precision matrices are the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +85,7 @@ class Proofs:
         for factor in block.factors:
             if name not in self.joint.scopes[factor]:
                 raise NotProved(_unscaled(block, factor, name))
-        return Scale(name, family, block, 1, multiple=wishart_multiple(block, name, self.reference))
+        return Scale(name, family, block, 1, multiple=_wishart_multiple(block, name, self.reference))
 
     def family(self, name: str, factors: Sequence[str], block: GaussianBlock | None) -> Scale:
         variable = self.joint.values[name]
@@ -103,7 +108,7 @@ class Proofs:
                 if block is None:
                     return Scale(name, family)
                 kappa = self.homogeneous(name, family, block, elements)
-                return Scale(name, family, block, kappa, groups(block, name, kappa, self.reference))
+                return Scale(name, family, block, kappa, _groups(block, name, kappa, self.reference))
             except NotProved as error:
                 failure = error if str(failure).startswith("it is in no") or "not scaled" in str(error) else failure
         raise failure
@@ -147,3 +152,63 @@ def _unscaled(block: GaussianBlock, factor: str, name: str) -> str:
         f"the density of {factor!r} depends on {names} in a way that is not scaled by {name}, so integrating "
         f"{names} out leaves no conjugate density"
     )
+
+
+def _groups(block: GaussianBlock, name: str, kappa: int, point: Mapping[str, Any]) -> np.ndarray:
+    """For each entry of the stacked block, the flat index of the entry of φ that scales its precision by φ^kappa.
+
+    NotProved if an entry of θ is governed by several entries of φ, or two governed by different ones are coupled.
+    """
+    shape = np.shape(point[name])
+    count = int(np.prod(shape, dtype=int))
+    size = sum(int(np.prod(s, dtype=int)) for s in (block.shapes[n] for n in block.names))
+    if count == 1:
+        return np.zeros(size, dtype=int)
+    # Distinct ratios tell the entries of φ apart; 0.6…1.9 keeps the matrix well scaled.
+    ratio = np.random.default_rng(0).permutation(np.linspace(0.6, 1.9, count) + 1e-3 / (1 + np.arange(count)))
+    base, _ = block.quadratic(point)
+    other, _ = block.quadratic({**point, name: np.asarray(point[name]) * ratio.reshape(shape)})
+    base, other = (m.toarray() if hasattr(m, "toarray") else m for m in (base, other))
+    change = np.diag(other) / np.diag(base)
+    wanted = ratio**kappa
+    index = np.argmin(np.abs(change[:, None] - wanted), axis=1)
+    expected = base * wanted[index][:, None]
+    scale = np.sqrt(np.outer(np.diag(base), np.diag(base)))
+    if any(np.any(np.abs(expected - matrix) > TOLERANCE * scale) for matrix in (other, expected.T)):
+        names = ", ".join(block.names)
+        raise NotProved(
+            f"its entries share entries of {names}, whose precision is then not scaled by a single one of them"
+        )
+    return index
+
+
+def _wishart_multiple(block: GaussianBlock, name: str, point: Mapping[str, Any]) -> np.ndarray:
+    """The matrix K of Λ(W) = K ⊗ W, for a block of K.shape[0] vectors that share the precision matrix W.
+
+    NotProved if the precision of the block is not of this form, or its mean depends on W.
+    """
+    generator = np.random.default_rng(0)
+    size = np.shape(point[name])[0]
+    failure = NotProved(
+        f"the precision of {', '.join(block.names)} is not a multiple of it; its prior needs tau = kappa * {name}"
+    )
+    means, multiples = [], []
+    for _ in range(2):
+        matrix = POSITIVE_DEFINITE.typical((size, size), generator)
+        precision, linear = block.quadratic({**point, name: matrix})
+        if len(linear) % size:
+            raise failure
+        count = len(linear) // size
+        precision = precision.toarray() if hasattr(precision, "toarray") else precision
+        tensor = precision.reshape(count, size, count, size)
+        multiple = np.einsum("aibj,ij->ab", tensor, np.linalg.inv(matrix)) / size
+        if np.max(np.abs(tensor - np.einsum("ab,ij->aibj", multiple, matrix))) > TOLERANCE * np.max(np.abs(tensor)):
+            raise failure
+        means.append(np.linalg.solve(precision, linear))
+        multiples.append(multiple)
+    spread = 1.0 / np.sqrt(np.max(np.abs(multiples[0])))
+    if np.max(np.abs(means[0] - means[1])) > 1e-7 * (spread + np.max(np.abs(means[0]))):
+        raise failure
+    if np.max(np.abs(multiples[0] - multiples[1])) > TOLERANCE * np.max(np.abs(multiples[0])):
+        raise failure
+    return multiples[0]
