@@ -25,8 +25,16 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.math import Dot
 
 from bayeskit.gaussian.factorisation import NotPositiveDefinite, Precision, factorise, factorise_root
-from bayeskit.gaussian.gram import Product, WeightedPair, expanded, precision_of, products_of, sides_of, square_root
-from bayeskit.gaussian.jacobian_walk import jacobians
+from bayeskit.gaussian.gram import (
+    Product,
+    WeightedPair,
+    expanded,
+    jacobians,
+    precision_of,
+    products_of,
+    sides_of,
+    square_root,
+)
 from bayeskit.gaussian.jacobians import Jacobian
 from bayeskit.graphs.chunked_sums import compile_rows
 from bayeskit.graphs.compile import compile_small

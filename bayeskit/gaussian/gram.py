@@ -1,8 +1,11 @@
-"""Λ as a sum of weighted products of Jacobians, Λ = −Σ (J₁ᵀ diag(w) J₂ + J₂ᵀ diag(w) J₁), over the products w·u₁·u₂."""
+"""Λ as a sum of weighted products of Jacobians, Λ = −Σ (J₁ᵀ diag(w) J₂ + J₂ᵀ diag(w) J₁), over the products w·u₁·u₂.
+
+The Jacobian of a node is its separable form where nothing but θ varies: one term, whose factor is 1.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +19,8 @@ from scipy import sparse
 
 from bayeskit.gaussian.banded_layout import BANDED_FROM
 from bayeskit.gaussian.jacobians import Jacobian, JacobianBlock, added, dot_rows
+from bayeskit.gaussian.separable_forms import Form, NotSeparable
+from bayeskit.gaussian.separator import MIXED, Separator, Targets
 from bayeskit.graphs.nodes import core_op
 from bayeskit.model.vector_layout import VectorLayout
 
@@ -23,6 +28,7 @@ __all__ = [
     "Product",
     "WeightedPair",
     "expanded",
+    "jacobians",
     "precision_of",
     "products_of",
     "sides_of",
@@ -79,6 +85,52 @@ def products_of(outputs: Sequence[Variable], degree: Mapping[Variable, float]) -
 def sides_of(products: Iterable[Product]) -> list[Variable]:
     """The affine nodes of products, each once."""
     return list(dict.fromkeys([side for p in products for side in (p.left, p.right)]))
+
+
+class _Jacobians(Separator):
+    """Forms of one term at most: everything but θ is a number, and offsets are left out."""
+
+    def __init__(self, targets: Targets, degree: Mapping[Variable, float], value_of: Callable[[Variable], Any]) -> None:
+        super().__init__(targets, (), value_of, np.shape)
+        self.degree = degree
+
+    def as_form(self, value: Any) -> Form:
+        return value if isinstance(value, Form) else Form(np.shape(value), ())
+
+    def opaque(self, var: Variable) -> Any:
+        return MIXED
+
+    def constant(self, var: Variable) -> Any:
+        try:
+            return super().constant(var)
+        except KeyError:
+            return MIXED
+
+    def transfer(self, out: Variable, values: list[Any]) -> Any:
+        # The shape of θ may enter what is constant in θ: zeros_like(θ), θ⁰.
+        return super().transfer(out, values) if self.degree.get(out, 0) else self.constant(out)
+
+
+def jacobians(
+    outputs: list[Variable], targets: Targets, degree: Mapping[Variable, float], value_of: Callable[[Variable], Any]
+) -> dict[Variable, Jacobian]:
+    """Jacobians of affine nodes in ``targets``, given the ``degree`` of every node in them.
+
+    ``value_of`` gives the value of a node of degree zero, or a KeyError for one that no affine node has as its input.
+    An operation without a rule above some node is a NotImplementedError.
+    """
+    walk = _Jacobians(targets, degree, value_of)
+    walk.walk(outputs)
+    result = {}
+    for out in outputs:
+        try:
+            form = walk.form(out)
+        except NotSeparable as error:
+            raise NotImplementedError(
+                f"no Jacobian rule for {out.owner.op}, or for what it is computed from"
+            ) from error
+        result[out] = form.terms[0].jacobian if form.terms else Jacobian(form.shape, {})
+    return result
 
 
 def square_root(terms: list[WeightedPair], theta: VectorLayout) -> np.ndarray | None:

@@ -15,23 +15,26 @@ for y near 10⁶ with σ = 1 leaves no digits.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from scipy import sparse
 
 from bayeskit.gaussian.block import GaussianBlock
-from bayeskit.gaussian.coloured_jacobians import add_coloured
-from bayeskit.gaussian.entry_table import EntryTable, add_linear, add_separable
+from bayeskit.gaussian.coloured_jacobians import add_coloured, by_colour, compressed, patterns_of
+from bayeskit.gaussian.entry_table import DENSE, EntryTable, add_linear, add_separable
 from bayeskit.gaussian.gram import Product
-from bayeskit.gaussian.hierarchical_prior import Weighted
+from bayeskit.gaussian.hierarchical_prior import Weighted, triangular_order
 from bayeskit.gaussian.observation_space import DataSide, data_side
 from bayeskit.gaussian.plate_rotation import Plates, rotated
 from bayeskit.gaussian.separable_forms import NotSeparable
-from bayeskit.gaussian.separated import recentred
+from bayeskit.gaussian.separated import is_even, materialised, recentred, stacked_matrix
 from bayeskit.gaussian.setting import Setting, setting_of
 from bayeskit.gaussian.simultaneous_diagonal import Spectrum, spectrum
-from bayeskit.gaussian.square_root import prior_root, square_root_rows
 from bayeskit.model.data_slots import DataRead, sealed_in
 from bayeskit.types import Graph, Point
 
@@ -96,8 +99,8 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
     if side is not None:
         nothing, none = np.zeros(0, dtype=int), pt.zeros(0)
         return QuadraticForm(side.origin, nothing, nothing, none, setting.rest, side=side)
-    root, depth = prior_root(setting)
-    data = square_root_rows(setting, setting.data, DATA_ROWS) if root is not None and squares else None
+    root, depth = _prior_root(setting)
+    data = _square_root_rows(setting, setting.data, DATA_ROWS) if root is not None and squares else None
     entries = EntryTable(size)
     failed = [] if root is not None else add_separable(entries, setting, setting.prior)
     of_prior = len(entries.constants)
@@ -153,3 +156,55 @@ def _data_side(setting: Setting) -> DataSide | None:
     prior, data = _weighted(setting, setting.prior), _weighted(setting, setting.data)
     side = None if prior is None or data is None else data_side(prior, data, setting.theta)
     return None if side is None or setting.convex([*setting.prior, *setting.data]) else side
+
+
+def _prior_root(setting: Setting) -> tuple[Graph | None, int]:
+    """The block's own prior as a square root (R, r), and the depth of R, 0 where it has none; None where it is not one.
+
+    A prior sd τ → 0 makes Λ singular to working precision long before the integral stops changing: in eight schools
+    Λ⁻¹ has lost every digit at τ = 1e-8. Given R, only I + R⁻ᵀ P R⁻¹ is factorised, with P the precision of the data.
+    """
+    size = setting.size
+    result = _square_root_rows(setting, setting.prior, size)
+    if result is None or len(result[1]) != size:
+        return None, 0
+    root, pattern = result
+    order, depth = triangular_order(sparse.csr_array(pattern), size) or (np.arange(size), 0)
+    return pt.specify_shape(root[order], (size, size + 1)), depth
+
+
+def _square_root_rows(setting: Setting, products: list[Product], most: int) -> tuple[Graph, np.ndarray] | None:
+    """Rows A and a with Σ w u² = −½ |Aδ + a|² for products that are squares, and which entries can differ from zero.
+
+    None where some product is no square, or there are more than ``most`` rows.
+    """
+    squares = bool(products) and all(p.is_square for p in products)
+    if setting.size > DENSE or not squares or setting.convex(products):
+        return None
+    shapes = [setting.separator.shape_of(p.left) for p in products]
+    if sum(math.prod(s) for s in shapes) > most:
+        return None
+    rows, patterns = zip(*map(partial(_rows_of_square, setting), products, shapes), strict=True)
+    return pt.concatenate(rows, axis=0), np.concatenate(patterns)
+
+
+def _rows_of_square(setting: Setting, product: Product, shape: tuple[int, ...]) -> tuple[Graph, np.ndarray]:
+    """Those of one square."""
+    size, side, weight = setting.size, product.left, setting.weight(product, shape)
+    scale: Any = pt.sqrt(-2.0 * materialised(weight))
+    try:
+        form = recentred(setting.separator.form(side), setting.origin)
+    except NotSeparable:
+        jacobian: Any = compressed(by_colour(setting, [side], np.arange(size))[side])
+        return jacobian.T * scale[:, None], patterns_of(setting, [side])[side].toarray() != 0
+    matrices = [stacked_matrix(term.jacobian, setting.theta).toarray() for term in form.terms]
+    uniform = is_even(setting.separator.form(setting.weights[product])) and all(t.index is None for t in form.terms)
+    if uniform and len(matrices[0]) > sum(m.shape[1] for m in matrices):
+        # |Σ f_k M_k δ̃| with numbers f_k is that of the triangular factor of (M_1 … M_K): as good, and shorter.
+        short = np.linalg.qr(np.concatenate(matrices, axis=1), mode="r")
+        matrices, scale = np.split(short, len(matrices), axis=1), scale[: len(short)]
+    total: Any = 0.0
+    for term, matrix in zip(form.terms, matrices, strict=True):
+        factor = 1.0 if term.factor is None else term.factor if term.index is None else term.factor[term.index]
+        total = total + (scale * factor)[:, None] * matrix
+    return total, np.any([matrix[:, :size] != 0 for matrix in matrices], axis=0)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from bayeskit.gaussian.jacobian_walk import jacobians
+from bayeskit.gaussian.gram import jacobians
 from bayeskit.gaussian.jacobians import Jacobian
 from bayeskit.graphs.polynomial_degree import degrees
 
