@@ -44,15 +44,8 @@ POINTS = ((0.0, 1e-6), (0.1, 1e-6), (0.1, 1e-6), (1.0, 1e-3))
 def compile_for_nutpie(model: pm.Model, jitter: set[Any]) -> Any:
     """What ``nutpie.sample`` takes, for a model whose free variables are all continuous.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    jitter : set of random variables
-        Those whose starting points differ from chain to chain.
-
-    Notes
-    -----
-    Data containers are constants of the density: after ``pm.set_data``, compile again.
+    Chains differ in where the variables of ``jitter`` start. Data containers are constants of the density: after
+    ``pm.set_data``, compile again.
     """
     try:
         with lightly():
@@ -62,13 +55,7 @@ def compile_for_nutpie(model: pm.Model, jitter: set[Any]) -> Any:
 
 
 def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
-    """As :func:`compile_for_nutpie`, by loops over a workspace or not at all.
-
-    Raises
-    ------
-    NoLoops
-        If there is no loop for a part of the model, or what they give is not what the graph gives.
-    """
+    """As :func:`compile_for_nutpie`, by loops over a workspace; NoLoops where they cannot, or give something else."""
     first = make_initial_point_fn(model=model, jitter_rvs=jitter, return_transformed=True)
     start = first(0)
     variables: list[Any] = [model.rvs_to_values[rv] for rv in model.free_RVs]
@@ -76,19 +63,17 @@ def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
     others: list[Any] = [v for v in model.unobserved_value_vars if v.name not in layout.shapes]
     of_density = _graphs(model, _value_and_gradient(model, variables))
     of_draw = _graphs(model, others)
-    graph_of_draw = compile_small(variables, of_draw)
-    values = graph_of_draw(*(start[n] for n in layout.shapes))
+    graph_of_density, graph_of_draw = compile_small(variables, of_density), compile_small(variables, of_draw)
+    at = [np.asarray(start[n], dtype=np.float64) for n in layout.shapes]
+    values = graph_of_draw(*at)
     drawn = VectorLayout(layout.shapes | {v.name: np.shape(value) for v, value in zip(others, values, strict=True)})
 
-    at = [np.asarray(start[n], dtype=np.float64) for n in layout.shapes]
     density = program("density", variables, _rewritten(of_density), at)
     draw = program("draw", variables, _rewritten(of_draw), at, density.data.size)
     data = np.concatenate([density.data, draw.data, np.zeros(1)])
     source = density_source(density, layout.size, data.size) + draw_source(draw, layout.size, data.size)
     module = load(source, {**density.calls, **draw.calls})
-    points = _points(np.concatenate([np.zeros(0), *map(np.ravel, at)]))
-    _hold_density(module, data, layout, compile_small(variables, of_density), points)
-    _hold_draw(module, data, layout, drawn, graph_of_draw, points)
+    _hold(module, data, layout, drawn, graph_of_density, graph_of_draw, layout.ravel(start).astype(np.float64))
 
     shape_info = (list(drawn.shapes), list(drawn.slices.values()), list(drawn.shapes.values()))
     moved = [str(model.rvs_to_values[rv].name) for rv in model.free_RVs if model.rvs_to_transforms.get(rv) is not None]
@@ -118,8 +103,7 @@ def _flat(first: Callable[[Any], dict[str, np.ndarray]], layout: VectorLayout) -
 
     def start(seed: Any) -> np.ndarray:
         with lock:
-            point = first(seed)
-        return np.concatenate([np.zeros(0), *(np.ravel(point[n]).astype(np.float64) for n in layout.shapes)])
+            return layout.ravel(first(seed)).astype(np.float64)
 
     return start
 
@@ -151,55 +135,40 @@ def _rewritten(graphs: list[Graph]) -> list[Graph]:
 
 
 # -- held against the graph ------------------------------------------------------------------------------------------
-def _points(start: np.ndarray) -> list[tuple[np.ndarray, float]]:
-    rng = np.random.default_rng(0)
-    return [(start + spread * rng.normal(size=start.shape), agreement) for spread, agreement in POINTS]
-
-
-def _hold_density(
+def _hold(
     module: Any,
     data: np.ndarray,
     layout: VectorLayout,
-    graph: Callable[..., Any],
-    points: Sequence[tuple[np.ndarray, float]],
+    drawn: VectorLayout,
+    density: Callable[..., Any],
+    draw: Callable[..., Any],
+    start: np.ndarray,
 ) -> None:
-    void, length = ctypes.c_void_p, ctypes.c_uint64
-    density: Any = ctypes.CFUNCTYPE(ctypes.c_int64, length, void, void, void, void)(module.density.address)
-    for k, (point, agreement) in enumerate(points):
-        value, gradient = np.zeros(1), np.zeros(layout.size)
-        failed = _called(density, layout.size, *(a.ctypes.data for a in (point, gradient, value, data)))
+    """Refuse machine code that does not give what the graphs of the density and of a draw give, near the start."""
+    rng = np.random.default_rng(0)
+    for k, (spread, agreement) in enumerate(POINTS):
+        point = start + spread * rng.normal(size=start.shape)
+        at = list(layout.split(point).values())
         with silently():
-            expected = graph(*layout.split(point).values())
+            expected, others = density(*at), draw(*at)
+        value, gradient, found = np.zeros(1), np.zeros(layout.size), np.zeros(drawn.size)
+        failed = _called(module.density, layout.size, point, gradient, value, data)
         finite = all(np.all(np.isfinite(e)) for e in expected)
         if bool(failed) == finite and (finite or k == 0):
             raise NoLoops("the loops are finite where the graph is not, or the other way round")
         if not failed and finite:
             _require_agreement([value, *layout.split(gradient).values()], expected, agreement)
+        _called(module.draw, layout.size, drawn.size, point, found, data)
+        _require_agreement(list(drawn.split(found).values()), [*at, *others], agreement)
 
 
-def _hold_draw(
-    module: Any,
-    data: np.ndarray,
-    layout: VectorLayout,
-    drawn: VectorLayout,
-    graph: Callable[..., Any],
-    points: Sequence[tuple[np.ndarray, float]],
-) -> None:
-    void, length = ctypes.c_void_p, ctypes.c_uint64
-    draw: Any = ctypes.CFUNCTYPE(ctypes.c_int64, length, length, void, void, void)(module.draw.address)
-    for point, agreement in points:
-        found = np.zeros(drawn.size)
-        _called(draw, layout.size, drawn.size, *(a.ctypes.data for a in (point, found, data)))
-        with silently():
-            expected = [*layout.split(point).values(), *graph(*layout.split(point).values())]
-        _require_agreement(list(drawn.split(found).values()), expected, agreement)
-
-
-def _called(function: Callable[..., int], *arguments: Any) -> int:
+def _called(function: Any, *arguments: Any) -> int:
+    numbers = ctypes.POINTER(ctypes.c_double)
     try:
-        return function(*arguments)
+        status: int = function.ctypes(*(a.ctypes.data_as(numbers) if np.ndim(a) else a for a in arguments))
     except SystemError as error:  # Python code that was called back has raised
         raise NoLoops("a function that is called raises an error") from error
+    return status
 
 
 def _require_agreement(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], agreement: float) -> None:

@@ -20,9 +20,11 @@ from bayeskit.terminal import quiet
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["CHAINS", "pop_unconstrained", "sample_nuts"]
+__all__ = ["pop_unconstrained", "sample_nuts"]
 
 CHAINS = 4
+TUNE = 1000  # warm-up steps of each
+ACCEPTANCE = 0.9  # of proposals, aimed at
 
 
 def sample_nuts(
@@ -30,48 +32,22 @@ def sample_nuts(
     draws: int = 4000,
     random_seed: int | None = None,
     progressbar: bool = False,
-    tune: int = 1000,
-    target_accept: float = 0.9,
     unconstrained: bool = False,
 ) -> xr.DataTree:
-    """Draw from the posterior with NUTS.
+    """Draw from the posterior with NUTS, as ``pymc.sample`` gives it; InferenceError if no chain could start.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    draws : int, default 4000
-        Draws in all, over four chains (rounded up to a multiple of four).
-    random_seed : int, optional
-    progressbar : bool, default False
-    tune : int, default 1000
-        Warm-up steps of each chain.
-    target_accept : float, default 0.9
-    unconstrained : bool, default False
-        Whether to keep the draws on the unconstrained scale as well, for :func:`pop_unconstrained`; nutpie only.
-
-    Returns
-    -------
-    xarray.DataTree
-        As ``pymc.sample`` gives it.
-
-    Raises
-    ------
-    InferenceError
-        If no chain could start.
-
-    Notes
-    -----
-    nutpie cannot sample discrete variables; a model that has some goes to PyMC's own compound step. Chains start at
-    PyMC's initial points, jittered where the model has no ``initval``.
+    ``draws`` are those of four chains together, rounded up; with ``unconstrained`` those on the unconstrained scale are
+    kept as well, for :func:`pop_unconstrained`. Chains start at PyMC's initial points, jittered where the model has no
+    ``initval``. nutpie cannot sample discrete variables; a model that has some goes to PyMC's own compound step.
     """
     with quiet(), on_one_thread(), warnings.catch_warnings():
         # ArviZ suspects swapped dimensions where there are fewer draws than chains.
         warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
-        options = {"draws": -(-draws // CHAINS), "tune": tune, "chains": CHAINS}
+        options = {"draws": -(-draws // CHAINS), "tune": TUNE, "chains": CHAINS}
         if model.discrete_value_vars:
-            accept = {"target_accept": target_accept} if model.continuous_value_vars else {}
+            accept = {"target_accept": ACCEPTANCE} if model.continuous_value_vars else {}
             return pm.sample(**options, **accept, random_seed=random_seed, progressbar=progressbar, model=model)
-        return _by_nutpie(model, options, random_seed, progressbar, target_accept, unconstrained)
+        return _by_nutpie(model, options, random_seed, progressbar, unconstrained)
 
 
 def _by_nutpie(
@@ -79,7 +55,6 @@ def _by_nutpie(
     options: dict[str, int],
     random_seed: int | None,
     progressbar: bool,
-    target_accept: float,
     unconstrained: bool,
 ) -> xr.DataTree:
     # Jitter of one on the unconstrained scale is far more than a posterior sd where there are many data: loadings
@@ -95,7 +70,7 @@ def _by_nutpie(
                 # The threads share one process and need no lock of Python's.
                 cores=min(CHAINS, available_cpus()),
                 seed=int(np.random.default_rng(random_seed).integers(2**30)),
-                target_accept=target_accept,
+                target_accept=ACCEPTANCE,
                 save_warmup=False,
                 store_unconstrained=unconstrained,
                 progress_bar=False,

@@ -1,24 +1,26 @@
 """Functions in C's calling convention from loops over a workspace, compiled by numba and kept on disk.
 
-The source is a file in PyTensor's folder of compiled code, named by what it says and calls; numba keeps the machine
-code beside it. The constants (data) are not part of it but passed by address: other data of the same shape find it
-compiled. Code that calls Python back holds addresses of this process, and is not kept.
+The machine code is kept beside PyTensor's own, under a number made of what its source says and calls. The constants
+(data) are not part of it but passed by address: other data of the same shape find it compiled. Code that calls Python
+back holds addresses of this process, and is not kept.
 """
 
 from __future__ import annotations
 
+import math
 import os
-import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from hashlib import sha256
-from pathlib import Path
 from threading import RLock
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import numba
+import numpy as np
 import pytensor
+from numba import types
+from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, NUMBA_CACHE_PATH
 
 from bayeskit.sampling.codegen.loop_helpers import helpers
 from bayeskit.sampling.codegen.loops import Program
@@ -28,54 +30,77 @@ from bayeskit.sampling.codegen.workspace import FAILED, Call
 __all__ = ["density_source", "draw_source", "load"]
 
 LOADING = RLock()
-LENGTH, NUMBERS = "types.uint64", "NUMBERS"  # of an argument in C
-KEPT, NOT_KEPT = "\nKEPT = True\n", "\nKEPT = False\n"
-HEAD = '''"""Made by bayeskit from a model; numba {numba}, pytensor {pytensor}."""
-import math
-
-import numba
-import numpy as np
-from numba import types
-
-INF, NAN = math.inf, math.nan
-NUMBERS = types.CPointer(types.double)
-OPTIONS = {{"error_model": "numpy", "fastmath": {{"contract"}}}}
-KEPT = {kept}
-
-
-A, N = types.Array(types.float64, 1, "C"), types.intp
+# What the source takes for known: a flat array and an integer of its own functions, and numbers as C passes them.
+KNOWN = {
+    "math": math,
+    "np": np,
+    "numba": numba,
+    "types": types,
+    "INF": math.inf,
+    "NAN": math.nan,
+    "A": types.Array(types.float64, 1, "C"),
+    "N": types.intp,
+    "NUMBERS": types.CPointer(types.double),
+}
 
 
-def compiled(function):
-    """Called by other compiled code only."""
-    return numba.njit(cache=KEPT, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
+def density_source(program: Program, inputs: int, data: int) -> str:
+    """nutpie's C signature for the log density and its gradient; what it returns is not zero where they are not finite.
+
+    ``inputs`` are the numbers in a point, ``data`` those in the constants of all programs.
+    """
+    value, *gradient = program.outputs
+    end = [
+        "    return 1",
+        *_copies(gradient, "gradient"),
+        *_copies([value], "value"),
+        f"for i in range({inputs}):",
+        "    if not np.isfinite(gradient[i]):",
+        "        return 3",
+        "return 0 if np.isfinite(value[0]) else 4",
+    ]
+    return _c_function("density", program, "length, point, gradient, value, data", {"length": inputs}, data, end)
 
 
-def helper(signature):
-    return numba.njit(signature, cache=KEPT, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)
+def draw_source(program: Program, inputs: int, data: int) -> str:
+    """nutpie's C signature for all that is kept of a draw: the point itself, and the outputs of a program."""
+    places = [Place.row_major("w", 1, (inputs,)), *program.outputs]
+    lengths = {"length": inputs, "expanded": sum(p.size for p in places)}
+    end = ["    return -2", *_copies(places, "out"), "return 0"]
+    return _c_function("draw", program, "length, expanded, point, out, data", lengths, data, end)
 
-'''
 
-
-def _functions(name: str, program: Program) -> tuple[list[str], list[str]]:
-    """Definitions, and the lines that call them."""
+def _c_function(
+    name: str, program: Program, arguments: str, lengths: dict[str, int], data: int, end: Sequence[str]
+) -> str:
+    """Its source, with the functions that it calls; ``end`` begins with what it returns where an assertion fails."""
     lines, calls = [], []
     for k, body in enumerate(program.functions):
-        lines += ["", "", "@compiled", f"def {name}_{k}(w, c):", *(f"    {line}" for line in body)]
+        lines += ["", "", "@compiled()", f"def {name}_{k}(w, c):", *_indented(body)]
         calls.append(f"{name}_{k}(w, c)")
     if program.calls:  # what is called may raise, which would leave a C function as if all were well
-        calls = ["try:", *(f"    {call}" for call in calls), "except Exception:", f"    w[{FAILED}] = 1.0"]
-    return lines, calls
+        calls = ["try:", *_indented(calls), "except Exception:", f"    w[{FAILED}] = 1.0"]
+    kinds = ", ".join("types.uint64" if a in lengths else "NUMBERS" for a in arguments.split(", "))
+    lines += ["", "", f"@called(types.int64({kinds}))", f"def {name}({arguments}):"]
+    lines += _indented(
+        [
+            f"if {' or '.join(f'{a} != {n}' for a, n in lengths.items())}:",
+            "    return -1",
+            f"w = np.empty({program.size})",
+            f"w[{FAILED}] = 0.0",
+            f"for i in range({lengths['length']}):",
+            "    w[i + 1] = point[i]",
+            f"c = numba.carray(data, ({data},))",
+            *calls,
+            f"if w[{FAILED}] != 0.0:",
+            *end,
+        ]
+    )
+    return "\n".join([*lines, ""])
 
 
-def _start(program: Program, inputs: int, data: int) -> list[str]:
-    return [
-        f"w = np.empty({program.size})",
-        f"w[{FAILED}] = 0.0",
-        f"for i in range({inputs}):",
-        "    w[i + 1] = point[i]",
-        f"c = numba.carray(data, ({data},))",
-    ]
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
 
 
 def _copies(places: Sequence[Place], to: str) -> list[str]:
@@ -86,118 +111,41 @@ def _copies(places: Sequence[Place], to: str) -> list[str]:
     return lines
 
 
-def _c_function(name: str, arguments: dict[str, str], definitions: Sequence[str], body: Sequence[str]) -> str:
-    head = [
-        "",
-        "",
-        f"@numba.cfunc(types.int64({', '.join(arguments.values())}), cache=KEPT, **OPTIONS)",
-        f"def {name}({', '.join(arguments)}):",
-    ]
-    return "\n".join([*definitions, *head, *(f"    {line}" for line in body), ""])
-
-
-def density_source(program: Program, inputs: int, data: int) -> str:
-    """nutpie's C signature for the log density and its gradient; what it returns is not zero where they are not finite.
-
-    Parameters
-    ----------
-    program : Program
-        With the value and the gradient as its outputs.
-    inputs, data : int
-        Numbers in a point, and in the constants of all programs.
-    """
-    definitions, calls = _functions("density", program)
-    value, *gradient = program.outputs
-    body = [
-        f"if length != {inputs}:",
-        "    return -1",
-        *_start(program, inputs, data),
-        *calls,
-        f"if w[{FAILED}] != 0.0:",
-        "    return 1",
-        *_copies(gradient, "gradient"),
-        f"value[0] = {value.array}[{value.offset}]",
-        f"for i in range({inputs}):",
-        "    if not np.isfinite(gradient[i]):",
-        "        return 3",
-        "return 0 if np.isfinite(value[0]) else 4",
-    ]
-    arguments = {"length": LENGTH, "point": NUMBERS, "gradient": NUMBERS, "value": NUMBERS, "data": NUMBERS}
-    return _c_function("density", arguments, definitions, body)
-
-
-def draw_source(program: Program, inputs: int, data: int) -> str:
-    """nutpie's C signature for all that is kept of a draw.
-
-    Parameters
-    ----------
-    program : Program
-        With all that is kept, but for the point itself, as its outputs.
-    inputs, data : int
-        Numbers in a point, and in the constants of all programs.
-    """
-    definitions, calls = _functions("draw", program)
-    size = inputs + sum(p.size for p in program.outputs)
-    body = [
-        f"if length != {inputs} or expanded != {size}:",
-        "    return -1",
-        *_start(program, inputs, data),
-        *calls,
-        f"if w[{FAILED}] != 0.0:",
-        "    return -2",
-        *_copies([Place.row_major("w", 1, (inputs,)), *program.outputs], "out"),
-        "return 0",
-    ]
-    arguments = {"length": LENGTH, "expanded": LENGTH, "point": NUMBERS, "out": NUMBERS, "data": NUMBERS}
-    return _c_function("draw", arguments, definitions, body)
-
-
 def load(source: str, calls: dict[str, Call]) -> Any:
-    """The module of a source, its functions compiled or found compiled.
-
-    Parameters
-    ----------
-    source : str
-    calls : dict of str to Call
-        What it calls by these names. It is kept on disk unless one of them is of this process only, or the folder
-        cannot be written to.
-    """
-    keys = [f"# {name}: {call.key}" for name, call in calls.items()]
-    kept = all(call.key is not None for call in calls.values())
-    head = HEAD.format(numba=numba.__version__, pytensor=pytensor.__version__, kept=kept)
-    text = "\n".join([head, *keys, helpers(source), source])
-    name = f"bayeskit_model_{sha256(text.encode()).hexdigest()[:24]}"
-    path = _written(name, text) if kept else None
-    module = ModuleType(name)
-    vars(module).update({n: call.function for n, call in calls.items()})
-    if path is None:
-        exec(compile(text.replace(KEPT, NOT_KEPT), f"<{name}>", "exec"), vars(module))
-        return module
-    vars(module)["__file__"] = str(path)
+    """The functions of a source, compiled or found compiled; ``calls`` are those that it calls by these names."""
+    about = [f"# numba {numba.__version__}, pytensor {pytensor.__version__}"]
+    text = "\n".join([*about, *(f"# {name}: {call.key}" for name, call in calls.items()), helpers(source), source])
+    writable = pytensor.config.numba__cache and os.access(NUMBA_CACHE_PATH, os.W_OK)
     with LOADING:  # another thread may be half through it
-        if name in sys.modules:
-            return sys.modules[name]
-        sys.modules[name] = module  # where numba looks for it when it finds the compiled code
-        try:
-            exec(compile(text, str(path), "exec"), vars(module))
-        except BaseException:
-            del sys.modules[name]
-            raise
-        return module
+        if writable and all(call.key is not None for call in calls.values()):
+            return _kept(text, tuple(calls.items()))
+        return _run(text, calls, None)
 
 
-def _written(name: str, text: str) -> Path | None:
-    """The file of a source; None where there can be none."""
-    folder = Path(str(pytensor.config.compiledir)) / "bayeskit"
-    path = folder / f"{name}.py"
-    if path.exists():  # numba takes a file written again for another one
-        return path
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError:
-        return None
-    return path
+@cache
+def _kept(text: str, calls: tuple[tuple[str, Call], ...]) -> Any:
+    return _run(text, dict(calls), sha256(text.encode()).hexdigest())
+
+
+def _run(text: str, calls: dict[str, Call], key: str | None) -> Any:
+    """What a source defines, its machine code kept under a key if there is one."""
+    options: dict[str, Any] = {"cache": key is not None, "error_model": "numpy", "fastmath": {"contract"}}
+
+    def keyed(function: Callable[..., Any]) -> Callable[..., Any]:
+        if key is not None:
+            CACHED_SRC_FUNCTIONS[function] = key
+        return function
+
+    def compiled(*signature: Any) -> Callable[..., Any]:
+        """Called by other compiled code only."""
+        inner = {**options, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        return lambda function: numba.njit(*signature, **inner)(keyed(function))
+
+    def called(signature: Any) -> Callable[..., Any]:
+        return lambda function: numba.cfunc(signature, **options)(keyed(function))
+
+    # numba looks for this module when it finds the compiled code.
+    space: dict[str, Any] = {"__name__": __name__, **KNOWN, "compiled": compiled, "called": called}
+    space |= {name: call.function for name, call in calls.items()}
+    exec(compile(text, "<made from a model>", "exec"), space)
+    return SimpleNamespace(**space)

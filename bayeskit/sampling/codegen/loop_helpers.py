@@ -8,9 +8,9 @@ from __future__ import annotations
 
 __all__ = ["helpers"]
 
-_NUMBER = "types.float64(types.float64)"
-
-_SOFTPLUS = """
+# A flat array and an integer are A and N.
+DEFINITIONS = """
+@compiled(types.float64(types.float64))
 def softplus(x):
     if x < -37.0:
         return math.exp(x)
@@ -19,16 +19,16 @@ def softplus(x):
     if x < 33.3:
         return x + math.exp(-x)
     return x
-"""
 
-_LOG1MEXP = """
+
+@compiled(types.float64(types.float64))
 def log1mexp(x):
     if x < -0.6931471805599453:
         return math.log1p(-math.exp(x))
     return math.log(-math.expm1(x))
-"""
 
-_CHOLESKY = """
+
+@compiled(types.void(A, N, N, N, A, N, N, N, N))
 def cholesky(a, at, down, right, w, to, w_down, w_right, size):
     pivot = 1.0
     for j in range(size):
@@ -48,9 +48,9 @@ def cholesky(a, at, down, right, w, to, w_down, w_right, size):
                     for q in range(size):
                         w[to + p * w_down + q * w_right] = NAN
                 return
-"""
 
-_SOLVE_TRIANGULAR = """
+
+@compiled(types.void(A, N, N, N, types.boolean, A, N, N, N, A, N, N, N, N, N))
 def solve_triangular(a, at, down, right, lower, b, b_at, b_down, b_right, w, to, w_down, w_right, size, columns):
     regular = 1.0
     for k in range(size):
@@ -68,9 +68,9 @@ def solve_triangular(a, at, down, right, lower, b, b_at, b_down, b_right, w, to,
         pivot = a[at + i * (down + right)] * regular
         for j in range(columns):
             w[to + i * w_down + j * w_right] /= pivot
-"""
 
-_DERIVATIVE = """
+
+@compiled(types.void(A, N, N, N, A, N, N))
 def derivative_of_log_determinant(a, at, down, right, w, to, size):
     for i in range(size):
         row = to + i * size
@@ -95,9 +95,9 @@ def derivative_of_log_determinant(a, at, down, right, w, to, size):
                 w[row + j] += factor * w[to + k * size + j]
         for j in range(i):
             w[row + j] *= 2.0
-"""
 
-_TRIANGLE = """
+
+@compiled(types.void(A, N, N, N, A, N, N, N))
 def triangle(a, at, down, right, w, to, rows, columns):
     for i in range(rows):
         for j in range(columns):
@@ -125,9 +125,9 @@ def triangle(a, at, down, right, w, to, rows, columns):
     for i in range(1, rows):
         for j in range(min(i, columns)):
             w[to + i * columns + j] = 0.0
-"""
 
-_MULTIPLY = """
+
+@compiled(types.void(A, N, types.boolean, A, N, types.boolean, A, N, N, N, N))
 def multiply(a, a_at, a_turned, b, b_at, b_turned, w, at, rows, inner, columns):
     out = w[at : at + rows * columns].reshape((rows, columns))
     left, right = a[a_at : a_at + rows * inner], b[b_at : b_at + inner * columns]
@@ -141,25 +141,9 @@ def multiply(a, a_at, a_turned, b, b_at, b_turned, w, at, rows, inner, columns):
         np.dot(left.reshape((rows, inner)), right.reshape((inner, columns)), out)
 """
 
-# A flat array and an integer are A and N.
-_ALL = {
-    "softplus": (_NUMBER, _SOFTPLUS),
-    "log1mexp": (_NUMBER, _LOG1MEXP),
-    "cholesky": ("types.void(A, N, N, N, A, N, N, N, N)", _CHOLESKY),
-    "solve_triangular": (
-        "types.void(A, N, N, N, types.boolean, A, N, N, N, A, N, N, N, N, N)",
-        _SOLVE_TRIANGULAR,
-    ),
-    "derivative_of_log_determinant": ("types.void(A, N, N, N, A, N, N)", _DERIVATIVE),
-    "triangle": ("types.void(A, N, N, N, A, N, N, N)", _TRIANGLE),
-    "multiply": ("types.void(A, N, types.boolean, A, N, types.boolean, A, N, N, N, N)", _MULTIPLY),
-}
-
 
 def helpers(source: str) -> str:
     """Definitions of the functions that a source calls."""
-    parts = []
-    for name, (types, definition) in _ALL.items():
-        if f"{name}(" in source:
-            parts.append(f"\n\n@helper({types})\n{definition.strip()}\n")
-    return "".join(parts)
+    definitions = DEFINITIONS.strip().split("\n\n\n")
+    called = [d for d in definitions if d.partition("def ")[2].partition("(")[0] + "(" in source]
+    return "".join(f"\n\n{d}\n" for d in called)

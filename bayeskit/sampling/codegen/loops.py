@@ -12,6 +12,7 @@ unknown kind, or whose shapes depend on values, is refused; the caller then comp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,17 +43,8 @@ MOST = 5_000_000  # numbers in the workspace
 class Program:
     """What a graph computes, as source.
 
-    Attributes
-    ----------
-    functions : tuple of list of str
-        Bodies of functions of the workspace ``w`` and the constants ``c``, to be called in turn.
-    size : int
-        Length of the workspace. The inputs lie in it one after the other from 1 on.
-    data : numpy.ndarray
-        The constants.
-    outputs : tuple of Place
-    calls : dict of str to Call
-        Compiled functions that the source calls.
+    Bodies of functions of the workspace ``w`` and the constants ``c``, to be called in turn; the length of the
+    workspace, in which the inputs lie one after the other from 1 on; the constants; and the compiled functions called.
     """
 
     functions: tuple[list[str], ...]
@@ -67,20 +59,8 @@ def program(
 ) -> Program:
     """Loops that compute ``outputs``.
 
-    Parameters
-    ----------
-    title : str
-        Its name among several.
-    inputs, outputs : sequence of tensor
-    point : sequence of array
-        Values of the inputs, for the shapes of everything else.
-    first : int
-        Where the constants of this program begin among those of several.
-
-    Raises
-    ------
-    NoLoops
-        If the graph has something for which there is no loop.
+    ``title`` is the program's name among several, ``first`` where its constants begin among theirs. The shapes of all
+    arrays are those at a ``point``. NoLoops if the graph has something for which there is no loop.
     """
     shapes, values = _traced(inputs, outputs, point)
     ws = Workspace(title, first, shapes, values)
@@ -130,18 +110,14 @@ def _needed(ws: Workspace, inputs: Sequence[Variable], outputs: Sequence[Variabl
 def _schedule(ws: Workspace, nodes: list[Apply], outputs: Sequence[Variable]) -> None:
     """Everything that is no loop as soon as it can be; then the shape of which most nodes can share a loop."""
     remaining = dict.fromkeys(nodes)
-    ready = {v for v in ws.values} | set(ws.places)
-    uses: dict[Variable, int] = {}
-    for node in nodes:
-        for var in node.inputs:
-            uses[var] = uses.get(var, 0) + 1
-    for var in outputs:
-        uses[var] = uses.get(var, 0) + 1
+    ready = set(ws.values) | set(ws.places)
+    uses = Counter([*outputs, *(v for n in nodes for v in n.inputs)])
     while remaining:
         progress = False
         for node in list(remaining):
             if not _elementwise(node) and all(i in ready for i in _read(node)):
-                _write(ws, node)
+                if not move(ws, node):
+                    solve_or_call(ws, node)
                 ready.update(node.outputs)
                 del remaining[node]
                 progress = True
@@ -182,31 +158,22 @@ def _is_full_reduction(ws: Workspace, node: Apply) -> bool:
     )
 
 
-def _write_elementwise(ws: Workspace, nodes: list[Apply], sums: list[Apply], uses: dict[Variable, int]) -> None:
+def _write_elementwise(ws: Workspace, nodes: list[Apply], sums: list[Apply], uses: Counter[Variable]) -> None:
     """One loop for all of them."""
     shape = ws.shapes[nodes[0].outputs[0]]
     inside = dict.fromkeys(n.outputs[0] for n in nodes)  # in order: the same graph gives the same source
-    within: dict[Variable, int] = {}
-    for node in (*nodes, *sums):
-        for var in node.inputs:
-            within[var] = within.get(var, 0) + 1
-    kept = [v for v in inside if uses.get(v, 0) > within.get(v, 0)]
-    loads: dict[Variable, Place] = {}
-    names: dict[Variable, str] = {}
-    for node in nodes:
-        for var in node.inputs:
-            if var in inside or var in names:
-                continue
-            value = ws.values.get(var)
-            if value is not None and value.size and np.all(value == value.flat[0]):
-                single = value.flat[0]
-                names[var] = str(bool(single)) if var.type.dtype == "bool" else literal(single)
-            else:
-                loads[var] = ws.place(var)
-                names[var] = ws.name("x")
+    within = Counter(v for n in (*nodes, *sums) for v in n.inputs)
+    kept = [v for v in inside if uses[v] > within[v]]
     before: list[str] = []
     inner: dict[Variable, Place] = {}
-    for var, place in loads.items():
+    names: dict[Variable, str] = {}
+    for var in dict.fromkeys(v for n in nodes for v in n.inputs if v not in inside):
+        value = ws.values.get(var)
+        if value is not None and value.size and np.all(value == value.flat[0]):
+            single = value.flat[0]
+            names[var] = str(bool(single)) if var.type.dtype == "bool" else literal(single)
+            continue
+        place, names[var] = ws.place(var), ws.name("x")
         if place.size == 1:  # the same at every step
             before.append(f"{names[var]} = {loaded(f'{place.array}[{place.offset}]', var)}")
         else:
@@ -246,11 +213,6 @@ def _scalar_call(ws: Workspace, node: Apply, arguments: list[str]) -> str:
     scalar_node = op.scalar_op.make_node(*[ScalarFromTensor()(i) for i in inputs])
     name = ws.call(*numba_funcify_ensure_cache(op.scalar_op, node=scalar_node))
     return f"{name}({', '.join(arguments)})"
-
-
-def _write(ws: Workspace, node: Apply) -> None:
-    if not move(ws, node):
-        solve_or_call(ws, node)
 
 
 def _read(node: Apply) -> Sequence[Variable]:

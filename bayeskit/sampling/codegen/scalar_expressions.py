@@ -76,14 +76,9 @@ def literal(value: float) -> str:
 
 
 def expression(node: Apply, arguments: Sequence[str]) -> str | None:
-    """The source of one elementwise node, given that of its arguments; None where there is none here.
+    """The source of one elementwise node, given names or numbers for its arguments; None where there is none here.
 
-    Parameters
-    ----------
-    node : Apply
-        With an ``Elemwise``.
-    arguments : sequence of str
-        Names or numbers. An argument of truth values is the name of a truth value.
+    An argument of truth values is the name of a truth value.
     """
     name = type(node.op.scalar_op).__name__
     kinds = [i.type.dtype for i in node.inputs]

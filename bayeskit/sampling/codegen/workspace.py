@@ -25,12 +25,12 @@ class NoLoops(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """A compiled function that a source calls, and what it is in PyTensor's words.
+    """A compiled function that a source calls, by a key that says what it is.
 
-    None if it is of this process only (it calls Python back).
+    The key is PyTensor's; None if the function is of this process only (it calls Python back).
     """
 
-    function: Any
+    function: Any = field(compare=False)
     key: str | None
 
 
