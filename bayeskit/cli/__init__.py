@@ -22,18 +22,7 @@ USER_ERROR, INTERRUPTED = 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        The arguments, ``sys.argv[1:]`` by default.
-
-    Returns
-    -------
-    int
-        The exit code.
-    """
+    """Run one command, with the arguments of the process by default, and give its exit code."""
     try:
         arguments = parser().parse_args(argv)
         with _quiet():
@@ -61,7 +50,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

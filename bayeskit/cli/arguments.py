@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from bayeskit.errors import OptionError
 from bayeskit.inference.methods import method_names
@@ -43,55 +41,49 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=f"bayeskit {__version__}")
     commands = whole.add_subparsers(metavar="COMMAND", required=True, dest="command")
 
-    def command(name: str, summary: str, *shared: Callable[[argparse.ArgumentParser], None]) -> argparse.ArgumentParser:
+    shared = _shared()
+
+    def command(name: str, summary: str, *flags: str) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=summary, description=summary)
-        for add in shared:
-            add(added)
+        for flag in flags:
+            added.add_argument(flag, **shared[flag])
         return added
 
-    answer = (_add_source, _add_sampling, _add_method, _add_json)
-    models = command("models", "list the catalogue: models, the data they need, their options", _add_json)
+    table, answer = ("--data", "--columns", "--set"), ("--draws", "--seed", "--method", "--json")
+    models = command("models", "list the catalogue: models, the data they need, their options", "--json")
     models.add_argument("model", nargs="?", metavar="MODEL", help="show this model only")
-    command("explain", "say what would be integrated out, in which order, and why not the rest", _add_source, _add_json)
-    infer = command("infer", "the posterior and the log evidence", *answer)
+    command(
+        "explain", "say what would be integrated out, in which order, and why not the rest", "model", *table, "--json"
+    )
+    infer = command("infer", "the posterior and the log evidence", "model", *table, *answer)
     infer.add_argument("--report", type=Path, metavar="HTML", help="write a report to this file")
-    several = partial(_add_source, nargs="+")
-    compare = command("compare", "compare models of the same data by their evidence", several, _add_seed, _add_json)
+    compare = command("compare", "compare models of the same data by their evidence", *table, "--seed", "--json")
+    compare.add_argument("model", nargs="+", **shared["model"])
     compare.add_argument("--prior-odds", metavar="A:B:...", help="prior odds of the models, in order, such as 1:1:2")
     judged = "judge NUTS against the closed form; exit code 1 if they disagree"
-    command("validate", judged, _add_source, _add_sampling, _add_json)
-    report = command("report", "write one self-contained HTML page", *answer)
+    command("validate", judged, "model", *table, "--draws", "--seed", "--json")
+    report = command("report", "write one self-contained HTML page", "model", *table, *answer)
     report.add_argument("--validate", action="store_true", help="show NUTS beside the closed form")
     report.add_argument("--output", type=Path, metavar="HTML", help="the file (default: reports/MODEL.html)")
-    demo = command("demo", "run the catalogue on its real data and write a page for each model", _add_seed)
+    demo = command("demo", "run the catalogue on its real data and write a page for each model", "--seed")
     demo.add_argument("--output", type=Path, default=Path("reports"), metavar="FOLDER", help="default: reports")
     return whole
 
 
-def _add_source(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
-    parser.add_argument("model", nargs=nargs, metavar="MODEL", help="a catalogue name or a Python file")
-    parser.add_argument("--data", metavar="FILE", help="CSV, Parquet or netCDF; by default, the model's example")
-    named = "columns of the model's variables, where names differ; several columns: x=first+second"
-    parser.add_argument("--columns", action="append", default=[], metavar="VARIABLE=COLUMN,...", help=named)
+def _shared() -> dict[str, dict[str, Any]]:
+    """The arguments that several commands have."""
+    columns = "columns of the model's variables, where names differ; several columns: x=first+second"
     option = "an option of the model; may be repeated"
-    parser.add_argument("--set", action="append", default=[], metavar="OPTION=VALUE", help=option)
-
-
-def _add_sampling(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--draws", type=_positive_integer, default=4000, metavar="N", help="default: 4000")
-    _add_seed(parser)
-
-
-def _add_method(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--method", choices=method_names(), default="auto", help="default: auto")
-
-
-def _add_seed(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=_seed, metavar="N", help="the same seed gives the same draws")
-
-
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return {
+        "model": {"metavar": "MODEL", "help": "a catalogue name or a Python file"},
+        "--data": {"metavar": "FILE", "help": "CSV, Parquet or netCDF; by default, the model's example"},
+        "--columns": {"action": "append", "default": [], "metavar": "VARIABLE=COLUMN,...", "help": columns},
+        "--set": {"action": "append", "default": [], "metavar": "OPTION=VALUE", "help": option},
+        "--draws": {"type": _positive_integer, "default": 4000, "metavar": "N", "help": "default: 4000"},
+        "--seed": {"type": _seed, "metavar": "N", "help": "the same seed gives the same draws"},
+        "--method": {"choices": method_names(), "default": "auto", "help": "default: auto"},
+        "--json": {"action": "store_true", "help": "print one JSON object"},
+    }
 
 
 def _positive_integer(text: str) -> int:

@@ -41,13 +41,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right:
 def print_frame(frame: pd.DataFrame, *, index: str) -> None:
     """Print a table of results; its index becomes the first column, under the heading ``index``."""
     numeric = [str(column) for column in frame if frame[column].dtype.kind in "iuf"]
-    rows = ([name, *row] for name, row in zip(frame.index, frame.itertuples(index=False, name=None), strict=True))
-    print_table([index, *map(str, frame.columns)], rows, right=numeric)
+    print_table([index, *map(str, frame.columns)], frame.itertuples(name=None), right=numeric)
 
 
 def frame_records(frame: pd.DataFrame, *, index: str) -> list[dict[str, Any]]:
     """The rows of a table as dictionaries, the index under the key ``index``."""
-    return [{index: name, **row} for name, row in zip(frame.index, frame.to_dict("records"), strict=True)]
+    records: list[dict[str, Any]] = frame.reset_index(names=index).to_dict("records")
+    return records
 
 
 def posterior_record(posterior: Posterior) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -55,39 +55,26 @@ def build_model(
     ``columns`` are those of the variables of the model whose names differ, ``settings`` are ``name=value`` texts beside
     those in the specification.
     """
-    match = re.fullmatch(r"(.*?):(\w+=.*)", specification)
-    name, own = (match[1], match[2].split(",")) if match else (specification, [])
-    settings = [*own, *settings]
-    if not (name.endswith(".py") or os.sep in name or "/" in name):
-        from bayeskit.models import load_model
-
-        return _from_module(specification, load_model(name), nullcontext, data, columns, settings)
-    path = Path(name)
-    module = _load_file(path)
-    if not callable(getattr(module, "build", None)):
-        return BuiltModel(specification, _finished_model(module, path, data, settings), str(path))
-    return _from_module(specification, module, partial(_running, path), data, columns, settings)
-
-
-def _from_module(
-    specification: str,
-    module: ModuleType,
-    running: Callable[[], Any],
-    data: str | None,
-    columns: Mapping[str, str | tuple[str, ...]],
-    settings: Sequence[str],
-) -> BuiltModel:
-    """Call ``build``: the data first, then the options. ``running`` turns what a user's file raises into one line."""
     from bayeskit.catalogue.options import parse_options
     from bayeskit.datasets import example_data
+    from bayeskit.models import load_model
 
-    build = module.build
+    match = re.fullmatch(r"(.*?):(\w+=.*)", specification)
+    name, own = (match[1], match[2].split(",")) if match else (specification, [])
+    settings, path = [*own, *settings], Path(name)
+    running: Callable[[], AbstractContextManager[None]]
+    if name.endswith(".py") or os.sep in name or "/" in name:
+        module, running = _load_file(path), partial(_running, path)
+    else:
+        module, running = load_model(name), nullcontext
+    build = getattr(module, "build", None)
+    if not callable(build):
+        return BuiltModel(specification, _finished_model(module, path, data, settings), str(path))
     with running():
         options = parse_options(build, settings)
         parameters = inspect.signature(build).parameters.values()
-    reads_data = any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
     arguments: tuple[Any, ...] = ()
-    if not reads_data:
+    if not any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
         _refuse_data(specification, data, "its build() takes no data")
         label = str(getattr(module, "__file__", specification))
     elif data is not None:

@@ -112,7 +112,7 @@ def _value(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[
     figure = _drawn("plot_dist", name, observed, predicted, visuals, group="posterior_predictive", kind="hist")
     figure.axes[0].axvline(float(observed.to_numpy().item()), color=ORANGE, linewidth=2)
     figure.axes[0].set_yticks([])
-    figure.axes[0].set_xlabel(name, parse_math=False)
+    figure.axes[0].set_xlabel(name)
     return figure, "Histogram of replicated values (blue); the orange line is the observed one."
 
 
@@ -131,16 +131,16 @@ def _interval(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tup
     axes = figure.axes[0]
     labels = predicted["element"].to_numpy().tolist()
     step = 1 if len(labels) <= 30 else 5  # every element is labelled, or every few of many that are numbered
-    axes.set_xticks(range(0, len(labels), step), labels[::step], parse_math=False)
+    axes.set_xticks(range(0, len(labels), step), labels[::step])
     if sum(map(len, labels[::step])) > 60:
         axes.tick_params(axis="x", rotation=90)
-    axes.set_ylabel(name, parse_math=False)
+    axes.set_ylabel(name)
     return figure, "Each value's 50 % and wider predictive interval (blue), and what was observed (orange)."
 
 
 def _proportion(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
     figure, _ = _value(name, observed.mean(), predicted.mean([d for d in predicted.dims if d not in ("chain", "draw")]))
-    figure.axes[0].set_xlabel(f"proportion of ones in {name}", parse_math=False)
+    figure.axes[0].set_xlabel(f"proportion of ones in {name}")
     return figure, "Histogram of the proportion of ones in replicated data (blue); the orange line is the observed one."
 
 
@@ -153,7 +153,7 @@ def _rootogram(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tu
         **dict.fromkeys(("xlabel", "ylabel", "title"), False),
     }
     figure = _drawn("plot_ppc_rootogram", name, observed, predicted, visuals)
-    figure.axes[0].set_xlabel(name, parse_math=False)
+    figure.axes[0].set_xlabel(name)
     figure.axes[0].set_ylabel("frequency (root scale)")
     return figure, "Rootogram: how often each count is predicted, with its interval (blue), and was observed (orange)."
 
@@ -172,7 +172,7 @@ def _distribution(kind: str, name: str, observed: xr.DataArray, predicted: xr.Da
         layout = {"cols": ["__variable__", facet], "col_wrap": FACET_COLUMNS, "figure_kwargs": {"figsize": size}}
     figure = _drawn("plot_ppc_dist", name, observed, predicted, visuals, kind=kind, num_samples=OVERLAID, **layout)
     if not facet:
-        figure.axes[0].set_xlabel(name, parse_math=False)
+        figure.axes[0].set_xlabel(name)
     what = "Estimated densities" if kind == "kde" else "Distribution functions"
     return figure, f"{what} of {OVERLAID} replicated data sets (blue) and of the observed data (orange)."
 

@@ -64,11 +64,9 @@ def gaussian_components(post: Posterior, states: LatentStates) -> Components | N
     else:
         return None
     observed: Any = post.tree["observed_data"][states.observed]
-    labels: tuple[str, ...] = (
-        (states.observed,) if size == 1 else tuple(f"{states.observed} {k + 1}" for k in range(size))
-    )
-    if observed.ndim == 2 and observed.dims[1] in observed.coords:
-        labels = tuple(map(str, observed[observed.dims[1]].to_numpy()))
+    named = observed.ndim == 2 and observed.dims[1] in observed.coords
+    numbered = [states.observed] if size == 1 else [f"{states.observed} {k + 1}" for k in range(size)]
+    labels = tuple(map(str, observed[observed.dims[1]].to_numpy() if named else numbered))
     if size > 2:
         scale = np.where(y.std(axis=0) > 0, y.std(axis=0), 1.0)
         _, _, axes = np.linalg.svd((y - y.mean(axis=0)) / scale, full_matrices=False)

@@ -167,7 +167,8 @@ def flattened(variable: xr.DataArray, limit: int | None = None) -> xr.DataArray:
     names = [variable[d].to_numpy() for d in dims]
     indices = islice(np.ndindex(*(len(n) for n in names)), limit)
     labels = [", ".join(str(n[i]) for n, i in zip(names, index, strict=True)) for index in indices]
-    stacked = variable.stack(element=dims, create_index=False).isel(element=slice(limit))
+    first = variable.isel({d: slice(limit) for d in dims[:1]})  # no more than these are read of a large one
+    stacked = first.stack(element=dims, create_index=False).isel(element=slice(limit))
     return stacked.drop_vars(dims, errors="ignore").assign_coords(element=labels)
 
 

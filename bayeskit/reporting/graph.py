@@ -7,6 +7,7 @@ node without parents; within a layer, nodes are ordered by the mean position of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -22,7 +23,6 @@ from bayeskit.reporting.records import BLUE, INK, MUTED, Picture, to_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.patches import Patch
 
 __all__ = ["MAX_NODES", "Structure", "draw_structure", "read_structure"]
 
@@ -96,9 +96,10 @@ def draw_structure(structure: Structure, alt: str) -> Picture:
     axes.set_xlim(left, right)
     axes.set_ylim(-(height - HEIGHT / 2 - 0.1), HEIGHT / 2 + 0.1)
     axes.axis("off")
-    patches = {name: _draw_node(axes, node, positions[name], widths[name]) for name, node in nodes.items()}
     for chain in chains:
-        _draw_edge(axes, [positions[n] for n in chain], patches[chain[-1]])
+        _draw_edge(axes, [positions[n] for n in chain], nodes[chain[-1]], widths[chain[-1]])
+    for name, node in nodes.items():
+        _draw_node(axes, node, positions[name], widths[name])
     return to_picture(figure, alt=alt)
 
 
@@ -174,36 +175,36 @@ def _place(row: Sequence[str], widths: dict[str, float], x: dict[str, float], wa
     x.update(zip(row, (placed + shift).tolist(), strict=True))
 
 
-def _draw_node(axes: Axes, node: VariableText, at: tuple[float, float], width: float) -> Patch:
+def _draw_node(axes: Axes, node: VariableText, at: tuple[float, float], width: float) -> None:
     from matplotlib.patches import Ellipse, FancyBboxPatch
 
     x, y = at
-    patch: Patch
+    face, edge = FACES.get(node.role, "white"), BLUE if node.random else MUTED
+    style: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "linewidth": 1.2}
     if node.random:
-        patch = Ellipse(at, width, HEIGHT)
+        axes.add_patch(Ellipse(at, width, HEIGHT, **style))
     else:
         box = f"round,pad=0,rounding_size={0.12 if node.role == 'data' else 0.001}"
-        patch = FancyBboxPatch((x - width / 2, y - HEIGHT / 2), width, HEIGHT, boxstyle=box)
-    edge = BLUE if node.random else MUTED
-    axes.add_patch(patch).set(facecolor=FACES.get(node.role, "white"), edgecolor=edge, linewidth=1.2)
-    axes.text(x, y + 0.09, node.name, ha="center", va="center", fontsize=10, color=INK, weight="bold", parse_math=False)
-    axes.text(x, y - 0.12, _second_line(node), ha="center", va="center", fontsize=7.5, color=INK, parse_math=False)
-    return patch
+        axes.add_patch(FancyBboxPatch((x - width / 2, y - HEIGHT / 2), width, HEIGHT, boxstyle=box, **style))
+    axes.text(x, y + 0.09, node.name, ha="center", va="center", fontsize=10, color=INK, weight="bold")
+    axes.text(x, y - 0.12, _second_line(node), ha="center", va="center", fontsize=7.5, color=INK)
 
 
-def _draw_edge(axes: Axes, points: Sequence[tuple[float, float]], child: Patch) -> None:
+def _draw_edge(axes: Axes, points: Sequence[tuple[float, float]], child: VariableText, width: float) -> None:
     """A smooth line through the places of an edge, ending at the border of the child."""
-    from matplotlib.patches import FancyArrowPatch, PathPatch
+    from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
+    (x0, y0), (x1, y1) = points[-2:]
+    dx, dy = 2 * (x0 - x1) / width, 2 * (y0 - y1) / HEIGHT  # in half widths and heights of the child
+    reach = 1 / max(math.hypot(dx, dy) if child.random else max(abs(dx), abs(dy)), 1e-9) + 0.02
     vertices, codes = [points[0]], [Path.MOVETO]
     for x, y in points[1:-1]:  # vertical through each place, so that the line clears the nodes beside it
-        x0, y0 = vertices[-1]
-        side = HEIGHT / 2 if y0 > y else -HEIGHT / 2
-        bend = (y0 + y + side) / 2
-        vertices += [(x0, bend), (x, bend), (x, y + side), (x, y - side)]
+        before, above = vertices[-1]
+        side = HEIGHT / 2 if above > y else -HEIGHT / 2
+        bend = (above + y + side) / 2
+        vertices += [(before, bend), (x, bend), (x, y + side), (x, y - side)]
         codes += [Path.CURVE4, Path.CURVE4, Path.CURVE4, Path.LINETO]
-    style: dict[str, Any] = {"color": MUTED, "linewidth": 1, "zorder": 0}
-    axes.add_patch(PathPatch(Path(vertices, codes), fill=False, **style))
-    arrow: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 11, "patchB": child, "shrinkA": 0, "shrinkB": 1}
-    axes.add_patch(FancyArrowPatch(vertices[-1], points[-1], **arrow, **style))
+    vertices.append((x1 + (x0 - x1) * reach, y1 + (y0 - y1) * reach))
+    style: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 11, "color": MUTED, "linewidth": 1, "zorder": 0}
+    axes.add_patch(FancyArrowPatch(path=Path(vertices, [*codes, Path.LINETO]), **style))

@@ -82,8 +82,9 @@ def latent_states(post: Posterior) -> LatentStates | None:
     tree = tree if relabelled else post.tree
     wanted = min(MAX_DRAWS, max(1, MAX_NUMBERS // (int(np.prod(summed.shape)) * len(summed.values))))
     draws = thinned(tree, [rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars], wanted)
-    parts = state_recovery(analysis)[summed.name].probabilities(draws, _number(draws))
-    probabilities = np.asarray(sum(np.sum(found, axis=0) for _, found in parts)) / _number(draws)
+    number = len(draws[summed.name])
+    parts = state_recovery(analysis)[summed.name].probabilities(draws, number)
+    probabilities = np.asarray(sum(np.sum(found, axis=0) for _, found in parts)) / number
     states = len(summed.values)
     try:
         parameters = _by_state(model, summed.name, states, observed.owner.op.dist_params(observed.owner), draws)
@@ -106,10 +107,6 @@ def latent_states(post: Posterior) -> LatentStates | None:
     )
 
 
-def _number(draws: Mapping[str, np.ndarray]) -> int:
-    return len(next(iter(draws.values())))
-
-
 def _by_state(
     model: pm.Model, name: str, states: int, graphs: list[Variable], draws: Mapping[str, np.ndarray]
 ) -> list[np.ndarray]:
@@ -125,7 +122,7 @@ def _by_state(
     with silently():
         rows = [
             [function(*(z if v.name == name else draws[v.name][n] for v in free)) for z in every]
-            for n in range(_number(draws))
+            for n in range(len(draws[name]))
         ]
     result = [np.stack([np.stack([k[i] for k in row]) for row in rows]) for i in range(len(graphs))]
     for i, graph in enumerate(graphs):

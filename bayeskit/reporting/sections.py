@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -249,16 +249,15 @@ def _in_model_order(summary: pd.DataFrame, post: Posterior) -> pd.DataFrame:
 
 
 def _frame_table(frame: pd.DataFrame, head: str, caption: str) -> Table:
-    return _table((head, *map(str, frame.columns)), frame.itertuples(name=None), caption)
+    rows = frame.head(MAX_ROWS).itertuples(name=None)
+    return _table((head, *map(str, frame.columns)), tuple(rows), caption, hidden=len(frame) - MAX_ROWS)
 
 
-def _table(columns: tuple[str, ...], rows: Iterable[tuple[Cell, ...]], caption: str) -> Table:
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[Cell, ...]], caption: str, *, hidden: int = 0) -> Table:
     """The first rows, and how many there are besides."""
-    whole = tuple(rows)
-    hidden = len(whole) - MAX_ROWS
-    return Table(
-        columns, whole[:MAX_ROWS], caption, f"{hidden} of {len(whole)} rows are not shown." if hidden > 0 else ""
-    )
+    hidden = max(hidden, len(rows) - MAX_ROWS)
+    note = f"{hidden} of {hidden + MAX_ROWS} rows are not shown." if hidden > 0 else ""
+    return Table(columns, tuple(rows[:MAX_ROWS]), caption, note)
 
 
 def _list(words: Sequence[str]) -> str:
