@@ -37,11 +37,10 @@ def require_evidence(name: str, given: pm.Model | Posterior) -> None:
             "evidence means nothing; write it as a distribution"
         )
     for rv in model.free_RVs:
-        kind = type(rv.owner.op).__name__
+        kind = type(rv.owner.op).__name__.removesuffix("RV")
         if kind in IMPROPER:
             raise ModelError(
-                f"{name}: the prior of {rv.name} is improper ({kind.removesuffix('RV')}), so it has no evidence; "
-                "give it a proper prior"
+                f"{name}: the prior of {rv.name} is improper ({kind}), so it has no evidence; give it a proper prior"
             )
     if not model.observed_RVs:
         raise ModelError(f"{name}: it has no observed variable, so there is no evidence")
