@@ -3,9 +3,11 @@
 * :func:`validate` samples a model with NUTS and judges the draws against its closed form.
 * :func:`assert_matches_exact` does the same, in a test, for the draws of any sampler.
 * :func:`judge` judges draws against a posterior that is already there.
+* :func:`one_step_ahead` gives the terms of the prequential identity.
 """
 
 from bayeskit.validation.against_exact import assert_matches_exact, judge, validate
+from bayeskit.validation.prequential import one_step_ahead
 from bayeskit.validation.record import Validation
 
-__all__ = ["Validation", "assert_matches_exact", "judge", "validate"]
+__all__ = ["Validation", "assert_matches_exact", "judge", "one_step_ahead", "validate"]

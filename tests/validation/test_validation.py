@@ -15,7 +15,7 @@ from statsmodels.stats.multitest import multipletests
 
 from bayeskit import BayeskitError
 from bayeskit.errors import DataError, ModelError, OptionError
-from bayeskit.validation import assert_matches_exact, judge, validate
+from bayeskit.validation import assert_matches_exact, judge, one_step_ahead, validate
 from bayeskit.validation.statistics import compare_with_distribution, compare_with_draws, holm
 
 SEEDS = 300
@@ -411,3 +411,23 @@ def test_validate_with_nuts() -> None:
     assert validation.divergences == 0
     assert validation.random_seed == 1
     assert list(validation.table.index) == ["p"]
+
+
+def test_prequential_identity() -> None:
+    """log p(y) is the sum of one-step-ahead log predictive densities; each is a beta-binomial with one trial."""
+    flips = np.array([1, 1, 0, 1, 0, 0, 1])
+
+    def model(n: int) -> pm.Model:
+        with pm.Model() as nested:
+            p = pm.Beta("p", 2.0, 3.0)
+            pm.Bernoulli("y", p, observed=flips[:n])
+        return nested
+
+    terms = one_step_ahead([model(n) for n in range(1, flips.size + 1)])
+    ones = np.concatenate([[0], np.cumsum(flips)[:-1]])
+    expected = [
+        stats.betabinom(1, 2 + k, 3 + n - k).logpmf(y) for n, (y, k) in enumerate(zip(flips, ones, strict=True))
+    ]
+    np.testing.assert_allclose(terms, expected, atol=1e-10)
+    with pytest.raises(ModelError, match="no models"):
+        one_step_ahead([])
