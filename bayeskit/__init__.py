@@ -15,8 +15,7 @@ from bayeskit.version import __version__
 if TYPE_CHECKING:
     from bayeskit.elimination.collapsed_model import collapse, recover
     from bayeskit.inference.ladder import explain, infer
-    from bayeskit.point_estimates.em import em
-    from bayeskit.point_estimates.em_result import EMResult
+    from bayeskit.point_estimates.em import EMResult, em
     from bayeskit.point_estimates.point_estimate import PointEstimate, map_estimate, maximize_evidence
     from bayeskit.queries.classification import classify
     from bayeskit.queries.comparison import Comparison, compare
@@ -54,7 +53,7 @@ __all__ = [
 
 _HOMES = {
     "Comparison": "bayeskit.queries.comparison",
-    "EMResult": "bayeskit.point_estimates.em_result",
+    "EMResult": "bayeskit.point_estimates.em",
     "LogEvidence": "bayeskit.results.records",
     "Plan": "bayeskit.results.records",
     "PointEstimate": "bayeskit.point_estimates.point_estimate",

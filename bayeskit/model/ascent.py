@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+import pytensor
 from scipy import optimize
 
+from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
+from bayeskit.graphs.rewriting import inline
+from bayeskit.model.transforms import Natural
 from bayeskit.model.unconstrained import Objective
+from bayeskit.types import Graph
 
-__all__ = ["climb"]
+__all__ = ["climb", "value_and_gradient"]
 
 DEEP = 1e300  # what a log density that is not finite counts as: the line search steps back from it, but not from −∞
+
+
+def value_and_gradient(
+    natural: Natural, graph: Graph, others: Sequence[Graph] = ()
+) -> Callable[..., tuple[float, np.ndarray]]:
+    """A graph in the value variables, and in others, as a function of x and these; −∞ where it or a slope is none."""
+    gradient: Any = pytensor.grad(graph, natural.variables, disconnected_inputs="ignore")
+    function = compile_small([*natural.variables, *others], inline([graph, *gradient]))
+
+    def evaluate(x: np.ndarray, *values: np.ndarray) -> tuple[float, np.ndarray]:
+        try:
+            with silently():
+                value, *slopes = function(*natural.arguments(x), *values)
+        except (ValueError, np.linalg.LinAlgError, AssertionError):
+            return -np.inf, np.zeros_like(x)
+        slope = np.concatenate([np.ravel(s) for s in slopes])
+        return (float(value), slope) if np.all(np.isfinite(slope)) else (-np.inf, np.zeros_like(x))
+
+    return evaluate
 
 
 def climb(

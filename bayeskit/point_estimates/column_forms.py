@@ -12,25 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.basic import Variable
 
-from bayeskit.graphs.compile import compile_small
 from bayeskit.types import Graph
 
-__all__ = [
-    "ONE",
-    "ColumnForm",
-    "Columns",
-    "NotReduced",
-    "lengths",
-    "of_constant",
-    "of_weights",
-    "stretched",
-    "value_of",
-]
-
-WIDEST = 256  # columns of one array
+__all__ = ["ONE", "ColumnForm", "Columns", "NotReduced", "lengths", "stretched"]
 
 # The weights (indices of symbolic columns), and at most two columns of data, in order.
 Key = tuple[tuple[int, ...], tuple[int, ...]]
@@ -45,15 +31,8 @@ class NotReduced(Exception):
 class Columns:
     """The columns that a density was found to be made of.
 
-    Attributes
-    ----------
-    rows : int
-    latent : mapping of tensor to frozenset
-        What each node of the density depends on.
-    symbolic : tuple of tensor
-        Arrays of rows that are inputs, such as state probabilities.
-    centre : tensor
-        c, a vector with one entry a column.
+    ``latent`` says what each node of the density depends on, ``symbolic`` are arrays of rows that are inputs, such as
+    state probabilities, and the ``centre`` is c, a vector with one entry a column.
     """
 
     rows: int
@@ -105,7 +84,7 @@ class ColumnForm:
             matrix = np.zeros((len(keys), count))
             matrix[places, np.arange(count)] = 1.0
             return pt.tensordot(pt.constant(matrix), self.b, axes=1)
-        if places == list(range(count)):
+        if places == list(range(count)):  # the derivative of a choice takes longer than that of what is put in front
             return self.b if count == len(keys) else pt.concatenate([self.b, _zeros(self.b, len(keys) - count)])
         source = np.full(len(keys), count)
         source[places] = np.arange(count)
@@ -149,51 +128,9 @@ def stretched(b: Graph, shape: Sequence[Any]) -> Graph:
     return b if list(b.type.shape[1:]) == shape else pt.alloc(b, b.type.shape[0] or b.shape[0], *shape)
 
 
-def of_constant(graph: Any, columns: Columns, axis: int) -> ColumnForm:
-    """A node that does not depend on the parameters, its rows along an axis: columns of the data."""
-    values = np.moveaxis(np.asarray(value_of(graph)), axis, 0)
-    flat = values.reshape(len(values), -1)
-    varies = np.any(flat != flat[:1], axis=0)
-    if not np.any(varies):
-        return ColumnForm((ONE,), pt.constant(values[:1]))
-    flat = flat.astype(float)
-    if len(values) != columns.rows or np.sum(varies) > WIDEST or not np.all(np.isfinite(flat[:, varies])):
-        raise NotReduced
-    numbers = [columns.number(flat[:, j]) for j in np.flatnonzero(varies)]
-    once = list(dict.fromkeys(numbers))
-    b = np.zeros((len(once), flat.shape[1]))
-    for j, number in zip(np.flatnonzero(varies), numbers, strict=True):
-        b[once.index(number), j] = 1.0
-    offset: Any = columns.centre[np.array(numbers)]
-    if not np.all(varies):
-        offset = pt.set_subtensor(pt.constant(flat[0])[np.flatnonzero(varies)], offset)
-    stacked: Any = pt.concatenate([offset[None], pt.constant(b)])
-    keys = (ONE, *(((), (n,)) for n in once))
-    return ColumnForm(keys, stacked.reshape((len(keys), *values.shape[1:])))
-
-
-def value_of(graph: Any) -> np.ndarray:
-    """The value of a node that is made of constants; raises NotReduced for any other."""
-    if not all(isinstance(i, Constant) for i in graph_inputs([graph])):
-        raise NotReduced
-    return graph.data if isinstance(graph, Constant) else compile_small([], graph)()
-
-
-def of_weights(graph: Any, columns: Columns, axis: int) -> ColumnForm:
-    """An array of weights, its rows along an axis: symbolic columns."""
-    shape = tuple(n for i, n in enumerate(graph.type.shape) if i != axis)
-    if None in shape:
-        raise NotReduced
-    size = int(np.prod(shape, dtype=int))
-    array = columns.symbolic.index(graph)
-    keys = tuple(((columns.weight(array, axis, place),), ()) for place in range(size))
-    return ColumnForm(keys, pt.constant(np.eye(size).reshape(size, *shape)))
-
-
 def _zeros(b: Graph, rows: int) -> Graph:
-    if None in b.type.shape[1:]:
-        return pt.zeros((rows, *[b.shape[i] for i in range(1, b.type.ndim)]))
-    return pt.constant(np.zeros((rows, *b.type.shape[1:])))
+    shape = (rows, *lengths(b, 0))
+    return pt.zeros(shape) if None in b.type.shape[1:] else pt.constant(np.zeros(shape))
 
 
 def _product(one: Key, two: Key) -> Key:

@@ -33,17 +33,11 @@ __all__ = ["CompleteData", "Sum", "complete_data", "marginal_probabilities", "we
 
 @dataclass(frozen=True, eq=False)
 class Sum:
-    """One finite variable that stands in no other's sum, and what the two steps exchange.
+    """One finite variable that stands in no other's sum, with the expectation in the place of every sum inside.
 
-    Attributes
-    ----------
-    summed : Summed
-        Its terms, with the expectation in the place of every sum inside.
-    weights : tuple of tensor
-        Inputs of Q that stand for probabilities: of the states, in the shape of the terms; of a chain, those of the
-        first state and the expected numbers of transitions besides.
-    posterior : tuple of tensor
-        What they stand for, as graphs in φ.
+    ``weights`` are inputs of Q that stand for probabilities: of the states, in the shape of the terms; of a chain,
+    those of the first state and the expected numbers of transitions besides. ``posterior`` is what they stand for, as
+    graphs in φ.
     """
 
     summed: Summed
@@ -53,49 +47,22 @@ class Sum:
 
 @dataclass(frozen=True, eq=False)
 class CompleteData:
-    """A model split for expectation–maximisation.
+    """A model split for expectation–maximisation."""
 
-    Attributes
-    ----------
-    joint : LogJoint
-        As written, without leaves and with constants for shared data.
-    finite : tuple of Summed
-        The finite variables, in the order in which they are summed out.
-    values : dict of str to tensor
-        φ: the variables to be found, on their own supports.
-    before : dict of str to tensor
-        φ₀, as inputs of Q where one sum stands inside another.
-    sums : tuple of Sum
-    log_likelihood, log_prior : tensor
-        Scalars, in φ.
-    rest : dict of str to tensor
-        Factors of Q that are in no sum.
-    priors : dict of str to tensor
-        Log densities of φ.
-    absorbed : tuple of str
-        Variables whose own density depends on a finite variable.
-    """
-
-    joint: LogJoint
-    finite: tuple[Summed, ...]
-    values: dict[str, Variable]
-    before: dict[str, Variable]
+    joint: LogJoint  # as written, without leaves and with constants for shared data
+    finite: tuple[Summed, ...]  # in the order in which they are summed out
+    values: dict[str, Variable]  # φ: the variables to be found, on their own supports
+    before: dict[str, Variable]  # φ₀, as inputs of Q where one sum stands inside another
     sums: tuple[Sum, ...]
     log_likelihood: Graph
     log_prior: Graph
-    rest: dict[str, Variable]
-    priors: dict[str, Variable]
-    absorbed: tuple[str, ...]
+    rest: dict[str, Variable]  # factors of Q that are in no sum
+    priors: dict[str, Variable]  # log densities of φ
+    absorbed: tuple[str, ...]  # variables whose own density depends on a finite one
 
 
 def complete_data(model: pm.Model) -> CompleteData:
-    """Read a model.
-
-    Raises
-    ------
-    ModelError
-        If there is no finite variable, one cannot be summed out, or another discrete variable remains.
-    """
+    """Read a model; ModelError without a finite variable, or where a discrete one cannot be summed out."""
     joint = LogJoint.from_model(model)
     supports = {str(rv.name): support_of(model, rv) for rv in model.free_RVs}
     shapes = joint.shapes()
@@ -207,8 +174,7 @@ def weighted(weight: Graph, term: Graph) -> Graph:
 def marginal_probabilities(data: CompleteData) -> list[Graph]:
     """p(z entry = k | y) of every finite variable, as graphs in φ, in the shape of its terms.
 
-    The derivative of the log likelihood in a number added to a term is the probability of its state, however many sums
-    stand around it.
+    It is the derivative of the log likelihood in a number added to the term, however many sums stand around it.
     """
     joint = data.joint
     nudges: list[Any] = []

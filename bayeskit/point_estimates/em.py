@@ -9,21 +9,87 @@ iteration in :mod:`bayeskit.point_estimates.em_problem`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import xarray as xr
 
-from bayeskit.errors import OptionError
-from bayeskit.graphs.environment import lightly
-from bayeskit.point_estimates.em_problem import Problem
-from bayeskit.point_estimates.em_result import EMResult
-from bayeskit.terminal import quiet
+from bayeskit.errors import InferenceError, OptionError
+from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.environment import lightly, silently
+from bayeskit.point_estimates.complete_data import CompleteData, marginal_probabilities
+from bayeskit.point_estimates.em_problem import Problem, Run
+from bayeskit.point_estimates.m_step import Degenerate
+from bayeskit.results.tree import dims_of
+from bayeskit.terminal import draws_rich_bars, quiet
+from bayeskit.types import Point
 
 if TYPE_CHECKING:
     import pymc as pm
 
 __all__ = ["EMResult", "em"]
+
+SAME = 1e-8  # relative difference of the objective up to which two starts reached one maximum
+
+
+@dataclass(frozen=True, eq=False)
+class EMResult:
+    """A maximum found by expectation–maximisation.
+
+    Attributes
+    ----------
+    point : dict of str to array
+        φ̂, every continuous variable on its own support.
+    log_likelihood : float
+        log p(y | φ̂), with the finite variables summed out.
+    log_posterior : float
+        log p(y, φ̂), the posterior density but for its normaliser; in the parameters as the model has them, without the
+        Jacobian of a transform.
+    objective : {"likelihood", "posterior"}
+    trace : numpy.ndarray
+        The objective at the start and after each iteration; never decreasing.
+    iterations : int
+    converged : bool
+    probabilities : xarray.Dataset
+        For each finite variable p(z = k | y, φ̂), with a dim ``<name>_state`` after its own: the responsibilities of a
+        mixture, the smoothed probabilities of a chain.
+    starts : numpy.ndarray
+        The objective that each start reached, NaN where it was degenerate.
+    blocks : tuple of str
+        How each variable is maximised in the M step.
+    notes : tuple of str
+    """
+
+    point: dict[str, np.ndarray]
+    log_likelihood: float
+    log_posterior: float
+    objective: str
+    trace: np.ndarray
+    iterations: int
+    converged: bool
+    probabilities: xr.Dataset
+    starts: np.ndarray
+    blocks: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        what = "maximum likelihood" if self.objective == "likelihood" else "maximum of the posterior density"
+        state = "converged" if self.converged else "NOT converged"
+        good = self.starts[np.isfinite(self.starts)]
+        best = int(np.sum(good > np.max(good) - 1e-6 * (1 + abs(float(np.max(good))))))
+        lines = [f"EM: {what}, {state} after {self.iterations} iterations"]
+        with np.printoptions(precision=6, suppress=True, threshold=24, linewidth=100):
+            for name, value in self.point.items():
+                shown = str(np.asarray(value)).replace("\n", "\n" + " " * (len(name) + 4))
+                lines.append(f"  {name}: {shown}")
+        lines.append(f"log likelihood {self.log_likelihood:.6f}, log posterior density {self.log_posterior:.6f}")
+        if len(self.starts) > 1:
+            lines.append(f"{best} of {len(self.starts)} starts reached this objective")
+        lines += [f"M step: {b}" for b in self.blocks]
+        lines += [f"note: {n}" for n in self.notes]
+        return "\n".join(lines)
 
 
 def em(
@@ -85,7 +151,7 @@ def em(
         problem = Problem(model, objective)
         rng = np.random.default_rng(random_seed)
         first = None if start is None else problem.completed(start)
-        return problem.best(1 if start is not None else starts, first, rng, max_iterations, tolerance, progressbar)
+        return _best(problem, 1 if first else starts, first, rng, max_iterations, tolerance, progressbar)
 
 
 def _require_options(objective: str, starts: int, max_iterations: int, tolerance: float) -> None:
@@ -96,3 +162,82 @@ def _require_options(objective: str, starts: int, max_iterations: int, tolerance
             raise OptionError(f"{name} is {value}; it must be at least 1")
     if not 0 <= tolerance < np.inf:
         raise OptionError(f"tolerance is {tolerance}; it must be a number, zero or more")
+
+
+def _watched(starts: int, bar: bool) -> Iterable[int]:
+    if not bar or starts < 2 or not draws_rich_bars():
+        return range(starts)
+    from rich.progress import track
+
+    return track(range(starts), description="EM starts", transient=True)
+
+
+def _best(
+    problem: Problem,
+    starts: int,
+    first: Point | None,
+    rng: np.random.Generator,
+    limit: int,
+    tolerance: float,
+    bar: bool,
+) -> EMResult:
+    """The best of all starts."""
+    runs: list[Run | None] = []
+    reasons: dict[str, None] = {}  # in order, each once
+    for number in _watched(starts, bar):
+        run = None
+        try:
+            run = problem.climb(first or problem.started(number, rng), limit, tolerance)
+            problem.require_states(run)
+        except Degenerate as error:
+            run, reasons[str(error)] = None, None
+        runs.append(run)
+    good = [r for r in runs if r is not None]
+    if not good:
+        advice = "a prior whose density vanishes there (InverseGamma or Gamma for a scale)"
+        if not problem.with_prior:
+            advice = f"objective='posterior' with {advice}"
+        raise InferenceError(
+            f"every start is degenerate, without a maximum, in {'; '.join(reasons)}: use {advice}, fewer states, or "
+            "other starts"
+        )
+    highest = max(r.value for r in good)
+    # Starts that reach one maximum under different labels differ by rounding: the first of them is as good.
+    best = next(r for r in good if r.value >= highest - SAME * (1 + abs(highest)))
+    notes = [f"{len(runs) - len(good)} degenerate starts dropped: {'; '.join(reasons)}"] if reasons else []
+    if not best.converged:
+        notes.append(f"not converged after {limit} iterations: raise max_iterations")
+    return EMResult(
+        point={n: np.asarray(v) for n, v in best.point.items()},
+        log_likelihood=best.log_likelihood,
+        log_posterior=best.log_likelihood + best.log_prior,
+        objective="posterior" if problem.with_prior else "likelihood",
+        trace=best.trace,
+        iterations=len(best.trace) - 1,
+        converged=best.converged,
+        probabilities=_probabilities(problem.data, best.point),
+        starts=np.array([np.nan if r is None else r.value for r in runs]),
+        blocks=problem.m_step.described,
+        notes=tuple(notes),
+    )
+
+
+def _probabilities(data: CompleteData, point: Point) -> xr.Dataset:
+    """p(z = k | y, φ) of every finite variable."""
+    function = compile_small(list(data.values.values()), marginal_probabilities(data))
+    with silently():
+        found = function(*[point[n] for n in data.values])
+    model, arrays = data.joint.model, {}
+    for step, table in zip(data.finite, found, strict=True):
+        states = np.unique(step.values)
+        if step.kind == "independent":
+            each = np.moveaxis(table, 0, -1)
+        elif step.kind == "chain":
+            each = table
+        else:
+            each = np.stack([np.tensordot(table, step.values == k, axes=1) for k in states], axis=-1)
+        dims = list(dims_of(model, step.name, len(step.shape)))
+        coords = {d: list(model.coords[d]) for d in dims if model.coords.get(d) is not None}
+        dims.append(f"{step.name}_state")
+        arrays[step.name] = xr.DataArray(each, dims=dims, coords={**coords, dims[-1]: states})
+    return xr.Dataset({n: arrays[n] for n in reversed(arrays)})

@@ -1,14 +1,13 @@
-"""A model compiled for expectation–maximisation: its starts, its iterations, and the choice among what they reach."""
+"""A model compiled for expectation–maximisation: its starts and its iterations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 from pymc.logprob.utils import ParameterValueError
 
 from bayeskit.errors import InferenceError, ModelError, OptionError
@@ -16,27 +15,26 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.model.forward_sampling import prior_points
 from bayeskit.model.transforms import Natural
-from bayeskit.point_estimates.complete_data import CompleteData, complete_data, marginal_probabilities
-from bayeskit.point_estimates.em_result import EMResult
+from bayeskit.point_estimates.complete_data import CompleteData, complete_data
 from bayeskit.point_estimates.em_starts import start_weights
-from bayeskit.point_estimates.m_step import Degenerate, MStep, m_step
-from bayeskit.point_estimates.q_function import Expected, Point, expected_log_density
-from bayeskit.results.tree import dims_of
-from bayeskit.terminal import draws_rich_bars
+from bayeskit.point_estimates.m_step import Degenerate, MStep
+from bayeskit.point_estimates.q_function import expected_log_density
+from bayeskit.types import Point
 
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "Run"]
 
-SAME = 1e-8  # relative difference of the objective up to which two starts reached one maximum
 ROUNDING = 1e-10  # relative fall of the objective that is rounding
 SETTLE = 2  # M steps with the probabilities of a start: the blocks depend on each other
 EMPTY = 1e-3  # expected entries in a state, below which it is empty
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class Run:
+    """Where the iterations of one start are."""
+
     point: Point
     trace: np.ndarray
     converged: bool
@@ -46,6 +44,7 @@ class _Run:
 
     @property
     def value(self) -> float:
+        """The objective."""
         return float(self.trace[-1])
 
 
@@ -54,27 +53,11 @@ class Problem:
 
     def __init__(self, model: pm.Model, objective: str) -> None:
         self.model, self.with_prior = model, objective == "posterior"
-        self.objective = objective
-        self.data: CompleteData = complete_data(model)
+        self.data = complete_data(model)
         if not self.with_prior:
-            self._require_likelihood()
-        self.expected: Expected = expected_log_density(self.data, with_prior=self.with_prior)
+            _require_likelihood(self.data)
+        self.expected = expected_log_density(self.data, with_prior=self.with_prior)
         self.values = self.data.values
-
-    def _require_likelihood(self) -> None:
-        data = self.data
-        if data.absorbed:
-            raise ModelError(
-                f"the density of {', '.join(data.absorbed)} depends on a finite variable: it is no parameter with a "
-                "likelihood of its own; use objective='posterior'"
-            )
-        seen = set().union(*[s for f, s in data.joint.scopes.items() if f not in data.values])
-        unseen = [n for n in data.values if n not in seen]
-        if unseen:
-            raise ModelError(
-                f"{', '.join(unseen)} is in the prior of other variables only, so that it has no likelihood; fix it, "
-                "or use objective='posterior'"
-            )
 
     @cached_property
     def _e_step(self) -> Any:
@@ -105,9 +88,8 @@ class Problem:
         if not weights:
             raise InferenceError("the density cannot be evaluated at the model's initial point; give an initval")
         # All positive, and no two alike: a form that holds for these holds for any.
-        weights = [_mixed(w, rng) for w in weights]
-        inner = [_mixed(w, rng) for w in inner]
-        return m_step(self.expected, self.model, self.expected.statistics(weights, inner), 0)
+        weights, inner = ([0.5 * w + rng.uniform(0.2, 0.8, size=w.shape) for w in each] for each in (weights, inner))
+        return MStep(self.expected, self.model, self.expected.statistics(weights, inner))
 
     def completed(self, start: Mapping[str, Any]) -> Point:
         """A start given by the user, with the initial point for what it leaves out."""
@@ -141,15 +123,10 @@ class Problem:
             point = self.m_step.update(point, statistics)
         return point
 
-    def climb(self, point: Point, max_iterations: int, tolerance: float) -> _Run:
-        """Iterations from one start.
-
-        Raises
-        ------
-        Degenerate
-        """
+    def climb(self, point: Point, max_iterations: int, tolerance: float) -> Run:
+        """Iterations from one start; raises Degenerate."""
         trace: list[float] = []
-        run: _Run | None = None
+        run: Run | None = None
         reference: Point | None = None
         while True:
             likelihood, prior, weights, inner = self.e_step(point)
@@ -164,7 +141,7 @@ class Problem:
                     )
                 return replace(run, converged=True)
             trace.append(value)
-            run = _Run(point, np.array(trace), _settled(trace, tolerance), weights, likelihood, prior)
+            run = Run(point, np.array(trace), _settled(trace, tolerance), weights, likelihood, prior)
             if run.converged or len(trace) > max_iterations:
                 return run
             point = self.m_step.update(point, self.expected.statistics(weights, inner))
@@ -172,92 +149,18 @@ class Problem:
                 reference = point if reference is None else reference
                 self.m_step.require_spread(point, reference)
 
-    def empty_state(self, run: _Run) -> str | None:
-        """A state that next to no entry is in, in words."""
+    def require_states(self, run: Run) -> None:
+        """That every state has an entry in it, where only the likelihood is maximised; else raises Degenerate."""
         first = 0
-        for s in self.data.sums:
+        for s in () if self.with_prior else self.data.sums:
             step, each = s.summed, run.weights[first]
             first += len(s.weights)
-            entries = int(np.prod(step.shape, dtype=int))
-            if step.kind == "joint" or entries < 2 * len(step.values):
+            if step.kind == "joint" or int(np.prod(step.shape, dtype=int)) < 2 * len(step.values):
                 continue
             states = 0 if step.kind == "independent" else each.ndim - 1
             counts = np.sum(each, axis=tuple(i for i in range(each.ndim) if i != states))
             if np.any(counts < EMPTY):
-                return f"state {step.values[int(np.argmin(counts))]} of {step.name}, which is empty"
-        return None
-
-    def best(
-        self, starts: int, first: Point | None, rng: np.random.Generator, limit: int, tolerance: float, bar: bool
-    ) -> EMResult:
-        """The best of all starts."""
-        runs: list[_Run | None] = []
-        reasons: list[str] = []
-        for number in _watched(starts, bar):
-            run = None
-            try:
-                run = self.climb(first if first is not None else self.started(number, rng), limit, tolerance)
-                empty = None if self.with_prior else self.empty_state(run)
-                if empty:
-                    raise Degenerate(empty)
-            except Degenerate as error:
-                run = None
-                reasons.append(str(error))
-            runs.append(run)
-        good = [r for r in runs if r is not None]
-        if not good:
-            advice = "a prior whose density vanishes there (InverseGamma or Gamma for a scale)"
-            if not self.with_prior:
-                advice = f"objective='posterior' with {advice}"
-            raise InferenceError(
-                f"every start is degenerate, without a maximum, in {'; '.join(dict.fromkeys(reasons))}: use {advice}, "
-                "fewer states, or other starts"
-            )
-        highest = max(r.value for r in good)
-        # Starts that reach one maximum under different labels differ by rounding: the first of them is as good.
-        run = next(r for r in good if r.value >= highest - SAME * (1 + abs(highest)))
-        notes = []
-        if reasons:
-            notes.append(f"{len(reasons)} degenerate starts dropped: {'; '.join(dict.fromkeys(reasons))}")
-        if not run.converged:
-            notes.append(f"not converged after {limit} iterations: raise max_iterations")
-        return EMResult(
-            point={n: np.asarray(v) for n, v in run.point.items()},
-            log_likelihood=run.log_likelihood,
-            log_posterior=run.log_likelihood + run.log_prior,
-            objective=self.objective,
-            trace=run.trace,
-            iterations=len(run.trace) - 1,
-            converged=run.converged,
-            probabilities=self.probabilities(run.point),
-            starts=np.array([np.nan if r is None else r.value for r in runs]),
-            blocks=self.m_step.described,
-            notes=tuple(notes),
-        )
-
-    def probabilities(self, point: Point) -> xr.Dataset:
-        """p(z = k | y, φ) of every finite variable."""
-        function = compile_small(list(self.values.values()), marginal_probabilities(self.data))
-        with silently():
-            found = function(*[point[n] for n in self.values])
-        model, arrays = self.model, {}
-        for step, table in zip(self.data.finite, found, strict=True):
-            states = np.unique(step.values)
-            if step.kind == "independent":
-                each = np.moveaxis(table, 0, -1)
-            elif step.kind == "chain":
-                each = table
-            else:
-                each = np.stack([np.tensordot(table, step.values == k, axes=1) for k in states], axis=-1)
-            dims = list(dims_of(model, step.name, len(step.shape)))
-            coords = {d: list(model.coords[d]) for d in dims if model.coords.get(d) is not None}
-            dims.append(f"{step.name}_state")
-            arrays[step.name] = xr.DataArray(each, dims=dims, coords={**coords, dims[-1]: states})
-        return xr.Dataset({n: arrays[n] for n in reversed(arrays)})
-
-
-def _mixed(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return 0.5 * values + rng.uniform(0.2, 0.8, size=np.shape(values))
+                raise Degenerate(f"state {step.values[int(np.argmin(counts))]} of {step.name}, which is empty")
 
 
 def _settled(trace: list[float], tolerance: float) -> bool:
@@ -271,9 +174,16 @@ def _settled(trace: list[float], tolerance: float) -> bool:
     return bool(max(left, last) <= tolerance * (1 + abs(trace[-1])))
 
 
-def _watched(starts: int, bar: bool) -> Iterable[int]:
-    if not bar or starts < 2 or not draws_rich_bars():
-        return range(starts)
-    from rich.progress import track
-
-    return track(range(starts), description="EM starts", transient=True)
+def _require_likelihood(data: CompleteData) -> None:
+    if data.absorbed:
+        raise ModelError(
+            f"the density of {', '.join(data.absorbed)} depends on a finite variable: it is no parameter with a "
+            "likelihood of its own; use objective='posterior'"
+        )
+    seen = set().union(*[s for f, s in data.joint.scopes.items() if f not in data.values])
+    unseen = [n for n in data.values if n not in seen]
+    if unseen:
+        raise ModelError(
+            f"{', '.join(unseen)} is in the prior of other variables only, so that it has no likelihood; fix it, "
+            "or use objective='posterior'"
+        )

@@ -11,16 +11,13 @@ from scipy.cluster import vq
 from bayeskit.finite.sum_out import Summed
 from bayeskit.point_estimates.complete_data import CompleteData
 
-__all__ = ["features", "start_weights"]
+__all__ = ["start_weights"]
 
 SOFT = 0.05  # of each start's probability, spread over all states: a cluster of one point has no variance
 
 
-def features(data: CompleteData, step: Summed) -> np.ndarray | None:
-    """What was observed beside each entry of a variable: (entries, numbers), each column of variance one.
-
-    None where no observed variable has an entry, or several, for each entry of this one.
-    """
+def _features(data: CompleteData, step: Summed) -> np.ndarray | None:
+    """What was observed beside each entry of a variable, if anything: (entries, numbers), columns of variance one."""
     finite = {s.name for s in data.finite}
     shape, columns = step.shape, []
     if step.kind == "joint" or not shape:
@@ -42,18 +39,13 @@ def features(data: CompleteData, step: Summed) -> np.ndarray | None:
 
 
 def start_weights(data: CompleteData, number: int, rng: np.random.Generator) -> list[np.ndarray] | None:
-    """State probabilities of a start, in the order of the weights of Q; None where the data give none.
+    """State probabilities in the order of the weights of Q, if the data give any.
 
-    Parameters
-    ----------
-    data : CompleteData
-    number : int
-        Of the start: even ones from k-means, odd ones from the nearest of K random rows.
-    rng : numpy.random.Generator
+    Starts of an even number are from k-means, those of an odd one from the nearest of K random rows.
     """
     weights: list[np.ndarray] = []
     for s in data.sums:
-        table = features(data, s.summed)
+        table = _features(data, s.summed)
         states = len(s.summed.values)
         if table is None or len(np.unique(table, axis=0)) < states:
             return None
@@ -78,12 +70,10 @@ def _of_labels(step: Summed, labels: np.ndarray, ndims: Sequence[int]) -> list[n
     if step.kind != "chain":
         return [np.moveaxis(each, -1, 0)]
     pairs = each[..., :-1, :, None] * each[..., 1:, None, :]
-    first, transitions = each[..., 0, :], pairs
-    if ndims[2] - ndims[1] != 2:
-        transitions = pairs.sum(axis=-3)
-    return [each, _added(first, ndims[1]), _added(transitions, ndims[2])]
+    transitions = pairs if ndims[2] - ndims[1] == 2 else pairs.sum(axis=-3)
+    return [each, _added(each[..., 0, :], ndims[1]), _added(transitions, ndims[2])]
 
 
 def _added(values: np.ndarray, ndim: int) -> np.ndarray:
     """Sums over the leading axes, down to ``ndim``: sequences share their parameters."""
-    return values.sum(axis=tuple(range(values.ndim - ndim))) if values.ndim > ndim else values
+    return values.sum(axis=tuple(range(values.ndim - ndim)))

@@ -1,31 +1,28 @@
 r"""The M step: Q(φ) maximised one block of variables after the other, each in closed form where it has one.
 
 Maximising over one block with the others held is a conditional M step (ECM; Meng and Rubin 1993): Q does not fall, and
-neither does the likelihood. Which closed form a block has (:mod:`bayeskit.point_estimates.closed_form_modes`) is found
-from the score of Q itself at random points: the coefficients of the form are solved from some, and have to give the
-score at the others. What has none moves together by L-BFGS-B on PyMC's unconstrained scale, with the exact gradient and
-without that scale's Jacobian.
+neither does the likelihood. Which closed form a block has (:mod:`bayeskit.point_estimates.mode_blocks`) is found from
+the score of Q itself at random points: the coefficients of the form are solved from some, and have to give the score at
+the others. What has none moves together by L-BFGS-B on PyMC's unconstrained scale, with the exact gradient and without
+that scale's Jacobian.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytensor
 
 from bayeskit.families.modes import Unbounded
-from bayeskit.graphs.compile import compile_small
-from bayeskit.graphs.environment import silently
 from bayeskit.graphs.rewriting import substitute
-from bayeskit.model.ascent import climb
+from bayeskit.model.ascent import climb, value_and_gradient
 from bayeskit.model.transforms import Natural
-from bayeskit.point_estimates.mode_blocks import ModeBlock, blocks_for
-from bayeskit.point_estimates.q_function import Expected, Point
+from bayeskit.point_estimates.mode_blocks import FormSearch, ModeBlock
+from bayeskit.point_estimates.q_function import Expected
+from bayeskit.types import Point
 
-__all__ = ["Degenerate", "MStep", "m_step"]
+__all__ = ["Degenerate", "MStep"]
 
 END = 30.0  # on the unconstrained scale: e⁻³⁰ is the end of the road
 SLOPE = 1e-2  # nats a unit of x with which Q still grows at the end: without bound
@@ -37,57 +34,37 @@ class Degenerate(Exception):
     """The likelihood grows without bound; the message says in what."""
 
 
-@dataclass(frozen=True, eq=False)
 class MStep:
-    """How Q is maximised.
+    """How Q of a model is maximised: the blocks in closed form, in order, and the rest by L-BFGS-B.
 
-    Attributes
-    ----------
-    natural : Natural
-        All variables.
-    blocks : tuple of ModeBlock
-        In closed form, in order.
-    numerical : Numerical or None
-        The rest.
+    The forms are looked for at the statistics of some state probabilities, all between zero and one.
     """
 
-    natural: Natural
-    blocks: tuple[ModeBlock, ...]
-    numerical: Numerical | None
+    def __init__(self, expected: Expected, model: Any, statistics: Sequence[np.ndarray]) -> None:
+        self.natural = Natural(model, list(expected.data.values))
+        self.blocks = FormSearch(expected, self.natural, statistics, np.random.default_rng(0)).blocks()
+        found = {n for b in self.blocks for n in b.names}
+        if rest := [n for n in self.natural.names if n not in found]:
+            self.blocks.append(_numerical(expected, model, rest))
 
     def update(self, point: Point, statistics: Sequence[np.ndarray]) -> Point:
-        """φ after one pass over the blocks.
-
-        Raises
-        ------
-        Degenerate
-        """
+        """φ after one pass over the blocks; raises Degenerate."""
         point = dict(point)
         for block in self.blocks:
             try:
-                found = block.mode(self.interior(point), statistics, point)
+                point.update(block.mode(self.interior(point), statistics, point))
             except Unbounded as error:
                 where = ", ".join(map(str, error.entry))
                 raise Degenerate(f"{error.name}[{where}]" if where else error.name) from None
-            point.update(found)
-        if self.numerical is not None:
-            inside = self.interior(point)
-            point.update(self.numerical.maximise(inside, statistics))
         return point
 
     @property
     def described(self) -> tuple[str, ...]:
         """The blocks, in words."""
-        lines = [f"{name}: {label}" for b in self.blocks for name, label in zip(b.names, b.labels, strict=True)]
-        return (*lines, f"{', '.join(self.numerical.names)}: L-BFGS-B") if self.numerical else tuple(lines)
+        return tuple(line for b in self.blocks for line in b.described)
 
     def require_spread(self, point: Point, reference: Point) -> None:
-        """That no scale is a vanishing part of what it was.
-
-        Raises
-        ------
-        Degenerate
-        """
+        """That no scale is a vanishing part of what it was; else raises Degenerate."""
         for name, form in [pair for block in self.blocks for pair in block.forms.items()]:
             if form.shrinks is None:
                 continue
@@ -109,72 +86,36 @@ class MStep:
         return inside
 
 
-class Numerical:
-    """L-BFGS-B for the variables without a closed form."""
+def _numerical(expected: Expected, model: Any, names: Sequence[str]) -> ModeBlock:
+    """Variables without a closed form, moved by a few steps of L-BFGS-B."""
+    values, natural = expected.data.values, Natural(model, names)
+    (total,) = substitute([expected.total], dict(zip([values[n] for n in names], natural.graphs, strict=True)))
+    held = [n for n in values if n not in names]
+    of_all = value_and_gradient(natural, total, [*[values[n] for n in held], *expected.inputs])
+    ends = np.where(natural.bounded, END, np.inf)
 
-    def __init__(self, expected: Expected, model: Any, names: Sequence[str]) -> None:
-        values = expected.data.values
-        self.names = tuple(names)
-        self.natural = Natural(model, names)
-        moved = dict(zip([values[n] for n in names], self.natural.graphs, strict=True))
-        (total,) = substitute([expected.total], moved)
-        gradient: Any = pytensor.grad(total, self.natural.variables, disconnected_inputs="ignore")
-        self.held = [n for n in values if n not in names]
-        inputs = [*self.natural.variables, *[values[n] for n in self.held], *expected.inputs]
-        self.function = compile_small(inputs, [total, *gradient])
-
-    def maximise(self, point: Point, statistics: Sequence[np.ndarray]) -> Point:
-        """The variables at the largest Q that a few steps find.
-
-        Raises
-        ------
-        Degenerate
-            If Q grows without bound.
-        """
-        held = [point[n] for n in self.held]
+    def mode(inside: Point, statistics: Sequence[np.ndarray], point: Point) -> Point:
+        given = [*[inside[n] for n in held], *statistics]
 
         def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
-            try:
-                with silently():
-                    value, *slopes = self.function(*self.natural.arguments(x), *held, *statistics)
-            except (ValueError, np.linalg.LinAlgError, AssertionError):
-                return -np.inf, np.zeros_like(x)
-            return float(value), np.concatenate([np.ravel(s) for s in slopes])
+            return of_all(x, *given)
 
-        start = self.natural.forward(point)
-        ends = np.where(self.natural.bounded, END, np.inf)
+        start = natural.forward(inside)
         start = np.clip(np.where(np.isnan(start), 0.0, start), -ends, ends)
         before, slope = objective(start)
-        if not (np.isfinite(before) and np.all(np.isfinite(slope))):
-            return {n: point[n] for n in self.names}
+        if not np.isfinite(before):
+            return {n: inside[n] for n in names}
         # On the scale of the first slope, so that the first step is not far too long.
         scale = max(1.0, float(np.max(np.abs(slope), initial=0.0)))
         bounds = list(zip(-ends, ends, strict=True))
         x, height = climb(objective, start, bounds=bounds, steps=STEPS, scale=scale, ftol=1e-15, gtol=1e-10)
         x = x if height > before else start
-        at_end = self.natural.bounded & (np.abs(x) >= END)
+        at_end = natural.bounded & (np.abs(x) >= END)
         if np.any(at_end):
-            _, slope = objective(x)
-            growing = at_end & (slope * np.sign(x) > SLOPE)
-            if np.any(growing):
-                index = int(np.flatnonzero(growing)[0])
-                name = next(n for n, s in self.natural.slices.items() if s.start <= index < s.stop)
-                raise Degenerate(name)
-        return self.natural.at(x)
+            growing = at_end & (objective(x)[1] * np.sign(x) > SLOPE)
+            for name, block in natural.slices.items():
+                if np.any(growing[block]):
+                    raise Unbounded((), name)
+        return natural.at(x)
 
-
-def m_step(expected: Expected, model: Any, statistics: Sequence[np.ndarray], random_seed: int) -> MStep:
-    """Find out how Q of a model is maximised.
-
-    Parameters
-    ----------
-    expected : Expected
-    model : pymc.Model
-    statistics : sequence of array
-        Of some state probabilities, all between zero and one.
-    random_seed : int
-        Of the points at which the forms of the scores are found.
-    """
-    natural = Natural(model, list(expected.data.values))
-    blocks, rest = blocks_for(expected, natural, statistics, np.random.default_rng(random_seed))
-    return MStep(natural, tuple(blocks), Numerical(expected, model, rest) if rest else None)
+    return ModeBlock(tuple(names), (f"{', '.join(names)}: L-BFGS-B",), mode)

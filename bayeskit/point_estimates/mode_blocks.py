@@ -19,12 +19,14 @@ from bayeskit.model.transforms import Natural
 from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.point_estimates import mode_forms
 from bayeskit.point_estimates.mode_forms import ModeForm
-from bayeskit.point_estimates.q_function import Expected, Point, Score
+from bayeskit.point_estimates.q_function import Expected, Score
+from bayeskit.types import Point
 
-__all__ = ["ModeBlock", "blocks_for"]
+__all__ = ["FormSearch", "ModeBlock"]
 
 LARGEST = 512  # entries of a real block
 POINTS = 8  # at which a form is recognised
+FEW = 2  # that most forms are solved from
 PASSES = 8
 
 Mode = Callable[[Point, Sequence[np.ndarray], Point], Point]
@@ -34,51 +36,19 @@ Mode = Callable[[Point, Sequence[np.ndarray], Point], Point]
 class ModeBlock:
     """Variables and their mode given the others.
 
-    Attributes
-    ----------
-    names : tuple of str
-    labels : tuple of str
-        How each is maximised, in words.
-    mode : callable
-        (a point inside the support, statistics, the point itself) → the mode.
-    forms : dict of str to ModeForm
+    ``described`` says how they are maximised, in words; ``mode`` takes a point inside the support, the statistics and
+    the point itself.
     """
 
     names: tuple[str, ...]
-    labels: tuple[str, ...]
+    described: tuple[str, ...]
     mode: Mode
     forms: Mapping[str, ModeForm] = field(default_factory=dict)
 
 
-def blocks_for(
-    expected: Expected, natural: Natural, statistics: Sequence[np.ndarray], rng: np.random.Generator
-) -> tuple[list[ModeBlock], list[str]]:
-    """The blocks with a closed form, real variables first, and the names of the rest.
+class FormSearch:
+    """Which variables have a closed form, at some statistics."""
 
-    Parameters
-    ----------
-    expected : Expected
-    natural : Natural
-        All variables.
-    statistics : sequence of array
-        At which the forms are looked for.
-    rng : numpy.random.Generator
-    """
-    search = _FormSearch(expected, natural, statistics, rng)
-    real = [n for n in natural.names if natural.transform(n) is None and n not in search.matrices]
-    others = [n for n in natural.names if n not in real]
-    blocks: list[ModeBlock] = []
-    for groups in (search.real, search.constrained):
-        names = real if groups == search.real else others
-        whole = groups(names) if names else None
-        # Together, if each has its form whatever the others are; else one after the other.
-        parts = [whole] if whole is not None else [groups([n]) for n in names if len(names) > 1]
-        blocks += [b for b in parts if b is not None]
-    found = {n for b in blocks for n in b.names}
-    return blocks, [n for n in natural.names if n not in found]
-
-
-class _FormSearch:
     def __init__(
         self, expected: Expected, natural: Natural, statistics: Sequence[np.ndarray], rng: np.random.Generator
     ) -> None:
@@ -86,6 +56,18 @@ class _FormSearch:
         kinds = {n: type(natural.model[n].owner.op).__name__ for n in natural.names}
         self.matrices = [n for n, kind in kinds.items() if kind == "WishartRV"]
         self.factors = [n for n, kind in kinds.items() if kind == "_LKJCholeskyCovRV"]
+
+    def blocks(self) -> list[ModeBlock]:
+        """The blocks with a closed form, real variables first."""
+        natural, blocks = self.natural, []
+        real = [n for n in natural.names if natural.transform(n) is None and n not in self.matrices]
+        others = [n for n in natural.names if n not in real]
+        for form, names in ((self.real, real), (self.constrained, others)):
+            whole = form(names) if names else None
+            # Together, if each has its form whatever the others are; else one after the other.
+            parts = [whole] if whole is not None else [form([n]) for n in names if len(names) > 1]
+            blocks += [b for b in parts if b is not None]
+        return blocks
 
     def random(self) -> Point:
         """A point inside the support."""
@@ -96,8 +78,8 @@ class _FormSearch:
             point[name] = np.eye(shape[-1]) + root @ np.swapaxes(root, -1, -2)
         return point
 
-    # -- real variables ----------------------------------------------------------------------------------------------
     def real(self, names: list[str]) -> ModeBlock | None:
+        """The block of unbounded variables whose score is linear in them."""
         start = self.random()
         layout = VectorLayout({n: np.shape(start[n]) for n in names})
         size = layout.size
@@ -116,25 +98,21 @@ class _FormSearch:
             return None
         pattern = np.abs(hessian) > 1e-12 * np.max(np.abs(hessian))
         mode = _quadratic(score, layout, pattern | pattern.T)
-        return ModeBlock(tuple(names), ("normal, closed form",) * len(names), mode)
+        return ModeBlock(tuple(names), tuple(f"{n}: normal, closed form" for n in names), mode)
 
-    # -- constrained variables ---------------------------------------------------------------------------------------
     def constrained(self, names: list[str]) -> ModeBlock | None:
+        """The block of variables of which each has one of the other forms."""
         drawn = [self.random() for _ in range(POINTS)]
         points = {n: np.stack([d[n] for d in drawn]) for n in names}
-        count = 2
-        score = self.expected.score(names, count)
+        score = self.expected.score(names, FEW)
         scores = score(points, self.random(), self.statistics)
-        forms: dict[str, ModeForm] = {}
-        for name in names:
-            form = self.form(name, points[name], scores[name])
-            if form is None:
-                return None
-            forms[name] = form
-        most = max(f.number for f in forms.values())
-        if most > count:
-            score = self.expected.score(names, most)
-            count = most
+        recognised = {n: self.form(n, points[n], scores[n]) for n in names}
+        forms = {n: form for n, form in recognised.items() if form is not None}
+        if len(forms) < len(names):
+            return None
+        count = max(f.number for f in forms.values())
+        if count > FEW:
+            score = self.expected.score(names, count)
 
         def mode(inside: Point, statistics: Sequence[np.ndarray], point: Point) -> Point:
             guess, found = {n: inside[n] for n in names}, {}
@@ -153,9 +131,11 @@ class _FormSearch:
                         guess[name], pending = again, True
                 if not pending:
                     break
-            return {n: self.within(n, v) for n, v in found.items()}
+            # The mode of a density with one peak, where its support is cut off.
+            elementwise = self.natural.elementwise
+            return {n: np.clip(v, *self.natural.ends[n]) if elementwise(n) else v for n, v in found.items()}
 
-        return ModeBlock(tuple(names), tuple(forms[n].label for n in names), mode, forms)
+        return ModeBlock(tuple(names), tuple(f"{n}: {forms[n].label}" for n in names), mode, forms)
 
     def form(self, name: str, points: np.ndarray, scores: np.ndarray) -> ModeForm | None:
         """The form of one variable."""
@@ -170,13 +150,6 @@ class _FormSearch:
         if type(self.natural.transform(name)).__name__ == "SimplexTransform":
             return mode_forms.family_form(families_for("simplex")[0], points, scores)
         return mode_forms.interval_form(*self.natural.ends[name], points, scores)
-
-    def within(self, name: str, value: np.ndarray) -> np.ndarray:
-        """The mode of a density with one peak, where its support is cut off."""
-        if not self.natural.elementwise(name):
-            return value
-        low, high = self.natural.ends[name]
-        return np.clip(value, low, high)
 
 
 def _quadratic(score: Score, layout: VectorLayout, pattern: np.ndarray) -> Mode:

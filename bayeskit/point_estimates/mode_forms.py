@@ -35,19 +35,10 @@ Ratio = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class ModeForm:
-    """A form with a closed-form mode.
+    """A form with a closed-form mode, which is solved from the score at a ``number`` of ``points`` around a guess.
 
-    Attributes
-    ----------
-    label : str
-    number : int
-        Of points that it is solved from.
-    points : callable
-        A guess → the points at which the score is taken; first axis the points.
-    solve : callable
-        (points, scores, value now) → the mode, and a better guess where the points were too far from it, or None.
-    shrinks : callable or None
-        (value, earlier value) → the ratio of the variances that they stand for, entry by entry.
+    ``solve`` maps (points, scores, value now) to the mode, and to a better guess where the points were too far from it;
+    ``shrinks`` maps (value, earlier value) to the ratio of the variances that they stand for, entry by entry.
     """
 
     label: str

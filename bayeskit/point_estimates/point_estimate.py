@@ -7,10 +7,9 @@ unconstrained scale, x. Neither objective contains the Jacobian of that scale, s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pytensor
 
 from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model, explained
@@ -18,10 +17,9 @@ from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.positive_definite import require_positive_definite
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.errors import InferenceError, ModelError
-from bayeskit.graphs.compile import compile_small
-from bayeskit.graphs.environment import lightly, on_one_thread, silently
-from bayeskit.graphs.rewriting import inline, widen
-from bayeskit.model.ascent import climb
+from bayeskit.graphs.environment import lightly, on_one_thread
+from bayeskit.graphs.rewriting import widen
+from bayeskit.model.ascent import climb, value_and_gradient
 from bayeskit.model.unconstrained import Objective, Unconstrained, negative_hessian
 from bayeskit.results.records import LogEvidence, Plan
 from bayeskit.types import Graph
@@ -153,9 +151,14 @@ def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> P
         collapsed = _collapsed_for(model, with_prior)
         small = collapsed_model(collapsed)
         space = Unconstrained(small)
-        prior: Graph = small.logp(vars=small.free_RVs, jacobian=False, sum=True)
-        likelihood: Graph = small.logp(vars=small.potentials, jacobian=False, sum=True)
-        objective = _compiled(space, likelihood + prior if with_prior else likelihood)
+        densities = [
+            small.logp(vars=small.free_RVs, jacobian=False, sum=True),
+            small.logp(vars=small.potentials, jacobian=False, sum=True),
+            small.logp(jacobian=True, sum=True),
+        ]
+        graphs: list[Graph] = widen(densities)
+        prior, likelihood, with_jacobian = graphs
+        objective = value_and_gradient(space, likelihood + prior if with_prior else likelihood)
         best, far = _to_the_end(objective, space, _climb(objective, space, np.random.default_rng(random_seed)))
         hessian = negative_hessian(objective, best)
         value, gradient = objective(best)
@@ -165,8 +168,8 @@ def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> P
         curvature = inverse.T @ hessian @ inverse
         evidence = LogEvidence(np.nan, np.inf, "estimated")
         if not singular:
-            in_phi = float(_compiled(space, likelihood + prior)(best)[0]) + _gauss(curvature)
-            whole = _compiled(space, small.logp(jacobian=True, sum=True))
+            in_phi = float(value_and_gradient(space, likelihood + prior)(best)[0]) + _gauss(curvature)
+            whole = value_and_gradient(space, with_jacobian)
             mode = _climb(whole, space, np.random.default_rng(random_seed), first=best)
             in_x = float(whole(mode)[0]) + _gauss(negative_hessian(whole, mode))
             evidence = LogEvidence(in_phi, abs(in_phi - in_x), "estimated")
@@ -212,24 +215,6 @@ def _collapsed_for(model: pm.Model, with_prior: bool) -> Collapsed:
     return collapsed
 
 
-def _compiled(space: Unconstrained, graph: Graph) -> Objective:
-    """Value and gradient of a graph in the value variables, as a function of x."""
-    wide = widen([graph])[0]
-    gradient: Any = pytensor.grad(wide, space.variables, disconnected_inputs="ignore")
-    function = compile_small(space.variables, inline([wide, *gradient]))
-
-    def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
-        try:
-            with silently():
-                value, *slopes = function(*space.arguments(x))
-        except (ValueError, np.linalg.LinAlgError, AssertionError):
-            return -np.inf, np.zeros_like(x)
-        slope = np.concatenate([np.ravel(s) for s in slopes])
-        return (float(value), slope) if np.all(np.isfinite(slope)) else (-np.inf, np.zeros_like(x))
-
-    return evaluate
-
-
 def _climb(
     objective: Objective, space: Unconstrained, rng: np.random.Generator, first: np.ndarray | None = None
 ) -> np.ndarray:
@@ -238,11 +223,7 @@ def _climb(
     starts += [space.start + rng.normal(scale=1.5, size=space.size) for _ in range(STARTS - 1)]
     # A scale may run to zero: −30 is e⁻³⁰, and the end of the road.
     bounds = [(-END, END) if b else (None, None) for b in space.bounded]
-    tops = []
-    for start in starts:
-        if not np.isfinite(objective(start)[0]):
-            continue
-        tops.append(climb(objective, start, bounds=bounds))
+    tops = [climb(objective, start, bounds=bounds) for start in starts if np.isfinite(objective(start)[0])]
     if not tops:
         raise InferenceError("the log density is not finite at any starting point; give the variables an initval")
     x = max(tops, key=lambda top: top[1])[0]

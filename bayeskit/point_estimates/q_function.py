@@ -30,7 +30,7 @@ from bayeskit.point_estimates.complete_data import CompleteData, weighted
 from bayeskit.point_estimates.sufficient_statistics import form_of
 from bayeskit.types import Graph, Point
 
-__all__ = ["Expected", "Point", "Score", "expected_log_density"]
+__all__ = ["Expected", "Score", "expected_log_density"]
 
 SEVERAL = 16  # sequences, or entries beside the rows, up to which each is a part of its own
 
@@ -76,20 +76,9 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Q of one model.
+    """Q of one model, in φ and in the moments, the weights and the inner weights, which are its ``inputs`` in turn.
 
-    Attributes
-    ----------
-    data : CompleteData
-    total : tensor
-        Q, in φ, the moments and the weights.
-    inputs : list of tensor
-        Moments; weights; inner weights.
-    moments : tuple of Moments
-    inner : tuple of tensor
-        The inner weights as graphs in φ₀.
-    rows : int
-        Numbers that one evaluation of the parts that are not reduced holds.
+    ``inner`` are the inner weights as graphs in φ₀.
     """
 
     data: CompleteData
@@ -97,7 +86,6 @@ class Expected:
     inputs: list[Graph]
     moments: tuple[Moments, ...]
     inner: tuple[Graph, ...]
-    rows: int
 
     def statistics(self, weights: Sequence[np.ndarray], inner: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The values of ``inputs``."""
@@ -105,48 +93,34 @@ class Expected:
         return [*found, *weights, *inner]
 
     def score(self, names: Sequence[str], count: int) -> Score:
-        """∂Q/∂φ for some of the variables at several points: (points, all of φ, statistics) → one array a variable.
+        """∂Q/∂φ for some of the variables: (their values at several points, all of φ, statistics) → one array each.
 
-        Parameters
-        ----------
-        names : sequence of str
-        count : int
-            How many points at a time; the first axis of the points and of the result.
+        The points are taken ``count`` at a time: where their number is not known beforehand a call takes twice as long.
         """
         values = self.data.values
         gradient: Any = pytensor.grad(self.total, [values[n] for n in names], disconnected_inputs="ignore")
         moving = {values[n]: pt.tensor(dtype="float64", shape=(count, *values[n].type.shape)) for n in names}
-        together = vectorize_graph(gradient, moving)
-        # What does not depend on the point comes back once.
-        shapes = [(count, *values[n].type.shape) for n in names]
-        held = [v for n, v in values.items() if n not in names]
-        function = compile_small([*moving.values(), *held, *self.inputs], together)
+        held = [n for n in values if n not in names]
+        inputs = [*moving.values(), *[values[n] for n in held], *self.inputs]
+        function = compile_small(inputs, vectorize_graph(gradient, moving))
 
         def evaluate(points: Point, fixed: Point, statistics: Sequence[np.ndarray]) -> Point:
-            total = len(next(iter(points.values())))
-            others = [fixed[n] for n in values if n not in names]
-            parts: list[list[np.ndarray]] = []
+            given = [*[fixed[n] for n in held], *statistics]
+            total, parts = len(next(iter(points.values()))), []
             for start in range(0, total, count):
                 rows = np.minimum(np.arange(start, start + count), total - 1)
+                here = [points[n][rows] for n in names]
                 with silently():
-                    found = function(*[points[n][rows] for n in names], *others, *statistics)
-                parts.append([np.broadcast_to(f, s) for f, s in zip(found, shapes, strict=True)])
-            return {n: np.concatenate([p[i] for p in parts])[:total] for i, n in enumerate(names)}
+                    found = function(*here, *given)
+                # What does not depend on the point comes back once.
+                parts.append([np.broadcast_to(f, x.shape) for f, x in zip(found, here, strict=True)])
+            return {n: np.concatenate(each)[:total] for n, each in zip(names, zip(*parts, strict=True), strict=True)}
 
         return evaluate
 
 
 def expected_log_density(data: CompleteData, *, with_prior: bool, reduced: bool = True) -> Expected:
-    """Q of a model, as a graph in φ and in what the E step gives.
-
-    Parameters
-    ----------
-    data : CompleteData
-    with_prior : bool
-        Whether log p(φ) is added.
-    reduced : bool, default True
-        Whether sums over rows are replaced by moments.
-    """
+    """Q of a model, as a graph in φ and in what the E step gives; ``reduced`` to moments where it can be."""
     parts = _parts(data)
     if with_prior:
         parts += [ExpectedPart(g) for g in data.priors.values()]
@@ -156,21 +130,20 @@ def expected_log_density(data: CompleteData, *, with_prior: bool, reduced: bool 
     variables = [*data.values.values(), *inputs, *weights]
     graphs = _folded(graphs, depends_on(graphs, variables))
     latent = depends_on(graphs, variables)
-    terms, moments, moment_inputs, rows = [], [], [], 0
+    terms, moments, moment_inputs = [], [], []
     for part, graph in zip(parts, graphs, strict=True):
         if not latent.get(graph):
             continue
         found = _reduce(part, graph, latent, inputs) if reduced else None
         if found is None:
             terms.append(pt.sum(graph if part.weight is None else weighted(part.weight, graph)))
-            rows += int(np.prod([n or 1 for n in graph.type.shape], dtype=int))
         else:
             term, asked, needed = found
             terms.append(term)
             moments.append(asked)
             moment_inputs += needed
     total = pt.add(*terms, pt.constant(0.0))
-    return Expected(data, total, [*moment_inputs, *weights, *inputs], tuple(moments), tuple(inner.values()), rows)
+    return Expected(data, total, [*moment_inputs, *weights, *inputs], tuple(moments), tuple(inner.values()))
 
 
 def _parts(data: CompleteData) -> list[ExpectedPart]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial, reduce
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -24,22 +25,15 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import SpecifyShape
 
 from bayeskit.graphs.axes import followed_axes
+from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.domain import GraphAnalysis, coefficients, exponents, parts
 from bayeskit.graphs.nodes import applies, core_op, without_shuffles
-from bayeskit.point_estimates.column_forms import (
-    ONE,
-    ColumnForm,
-    Columns,
-    NotReduced,
-    lengths,
-    of_constant,
-    of_weights,
-    stretched,
-    value_of,
-)
+from bayeskit.point_estimates.column_forms import ONE, ColumnForm, Columns, NotReduced, lengths, stretched
 from bayeskit.types import Graph
 
 __all__ = ["form_of"]
+
+WIDEST = 256  # columns of one array
 
 _Rows = Callable[[int], ColumnForm]  # the form of a node, given the axis along which its rows lie
 
@@ -47,10 +41,7 @@ _Rows = Callable[[int], ColumnForm]  # the form of a node, given the axis along 
 def form_of(graph: Graph, axis: int, columns: Columns) -> ColumnForm:
     """The form of a graph whose rows lie along an axis; the other axes follow the first of b.
 
-    Raises
-    ------
-    NotReduced
-        If an operation is not linear in the columns, or has no rule.
+    Raises NotReduced where an operation is not linear in the columns, or has no rule.
     """
     parameters = [v for v in graph_inputs([graph]) if columns.latent.get(v)]
     analysis = _ColumnForms(dict.fromkeys(parameters, _refused), columns)
@@ -67,12 +58,12 @@ class _ColumnForms(GraphAnalysis[_Rows]):
 
     def __init__(self, leaves: Mapping[Graph, _Rows], columns: Columns) -> None:
         super().__init__({v: _unless_one_row(v, rows) for v, rows in leaves.items()})
-        self.values |= {v: partial(of_weights, v, columns) for v in columns.symbolic}
+        self.values |= {v: partial(_of_weights, v, columns) for v in columns.symbolic}
         self.columns = columns
         self.constants: dict[Graph, _Rows] = {}
 
     def constant(self, var: Graph) -> _Rows:
-        return self.constants.setdefault(var, cache(partial(of_constant, var, self.columns)))
+        return self.constants.setdefault(var, cache(partial(_of_constant, var, self.columns)))
 
     def unknown(self, out: Graph, values: list[_Rows]) -> _Rows:
         return _refused
@@ -111,11 +102,11 @@ class _ColumnForms(GraphAnalysis[_Rows]):
         if condition in self.values:
             # As in PyMC's 0·log 0: the modes are sought inside the support, where no parameter is zero.
             return values[2]
-        mask = value_of(condition)
+        mask = _value_of(condition)
         if np.all(mask) or not np.any(mask):
             return values[1 if np.all(mask) else 2]
         # In some rows only: an impossible branch has an effect as soon as it has any weight.
-        if not all(b in self.values or np.all(np.isfinite(value_of(b))) for b in branches):
+        if not all(b in self.values or np.all(np.isfinite(_value_of(b))) for b in branches):
             return _refused
         masks = [self.constant(pt.constant(np.asarray(m, dtype=float))) for m in (mask, 1.0 - mask)]
         return lambda axis: ColumnForm.added([m(axis).times(v(axis)) for m, v in zip(masks, values[1:], strict=True)])
@@ -218,3 +209,44 @@ def _is_zero_test(condition: Graph) -> bool:
         return False
     constant = without_shuffles(node.inputs[1])
     return isinstance(constant, Constant) and bool(np.all(constant.data == 0))
+
+
+def _of_constant(graph: Any, columns: Columns, axis: int) -> ColumnForm:
+    """A node that does not depend on the parameters, its rows along an axis: columns of the data."""
+    values = np.moveaxis(np.asarray(_value_of(graph)), axis, 0)
+    flat = values.reshape(len(values), -1)
+    varies = np.any(flat != flat[:1], axis=0)
+    if not np.any(varies):
+        return ColumnForm((ONE,), pt.constant(values[:1]))
+    flat = flat.astype(float)
+    if len(values) != columns.rows or np.sum(varies) > WIDEST or not np.all(np.isfinite(flat[:, varies])):
+        raise NotReduced
+    numbers = [columns.number(flat[:, j]) for j in np.flatnonzero(varies)]
+    once = list(dict.fromkeys(numbers))
+    b = np.zeros((len(once), flat.shape[1]))
+    for j, number in zip(np.flatnonzero(varies), numbers, strict=True):
+        b[once.index(number), j] = 1.0
+    offset: Any = columns.centre[np.array(numbers)]
+    if not np.all(varies):
+        offset = pt.set_subtensor(pt.constant(flat[0])[np.flatnonzero(varies)], offset)
+    stacked: Any = pt.concatenate([offset[None], pt.constant(b)])
+    keys = (ONE, *(((), (n,)) for n in once))
+    return ColumnForm(keys, stacked.reshape((len(keys), *values.shape[1:])))
+
+
+def _of_weights(graph: Any, columns: Columns, axis: int) -> ColumnForm:
+    """An array of weights, its rows along an axis: symbolic columns."""
+    shape = tuple(n for i, n in enumerate(graph.type.shape) if i != axis)
+    if None in shape:
+        raise NotReduced
+    size = int(np.prod(shape, dtype=int))
+    array = columns.symbolic.index(graph)
+    keys = tuple(((columns.weight(array, axis, place),), ()) for place in range(size))
+    return ColumnForm(keys, pt.constant(np.eye(size).reshape(size, *shape)))
+
+
+def _value_of(graph: Any) -> np.ndarray:
+    """The value of a node that is made of constants; raises NotReduced for any other."""
+    if not all(isinstance(i, Constant) for i in graph_inputs([graph])):
+        raise NotReduced
+    return graph.data if isinstance(graph, Constant) else compile_small([], graph)()

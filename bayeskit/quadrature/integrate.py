@@ -12,8 +12,7 @@ takes 4.6e7 by its Gauss–Kronrod rule, and its Genz–Malik rule states 1e-4 w
 
 Limits. A mode that no probe comes near (twenty times narrower than the rest, say, or hundreds of widths away) cannot be
 seen by any method that only evaluates the density. One lattice serves all modes, so that modes of very different widths
-use up the budget, as do three variables with long exponential tails that lie aslant. Densities with edges or kinks are
-refused, since no bound is met.
+use up the budget, as do three variables with long exponential tails aslant. Densities with edges or kinks are refused.
 """
 
 from __future__ import annotations
@@ -111,11 +110,10 @@ def integrate(
     aimed for is ``tolerance``; if the ``budget`` of evaluations runs out first, one up to ``acceptable`` is returned.
     """
     start = np.atleast_1d(np.asarray(start, float))
-    k = len(start)
+    k, rng = len(start), np.random.default_rng(SEED)
     if k not in (1, 2, 3):
         raise NotIntegrable(f"quadrature is for one to three variables, not {k}")
     f = CountedDensity(log_density, budget)
-    rng = np.random.default_rng(SEED)
     # In one variable nodes are cheap, and moments want the tails.
     cut = -np.log(tolerance) + (14.0 if k == 1 else 1.0 + k)
     land = survey(f, start, np.empty((0, k)) if probes is None else np.asarray(probes, float), cut, rng)
@@ -127,8 +125,9 @@ def integrate(
         if k == 1 and number:
             # A second opinion in one dimension: another centre and scale, hence other nodes and another stretch.
             centre, covariance = centre + SHIFT * np.sqrt(covariance[0]), covariance * WIDER
-        frame, step = choose_frame(land, centre, covariance, order, tolerance)
-        runs.append(refined(land, frame, step, tolerance, acceptable, rng))
+        runs.append(
+            refined(land, *choose_frame(land, centre, covariance, order, tolerance), tolerance, acceptable, rng)
+        )
     origins = [r.lattice.frame.log_jacobian(np.zeros((1, k)))[0] for r in runs]
     largest = max(float(np.abs(r.lattice.top - origin)) for r, origin in zip(runs, origins, strict=True))
     # The caller's sum of terms is taken to be good to a few ulp of its largest value and of a thousand nats.

@@ -64,14 +64,10 @@ class MixtureDensity(ArrayDistribution):
         _, within, skewness, excess = (np.asarray(c) for c in self.components.stats(moments="mvsk"))
         mean, variance = self.mean(), self.var()
         shift = self._means - mean
-        third = within**1.5 * skewness
-        fourth = within**2 * (excess + 3)
-        found = {
-            "m": mean,
-            "v": variance,
-            "s": self._average(third + 3 * within * shift + shift**3) / variance**1.5,
-            "k": self._average(fourth + 4 * third * shift + 6 * within * shift**2 + shift**4) / variance**2 - 3,
-        }
+        third, fourth = within**1.5 * skewness, within**2 * (excess + 3)
+        skewed = self._average(third + 3 * within * shift + shift**3) / variance**1.5
+        tailed = self._average(fourth + 4 * third * shift + 6 * within * shift**2 + shift**4) / variance**2 - 3
+        found = {"m": mean, "v": variance, "s": skewed, "k": tailed}
         return tuple(found[letter] for letter in moments)
 
     def _mixed(self, method: str, x: Any) -> Any:
@@ -132,16 +128,15 @@ class MixtureDensity(ArrayDistribution):
 def _interpolated(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray | None:
     """A distribution function at many points, from Chebyshev series on pieces that are halved until the series ends.
 
-    Between the points of a piece nothing can hide: a distribution function is monotone, so that each of its steps is
-    seen in the values on both sides. None where it would take many values for the number of points.
+    Nothing can hide between the points of a piece: a step of a monotone function is seen in the values on both sides.
+    None where it would take many values for the number of points.
     """
     if not np.isfinite(x).all():
         return None
     low, width = x.min(axis=0), np.ptp(x, axis=0)
     place = (x - low) / np.where(width > 0, width, 1.0)
     points = 0.5 - 0.5 * np.cos(np.pi * np.arange(DEGREE + 1) / DEGREE)
-    edges = np.linspace(0.0, 1.0, PIECES + 1)
-    pieces, evaluated, result = list(pairwise(edges)), 0, np.zeros(x.shape)
+    pieces, evaluated, result = list(pairwise(np.linspace(0.0, 1.0, PIECES + 1))), 0, np.zeros(x.shape)
     while pieces:
         start, end = pieces.pop()
         evaluated += len(points)

@@ -21,8 +21,7 @@ UNDEFINED = "the density is not a number at points where it matters"
 # What the spline through the layers may be off, relative to its top, by the number of variables.
 SMOOTH = {1: 1e-9, 2: 5e-7, 3: 2e-6}
 ROUGH = 10  # times that, where the budget has run out
-# Steps in widths of a mode: the sum over a normal density at this distance is good to 1e-8.
-RESOLVED = 1.0
+RESOLVED = 1.0  # steps in widths of a mode: the sum over a normal density at this distance is good to 1e-8
 # Refinements without gain after which what remains is noise of the density itself: PyMC takes the distance of two
 # inputs as x² + y² − 2xy, which for a short length scale is off by more than one.
 STALLED = 3
