@@ -15,7 +15,7 @@ from pytensor.graph.basic import Variable
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.instructions import NotEvaluable
-from bayeskit.graphs.interpreter import evaluator
+from bayeskit.graphs.interpreter import _is_alone, evaluator
 
 LENGTH = 10_000  # long enough for memory to be used again
 LONG = np.random.default_rng(0).uniform(0.5, 2.0, LENGTH)
@@ -143,3 +143,11 @@ def test_a_graph_is_cut_at_its_inputs() -> None:
     inner = pt.log(x)
     (value,) = evaluator([inner], [inner * 2])(LONG)
     np.testing.assert_array_equal(value, 2 * LONG)
+
+
+def test_what_somebody_else_holds_is_never_alone_however_often_it_is_asked() -> None:
+    """Python makes code that runs often into other code, which may count references otherwise than at import."""
+    array = np.ones(3)
+    for _ in range(10_000):
+        assert _is_alone([np.ones(3)], 0)
+        assert not any(_is_alone(values, 0) for values in ([array], [array[:2]], [array.T], [2.0], [np.float64(2.0)]))
