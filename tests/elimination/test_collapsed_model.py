@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import arviz as az
 import numpy as np
@@ -16,6 +18,7 @@ from scipy import stats
 
 import bayeskit as bk
 from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density, typical_points
+from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.graphs.compile import compile_small, small_mode
@@ -39,11 +42,16 @@ def case(request: pytest.FixtureRequest) -> Remainder:
     return request.param
 
 
-def log_marginal(collapsed: Collapsed, point: dict[str, np.ndarray]) -> float:
-    """log p(y, φ) with the priors of φ."""
+@cache
+def log_marginal_of(name: str) -> Callable[..., Any]:
+    collapsed = collapsed_of(name)
     factors = [pt.sum(collapsed.analysis.joint.factors[n]) for n in collapsed.priors]
-    graph = inline([pt.add(collapsed.likelihood, pt.constant(0.0), *factors)])[0]
-    return float(compile_small(collapsed.inputs, graph)(*[point[n] for n in collapsed.remaining]))
+    return compile_small(collapsed.inputs, inline([pt.add(collapsed.likelihood, pt.constant(0.0), *factors)])[0])
+
+
+def log_marginal(case: Remainder, point: dict[str, np.ndarray]) -> float:
+    """log p(y, φ) with the priors of φ."""
+    return float(log_marginal_of(case.name)(*[point[n] for n in collapsed_of(case.name).remaining]))
 
 
 def test_what_remains(case: Remainder) -> None:
@@ -56,19 +64,20 @@ def test_collapsed_plus_conditional_is_the_joint(case: Remainder) -> None:
     recovery = Recovery(collapsed)
     joint = LogJoint.from_model(collapsed.analysis.joint.model)
     scopes = collapsed.analysis.ancestral
+    leaves = compile_small(
+        list(joint.values.values()), pt.add(pt.constant(0.0), *[pt.sum(joint.factors[n]) for n in scopes])
+    )
     for k, point in enumerate(typical_points(collapsed.analysis, 3, random_seed=17)):
         drawn = recovery.draw({n: point[n][None] for n in collapsed.remaining}, np.random.default_rng(k))
         full = {n: v[0] for n, v in drawn.items()}
-        leaves = compile_small(
-            list(joint.values.values()), pt.add(pt.constant(0.0), *[pt.sum(joint.factors[n]) for n in scopes])
-        )(*[full[n] for n in joint.values])
-        total = joint.logp(full) - float(leaves)
-        parts = log_marginal(collapsed, full) + recovery.log_density(full)
+        total = joint.logp(full) - float(leaves(*[full[n] for n in joint.values]))
+        parts = log_marginal(case, full) + recovery.log_density(full)
         assert parts == pytest.approx(total, rel=1e-9, abs=1e-9)
 
 
 def test_gradient_against_differences(case: Remainder) -> None:
-    space = Unconstrained(bk.collapse(case.build()))
+    with lightly():
+        space = Unconstrained(collapsed_model(collapsed_of(case.name)))
     point = space.start + 0.1 * np.random.default_rng(3).normal(size=space.size)
     value, gradient = space.value_and_gradient(point)
     assert value == pytest.approx(space.log_density(point)[0], rel=1e-12, abs=1e-12)
@@ -88,7 +97,7 @@ def test_marginal_likelihood_is_the_textbook_one(known: Remainder) -> None:
         expected = known.log_marginal(*phi) + sum(float(p.logpdf(f)) for p, f in zip(known.priors, phi, strict=True))
         # A latent process has a covariance with a jitter of 1e-9 that the textbook formula does not have.
         loose = 1e-6 if known.name.startswith("process") and "marginal" not in known.name else 1e-9
-        assert log_marginal(collapsed, point) == pytest.approx(expected, rel=loose, abs=loose)
+        assert log_marginal(known, point) == pytest.approx(expected, rel=loose, abs=loose)
 
 
 def test_recovered_draws_have_the_conditional_moments() -> None:

@@ -247,12 +247,23 @@ CASES = (
 )
 
 
+@dataclass(frozen=True)
+class Summed:
+    """A case, its analysis, prior draws of its variables, the recovery of its states, and their joint density."""
+
+    kinds: dict[str, str]
+    analysis: Any
+    points: list[dict[str, np.ndarray]]
+    recovery: dict[str, Any]
+    table: dict[tuple[Any, ...], float]  # at the first point
+
+
 @pytest.fixture(scope="module", params=CASES, ids=lambda c: c.name)
-def case(request: pytest.FixtureRequest) -> Any:
+def case(request: pytest.FixtureRequest) -> Summed:
     with pm.Model() as model:
         request.param.build()
-    analysis = analyse(model, sums=True)
-    return request.param, model, analysis
+    analysis, drawn = analyse(model, sums=True), points(model)
+    return Summed(request.param.kinds, analysis, drawn, state_recovery(analysis), enumerated(analysis, drawn[0]))
 
 
 def points(model: pm.Model, number: int = 3) -> list[dict[str, np.ndarray]]:
@@ -273,34 +284,31 @@ def enumerated(analysis: Any, point: dict[str, np.ndarray]) -> dict[tuple[Any, .
     return found
 
 
-def test_what_is_summed_and_how(case: Any) -> None:
-    row, _, analysis = case
-    assert {s.name: s.kind for s in analysis.summed} == row.kinds
-    assert not set(row.kinds) & set(analysis.plan.remaining)
+def test_what_is_summed_and_how(case: Summed) -> None:
+    analysis = case.analysis
+    assert {s.name: s.kind for s in analysis.summed} == case.kinds
+    assert not set(case.kinds) & set(analysis.plan.remaining)
     steps = {v: s.family for s in analysis.plan.eliminated for v in s.variables}
     expected = {"independent": "categorical", "chain": "markov_chain", "joint": "categorical"}
-    assert all(steps[n] == expected[k] for n, k in row.kinds.items())
+    assert all(steps[n] == expected[k] for n, k in case.kinds.items())
 
 
-def test_the_sum_is_that_over_all_values(case: Any) -> None:
-    _, model, analysis = case
-    joint = analysis.joint.without(analysis.ancestral)
-    for point in points(model):
-        expected = special.logsumexp(list(enumerated(analysis, point).values()))
+def test_the_sum_is_that_over_all_values(case: Summed) -> None:
+    joint = case.analysis.joint.without(case.analysis.ancestral)
+    for k, point in enumerate(case.points):
+        expected = special.logsumexp(list((enumerated(case.analysis, point) if k else case.table).values()))
         assert abs(joint.logp(point) - expected) <= 1e-10 * max(1, abs(expected))
 
 
-def test_the_probabilities_are_those_of_enumeration(case: Any) -> None:
-    _, model, analysis = case
-    point = points(model, 1)[0]
-    table = enumerated(analysis, point)
+def test_the_probabilities_are_those_of_enumeration(case: Summed) -> None:
+    analysis, point, table = case.analysis, case.points[0], case.table
     total = special.logsumexp(list(table.values()))
     last = analysis.summed[-1]  # given by the parameters alone
     place = [s.name for s in analysis.summed].index(last.name)
     values = analysis.supports[last.name].values
     one = {n: np.asarray(v)[None] for n, v in point.items() if n not in [s.name for s in analysis.summed]}
     if last.kind != "joint":
-        ((_, found),) = state_recovery(analysis)[last.name].probabilities(one, 1)
+        ((_, found),) = case.recovery[last.name].probabilities(one, 1)
         expected = np.zeros((int(np.prod(last.shape, dtype=int)), len(values)))
         for states, log_p in table.items():
             for entry, value in enumerate(states[place]):
@@ -312,19 +320,17 @@ def test_the_probabilities_are_those_of_enumeration(case: Any) -> None:
             continue
         state = {s.name: np.reshape(c, s.shape) for c, s in zip(states, analysis.summed, strict=True)}
         at = {**point, **state}
-        log_probability = sum(r.log_probability(at) for r in state_recovery(analysis).values())
+        log_probability = sum(r.log_probability(at) for r in case.recovery.values())
         assert abs(log_probability - (log_p - total)) < 1e-9
 
 
-def test_draws_have_the_probabilities(case: Any) -> None:
-    _, model, analysis = case
-    point = points(model, 1)[0]
-    table = enumerated(analysis, point)
+def test_draws_have_the_probabilities(case: Summed) -> None:
+    analysis, point, table = case.analysis, case.points[0], case.table
     weights = special.softmax(list(table.values()))
     number, rng = 4000, np.random.default_rng(7)
     names = [s.name for s in analysis.summed]
     draws = {n: np.broadcast_to(v, (number, *np.shape(v))).copy() for n, v in point.items() if n not in names}
-    for name, recovery in state_recovery(analysis).items():
+    for name, recovery in case.recovery.items():
         draws[name] = recovery.draw(draws, number, rng)
     seen = np.stack([draws[n].reshape(number, -1) for n in names], axis=-1) if len(names) == 1 else None
     keys = [tuple(tuple(draws[n][k].ravel()) for n in names) for k in range(number)]
