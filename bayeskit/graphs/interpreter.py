@@ -28,6 +28,22 @@ WORTHWHILE = 4096  # numbers in an array from which its memory is worth using ag
 _Rules = Callable[[Apply, Callable[..., Callable[..., Any]]], Iterator[Instruction]]
 
 
+class _OwnLock:
+    """A lock, because threads may call side by side; a copy, in another process say, has one of its own."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[_OwnLock], tuple[()]]:
+        return _OwnLock, ()
+
+
 def _merged(nodes: Iterable[Apply]) -> tuple[Iterable[Apply], dict[Variable, Variable]]:
     """The nodes without those that compute again what another computes, and what stands for the outputs left out."""
     same: dict[Variable, Variable] = {}
@@ -79,7 +95,7 @@ def evaluator(
     types = [(slots[v], getattr(v.type, "dtype", None)) for v in inputs]
     read: list[Any] = []  # the arrays of shared variables that ``held`` was computed from
     held: list[Any] = []
-    lock = Lock()  # threads may call side by side
+    lock = _OwnLock()
 
     def function(*arguments: Any) -> list[Any]:
         with np.errstate(all="ignore"):

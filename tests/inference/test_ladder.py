@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
@@ -259,3 +260,13 @@ def test_seeds_are_those_that_pymc_takes() -> None:
 def test_what_is_no_seed_is_refused_by_name(seed: Any) -> None:
     with pytest.raises(bk.BayeskitError, match="random_seed is"):
         bk.infer(conjugate(), draws=4, random_seed=seed)
+
+
+@pytest.mark.parametrize("build", [conjugate, one_scale])
+def test_a_posterior_may_be_sent_to_another_process(build: Callable[[], pm.Model]) -> None:
+    post = bk.infer(build(), draws=20, random_seed=1)
+    other = cloudpickle.loads(cloudpickle.dumps(post))
+    assert other.log_evidence == post.log_evidence
+    assert other.summary().equals(post.summary())
+    again, new = (bk.infer(p.analysis.with_data({"y": Y + 1}), draws=20, random_seed=1) for p in (post, other))
+    assert new.log_evidence.value == again.log_evidence.value
