@@ -253,7 +253,6 @@ def test_missing_observations_at_the_end_are_a_forecast() -> None:
     np.testing.assert_allclose(long[6:], ahead, atol=1e-12)
 
 
-@pytest.mark.parametrize("time_varying", [False, True])
 def fitted(model: Any, **parameters: np.ndarray) -> Any:
     for name, value in parameters.items():
         setattr(model, name, value)
