@@ -15,19 +15,21 @@ from bayeskit.version import __version__
 if TYPE_CHECKING:
     from bayeskit.elimination.collapsed_model import collapse, recover
     from bayeskit.inference.ladder import explain, infer
+    from bayeskit.marginal_likelihood.relabelling import relabel
     from bayeskit.point_estimates.em import EMResult, em
     from bayeskit.point_estimates.point_estimate import PointEstimate, map_estimate, maximize_evidence
     from bayeskit.queries.classification import classify
     from bayeskit.queries.comparison import Comparison, compare
-    from bayeskit.queries.relabelling import relabel
     from bayeskit.queries.states import states
     from bayeskit.reporting import report
+    from bayeskit.results.diagnostics import Diagnostics
     from bayeskit.results.records import LogEvidence, Plan, Posterior, Refusal
     from bayeskit.validation import Validation, validate
 
 __all__ = [
     "BayeskitError",
     "Comparison",
+    "Diagnostics",
     "EMResult",
     "LogEvidence",
     "Plan",
@@ -53,6 +55,7 @@ __all__ = [
 
 _HOMES = {
     "Comparison": "bayeskit.queries.comparison",
+    "Diagnostics": "bayeskit.results.diagnostics",
     "EMResult": "bayeskit.point_estimates.em",
     "LogEvidence": "bayeskit.results.records",
     "Plan": "bayeskit.results.records",
@@ -69,7 +72,7 @@ _HOMES = {
     "map_estimate": "bayeskit.point_estimates.point_estimate",
     "maximize_evidence": "bayeskit.point_estimates.point_estimate",
     "recover": "bayeskit.elimination.collapsed_model",
-    "relabel": "bayeskit.queries.relabelling",
+    "relabel": "bayeskit.marginal_likelihood.relabelling",
     "report": "bayeskit.reporting",
     "states": "bayeskit.queries.states",
     "validate": "bayeskit.validation",

@@ -49,7 +49,8 @@ def parser() -> argparse.ArgumentParser:
             added.add_argument(flag, **shared[flag])
         return added
 
-    table, answer = ("--data", "--columns", "--set"), ("--draws", "--seed", "--method", "--json")
+    table = ("--data", "--columns", "--set")
+    answer = ("--draws", "--seed", "--method", "--tune", "--chains", "--target-accept", "--json")
     models = command("models", "list the catalogue: models, the data they need, their options", "--json")
     models.add_argument("model", nargs="?", metavar="MODEL", help="show this model only")
     command(
@@ -82,6 +83,13 @@ def _shared() -> dict[str, dict[str, Any]]:
         "--draws": {"type": _positive_integer, "default": 4000, "metavar": "N", "help": "default: 4000"},
         "--seed": {"type": _seed, "metavar": "N", "help": "the same seed gives the same draws"},
         "--method": {"choices": method_names(), "default": "auto", "help": "default: auto"},
+        "--tune": {"type": _positive_integer, "metavar": "N", "help": "warm-up steps of each chain of NUTS"},
+        "--chains": {"type": _positive_integer, "metavar": "N", "help": "of NUTS, which share the draws"},
+        "--target-accept": {
+            "type": float,
+            "metavar": "P",
+            "help": "share of proposals that NUTS accepts, such as 0.99",
+        },
         "--json": {"action": "store_true", "help": "print one JSON object"},
     }
 

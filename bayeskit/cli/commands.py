@@ -81,6 +81,8 @@ def _infer(arguments: argparse.Namespace) -> int:
     print(f"\nlog evidence: {posterior.log_evidence}")
     if not math.isnan(posterior.certificate):
         print(f"certificate: {posterior.certificate:.1e} nats")
+    if posterior.diagnostics is not None:
+        print(posterior.diagnostics)
     print(f"{arguments.draws} draws, seed {posterior.random_seed}, {posterior.seconds:.2f} s")
     if written:
         print(f"report: {written}")
@@ -158,7 +160,9 @@ def _answered(
     if path:
         check_writable(path)
     built, sampling = _build(arguments, arguments.model), _sampling(arguments)
-    post = bk.infer(built.model, method=arguments.method, random_seed=arguments.seed, **sampling)
+    given = {name: getattr(arguments, name) for name in ("tune", "chains", "target_accept")}
+    options = {name: value for name, value in given.items() if value is not None}
+    post = bk.infer(built.model, method=arguments.method, random_seed=arguments.seed, sampler=options, **sampling)
     judged = bk.validate(built.model, random_seed=post.random_seed, **sampling) if validate else None
     written = bk.report(post, path, validation=judged, title=built.name, about=[_heading(built)]) if path else None
     if arguments.json:

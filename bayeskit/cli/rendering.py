@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bayeskit.results.diagnostics import Diagnostics
     from bayeskit.results.records import Posterior
 
 __all__ = ["frame_records", "posterior_record", "print_frame", "print_json", "print_table"]
@@ -56,11 +57,17 @@ def posterior_record(posterior: Posterior) -> dict[str, Any]:
         "method": posterior.method,
         "log_evidence": asdict(posterior.log_evidence),
         "certificate": posterior.certificate,
+        "diagnostics": None if posterior.diagnostics is None else diagnostics_record(posterior.diagnostics),
         "plan": asdict(posterior.plan),
         "summary": frame_records(posterior.summary(), index="variable"),
         "seed": posterior.random_seed,
         "seconds": posterior.seconds,
     }
+
+
+def diagnostics_record(diagnostics: Diagnostics) -> dict[str, Any]:
+    """The fields of a record of diagnostics, and what is concluded from them."""
+    return {**asdict(diagnostics), "converged": diagnostics.converged, "problems": diagnostics.problems}
 
 
 def _shown(value: Any) -> str:

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -30,9 +31,11 @@ from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.positive_definite import require_positive_definite
 from bayeskit.errors import BayeskitError, CertificateError, InferenceError, ModelError, OptionError, UnanswerableError
 from bayeskit.graphs.environment import lightly
+from bayeskit.inference.convergence import with_diagnostics
 from bayeskit.inference.methods import Method, Request, ladder, method_names
 from bayeskit.model.snapshot import Snapshot
 from bayeskit.results.records import Plan, Posterior
+from bayeskit.sampling.options import checked_options
 from bayeskit.terminal import is_terminal
 
 __all__ = ["explain", "infer", "whole_seed"]
@@ -70,6 +73,7 @@ def infer(
     draws: int = 4000,
     random_seed: RandomSeed = None,
     progressbar: bool = True,
+    sampler: Mapping[str, Any] | None = None,
 ) -> Posterior:
     """The posterior and the log evidence of a model, exactly where a closed form exists.
 
@@ -85,11 +89,16 @@ def infer(
         The same seed gives the same draws.
     progressbar : bool, default True
         Shown on a terminal only, and only by methods that sample.
+    sampler : mapping of str, optional
+        Options of NUTS: ``tune`` (1000), ``chains`` (4), ``target_accept`` (0.9), ``init`` ("jitter+adapt_diag", or
+        "adapt_diag" for starts without jitter), ``cores``, ``adaptation`` and nutpie's settings, such as ``maxdepth``.
+        Where no sampler is needed they are left aside, and the plan says so.
 
     Returns
     -------
     Posterior
-        Its ``plan`` names every method that was tried before the one that answered, and why it failed.
+        Its ``plan`` names every method that was tried before the one that answered, and why it failed. Draws of a
+        sampler come with ``diagnostics``; what is wrong with them is a warning of the logger ``bayeskit``.
 
     Raises
     ------
@@ -97,7 +106,7 @@ def infer(
         If the model cannot be read, ``method="exact"`` and some variable has no closed form, or a matrix used as a
         covariance is not positive definite (its name and the jitter that would mend it are said).
     OptionError
-        If an argument is out of range.
+        If an argument is out of range, or ``sampler`` is given for a method that does not sample.
     InferenceError
         If no method answered: the closed form failed its own certificate under ``method="exact"``, for example.
     """
@@ -105,7 +114,10 @@ def infer(
         raise OptionError(f"method is {method!r}; it must be one of {', '.join(method_names())}")
     if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
         raise OptionError(f"draws is {draws!r}; it must be a whole number of at least 1")
-    return answer(model, method, int(draws), random_seed, progressbar)
+    options = checked_options(sampler)
+    if options and not any(rung.samples for rung in ladder(method)):
+        raise OptionError(f"sampler is for methods that sample, and method is {method!r}: leave one of them out")
+    return answer(model, method, int(draws), random_seed, progressbar, options)
 
 
 def answer(
@@ -114,6 +126,7 @@ def answer(
     draws: int = 0,
     random_seed: RandomSeed = None,
     progressbar: bool = False,
+    sampler: Mapping[str, Any] | None = None,
 ) -> Posterior:
     """As :func:`infer`; without draws the tree is empty, and all else as it is."""
     started = time.perf_counter()
@@ -127,9 +140,12 @@ def answer(
         if analysis.snapshot is not None:
             data.enter_context(snapshot.restored())
         require_positive_definite(analysis)
-        request = Request(written, analysis, draws, random_seed, progressbar and is_terminal())
-        post = _first_that_answers(ladder(method), request, building)
-    return replace(post, seconds=time.perf_counter() - started, analysis=analysis, snapshot=snapshot)
+        request = Request(written, analysis, draws, random_seed, progressbar and is_terminal(), sampler or {})
+        rung, post = _first_that_answers(ladder(method), request, building)
+        post = replace(post, account=rung.account, analysis=analysis, snapshot=snapshot)
+        if rung.samples:
+            post = with_diagnostics(post)
+    return replace(post, seconds=time.perf_counter() - started)
 
 
 def whole_seed(random_seed: RandomSeed) -> int:
@@ -145,7 +161,7 @@ def whole_seed(random_seed: RandomSeed) -> int:
         raise OptionError(f"random_seed is {random_seed!r}; it must be {kinds}") from None
 
 
-def _first_that_answers(rungs: Sequence[Method], request: Request, building: ExitStack) -> Posterior:
+def _first_that_answers(rungs: Sequence[Method], request: Request, building: ExitStack) -> tuple[Method, Posterior]:
     """Go down the ladder; what was tried and failed is noted in the plan."""
     obstacles: list[str] = []
     failures: dict[Method, Exception] = {}
@@ -159,7 +175,7 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
                 continue
             if rung.samples:
                 building.close()  # what follows is long, and its garbage is to be collected
-            post = rung.answer(replace(request, analysis=_planned(rung, request.analysis, failures)))
+            post = rung.answer(replace(request, analysis=_planned(rung, request, failures)))
         except UnanswerableError:
             raise
         except Exception as error:
@@ -169,16 +185,19 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
             continue
         if unproved:
             warnings.warn(f"{rung.title} was used, for {unproved}", stacklevel=4)  # where infer was called
-        return replace(post, account=rung.account)
+        return rung, post
     raise _no_answer(failures) if failures else ModelError(obstacles[0])
 
 
-def _planned(rung: Method, analysis: Analysis, failures: dict[Method, Exception]) -> Analysis:
+def _planned(rung: Method, request: Request, failures: dict[Method, Exception]) -> Analysis:
     """The analysis with the plan that a rung carries out after others failed."""
+    analysis = request.analysis
     plan = analysis.plan
-    if failures and not rung.closed_form:
+    if not rung.closed_form:
         plan = replace(plan, eliminated=(), remaining=tuple(analysis.original.names))
     notes = [f"{failed.title} was tried: {_said(error)}; {rung.title} was used" for failed, error in failures.items()]
+    if request.sampler and not rung.samples:
+        notes.append(f"no sampler was needed: its options {', '.join(request.sampler)} were not used")
     return replace(analysis, plan=replace(rung.planned(plan), notes=(*plan.notes, *notes)))
 
 

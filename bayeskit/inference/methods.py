@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -35,6 +35,7 @@ class Request:
     draws: int
     random_seed: int
     progressbar: bool = False
+    sampler: Mapping[str, Any] = field(default_factory=dict)  # options of whatever samples
 
     def posterior(
         self,
@@ -62,7 +63,7 @@ class Method:
     remedy: str = ""  # what to do where it was forced and failed; empty where its own errors say so
     # Whether it rests on the closed form of what was eliminated; then it is no help where that failed its proof.
     closed_form: bool = True
-    samples: bool = False  # whether it takes so long that the garbage of building graphs is collected before
+    samples: bool = False  # by chains: they take long, may not converge, and have options
 
     def obstacle(self, analysis: Analysis) -> str:
         """Why the method cannot answer, and what to do instead; empty where it can."""

@@ -54,6 +54,7 @@ from bayeskit.marginal_likelihood.proposal import (
     BridgeSolution,
     Proposal,
     Refused,
+    Unvisited,
     beyond_error,
     effective_number,
     error_of_mean,
@@ -62,6 +63,7 @@ from bayeskit.marginal_likelihood.proposal import (
     proposal_of,
     require_more_draws_than,
 )
+from bayeskit.results.diagnostics import ESTIMABLE_ESS, ESTIMABLE_R_HAT
 from bayeskit.results.records import LogEvidence
 
 __all__ = ["bridge", "estimate", "obstacle"]
@@ -70,8 +72,6 @@ LogDensity = Callable[[Array], Array]
 
 MOST = 2_000  # draws at which the density is evaluated; more are thinned
 FEWEST = 500  # proposals
-RHAT = 1.05
-EFFECTIVE = 100.0  # effective draws at least
 CONTRIBUTING = 50.0  # draws or proposals that at least share the weight
 OTHER_BRIDGES = (0.1, 0.9)  # s₁ of the bridges that must agree with the optimal one
 STREAM = 0xB21D6E  # which of the streams of a seed
@@ -106,7 +106,7 @@ def bridge(
         with on_one_thread(), silently():
             return _bridge(log_density, np.asarray(draws, dtype=float), list(symmetries), rng)
     except Refused as reason:
-        return refused(str(reason))
+        return refused(reason)
 
 
 def _bridge(
@@ -141,13 +141,15 @@ def _bridge(
 
 def _require_mixing(series: Array) -> None:
     """Refuse chains that disagree, or that hold too few effective draws; the last axis is what is looked at."""
+    if len(series) == 1:  # one chain is compared with itself
+        half = series.shape[1] // 2
+        series = np.concatenate([series[:, :half], series[:, half : 2 * half]])
     columns = [series[..., k] for k in range(series.shape[-1])]
-    # R-hat splits every chain, so that one chain is compared with itself.
     rhat = max(float(array_stats.rhat(s)) for s in columns)
-    if not rhat <= RHAT:
+    if not rhat <= ESTIMABLE_R_HAT:
         raise Refused(f"the chains disagree (R-hat {rhat:.3f}): several modes, or too few draws")
     effective = min(float(array_stats.ess(s, method="bulk")) for s in columns)
-    if not effective >= EFFECTIVE:
+    if not effective >= ESTIMABLE_ESS:
         raise Refused(f"there are too few effective draws ({effective:.0f}); ask for more")
 
 
@@ -157,7 +159,7 @@ def _require_nothing_far_away(log_density: LogDensity, draws: Array, log_z: floa
     wide = Proposal(near.centre, WIDE * near.root, WIDE_DEGREES)
     points = wide.draw(rng, WIDELY)
     if finds_more(np.asarray(log_density(points), dtype=float) - wide.log_density(points) - log_z):
-        raise Refused("there is a mode that no draw has found")
+        raise Unvisited("there is a mode that no draw has found")
 
 
 def _side(

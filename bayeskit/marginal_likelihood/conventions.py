@@ -38,6 +38,7 @@ from bayeskit.marginal_likelihood.permutations import Exchangeable, convention, 
 from bayeskit.model.forward_sampling import over_draws, prior_points
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.support import support_without_transform
+from bayeskit.results.diagnostics import DIVERGENT
 from bayeskit.results.records import LogEvidence
 
 __all__ = ["INCREASING", "Ordering", "audit_of_draws", "ordering_of", "orderings_of", "stated"]
@@ -49,7 +50,6 @@ INCREASING = (transforms.Interval, transforms.LogExpM1, transforms.LogOddsTransf
 # under which PyMC's densities integrate to another number (3.9 for LKJCorr of n = 3, eta = 2); the circular one, whose
 # density is periodic on the whole line; ``ordered``, whose prior is a matter of its own.
 NORMALISED = (*INCREASING, transforms.SimplexTransform, transforms.ZeroSumTransform)
-DIVERGENT = 0.01  # share of divergent transitions beyond which the draws are not trusted
 
 
 @dataclass(frozen=True)

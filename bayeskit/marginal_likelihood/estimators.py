@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from bayeskit.marginal_likelihood.proposal import Refused, Unvisited
 from bayeskit.results.records import LogEvidence
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ ESTIMATORS: tuple[Estimator, ...] = (Estimator("bridge", "bridge sampling", "bay
 def first_estimate(target: Target) -> LogEvidence:
     """The estimate of the first that trusts itself; where none does, NaN with the reason of each."""
     reasons: dict[str, str] = {}
+    unvisited = ""
     for estimator in ESTIMATORS:
         reason = estimator.obstacle(target)
         if not reason:
@@ -70,13 +72,15 @@ def first_estimate(target: Target) -> LogEvidence:
             else:
                 if math.isfinite(evidence.value):
                     return evidence
-                reason = evidence.reason
+                reason, unvisited = evidence.reason, unvisited or evidence.unvisited
         reasons[estimator.title] = reason
     if len(reasons) == 1:
-        return refused(*reasons.values())
-    return refused("; ".join(f"{title}: {reason}" for title, reason in reasons.items()))
+        return replace(refused(*reasons.values()), unvisited=unvisited)
+    whole = "; ".join(f"{title}: {reason}" for title, reason in reasons.items())
+    return replace(refused(whole), unvisited=unvisited)
 
 
-def refused(reason: str) -> LogEvidence:
+def refused(reason: str | Refused) -> LogEvidence:
     """No estimate, and why."""
-    return LogEvidence(math.nan, math.inf, "estimated", reason)
+    said = str(reason)
+    return LogEvidence(math.nan, math.inf, "estimated", said, unvisited=said if isinstance(reason, Unvisited) else "")

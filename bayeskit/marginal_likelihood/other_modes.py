@@ -1,10 +1,10 @@
-r"""A mode of a mixture that no chain has visited, sought by climbing from components that were moved on purpose.
+r"""A mode that no chain has visited, sought by climbing from far away, and from components moved on purpose.
 
-Besides its relabelled copies the posterior of a mixture often has modes that differ in earnest: two components share
-one group of the data here, another group there. Chains that start alike all stay in one of them, agree with each other,
-and the evidence of the others is missing without any sign of it. Of many points off the beaten track (draws in which
-one component was put near another, draws from the prior) the highest are where this climbs from, to modes x*; each
-holds, by Laplace's estimate,
+Chains that start alike may all stay in one mode and agree with each other: of two modes alike, four chains miss one in
+an eighth of all runs. Besides its relabelled copies the posterior of a mixture often has modes that differ in earnest:
+two components share one group of the data here, another group there. Of many points off the beaten track (draws in
+which one component was put near another, draws from the prior, draws from far around the chains) the highest are where
+this climbs from, to modes x*; each holds, by Laplace's estimate,
 
 .. math:: \log Z^* = f(x^*) + \tfrac D2 \log 2\pi - \tfrac12 \log |-\nabla^2 f(x^*)| + \log |G|
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from bayeskit.marginal_likelihood.one_labelling import labelling
 from bayeskit.marginal_likelihood.permutations import Coordinates
-from bayeskit.marginal_likelihood.proposal import Refused
+from bayeskit.marginal_likelihood.proposal import Proposal, Refused
 from bayeskit.marginal_likelihood.symmetries import Symmetric
 from bayeskit.model.ascent import climb
 from bayeskit.model.unconstrained import Unconstrained, negative_hessian
@@ -34,6 +34,7 @@ MOVED, DRAWN = 1_200, 200  # candidates of either kind
 CLIMBS = 6  # that are made, from the highest of them
 STEPS = 100  # of a climb
 FLAT = 1e-2  # the largest slope at a mode, in nats for each unit of x
+WIDE, WIDE_DEGREES = 10.0, 3.0  # scale, in that of the draws, and degrees of freedom of points far away
 KEPT = 1_000  # draws that a mode is held against
 OUTERMOST, BEYOND = 0.99, 1.5  # quantile of the draws' squared distances, and what of it is still among them
 
@@ -54,7 +55,7 @@ def unvisited_share(symmetry: Symmetric, log_z: float, random_seed: int) -> floa
         return share.proposal.squares(share.applied(points[None])[0])
 
     reach = BEYOND * float(np.quantile(distance(flat), OUTERMOST))
-    points, kinds = _candidates(symmetry, flat, rng, random_seed)
+    points, kinds = _candidates(symmetry, share.proposal, flat, rng, random_seed)
     far = distance(points) > reach
     largest, seen = -math.inf, list[float]()
     for start in _highest(points[far], kinds[far], space.log_density(points[far])):
@@ -68,12 +69,16 @@ def unvisited_share(symmetry: Symmetric, log_z: float, random_seed: int) -> floa
 
 
 def _candidates(
-    symmetry: Symmetric, draws: np.ndarray, rng: np.random.Generator, random_seed: int
+    symmetry: Symmetric, proposal: Proposal, draws: np.ndarray, rng: np.random.Generator, random_seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws from the prior, and posterior draws with a component moved near another; which of them are of one kind."""
+    """Draws from the prior and from far away, and posterior draws with a component moved near another; which are of
+    one kind."""
     coordinates = Coordinates(symmetry.space)
     spread = draws.std(axis=0)
     prior = symmetry.space.prior_draws(DRAWN, random_seed)
+    if not symmetry.groups:
+        around = Proposal(proposal.centre, WIDE * proposal.root, WIDE_DEGREES).draw(rng, DRAWN)
+        return np.concatenate([prior, around]), np.repeat([-1, -2], [len(prior), DRAWN])
     pairs = [(group, *pair) for group in symmetry.groups for pair in itertools.permutations(group.labels, 2)]
     points = draws[rng.integers(len(draws), size=MOVED)].copy()
     kinds = rng.integers(len(pairs), size=MOVED)

@@ -27,6 +27,7 @@ __all__ = [
     "BridgeSolution",
     "Proposal",
     "Refused",
+    "Unvisited",
     "beyond_error",
     "effective_number",
     "error_of_mean",
@@ -42,6 +43,10 @@ NEGLIGIBLE, CLEARLY = 1e-6, 5.0  # nats; standard errors between two estimates o
 
 class Refused(Exception):
     """There is no estimate that could be trusted; the message says why."""
+
+
+class Unvisited(Refused):
+    """The draws lack a mode, which is a fault of theirs and not of the estimate alone."""
 
 
 def require_more_draws_than(sample: Array) -> None:

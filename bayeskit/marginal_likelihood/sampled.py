@@ -21,7 +21,8 @@ from bayeskit.graphs.environment import lightly
 from bayeskit.marginal_likelihood.conventions import audit_of_draws, orderings_of, stated
 from bayeskit.marginal_likelihood.estimators import Target, first_estimate, refused
 from bayeskit.marginal_likelihood.other_modes import unvisited_share
-from bayeskit.marginal_likelihood.proposal import Refused, finds_more
+from bayeskit.marginal_likelihood.permutations import labellings
+from bayeskit.marginal_likelihood.proposal import Refused, Unvisited, finds_more
 from bayeskit.marginal_likelihood.symmetries import Symmetric, flat, symmetries_of
 from bayeskit.model.unconstrained import Unconstrained, weight_of
 from bayeskit.results.records import LogEvidence
@@ -31,6 +32,7 @@ __all__ = ["evidence_of_draws"]
 PRIOR_DRAWS = 1_000
 CHECKED = 20  # draws at which the density must be the sampler's
 UNVISITED, CLEARLY = 0.05, 5.0  # of the evidence that a mode away may hold by Laplace's estimate; standard errors
+SMALL = 20  # numbers, up to which other modes are looked for where no components are exchangeable
 TOLERANCE = 1e-3  # nats; single-precision constants in the sampler's graph make a little difference
 
 
@@ -50,7 +52,8 @@ def evidence_of_draws(
     """
     orderings = orderings_of(analysis.joint)
     if reason := audit_of_draws(analysis, model, orderings, sample_stats):
-        return refused(reason)
+        unvisited = _missing_mode(model, unconstrained, sample_stats, random_seed, weight)
+        return replace(refused(reason), unvisited=unvisited)
     with lightly():
         space = Unconstrained(model, weight or weight_of(model))
         draws = flat(space, unconstrained)
@@ -63,14 +66,46 @@ def evidence_of_draws(
                 return evidence
             _require_no_doubt(symmetry, evidence, random_seed)
         except Refused as error:
-            return refused(str(error))
+            return refused(error)
     # Of PyMC's own density, which is that of one order.
     evidence = replace(evidence, value=evidence.value - symmetry.added)
     result = stated(evidence, [g for g in symmetry.groups if not set(g.axes) & set(orderings)], orderings.values())
     if symmetry.only_labels:
         return result
     said = f"over the mirror images of {'; '.join(symmetry.mirrored)}"
-    return replace(result, convention="; ".join([said, *([result.convention] if result.convention else [])]))
+    unvisited = ""
+    if symmetry.apart:
+        names = "; ".join(symmetry.apart)
+        unvisited = f"the posterior has mirror images that the chains did not visit alike: fix a sign among {names}"
+    convention = "; ".join([said, *([result.convention] if result.convention else [])])
+    return replace(result, convention=convention, unvisited=unvisited)
+
+
+def _missing_mode(
+    model: pm.Model,
+    unconstrained: Mapping[str, np.ndarray],
+    sample_stats: xr.Dataset,
+    random_seed: int,
+    weight: int | None,
+) -> str:
+    """What the integral of a density finds missing in its draws: for that, its prior need not be normalised."""
+    if model.discrete_value_vars or not unconstrained:
+        return ""
+    with lightly():
+        space = Unconstrained(model, weight or weight_of(model))
+        draws = flat(space, unconstrained)
+        try:
+            _require_the_same_density(space, draws, sample_stats)
+        except Refused:
+            return ""
+        evidence = first_estimate(Target(space, random_seed, draws))
+        alone = Symmetric(space, draws, (), labellings(space, (), []), (), (), 0.0)
+        try:
+            if math.isfinite(evidence.value) and space.size <= SMALL:
+                _require_no_mode_away(alone, evidence, random_seed)
+        except Unvisited as error:
+            return str(error)
+        return evidence.unvisited
 
 
 def _require_the_same_density(space: Unconstrained, draws: np.ndarray, sample_stats: xr.Dataset) -> None:
@@ -95,11 +130,18 @@ def _require_no_doubt(symmetry: Symmetric, evidence: LogEvidence, random_seed: i
     if len(points) == PRIOR_DRAWS:
         log_weights = space.log_density(points) - space.log_prior(points) - evidence.value
         if finds_more(log_weights, evidence.error):
-            raise Refused("draws from the prior find more mass than the chains did: there is another mode")
-    if symmetry.groups:
+            raise Unvisited("draws from the prior find more mass than the chains did: there is another mode")
+    if symmetry.groups or space.size <= SMALL:
+        _require_no_mode_away(symmetry, evidence, random_seed)
+
+
+def _require_no_mode_away(symmetry: Symmetric, evidence: LogEvidence, random_seed: int) -> None:
+    try:
         share = unvisited_share(symmetry, evidence.value, random_seed)
-        if share > UNVISITED + CLEARLY * evidence.error:
-            raise Refused(
-                f"there is another mode, which holds about {share:.2g} times what the chains found, and none of "
-                "them visited it: NUTS does not move between modes this far apart"
-            )
+    except (NotImplementedError, ValueError, AssertionError, np.linalg.LinAlgError):
+        return  # the density has no gradient, or no curvature, where it was climbed
+    if share > UNVISITED + CLEARLY * evidence.error:
+        raise Unvisited(
+            f"there is another mode, which holds about {share:.2g} times what the chains found, and none of "
+            "them visited it: NUTS does not move between modes this far apart"
+        )

@@ -33,10 +33,11 @@ from bayeskit.marginal_likelihood.permutations import (
 from bayeskit.marginal_likelihood.proposal import Refused
 from bayeskit.marginal_likelihood.reflections import reflections
 from bayeskit.model.unconstrained import Unconstrained
+from bayeskit.results.diagnostics import MOST_R_HAT
 
 __all__ = ["Symmetric", "flat", "symmetries_of"]
 
-MIXED = 1.01  # R-hat between draws and their relabelled copies, below which the chains visited all labellings alike
+APART = 1.2  # R-hat between draws and their mirror images that chance does not give, nor a slow chain
 COPIES = 20  # labellings that it is judged by
 
 
@@ -75,6 +76,7 @@ class Symmetric:
     groups: tuple[Exchangeable, ...]  # components whose labellings are summed over
     maps: list[Matrix]  # the whole group, the identity first
     mirrored: tuple[str, ...]  # the variables of the mirror images in it
+    apart: tuple[str, ...]  # of those the ones that the chains went to and fro between seldom or never
     added: float  # log K! of an order taken away, which the log integral has more than that of PyMC's own density
 
     @property
@@ -112,16 +114,17 @@ def symmetries_of(
     images = [
         (image, names)
         for image, names in reflections(space, draws, random_seed=random_seed)
-        if not _alike(draws, moved(draws, [image], np.zeros(draws.shape[:2], int)))
+        if not _alike(draws, _all_moved(draws, image))
     ]
     mirrored = tuple(names for _, names in images)
+    apart = tuple(names for image, names in images if not _alike(draws, _all_moved(draws, image), APART))
     maps = labellings(space, groups, [image for image, _ in images])
     if len(maps) > LABELLINGS:
         raise Refused(
             f"the density has more than {LABELLINGS} mirror images, too many to sum over: exchanges or changes of "
             f"sign of {'; '.join(mirrored)}"
         )
-    return Symmetric(space, draws, groups, maps, mirrored, added)
+    return Symmetric(space, draws, groups, maps, mirrored, apart, added)
 
 
 def flat(space: Unconstrained, unconstrained: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -154,8 +157,12 @@ def _visited_alike(space: Unconstrained, group: Exchangeable, draws: np.ndarray,
     return _alike(draws, moved(draws, [random_labelling(space, group, rng) for _ in range(COPIES)], which))
 
 
-def _alike(draws: np.ndarray, copies: np.ndarray) -> bool:
-    """Whether each chain is spread over the same places as its copy."""
+def _all_moved(draws: np.ndarray, image: Matrix) -> np.ndarray:
+    return moved(draws, [image], np.zeros(draws.shape[:2], dtype=np.intp))
+
+
+def _alike(draws: np.ndarray, copies: np.ndarray, most: float = MOST_R_HAT) -> bool:
+    """Whether each chain is spread over the same places as its copy, by the R-hat between them."""
     both = np.concatenate([draws, copies])
     changed = np.flatnonzero(np.any(copies != draws, axis=(0, 1)))
-    return all(float(array_stats.rhat(both[..., k])) <= MIXED for k in changed)
+    return all(float(array_stats.rhat(both[..., k])) <= most for k in changed)

@@ -155,6 +155,10 @@ def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: boo
         evidence = posterior.log_evidence
         if evidence.convention:
             notes.append(f"{name}: the evidence is {evidence.convention}")
+        if posterior.diagnostics is not None:
+            notes += [
+                f"{name}: its draws are not to be relied on: {problem}" for problem in posterior.diagnostics.problems
+            ]
         rows[name] = (evidence.value, evidence.error, evidence.label, *elpd)
     if any(posterior.log_evidence.label != "exact" for posterior in posteriors.values()):
         notes.append("not every log evidence is exact: mind the error columns")

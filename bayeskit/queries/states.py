@@ -22,8 +22,8 @@ from bayeskit.elimination.plan import analyse, with_sums
 from bayeskit.elimination.recovery import state_recovery
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly
+from bayeskit.marginal_likelihood.relabelling import under_one_labelling
 from bayeskit.model.snapshot import Snapshot, on_its_data
-from bayeskit.queries.relabelling import under_one_labelling
 from bayeskit.queries.state_answers import States
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import dims_of, thinned

@@ -25,12 +25,26 @@ WIDE = 8  # a table with more columns is set smaller
 SIMILAR = 300  # largest over smallest number of a column that is written with the same decimals
 
 BADGES = {"exact": "", "quadrature": "", "estimated": "", "agrees": "", "pass": "", "fail": " bad"}
-DECIMALS = {"z_mean": 2, "z_sd": 2, "p_ecdf": 3, "ess": 0, "rhat": 3, "elpd_loo": 2, "se_loo": 2}
+DECIMALS = {
+    "z_mean": 2,
+    "z_sd": 2,
+    "p_ecdf": 3,
+    "ess": 0,
+    "rhat": 3,
+    "r_hat": 3,
+    "ess_bulk": 0,
+    "ess_tail": 0,
+    "elpd_loo": 2,
+    "se_loo": 2,
+}
 HEADS = {
     "mcse_mean": "MCSE of mean",
     "p_ecdf": "p (ECDF)",
     "rhat": "R-hat",
+    "r_hat": "R-hat",
     "ess": "ESS",
+    "ess_bulk": "ESS (bulk)",
+    "ess_tail": "ESS (tail)",
     "elpd_loo": "elpd (LOO)",
     "se_loo": "se (LOO)",
     "mcmc_mean": "sampler's mean",

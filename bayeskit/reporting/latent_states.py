@@ -21,7 +21,7 @@ from bayeskit.finite.axis_dependence import EntriesMixed, connection
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.rewriting import apart_from_checks
-from bayeskit.queries.relabelling import under_one_labelling
+from bayeskit.marginal_likelihood.relabelling import under_one_labelling
 from bayeskit.reporting.records import COLOURS
 from bayeskit.results.tree import thinned
 

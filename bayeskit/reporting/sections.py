@@ -83,7 +83,10 @@ def _question(post: Posterior, about: Sequence[str]) -> Section:
         ("label", post.log_evidence.label),
         ("certificate (nats)", None if math.isnan(post.certificate) else post.certificate),
     )
-    paragraphs = (*about, f"What do the data {_list(shapes)} say about {unknown}?", how)
+    found = post.diagnostics
+    problems = () if found is None else tuple(f"Warning: {problem}." for problem in found.problems)
+    rows += () if found is None else (("chains", str(found).splitlines()[0]),)
+    paragraphs = (*about, f"What do the data {_list(shapes)} say about {unknown}?", how, *problems)
     return Section("question", "What was asked", paragraphs, tables=(Table(("", ""), rows, digits=10),))
 
 

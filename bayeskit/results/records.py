@@ -1,4 +1,4 @@
-"""The frozen records that every layer returns: plans, refusals, evidence, posteriors.
+"""The frozen records that every layer returns: evidence, posteriors, and the plans of :mod:`bayeskit.results.plan`.
 
 Nothing here computes an answer. A record carries its label (``exact``, ``quadrature`` or ``estimated``) and its error
 wherever it carries a number.
@@ -19,7 +19,9 @@ import xarray as xr
 from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import Snapshot, on_its_data
 from bayeskit.results import predictive
+from bayeskit.results.diagnostics import Diagnostics, convergence_table
 from bayeskit.results.marginals import Marginal, summarise
+from bayeskit.results.plan import Plan, Refusal, Step
 
 __all__ = ["LABELS", "LogEvidence", "Plan", "Posterior", "Refusal", "Step"]
 
@@ -43,6 +45,8 @@ class LogEvidence:
     convention : str
         What the integral is taken over, where that is not plain: all labellings of exchangeable components, or a prior
         restricted to an order.
+    unvisited : str
+        What no draw shows of the posterior, where that came to light: a mode, or mirror images.
     """
 
     value: float
@@ -50,6 +54,7 @@ class LogEvidence:
     label: str
     reason: str = ""
     convention: str = ""
+    unvisited: str = ""
 
     def __post_init__(self) -> None:
         if self.label not in LABELS:
@@ -64,86 +69,6 @@ class LogEvidence:
         sign = {"exact": "rounding", "quadrature": "error bound", "estimated": "standard error"}[self.label]
         convention = f"; {self.convention}" if self.convention else ""
         return f"{self.value:.10g} ({self.label}; {sign} {self.error:.1e}{convention})"
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why one variable was not integrated out.
-
-    Attributes
-    ----------
-    variable : str
-    reason : str
-        What breaks the closed form.
-    advice : str
-        The nearest model that has one.
-    """
-
-    variable: str
-    reason: str
-    advice: str
-
-    def __str__(self) -> str:
-        return f"{self.variable}: {self.reason} {self.advice}"
-
-
-@dataclass(frozen=True)
-class Step:
-    """One elimination: these variables, integrated out together, by this family, given those not yet gone."""
-
-    variables: tuple[str, ...]
-    family: str
-    given: tuple[str, ...] = ()
-    note: str = ""
-
-    def __str__(self) -> str:
-        given = f" given {', '.join(self.given)}" if self.given else ""
-        note = f" — {self.note}" if self.note else ""
-        return f"{', '.join(self.variables)}: {self.family.replace('_', ' ')}{given}{note}"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What will be integrated out, in which order, by which family; what is left, and why.
-
-    Attributes
-    ----------
-    eliminated : tuple of Step
-        In order of elimination; draws go back the other way.
-    remaining : tuple of str
-        Variables that no closed form integrates out.
-    method : str
-        The first method that :func:`bayeskit.infer` will try, or the one that answered; empty where none is asked.
-    refusals : tuple of Refusal
-        One for each remaining variable.
-    notes : tuple of str
-        What else a reader of the result must know (a Potential, a method that was tried before and failed).
-    outlook : str
-        What the method will do with what remains.
-    """
-
-    eliminated: tuple[Step, ...]
-    remaining: tuple[str, ...]
-    method: str
-    refusals: tuple[Refusal, ...]
-    notes: tuple[str, ...] = ()
-    outlook: str = ""
-
-    def __str__(self) -> str:
-        lines = [f"method: {self.method}"] if self.method else []
-        if self.eliminated:
-            lines.append("integrated out in closed form, in this order:")
-            lines += [f"  {i}. {step}" for i, step in enumerate(self.eliminated, 1)]
-        if self.refusals:
-            lines.append("remaining, without a closed form:")
-            # The scales of a model mostly get the same advice: it is given once, after the last of them.
-            last = {refusal.advice: k for k, refusal in enumerate(self.refusals)}
-            for k, refusal in enumerate(self.refusals):
-                lines.append(f"  {refusal.variable}: {refusal.reason}")
-                lines += [f"    advice: {refusal.advice}"] if last[refusal.advice] == k else []
-        lines += [self.outlook] if self.outlook else []
-        lines += [f"note: {note}" for note in self.notes]
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -177,6 +102,8 @@ class Posterior:
         The data that the model had.
     account : str
         How the posterior was found, in a sentence.
+    diagnostics : Diagnostics or None
+        How well the chains of a sampler mixed. None for independent draws, which need no chains.
     """
 
     model: pm.Model
@@ -191,6 +118,7 @@ class Posterior:
     analysis: Any = field(repr=False, default=None)
     snapshot: Snapshot | None = field(repr=False, default=None)
     account: str = ""
+    diagnostics: Diagnostics | None = None
 
     def marginal(self, name: str) -> Marginal:
         """The closed-form marginal posterior of one variable.
@@ -287,12 +215,19 @@ class Posterior:
         -------
         pandas.DataFrame
             One row a scalar, named as ArviZ names it, with columns ``mean``, ``sd``, ``etiXX_lb``, ``etiXX_ub``,
-            ``mcse_mean`` (zero where exact) and ``label`` ("exact" from the closed form, "estimated" from draws).
+            ``mcse_mean`` (zero where exact) and ``label`` ("exact" from the closed form, "estimated" from draws). Where
+            the draws come from a sampler, ``r_hat``, ``ess_bulk`` and ``ess_tail`` stand before the label.
         """
         if not 0 < ci_prob < 1:
             raise ModelError(f"ci_prob is {ci_prob}; it must lie between 0 and 1")
-        return summarise(self.tree["posterior"].to_dataset(), self.marginals, ci_prob)
+        draws = self.tree["posterior"].to_dataset()
+        table = summarise(draws, self.marginals, ci_prob)
+        if self.diagnostics is None:
+            return table
+        judged = convergence_table(draws, map(str, draws.data_vars))
+        return pd.concat([table.drop(columns="label"), judged, table["label"]], axis=1)
 
     def __str__(self) -> str:
         proof = "" if np.isnan(self.certificate) else f"\ncertificate: {self.certificate:.1e} nats"
-        return f"{self.plan}\nlog evidence: {self.log_evidence}{proof}"
+        found = "" if self.diagnostics is None else f"\n{self.diagnostics}"
+        return f"{self.plan}\nlog evidence: {self.log_evidence}{proof}{found}"

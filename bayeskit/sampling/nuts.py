@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import nutpie
@@ -12,9 +13,10 @@ import pymc as pm
 from pymc.backends.arviz import patch_nutpie_idata
 from pymc.progress_bar import NutpieProgressBarManager
 
-from bayeskit.errors import InferenceError
+from bayeskit.errors import InferenceError, OptionError
 from bayeskit.graphs.environment import available_cpus, on_one_thread
 from bayeskit.sampling.native import compile_for_nutpie
+from bayeskit.sampling.options import sampler_defaults
 from bayeskit.terminal import quiet
 
 if TYPE_CHECKING:
@@ -22,9 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["pop_unconstrained", "sample_nuts"]
 
-CHAINS = 4
-TUNE = 1000  # warm-up steps of each
-ACCEPTANCE = 0.9  # of proposals, aimed at
+PYMC_OPTIONS = ("tune", "chains", "target_accept", "init", "cores")
 
 
 def sample_nuts(
@@ -33,44 +33,57 @@ def sample_nuts(
     random_seed: int | None = None,
     progressbar: bool = False,
     unconstrained: bool = False,
+    sampler: Mapping[str, Any] | None = None,
 ) -> xr.DataTree:
     """Draw from the posterior with NUTS, as ``pymc.sample`` gives it; InferenceError if no chain could start.
 
-    ``draws`` are those of four chains together, rounded up; with ``unconstrained`` those on the unconstrained scale are
-    kept as well, for :func:`pop_unconstrained`. Chains start at PyMC's initial points, jittered where the model has no
-    ``initval``. nutpie cannot sample discrete variables; a model that has some goes to PyMC's own compound step.
+    ``draws`` are those of all chains together, rounded up; with ``unconstrained`` those on the unconstrained scale are
+    kept as well, for :func:`pop_unconstrained`. ``sampler`` holds options that differ from
+    :func:`bayeskit.sampling.options.sampler_defaults`. nutpie cannot sample discrete variables; a model that has some
+    goes to PyMC's own compound step.
     """
+    options = {**sampler_defaults(), **(sampler or {})}
+    options["draws"] = -(-draws // options["chains"])
     with quiet(), on_one_thread(), warnings.catch_warnings():
         # ArviZ suspects swapped dimensions where there are fewer draws than chains.
         warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
-        options = {"draws": -(-draws // CHAINS), "tune": TUNE, "chains": CHAINS}
         if model.discrete_value_vars:
-            accept = {"target_accept": ACCEPTANCE} if model.continuous_value_vars else {}
-            return pm.sample(**options, **accept, random_seed=random_seed, progressbar=progressbar, model=model)
+            return _by_pymc(model, options, random_seed, progressbar)
         return _by_nutpie(model, options, random_seed, progressbar, unconstrained)
+
+
+def _by_pymc(model: pm.Model, options: dict[str, Any], random_seed: int | None, progressbar: bool) -> xr.DataTree:
+    names = ", ".join(str(v.name) for v in model.discrete_value_vars)
+    for name in options:
+        if name not in (*PYMC_OPTIONS, "draws"):
+            raise OptionError(f"sampler: {name} is an option of nutpie, which cannot sample {names}: leave it out")
+    if not model.continuous_value_vars:
+        options = {name: value for name, value in options.items() if name not in ("target_accept", "init")}
+    seen = {"random_seed": random_seed, "progressbar": progressbar, "compute_convergence_checks": False}
+    return pm.sample(**options, **seen, model=model)
 
 
 def _by_nutpie(
     model: pm.Model,
-    options: dict[str, int],
+    options: dict[str, Any],
     random_seed: int | None,
     progressbar: bool,
     unconstrained: bool,
 ) -> xr.DataTree:
     # Jitter of one on the unconstrained scale is far more than a posterior sd where there are many data: loadings
     # with the wrong sign are a mode of their own. Where the author gave a start, it is kept.
-    given = model.rvs_to_initial_values
-    compiled = compile_for_nutpie(model, {rv for rv in model.free_RVs if given.get(rv) is None})
+    given, jittered = model.rvs_to_initial_values, options["init"].startswith("jitter")
+    compiled = compile_for_nutpie(model, {rv for rv in model.free_RVs if jittered and given.get(rv) is None})
+    # The threads share one process and need no lock of Python's.
+    cores = min(options["chains"], available_cpus())
+    passed = {"cores": cores} | {name: value for name, value in options.items() if name != "init"}
     start = time.perf_counter()
     try:
-        with NutpieProgressBarManager(CHAINS, options["draws"], progressbar) as bar:
+        with NutpieProgressBarManager(options["chains"], options["draws"], progressbar) as bar:
             tree = nutpie.sample(
                 compiled,
-                **options,
-                # The threads share one process and need no lock of Python's.
-                cores=min(CHAINS, available_cpus()),
+                **passed,
                 seed=int(np.random.default_rng(random_seed).integers(2**30)),
-                target_accept=ACCEPTANCE,
                 save_warmup=False,
                 store_unconstrained=unconstrained,
                 progress_bar=False,
@@ -83,6 +96,8 @@ def _by_nutpie(
             f"NUTS could not sample: {reason}; check the data and the support of the priors"
         ) from error
     patch_nutpie_idata(tree, model, sampling_time=time.perf_counter() - start)
+    # PyMC's name, by which ArviZ finds it.
+    tree["sample_stats/reached_max_treedepth"] = tree["sample_stats"]["maxdepth_reached"]
     return tree
 
 

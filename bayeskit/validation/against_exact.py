@@ -23,6 +23,7 @@ import xarray as xr
 
 from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.inference.ladder import explain, infer, whole_seed
+from bayeskit.results.diagnostics import ESTIMABLE_ESS, ESTIMABLE_R_HAT
 from bayeskit.results.marginals import scalar_labels
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import stacked_draws
@@ -39,8 +40,6 @@ __all__ = ["assert_matches_exact", "judge", "validate"]
 # sampler's own standard error decides.
 EXACT_DRAWS = 10_000
 ALPHA = 1e-3
-MIN_ESS = 100.0
-MAX_RHAT = 1.05
 TIES = 1
 
 
@@ -50,8 +49,8 @@ def judge(
     *,
     var_names: Sequence[str] | None = None,
     alpha: float = ALPHA,
-    min_ess: float = MIN_ESS,
-    max_rhat: float = MAX_RHAT,
+    min_ess: float = ESTIMABLE_ESS,
+    max_rhat: float = ESTIMABLE_R_HAT,
     random_seed: int | None = None,
     method: str = "draws given by the caller",
     divergences: int | None = None,
@@ -129,8 +128,8 @@ def assert_matches_exact(
     *,
     var_names: Sequence[str] | None = None,
     alpha: float = ALPHA,
-    min_ess: float = MIN_ESS,
-    max_rhat: float = MAX_RHAT,
+    min_ess: float = ESTIMABLE_ESS,
+    max_rhat: float = ESTIMABLE_R_HAT,
     random_seed: int | None = None,
 ) -> Validation:
     """Assert that a sampler's draws come from the exact posterior of ``model``; made for the tests of samplers.

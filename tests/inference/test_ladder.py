@@ -13,6 +13,7 @@ import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 from cases import CASES
 from near_misses import NEAR_MISSES
 from remainder_cases import REMAINDERS
@@ -61,7 +62,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, home: str) -> list[Request]:
 
     def answer(request: Request) -> Posterior:
         requests.append(request)
-        evidence, tree = LogEvidence(math.nan, math.inf, "estimated"), None
+        evidence, tree = LogEvidence(math.nan, math.inf, "estimated"), xr.DataTree()
         plan = request.analysis.plan
         return Posterior(request.model, plan, evidence, plan.method, math.nan, tree)  # type: ignore[arg-type]
 

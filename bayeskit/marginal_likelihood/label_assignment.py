@@ -1,6 +1,7 @@
 """The labelling under which draws of components agree best (Stephens 2000), as arrays.
 
-A Normal is fitted to each label and a permutation to each draw, in turn; see :mod:`bayeskit.queries.relabelling`.
+A Normal is fitted to each label and a permutation to each draw, in turn; see
+:mod:`bayeskit.marginal_likelihood.relabelling`.
 """
 
 from __future__ import annotations

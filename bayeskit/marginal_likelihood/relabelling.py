@@ -33,12 +33,12 @@ from bayeskit.elimination.collapsed_model import collapse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly, silently
 from bayeskit.marginal_likelihood.exchangeable import exchangeable
+from bayeskit.marginal_likelihood.label_assignment import agreed_orders
 from bayeskit.marginal_likelihood.permutations import Exchangeable
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.model.support import support_of
-from bayeskit.queries.label_assignment import agreed_orders
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import stacked_draws
 
