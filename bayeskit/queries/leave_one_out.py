@@ -16,6 +16,7 @@ from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.model.support import IMPROPER
 from bayeskit.queries.class_rows import whole_rows
+from bayeskit.results.log_densities import log_likelihood
 from bayeskit.results.records import Posterior
 
 __all__ = ["leave_one_out", "require_evidence", "require_same_data"]
@@ -24,6 +25,7 @@ __all__ = ["leave_one_out", "require_evidence", "require_same_data"]
 # computed from.
 LOO_ELEMENTS = 20_000_000
 LOO_MIN_DRAWS = 500
+SAME = 1e-12  # relative spread below which a term is the same at every draw
 
 
 def require_evidence(name: str, given: pm.Model | Posterior) -> None:
@@ -99,33 +101,45 @@ def leave_one_out(posterior: Posterior) -> tuple[tuple[float, float, float], str
     if labels:
         # Each observation has a label of its own, drawn given that observation: its weight would be infinite.
         return missing, f"LOO was not computed: the draws of {', '.join(labels)} have seen each observation"
-    observations = sum(value.size for _, value in _observed(posterior).values())
     draws = posterior.tree["posterior"].to_dataset()
-    kept = min(draws.sizes["chain"] * draws.sizes["draw"], LOO_ELEMENTS // max(observations, 1))
-    if kept < LOO_MIN_DRAWS:
-        return missing, f"LOO was not computed: {observations} observations leave room for {kept} draws"
-    draws = draws.isel(draw=slice(kept // draws.sizes["chain"]))
-    tree = xr.DataTree.from_dict({"posterior": draws})
-    # Compiling costs more than a few thousand evaluations of a small graph, so few rewrites.
-    likelihood = pm.compute_log_likelihood(
-        tree,
-        model=posterior.model,
-        extend_inferencedata=False,
-        progressbar=False,
-        compile_kwargs={"mode": "FAST_COMPILE"},
-    )
-    terms = [v.transpose("chain", "draw", ...).to_numpy() for v in likelihood.data_vars.values()]
-    pointwise = np.concatenate([v.reshape(*v.shape[:2], -1) for v in terms], axis=2)
-    tree["log_likelihood"] = xr.DataTree(xr.Dataset({"pointwise": (("chain", "draw", "observation"), pointwise)}))
+    observations = sum(value.size for _, value in _observed(posterior).values())
+    if posterior.model.free_RVs:
+        kept = min(draws.sizes["chain"] * draws.sizes["draw"], LOO_ELEMENTS // max(observations, 1))
+        if kept < LOO_MIN_DRAWS:
+            return missing, f"LOO was not computed: {observations} observations leave room for {kept} draws"
+        draws = draws.isel(draw=slice(kept // draws.sizes["chain"]))
+    else:  # the likelihood is a number, and one draw of nothing is enough
+        draws = xr.Dataset(coords={"chain": [0], "draw": [0]})
+    pointwise = _pointwise(posterior, draws)
     if pointwise.shape[2] < 2:
-        return missing, "LOO was not computed: the likelihood does not factor into observations"
-    # ArviZ warns of high Pareto k; the count and the note below say the same.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        try:
+        why = "there is one observation" if observations < 2 else "the likelihood does not factor into observations"
+        return missing, f"LOO was not computed: {why}"
+    if not np.all(np.isfinite(pointwise)):
+        count = int((~np.isfinite(pointwise)).any(axis=(0, 1)).sum())
+        return missing, f"LOO was not computed: the log likelihood of {count} observation(s) is not finite at some draw"
+    elpd = pointwise[0, 0].copy()
+    # A term that is the same at every draw has no tail to smooth, and is the same without its observation, too.
+    varies = np.ptp(pointwise, axis=(0, 1)) > SAME * np.maximum(1.0, np.abs(elpd))
+    high, note = 0, ""
+    if varies.any():
+        tree = xr.DataTree.from_dict({"posterior": draws})
+        terms = (("chain", "draw", "observation"), pointwise[..., varies])
+        tree["log_likelihood"] = xr.DataTree(xr.Dataset({"pointwise": terms}))
+        # ArviZ warns of high Pareto k; the count and the note below say the same.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
             result = az.loo(tree, pointwise=True, reff=1.0 if posterior.method == "exact" else None)
-        except ValueError as error:  # a term that is the same at every draw has no tail to smooth
-            return missing, f"LOO was not computed: {str(error).splitlines()[0].rstrip('.')}"
-    high = int((result.pareto_k > result.good_k).sum())
-    note = f"LOO is unreliable: {high} observation(s) with Pareto k above {result.good_k:.2f}" if high else ""
-    return (float(result.elpd), float(result.se), float(high)), note
+        elpd[varies] = result.elpd_i
+        high = int((result.pareto_k > result.good_k).sum())
+        note = f"LOO is unreliable: {high} observation(s) with Pareto k above {result.good_k:.2f}" if high else ""
+    return (float(elpd.sum()), math.sqrt(elpd.size * np.var(elpd, ddof=1)), float(high)), note
+
+
+def _pointwise(posterior: Posterior, draws: xr.Dataset) -> np.ndarray:
+    """The log likelihood at these draws, the first of the posterior's: its axes are chains, draws, observations."""
+    if "log_likelihood" in posterior.tree.children:
+        known = posterior.tree["log_likelihood"].to_dataset().isel(draw=slice(draws.sizes["draw"]))
+    else:
+        known = log_likelihood(posterior.model, draws)
+    terms = [v.transpose("chain", "draw", ...).to_numpy() for v in known.data_vars.values()]
+    return np.concatenate([v.reshape(*v.shape[:2], -1) for v in terms], axis=2)

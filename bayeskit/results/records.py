@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import Snapshot, on_its_data
 from bayeskit.results import predictive
 from bayeskit.results.diagnostics import Diagnostics, convergence_table
+from bayeskit.results.log_densities import with_log_densities
 from bayeskit.results.marginals import Marginal, summarise
 from bayeskit.results.plan import Plan, Refusal, Step
 
@@ -202,6 +203,25 @@ class Posterior:
         """Prior predictive draws of the observed variables; also kept in ``tree["prior_predictive"]``, beside the
         draws of the latent variables in ``tree["prior"]``."""
         return predictive.ensure_prior_predictive(self.model, self.tree, draws=draws, random_seed=random_seed)
+
+    @on_its_data
+    def with_log_likelihood(self) -> Posterior:
+        """The same posterior with the log likelihood and the log prior of every draw in its tree.
+
+        :func:`arviz.loo`, :func:`arviz.compare`, :func:`arviz.psense_summary` and their plots read them.
+
+        Returns
+        -------
+        Posterior
+            Its tree has the groups ``log_likelihood`` and ``log_prior``, entry by entry of the observed and of the free
+            variables, named as :func:`pymc.stats.compute_log_likelihood` names them. This one is left as it was.
+
+        Raises
+        ------
+        ModelError
+            If there are no draws, no free or no observed variable, or too many numbers to keep.
+        """
+        return replace(self, tree=with_log_densities(self.model, self.tree))
 
     def summary(self, *, ci_prob: float = 0.89) -> pd.DataFrame:
         """Mean, standard deviation and equal-tailed interval of every scalar.

@@ -13,6 +13,7 @@ import bayeskit as bk
 from bayeskit import BayeskitError
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.queries.comparison import Comparison, compare
+from bayeskit.queries.leave_one_out import leave_one_out
 
 Y = np.array([0.3, -0.8, 1.9, 0.7, 1.2, 0.4])
 X = np.array([-1.0, -0.6, -0.2, 0.2, 0.6, 1.0])
@@ -129,6 +130,47 @@ def test_loo_is_refused_for_one_observation() -> None:
     comparison = compare({"series": series, "mean": mean_model()}, random_seed=1)
     assert np.isnan(comparison.table.at["series", "elpd_loo"])
     assert any("series: LOO was not computed" in note for note in comparison.notes)
+
+
+def test_a_row_that_says_nothing_of_the_parameters_keeps_its_log_density_in_loo() -> None:
+    x, y = np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.4, 1.2, 1.9, 3.3])
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("slope", 0.0, 10.0) * x, 1.0, observed=y)
+    terms = np.empty(4)
+    for k in range(4):  # in closed form, by the Normal slope given the other rows
+        others = np.arange(4) != k
+        precision = 0.01 + np.sum(x[others] ** 2)
+        predictive = stats.norm(x[k] * np.sum((x * y)[others]) / precision, np.sqrt(1 + x[k] ** 2 / precision))
+        terms[k] = predictive.logpdf(y[k])
+    (elpd, se, high), note = leave_one_out(bk.infer(model, random_seed=1))
+    assert elpd == pytest.approx(terms.sum(), abs=0.05)
+    assert se == pytest.approx(2 * terms.std(ddof=1), abs=0.05)
+    assert (high, note) == (0, "")
+
+
+def test_the_loo_of_a_point_null_is_its_log_density() -> None:
+    with pm.Model() as null:
+        pm.Normal("y", 0.0, 1.0, observed=Y)
+    terms = stats.norm.logpdf(Y)
+    (elpd, se, high), note = leave_one_out(bk.infer(null, random_seed=1))
+    assert (elpd, se) == pytest.approx((terms.sum(), np.sqrt(terms.size) * terms.std(ddof=1)), rel=1e-12)
+    assert (high, note) == (0, "")
+
+
+def test_loo_takes_the_log_likelihood_that_is_there() -> None:
+    posterior = bk.infer(mean_model(), random_seed=1)
+    known = posterior.with_log_likelihood()
+    assert leave_one_out(known) == leave_one_out(posterior)
+    known.tree["log_likelihood"]["y"] += 1.0
+    assert leave_one_out(known)[0][0] == pytest.approx(leave_one_out(posterior)[0][0] + Y.size, abs=1e-9)
+
+
+def test_no_loo_where_a_draw_leaves_a_row_without_a_density() -> None:
+    posterior = bk.infer(mean_model(), random_seed=1).with_log_likelihood()
+    posterior.tree["log_likelihood"]["y"][2, 3, 4] = -np.inf
+    result, note = leave_one_out(posterior)
+    assert np.isnan(result).all()
+    assert note == "LOO was not computed: the log likelihood of 1 observation(s) is not finite at some draw"
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
