@@ -35,6 +35,9 @@ __all__ = [
 MOST_R_HAT, LEAST_ESS = 1.01, 100  # the latter a chain
 LENGTH = 1000  # the draws a chain from which on they hold
 LEAST_E_BFMI = 0.3
+# Share of divergent transitions up to which they may be single steps that went too far: a link that is an exponential
+# gives one in 4,000 in most runs, anywhere in the posterior. Where the chains mix badly as well, each counts.
+ISOLATED = 0.001
 MOST_AT_FULL_DEPTH = 0.05  # of the draws
 TAILS = (0.05, 0.95)
 # Draws from which a number with its own standard error can still be had: right ones with 400 effective draws keep to
@@ -125,7 +128,8 @@ class Diagnostics:
     @property
     def _transitions(self) -> list[str]:
         result = []
-        if self.divergences:
+        total = self.chains * self.draws
+        if self.divergences > ISOLATED * total or (self.divergences and self.mixing):
             what = "transition diverged" if self.divergences == 1 else "transitions diverged"
             result.append(
                 f"{self.divergences} {what}, so that a part of the posterior may be missing: raise target_accept "
@@ -135,7 +139,7 @@ class Diagnostics:
             result.append(
                 f"the energy mixes badly (E-BFMI {self.min_e_bfmi:.2f}): reparameterize heavy tails or scales"
             )
-        if (share := self.draws_at_max_tree_depth / (self.chains * self.draws)) > MOST_AT_FULL_DEPTH:
+        if (share := self.draws_at_max_tree_depth / total) > MOST_AT_FULL_DEPTH:
             result.append(f"{share:.0%} of the draws reached the maximum tree depth: raise maxdepth, or reparameterize")
         return [*result, self.unvisited] if self.unvisited else result
 

@@ -107,11 +107,16 @@ def test_transitions_are_judged_too() -> None:
     none, some = np.zeros((4, 1000), bool), np.zeros((4, 1000), bool)
     some[0, :2] = True
     assert problems(independent(), diverging=none, energy=energies(), reached_max_treedepth=some) == ""
-    assert problems(independent(), diverging=some).startswith("2 transitions diverged")
-    some[0, 1] = False
-    assert "1 transition diverged" in problems(independent(), diverging=some) and "target_accept" in problems(
-        independent(), diverging=some
+    assert problems(independent(), diverging=some) == "" and "2 divergences" in str(
+        judged(independent(), diverging=some)
     )
+    assert "2 transitions diverged" in problems(autoregressive(1000, 1, 0.97), diverging=some)
+    some[1, :3] = True
+    found = problems(independent(), diverging=some)
+    assert found.startswith("5 transitions diverged") and "target_accept" in found
+    few = np.zeros((4, 100), bool)
+    few[0, 0] = True
+    assert problems(independent(100), diverging=few).startswith("1 transition diverged")
     some[:, ::10] = True
     assert "10% of the draws reached the maximum tree depth" in problems(independent(), reached_max_treedepth=some)
 
