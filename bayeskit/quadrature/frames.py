@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from bayeskit.quadrature.change_of_variable import Bend, Frame, Stretch, fit_stretch
+from bayeskit.quadrature.many_scales import ManyScales
 from bayeskit.quadrature.mode_search import Landscape, NotIntegrable
 from bayeskit.quadrature.trapezoid import Lattice
 
-__all__ = ["REACH", "SLOW", "bulk", "choose_frame"]
+__all__ = ["REACH", "SLOW", "bulk", "choose_frame", "frame_of_scales"]
 
 SLOW = "the density falls off too slowly, not at all, or along too curved a ridge"
 REACH = 60.0  # how far a lattice may grow, in widths of the bulk
@@ -33,6 +34,7 @@ LEAST_NEAR, LEAST_FAR = 0.2, 0.8  # widths of a side, so that no stretch is buil
 MARGIN = 6.0  # nats beyond the cut that still take part in a fit
 SINGLE = 1e-6  # of the mean variance: a line of the lattice with less has a single node that counts
 LOCATION_RANGE, SCALE_RANGE = 3.0, 4.0  # of log scales, by which locations are weighed and to which a bend is fitted
+MOVED, WIDER = 0.37, 1.14  # widths and factor by which a second frame of many scales differs from the first
 RIDGE = 1e-3  # penalty of the regressions
 
 
@@ -66,6 +68,14 @@ def bulk(land: Landscape) -> tuple[np.ndarray, np.ndarray]:
         if change.max() < SETTLED and change.min() > 1 / SETTLED:
             break
     return centre, covariance
+
+
+def frame_of_scales(land: Landscape, number: int) -> Frame:
+    """A frame of one variable in which every mode has its own scale; each ``number`` gives another."""
+    centre, scale = land.modes[0], land.own_widths[:1]
+    places = (land.modes[:, 0] - centre) / scale + number * MOVED * land.own_widths / scale
+    stretch = ManyScales(places, WIDER**number * land.own_widths / scale)
+    return Frame(centre, scale[:, None], (0,), (stretch,), (None,))
 
 
 def choose_frame(

@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bayeskit.quadrature.axis_density import AxisDensity
-from bayeskit.quadrature.frames import bulk, choose_frame
+from bayeskit.quadrature.frames import bulk, choose_frame, frame_of_scales
+from bayeskit.quadrature.line_scan import survey_line
 from bayeskit.quadrature.mode_search import CountedDensity, Landscape, NotIntegrable, survey
 from bayeskit.quadrature.refinement import marginal, refined
 from bayeskit.quadrature.trapezoid import Lattice
@@ -36,6 +37,8 @@ PROPOSALS, SLACK = 2000, 1.3  # from which the bound of the rejection is taken, 
 LEAST_RATE, MOST_PROPOSALS = 0.02, 100_000  # of acceptance that is planned with, and proposals at once
 SPREAD = 4  # times the largest difference between lattices that the bound counts
 SHIFT, WIDER = 0.37, 1.3  # sds and factor of variance by which a second lattice in one variable differs
+WIDE = 30.0  # times the bulk that the mass of one mode may reach before the mode is a spike upon a slab
+CLOSE = 0.3  # first step of a lattice in a frame of many scales
 RAY = np.geomspace(50.0, 1e5, 6)  # distances from the mode, in widths, at which rays are looked at
 NOTHING, FLAT = -700.0, 0.05  # nats below the mode that count as zero, and by which r f(r) has to fall along a ray
 
@@ -49,6 +52,10 @@ class Quadrature:
     evaluations: int
     marginals: tuple[AxisDensity, ...]
     _rule: Lattice = field(repr=False)
+    modes: np.ndarray = field(repr=False)  # (n, k), the highest first
+    # In one variable, the widest gap between the points at which modes were looked for, within the range of the probes:
+    # a mode much narrower, which no probe hit and the density around it does not show, is not seen.
+    unseen: float = np.inf
 
     def draw(self, rng: np.random.Generator, number: int) -> np.ndarray:
         """Independent draws from f/∫f, one a row.
@@ -116,18 +123,25 @@ def integrate(
     f = CountedDensity(log_density, budget)
     # In one variable nodes are cheap, and moments want the tails.
     cut = -np.log(tolerance) + (14.0 if k == 1 else 1.0 + k)
-    land = survey(f, start, np.empty((0, k)) if probes is None else np.asarray(probes, float), cut, rng)
+    probes = np.empty((0, k)) if probes is None else np.asarray(probes, float)
+    land = survey_line(f, start, probes, cut) if k == 1 else survey(f, start, probes, cut, rng)
     centre, covariance = bulk(land)
-    _follow_rays(land, covariance, rng)
+    # A spike upon a slab, of which only the spike may be a mode.
+    wide = k == 1 and land.reach > WIDE * np.sqrt(covariance[0, 0])
+    _follow_rays(land, np.diag([land.reach**2]) if wide else covariance, rng)
+    scaled = k == 1 and (wide or len(land.modes) > 1)
     orders = [(j, *(i for i in range(k) if i != j)) for j in range(k)] if k > 1 else [(0,), (0,)]
     runs = []
     for number, order in enumerate(orders):
         if k == 1 and number:
             # A second opinion in one dimension: another centre and scale, hence other nodes and another stretch.
             centre, covariance = centre + SHIFT * np.sqrt(covariance[0]), covariance * WIDER
-        runs.append(
-            refined(land, *choose_frame(land, centre, covariance, order, tolerance), tolerance, acceptable, rng)
+        frame = (
+            (frame_of_scales(land, number), np.full(1, CLOSE))
+            if scaled
+            else choose_frame(land, centre, covariance, order, tolerance)
         )
+        runs.append(refined(land, *frame, tolerance, acceptable, rng))
     origins = [r.lattice.frame.log_jacobian(np.zeros((1, k)))[0] for r in runs]
     largest = max(float(np.abs(r.lattice.top - origin)) for r, origin in zip(runs, origins, strict=True))
     # The caller's sum of terms is taken to be good to a few ulp of its largest value and of a thousand nats.
@@ -136,7 +150,7 @@ def integrate(
     if not error <= max(tolerance, acceptable):
         raise NotIntegrable(f"the error bound stays at {error:.1g} nats")
     value, marginals = float(np.mean([r.log_integral for r in runs])), tuple(marginal(r) for r in runs[:k])
-    return Quadrature(value, error, f.count, marginals, runs[0].lattice)
+    return Quadrature(value, error, f.count, marginals, runs[0].lattice, land.modes, land.unseen)
 
 
 def _follow_rays(land: Landscape, covariance: np.ndarray, rng: np.random.Generator) -> None:

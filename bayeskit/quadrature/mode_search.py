@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["CountedDensity", "Landscape", "NotIntegrable", "survey"]
+__all__ = ["CountedDensity", "Landscape", "NotIntegrable", "first_peak", "safe", "survey", "widths"]
 
 FAR = 1e7
 CLIMBS = 12
@@ -42,7 +42,8 @@ class CountedDensity:
         return value
 
 
-def _safe(values: np.ndarray) -> np.ndarray:
+def safe(values: np.ndarray) -> np.ndarray:
+    """Log densities, those that are not a number taken for zero density."""
     return np.where(np.isnan(values), -np.inf, values)
 
 
@@ -72,7 +73,7 @@ def _ascend(f: CountedDensity, start: np.ndarray) -> _Peak:
     lengths = 4.0 ** np.arange(-11, 3)
     value, hessian = -np.inf, np.zeros((k, k))
     for _ in range(100):
-        values = _safe(f(x + stencil * delta))
+        values = safe(f(x + stencil * delta))
         value = values[0]
         if not np.isfinite(value):
             return x, value, hessian
@@ -99,7 +100,7 @@ def _ascend(f: CountedDensity, start: np.ndarray) -> _Peak:
         if gain < 1e-4 and not np.any(flat & (delta < FAR)):
             return x, float(value), hessian
         candidates = x + lengths[:, None] * step * delta
-        tried = _safe(f(candidates))
+        tried = safe(f(candidates))
         if tried.max() > value:
             x = candidates[int(np.argmax(tried))]
         elif values[best] > value:
@@ -114,7 +115,7 @@ def _ascend(f: CountedDensity, start: np.ndarray) -> _Peak:
     return x, float(value), hessian
 
 
-def _widths(f: CountedDensity, x: np.ndarray, value: float, hessian: np.ndarray) -> np.ndarray:
+def widths(f: CountedDensity, x: np.ndarray, value: float, hessian: np.ndarray) -> np.ndarray:
     """A covariance: along every eigenvector of the curvature, a quarter of its squared half width 2 nats down."""
     k = len(x)
     eigenvalues, vectors = np.linalg.eigh(-(hessian + hessian.T) / 2)
@@ -127,7 +128,7 @@ def _widths(f: CountedDensity, x: np.ndarray, value: float, hessian: np.ndarray)
         for sign in (1, -1):
             distance = guess[i] * factors
             for _ in range(4):
-                drop = value - _safe(f(x + sign * distance[:, None] * vectors[:, i]))
+                drop = value - safe(f(x + sign * distance[:, None] * vectors[:, i]))
                 beyond = np.flatnonzero(drop >= 2)
                 if len(beyond) and beyond[0] > 0:
                     at = beyond[0]
@@ -157,6 +158,24 @@ class Landscape:
     heights: np.ndarray
     covariance: np.ndarray
     hessians: tuple[np.ndarray, ...]
+    # In one variable: the width of each mode, the sd of a normal density that reaches as far, and the widest gap.
+    own_widths: np.ndarray | None = None
+    reach: float = 0.0
+    unseen: float = np.inf
+
+
+def _around(start: np.ndarray) -> np.ndarray:
+    k = len(start)
+    return start + np.concatenate([np.zeros((1, k)), *[s * np.eye(k) for s in (1.0, -1.0, 4.0, -4.0)]])
+
+
+def first_peak(f: CountedDensity, start: np.ndarray, probes: np.ndarray) -> _Peak:
+    """The mode above the start; above the highest point around it, or the highest probe, where the density is zero."""
+    for points in (_around(start), probes):
+        values = safe(f(points))
+        if np.any(np.isfinite(values)):
+            return _ascend(f, points[0] if np.isfinite(values[0]) else points[int(np.argmax(values))])
+    raise NotIntegrable("the density is zero at the start and around it")
 
 
 def survey(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float, rng: np.random.Generator) -> Landscape:
@@ -166,19 +185,15 @@ def survey(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float,
     rise all along any of them, the point may belong to another mode. Rays go out from every mode to 300 widths.
     """
     k = len(start)
-    around = start + np.concatenate([np.zeros((1, k)), *[s * np.eye(k) for s in (1.0, -1.0, 4.0, -4.0)]])
-    values = _safe(f(around))
-    if not np.any(np.isfinite(values)):
-        raise NotIntegrable("the density is zero at the start and around it")
-    peaks = [_ascend(f, start if np.isfinite(values[0]) else around[int(np.argmax(values))])]
-    loose = np.concatenate([around, probes])
-    suspects = [_unexplained(f, loose, _safe(f(loose)), [peaks[0]]), _outward(f, peaks[0], rng)]
+    peaks = [first_peak(f, start, probes)]
+    loose = np.concatenate([_around(start), probes])
+    suspects = [_unexplained(f, loose, safe(f(loose)), [peaks[0]]), _outward(f, peaks[0], rng)]
     climbs = 0
     while suspects:
         points, values = suspects.pop(0)
         for i in np.argsort(-values):
             # Modes may have been found since: ask again before climbing.
-            if k > 1 and not len(_unexplained(f, points[[i]], values[[i]], peaks)[0]):
+            if not len(_unexplained(f, points[[i]], values[[i]], peaks)[0]):
                 continue
             climbs += 1
             if climbs > CLIMBS:
@@ -197,7 +212,7 @@ def survey(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float,
             suspects.append(_outward(f, peak, rng))
     peaks.sort(key=lambda peak: -peak[1])
     modes, heights, hessians = zip(*peaks, strict=True)
-    return Landscape(f, cut, np.array(modes), np.array(heights), _widths(f, *peaks[0]), tuple(hessians))
+    return Landscape(f, cut, np.array(modes), np.array(heights), widths(f, *peaks[0]), tuple(hessians))
 
 
 def _directions(k: int) -> np.ndarray:
@@ -218,20 +233,11 @@ def _outward(f: CountedDensity, peak: _Peak, rng: np.random.Generator) -> tuple[
     Along a ray within one mode −d log f / d log r rises (Gaussian, exponential) or is constant (algebraic tails); where
     it falls, another mode has taken over.
     """
-    mode, k, scale = peak[0], len(peak[0]), _widths(f, *peak)
-    if k == 1:
-        distance = np.geomspace(0.3, 300, 100)[:, None] * np.sqrt(scale[0, 0])
-        points = np.concatenate([mode - distance[::-1], mode[None], mode + distance])
-        values = _safe(f(points))
-        left, right = np.append(-np.inf, values[:-1]), np.append(values[1:], -np.inf)
-        slack = 1e-7 * (1 + np.abs(values))
-        with np.errstate(invalid="ignore"):
-            tops = (values > left + slack) & (values > right + slack) & (points[:, 0] != mode)
-        return points[tops], values[tops]
+    mode, k, scale = peak[0], len(peak[0]), widths(f, *peak)
     directions = _directions(k) @ np.linalg.qr(rng.standard_normal((k, k)))[0]
     radii = np.geomspace(0.7, 300, 16)
     points = mode + radii[:, None, None] * (directions @ np.linalg.cholesky(scale).T)
-    values = _safe(f(points.reshape(-1, k))).reshape(points.shape[:2])
+    values = safe(f(points.reshape(-1, k))).reshape(points.shape[:2])
     with np.errstate(invalid="ignore"):
         steepness = -np.diff(values, axis=0)
         falls = steepness[1:] < 0.9 * steepness[:-1] - 0.5
@@ -244,7 +250,7 @@ def _outward(f: CountedDensity, peak: _Peak, rng: np.random.Generator) -> tuple[
 def _profile(f: CountedDensity, points: np.ndarray, mode: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Log density at shares of the way from each point to a mode."""
     line = points[:, None] + shares[:, None] * (mode - points)[:, None]
-    return _safe(f(line.reshape(-1, len(mode)))).reshape(len(points), len(shares))
+    return safe(f(line.reshape(-1, len(mode)))).reshape(len(points), len(shares))
 
 
 def _unexplained(

@@ -57,8 +57,9 @@ def refined(
     modes = frame.backward(land.modes)
     step = np.clip(step, *STEPS)
     step[0] = min(step[0], LAYERS[k])
-    # Without stretches, as where there are several modes, tails reach farther.
-    reach = REACH + BEYOND_MODES * float(np.abs(modes).max()) + (UNSTRETCHED if len(modes) > 1 else 0.0)
+    # Without stretches, as where there are several modes, tails reach farther; where each has its scale, as often.
+    farther = UNSTRETCHED * (len(modes) if k == 1 else 1) if len(modes) > 1 else 0.0
+    reach = REACH + BEYOND_MODES * float(np.abs(modes).max()) + farther
     lattice = Lattice(land.density, frame, step, rng.uniform(size=k), reach)
     best: tuple[float, LatticeSum] | None = None
     stalled, refusal = 0, None

@@ -1,0 +1,131 @@
+"""Every mode of a density of one variable, sought along the whole line.
+
+The density is evaluated on a grid: equal steps in arsinh of the distance from a first mode, the probes and points
+between them, equal steps over the range of the probes, and steps that grow beyond it. Wherever the values on the grid
+have a top, points are put in around it until the density falls by less than half a nat to either side: a basin that
+holds two modes shows both on the way. What is left is said: ``unseen`` is the widest gap of the grid within the range
+of the probes, and a mode much narrower than that, which no probe hit and which does not show in the density around it
+either (the likelihood of a normal error does, a component of a mixture does not), is not seen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bayeskit.quadrature.mode_search import CountedDensity, Landscape, NotIntegrable, first_peak, safe, widths
+
+__all__ = ["survey_line"]
+
+STEP, FARTHEST = 0.05, 13.5  # of arsinh of the distance from the first mode, in its widths: 3e5 of them
+EVEN = (200, 4_000)  # equal steps over the range of the probes, by what an evaluation costs
+SHARE = 100  # of the budget, what these take
+BEYOND = np.geomspace(1e-3, 30.0, 60)  # beyond the range of the probes, in units of it
+RESOLVED = 0.5  # nats by which the density falls from a top to the points beside it
+ROUNDS, INSERTED = 14, 6  # of insertions, and points inserted between two at once
+HOPE = 4.0  # times the fall beside a top by which the density is taken to rise above it at most
+VALLEY = 1e-3  # nats below the lower of two tops, at least, that make them two modes
+MOST = 300  # modes
+TAILS = (0.005, 0.995)  # of the mass between which the density is said to reach
+
+
+def survey_line(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float) -> Landscape:
+    """The modes of a density on the line, as far as the grid sees them."""
+    first = first_peak(f, start, probes)
+    width = float(np.sqrt(widths(f, *first)[0, 0]))
+    x = _grid(f, float(first[0][0]), width, np.append(probes[np.isfinite(probes[:, 0]), 0], start[0]))
+    value = safe(f(x[:, None]))
+    for _ in range(ROUNDS):
+        tops = _tops(value)
+        fall = _fall(value, tops)
+        hopeful = value[tops] + HOPE * np.minimum(fall, 1e6) > value.max() - cut
+        # Two tops of one basin may lie on either side of the points next to the one that shows.
+        near = (tops[hopeful & (fall > RESOLVED), None] + np.arange(-2, 2)).ravel()
+        near = np.unique(near[(near >= 0) & (near < len(x) - 1)])
+        near = near[np.diff(x)[near] > 1e-13 * (np.abs(x[near]) + width)]
+        if not len(near):
+            break
+        share = np.arange(1, INSERTED + 1) / (INSERTED + 1)
+        new = (x[near, None] + np.diff(x)[near, None] * share).ravel()
+        order = np.argsort(np.concatenate([x, new]), kind="stable")
+        x, value = np.concatenate([x, new])[order], np.concatenate([value, safe(f(new[:, None]))])[order]
+    return _landscape(f, x, value, first, width, cut, probes)
+
+
+def _grid(f: CountedDensity, mode: float, width: float, known: np.ndarray) -> np.ndarray:
+    steps = width * np.sinh(np.arange(STEP, FARTHEST, STEP))
+    known = np.unique(known)
+    between = (known[1:] + known[:-1]) / 2
+    low, high = min(known[0], mode), max(known[-1], mode)
+    span = max(high - low, width)
+    even = np.linspace(low, high, int(np.clip(f.budget // SHARE, *EVEN)))
+    parts = [[mode], mode - steps, mode + steps, known, between, even, low - span * BEYOND, high + span * BEYOND]
+    return np.unique(np.concatenate(parts))
+
+
+def _tops(value: np.ndarray) -> np.ndarray:
+    """Where the values are higher than on the left, and not lower than on the right."""
+    with np.errstate(invalid="ignore"):
+        rise = np.diff(value, prepend=-np.inf) > 0
+        held = np.append(value[1:] <= value[:-1], True)
+    return np.flatnonzero(rise & held & np.isfinite(value))
+
+
+def _fall(value: np.ndarray, tops: np.ndarray) -> np.ndarray:
+    """By how much the values fall from a top to its neighbours, to the lower of them."""
+    sides = np.stack([value[np.maximum(tops - 1, 0)], value[np.minimum(tops + 1, len(value) - 1)]])
+    return np.asarray(value[tops] - sides.min(axis=0))
+
+
+def _landscape(
+    f: CountedDensity,
+    x: np.ndarray,
+    value: np.ndarray,
+    first: tuple[np.ndarray, float, np.ndarray],
+    width: float,
+    cut: float,
+    probes: np.ndarray,
+) -> Landscape:
+    """The tops that hold mass, the highest first."""
+    tops = _distinct(value, _tops(value))
+    own = np.array([_width(x, value, top) for top in tops])
+    mass = value[tops] + np.log(own)
+    keep = mass > mass.max() - cut
+    if np.sum(keep) > MOST:
+        raise NotIntegrable(f"the density has more than {MOST} modes")
+    order = np.argsort(-value[tops[keep]], kind="stable")
+    modes, heights, own = x[tops[keep]][order], value[tops[keep]][order], own[keep][order]
+    curvatures = -1 / own**2
+    if len(modes) == 1 and abs(modes[0] - first[0][0]) < width:
+        # The climb knows it better than the grid does.
+        modes, heights, own, curvatures = first[0], np.array([first[1]]), np.array([width]), first[2][0]
+    seen = x[(x >= probes.min()) & (x <= probes.max())] if len(probes) else x
+    unseen = float(np.diff(seen).max(initial=0.0))
+    hessians = tuple(c.reshape(1, 1) for c in curvatures)
+    return Landscape(f, cut, modes[:, None], heights, np.diag(own[:1] ** 2), hessians, own, _reach(x, value), unseen)
+
+
+def _width(x: np.ndarray, value: np.ndarray, top: int) -> float:
+    """Half the distance between the points on either side of a top that lie as far below it as one sd is."""
+    below = value < value[top] - RESOLVED
+    left, right = np.flatnonzero(below[:top]), np.flatnonzero(below[top + 1 :])
+    low = x[left[-1]] if len(left) else x[0]
+    return float((x[right[0] + top + 1] if len(right) else x[-1]) - low) / 2
+
+
+def _distinct(value: np.ndarray, tops: np.ndarray) -> np.ndarray:
+    """Of tops with no valley between them, the highest."""
+    kept: list[int] = []
+    for top in tops:
+        if kept and value[kept[-1] : top + 1].min() > min(value[kept[-1]], value[top]) - VALLEY:
+            kept[-1] = max(kept[-1], int(top), key=lambda i: value[i])
+        else:
+            kept.append(int(top))
+    return np.array(kept, dtype=int)
+
+
+def _reach(x: np.ndarray, value: np.ndarray) -> float:
+    """About how far the mass reaches, as the sd of a normal density that reaches as far."""
+    mass = np.exp(value - value.max())
+    total = np.append(0.0, np.cumsum((mass[1:] + mass[:-1]) / 2 * np.diff(x)))
+    low, high = np.interp(TAILS, total / total[-1], x)
+    return float(high - low) / 5
