@@ -21,6 +21,7 @@ EVEN = (200, 4_000)  # equal steps over the range of the probes, by what an eval
 SHARE = 100  # of the budget, what these take
 BEYOND = np.geomspace(1e-3, 30.0, 60)  # beyond the range of the probes, in units of it
 RESOLVED = 0.5  # nats by which the density falls from a top to the points beside it
+LEAST_FALL = 0.01  # nats from which a width is read
 ROUNDS, INSERTED = 14, 6  # of insertions, and points inserted between two at once
 HOPE = 4.0  # times the fall beside a top by which the density is taken to rise above it at most
 VALLEY = 1e-3  # nats below the lower of two tops, at least, that make them two modes
@@ -95,7 +96,7 @@ def _landscape(
     order = np.argsort(-value[tops[keep]], kind="stable")
     modes, heights, own = x[tops[keep]][order], value[tops[keep]][order], own[keep][order]
     curvatures = -1 / own**2
-    if len(modes) == 1 and abs(modes[0] - first[0][0]) < width:
+    if len(modes) == 1 and abs(modes[0] - first[0][0]) < width and abs(heights[0] - first[1]) < VALLEY:
         # The climb knows it better than the grid does.
         modes, heights, own, curvatures = first[0], np.array([first[1]]), np.array([width]), first[2][0]
     seen = x[(x >= probes.min()) & (x <= probes.max())] if len(probes) else x
@@ -105,11 +106,15 @@ def _landscape(
 
 
 def _width(x: np.ndarray, value: np.ndarray, top: int) -> float:
-    """Half the distance between the points on either side of a top that lie as far below it as one sd is."""
-    below = value < value[top] - RESOLVED
-    left, right = np.flatnonzero(below[:top]), np.flatnonzero(below[top + 1 :])
-    low = x[left[-1]] if len(left) else x[0]
-    return float((x[right[0] + top + 1] if len(right) else x[-1]) - low) / 2
+    """The sd of a normal density that falls as this one does, by half a nat or so on either side of a top."""
+    sides = []
+    for step in (-1, 1):
+        beyond = np.flatnonzero(value[top::step] < value[top] - RESOLVED)
+        last = top + step * (beyond[0] if len(beyond) else len(value[top::step]) - 1)
+        at = np.array([last, last - step])
+        fall = np.maximum(value[top] - value[at], LEAST_FALL)
+        sides.append(np.min((np.abs(x[at] - x[top]) / np.sqrt(2 * fall))[at != top]))
+    return float(np.mean(sides))
 
 
 def _distinct(value: np.ndarray, tops: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ HELD = 2_000_000  # terms of the sum that are held at once
 NEAR = np.sinh(np.linspace(-6.0, 6.0, 25))  # places about a mode, in its widths, between which z is bracketed
 OUTWARD = np.exp(np.linspace(-6.0, 40.0, 93))  # beyond all modes, in units of their range
 NEWTON = 60
-ROUNDING = 1e-14  # of t
+ROUNDING = 1e-14  # of each term of t
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,20 +59,25 @@ class ManyScales:
 
     def forward(self, t: np.ndarray) -> np.ndarray:
         """s(t), by Newton's method between places where t is known."""
-        t = np.asarray(t, float)
+        shape, t = np.shape(t), np.ravel(t).astype(float)
         known, places = self._table
         at = np.clip(np.searchsorted(known, t), 1, len(known) - 1)
         low, high = places[at - 1], places[at]
-        share = np.clip((t - known[at - 1]) / (known[at] - known[at - 1]), 0.0, 1.0)
-        z = low + share * (high - low)
+        z = low + np.clip((t - known[at - 1]) / (known[at] - known[at - 1]), 0.0, 1.0) * (high - low)
+        left = np.arange(len(t))
         for _ in range(NEWTON):
-            excess = self.backward(z) - t
-            if np.all(np.abs(excess) <= ROUNDING * (len(self.centres) + np.abs(t))):
+            excess, rate = self.backward(z[left]) - t[left], self._rate(z[left])
+            low[left] = np.where(excess < 0, z[left], low[left])
+            high[left] = np.where(excess > 0, z[left], high[left])
+            step = z[left] - excess / rate
+            inside = (step >= low[left]) & (step <= high[left])
+            moved = np.where(inside, step, (low[left] + high[left]) / 2)
+            # To the rounding of z, or of the sum.
+            far = np.abs(moved - z[left]) > np.maximum(4e-16 * np.abs(z[left]), ROUNDING * len(self.centres) / rate)
+            z[left], left = moved, left[far]
+            if not len(left):
                 break
-            low, high = np.where(excess < 0, z, low), np.where(excess > 0, z, high)
-            step = z - excess / self._rate(z)
-            z = np.where((step >= low) & (step <= high), step, (low + high) / 2)
-        return z
+        return z.reshape(shape)
 
     def log_slope(self, t: np.ndarray) -> np.ndarray:
         """log s′(t)."""
