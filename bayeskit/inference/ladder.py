@@ -181,6 +181,7 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
         except Exception as error:
             # Whatever its type: a slow answer is better than none. The note keeps the type for who mends it.
             failures[rung] = error
+            request = replace(request, modes=getattr(error, "modes", request.modes))
             unproved = unproved or (error if isinstance(error, CertificateError) else None)
             continue
         if unproved:

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
     import pymc as pm
     import xarray as xr
 
@@ -36,6 +37,7 @@ class Request:
     random_seed: int
     progressbar: bool = False
     sampler: Mapping[str, Any] = field(default_factory=dict)  # options of whatever samples
+    modes: np.ndarray | None = None  # that quadrature found and could not integrate over, on the unconstrained scale
 
     def posterior(
         self,

@@ -68,4 +68,5 @@ def sampled_with_evidence(
         sampler=request.sampler,
     )
     unconstrained, statistics = pop_unconstrained(tree), tree["sample_stats"].to_dataset()
-    return tree, evidence_of_draws(request.analysis, model, unconstrained, statistics, request.random_seed, weight)
+    arguments = request.analysis, model, unconstrained, statistics, request.random_seed, weight, request.modes
+    return tree, evidence_of_draws(*arguments)

@@ -18,6 +18,7 @@ from bayeskit.elimination.recovery import Recovery
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.methods import Request
 from bayeskit.inference.quadrature_marginals import Transform, quadrature_marginals, transforms_of
+from bayeskit.inference.quadrature_probes import named_points, prior_probes
 from bayeskit.marginal_likelihood.conventions import orderings_of, stated
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
 from bayeskit.model.forward_sampling import deterministics
@@ -35,7 +36,6 @@ WORK = 3e8  # numbers that quadrature may compute with; beyond it NUTS is quicke
 CALL = 30  # numbers that handling one matrix by itself counts for
 EVALUATIONS = (20_000, 2_000_000)
 LEAST = 200_000  # evaluations that three dimensions take
-PROBES = 40  # draws from the prior at which other modes are looked for
 
 
 def obstacle(analysis: Analysis) -> str:
@@ -62,7 +62,7 @@ class _Integrand:
 
     space: Unconstrained
     recovery: Recovery
-    probes: np.ndarray  # draws from the prior
+    probes: np.ndarray  # draws from the prior, at which other modes are looked for
     transforms: dict[str, Transform]
     budget: int  # of evaluations
 
@@ -73,8 +73,7 @@ class _Integrand:
         space = Unconstrained(collapsed_model(collapsed), collapsed.weight)
         work = space.weight + CALL * calls_of(collapsed.likelihood)
         with silently():
-            # A narrow mode far out in the tail of another is found only from within: half of the prior may lie there.
-            probes = space.prior_draws(PROBES, 0)
+            probes = prior_probes(space)
         budget = int(np.clip(WORK / work, *EVALUATIONS))
         if space.size == 3 and budget < LEAST:
             raise NotIntegrable("in three dimensions it would take longer than sampling")
@@ -91,8 +90,10 @@ def answer(request: Request) -> Posterior:
         made: _Integrand = analysis.remembered_unread("integrand", lambda: _Integrand.of(analysis))
         space, recovery = made.space, made.recovery
         tolerance, budget = TOLERANCE[min(space.size, 3)], made.budget
+        # The values of data are read here: what is made above holds for all of them.
+        probes = np.concatenate([made.probes, named_points(space, analysis.joint, made.transforms)])
         with silently():
-            result = integrate(space.log_density, space.start, probes=made.probes, tolerance=tolerance, budget=budget)
+            result = integrate(space.log_density, space.start, probes=probes, tolerance=tolerance, budget=budget)
         rng = np.random.default_rng(random_seed)
         points = result.draw(rng, request.draws or FEWEST)
         remaining = space.backward(points)

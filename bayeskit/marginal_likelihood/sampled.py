@@ -20,6 +20,7 @@ from bayeskit.elimination.analysis import Analysis
 from bayeskit.graphs.environment import lightly
 from bayeskit.marginal_likelihood.conventions import audit_of_draws, orderings_of, stated
 from bayeskit.marginal_likelihood.estimators import Target, first_estimate, refused
+from bayeskit.marginal_likelihood.known_modes import doubt_of_modes
 from bayeskit.marginal_likelihood.other_modes import unvisited_share
 from bayeskit.marginal_likelihood.permutations import labellings
 from bayeskit.marginal_likelihood.proposal import Refused, Unvisited, finds_more
@@ -43,12 +44,13 @@ def evidence_of_draws(
     sample_stats: xr.Dataset,
     random_seed: int,
     weight: int | None = None,
+    modes: np.ndarray | None = None,
 ) -> LogEvidence:
     """The log evidence from the draws of NUTS, or NaN with the reason where none could be trusted.
 
     ``model`` was sampled: that of the analysis, as the user wrote it, or its collapsed form. ``unconstrained`` has the
     draws of its value variables, axes (chain, draw, ...), ``sample_stats`` their ``diverging`` and ``logp``; ``weight``
-    is about how many numbers the evaluation of the density at one point holds.
+    is about how many numbers the evaluation of the density at one point holds, ``modes`` are known beforehand (rows).
     """
     orderings = orderings_of(analysis.joint)
     if reason := audit_of_draws(analysis, model, orderings, sample_stats):
@@ -64,6 +66,8 @@ def evidence_of_draws(
             evidence = first_estimate(Target(symmetry.space, random_seed, symmetry.draws, maps, analysis))
             if not math.isfinite(evidence.value):
                 return evidence
+            if modes is not None and symmetry.space is space and (doubt := doubt_of_modes(symmetry, modes)):
+                raise Refused(doubt)
             _require_no_doubt(symmetry, evidence, random_seed)
         except Refused as error:
             return refused(error)

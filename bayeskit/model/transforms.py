@@ -117,6 +117,15 @@ class Natural:
             )
         return self.layout.ravel(dict(zip(self.names, values, strict=True)))
 
+    def forward_over(self, draws: Mapping[str, np.ndarray], number: int) -> np.ndarray:
+        """x of shape (n, k) at draws of φ, first axis the draws."""
+        inputs, graphs = forward_graphs(self.model, self.rvs)
+        rows = stacked(inputs)
+        function = compile_small(list(rows.values()), vectorize_graph(graphs, rows))
+        with silently():
+            values = function(*[np.asarray(draws[n], v.type.dtype) for n, v in zip(self.names, inputs, strict=True)])
+        return np.concatenate([np.reshape(v, (number, -1)) for v in values], axis=1)
+
     @cached_property
     def ends(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """The ends of the supports of variables each of whose entries is moved by itself."""

@@ -17,6 +17,7 @@ from scipy.interpolate import make_interp_spline
 from scipy.special import roots_legendre
 
 from bayeskit.quadrature.change_of_variable import Stretch, invert
+from bayeskit.quadrature.many_scales import ManyScales
 from bayeskit.types import ArrayFunction
 
 __all__ = ["AxisDensity"]
@@ -69,7 +70,7 @@ class AxisDensity:
 
     t: np.ndarray
     log_density: np.ndarray
-    stretch: Stretch = field(default_factory=lambda: Stretch(1.0))
+    stretch: Stretch | ManyScales = field(default_factory=lambda: Stretch(1.0))
     centre: float = 0.0
     scale: float = 1.0
 

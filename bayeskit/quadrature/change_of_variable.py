@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
+from bayeskit.quadrature.many_scales import ManyScales
+
 __all__ = ["Bend", "Frame", "Stretch", "fit_stretch", "invert"]
 
 
@@ -122,7 +124,7 @@ class Frame:
     centre: np.ndarray
     factor: np.ndarray
     order: tuple[int, ...]
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[Stretch | ManyScales, ...]
     bends: tuple[Bend | None, ...]
 
     @classmethod

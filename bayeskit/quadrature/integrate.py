@@ -25,7 +25,7 @@ from bayeskit.quadrature.axis_density import AxisDensity
 from bayeskit.quadrature.frames import bulk, choose_frame, frame_of_scales
 from bayeskit.quadrature.line_scan import survey_line
 from bayeskit.quadrature.mode_search import CountedDensity, Landscape, NotIntegrable, survey
-from bayeskit.quadrature.refinement import marginal, refined
+from bayeskit.quadrature.refinement import LatticeSum, marginal, refined
 from bayeskit.quadrature.trapezoid import Lattice
 from bayeskit.types import ArrayFunction
 
@@ -125,32 +125,42 @@ def integrate(
     cut = -np.log(tolerance) + (14.0 if k == 1 else 1.0 + k)
     probes = np.empty((0, k)) if probes is None else np.asarray(probes, float)
     land = survey_line(f, start, probes, cut) if k == 1 else survey(f, start, probes, cut, rng)
+    try:
+        runs = _lattices(land, tolerance, acceptable, rng)
+        origins = [r.lattice.frame.log_jacobian(np.zeros((1, k)))[0] for r in runs]
+        largest = max(float(np.abs(r.lattice.top - origin)) for r, origin in zip(runs, origins, strict=True))
+        # The caller's sum of terms is taken to be good to a few ulp of its largest value and of a thousand nats.
+        rounding = 1e-15 * (largest + 1e4)
+        error = float(max(r.error for r in runs) + SPREAD * np.ptp([r.log_integral for r in runs]) + rounding)
+        if not error <= max(tolerance, acceptable):
+            raise NotIntegrable(f"the error bound stays at {error:.1g} nats")
+    except NotIntegrable as refusal:
+        refusal.modes = land.separate()
+        raise
+    value, marginals = float(np.mean([r.log_integral for r in runs])), tuple(marginal(r) for r in runs[:k])
+    return Quadrature(value, error, f.count, marginals, runs[0].lattice, land.modes, land.unseen)
+
+
+def _lattices(land: Landscape, tolerance: float, acceptable: float, rng: np.random.Generator) -> list[LatticeSum]:
+    """One lattice for every variable; two for a single one."""
+    k = land.modes.shape[1]
     centre, covariance = bulk(land)
     # A spike upon a slab, of which only the spike may be a mode.
     wide = k == 1 and land.reach > WIDE * np.sqrt(covariance[0, 0])
     _follow_rays(land, np.diag([land.reach**2]) if wide else covariance, rng)
-    scaled = k == 1 and (wide or len(land.modes) > 1)
-    orders = [(j, *(i for i in range(k) if i != j)) for j in range(k)] if k > 1 else [(0,), (0,)]
     runs = []
-    for number, order in enumerate(orders):
-        if k == 1 and number:
-            # A second opinion in one dimension: another centre and scale, hence other nodes and another stretch.
-            centre, covariance = centre + SHIFT * np.sqrt(covariance[0]), covariance * WIDER
-        frame = (
-            (frame_of_scales(land, number), np.full(1, CLOSE))
-            if scaled
-            else choose_frame(land, centre, covariance, order, tolerance)
-        )
-        runs.append(refined(land, *frame, tolerance, acceptable, rng))
-    origins = [r.lattice.frame.log_jacobian(np.zeros((1, k)))[0] for r in runs]
-    largest = max(float(np.abs(r.lattice.top - origin)) for r, origin in zip(runs, origins, strict=True))
-    # The caller's sum of terms is taken to be good to a few ulp of its largest value and of a thousand nats.
-    rounding = 1e-15 * (largest + 1e4)
-    error = float(max(r.error for r in runs) + SPREAD * np.ptp([r.log_integral for r in runs]) + rounding)
-    if not error <= max(tolerance, acceptable):
-        raise NotIntegrable(f"the error bound stays at {error:.1g} nats")
-    value, marginals = float(np.mean([r.log_integral for r in runs])), tuple(marginal(r) for r in runs[:k])
-    return Quadrature(value, error, f.count, marginals, runs[0].lattice, land.modes, land.unseen)
+    for number in range(max(k, 2)):
+        if k == 1 and (wide or len(land.modes) > 1):
+            frame, step = frame_of_scales(land, number), np.full(1, CLOSE)
+        else:
+            if k == 1 and number:
+                # A second opinion in one dimension: another centre and scale, hence other nodes and another stretch.
+                centre, covariance = centre + SHIFT * np.sqrt(covariance[0]), covariance * WIDER
+            first = number if k > 1 else 0
+            order = (first, *(i for i in range(k) if i != first))
+            frame, step = choose_frame(land, centre, covariance, order, tolerance)
+        runs.append(refined(land, frame, step, tolerance, acceptable, rng))
+    return runs
 
 
 def _follow_rays(land: Landscape, covariance: np.ndarray, rng: np.random.Generator) -> None:

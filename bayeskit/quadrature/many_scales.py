@@ -2,7 +2,10 @@ r"""A smooth change of variable that gives each of many modes its own scale.
 
 With modes at :math:`m_j` of widths :math:`w_j`, however different,
 
-.. math:: t(z) = \sum_j \operatorname{arsinh} \frac{z - m_j}{w_j}, \qquad t'(z) = \sum_j \frac{1}{\sqrt{w_j^2 + (z - m_j)^2}}
+.. math::
+
+    t(z) = \sum_j \operatorname{arsinh} \frac{z - m_j}{w_j}, \qquad
+    t'(z) = \sum_j \frac{1}{\sqrt{w_j^2 + (z - m_j)^2}}
 
 is increasing and analytic: within a mode equal steps in t are equal steps in z, of a share of its width, and away from
 all modes they are shares of the distance. An analytic integrand stays one, and the trapezoidal rule keeps its
@@ -36,9 +39,7 @@ class ManyScales:
     def _sum(self, term: Callable[[np.ndarray], np.ndarray], z: np.ndarray) -> np.ndarray:
         """Σ_j of a function of z − m_j, a block of z at a time."""
         flat, step = np.ravel(z), max(1, HELD // len(self.centres))
-        parts = [
-            term(flat[i : i + step, None] - self.centres).sum(axis=1) for i in range(0, max(len(flat), 1), step)
-        ]
+        parts = [term(flat[i : i + step, None] - self.centres).sum(axis=1) for i in range(0, max(len(flat), 1), step)]
         return np.concatenate(parts).reshape(np.shape(z))
 
     def backward(self, z: np.ndarray) -> np.ndarray:

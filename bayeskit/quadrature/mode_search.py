@@ -7,18 +7,24 @@ refuse.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 __all__ = ["CountedDensity", "Landscape", "NotIntegrable", "first_peak", "safe", "survey", "widths"]
 
 FAR = 1e7
-CLIMBS = 12
+STALE = 12  # climbs in a row that end in known modes, after which no more are made
+CLIMBS = 120  # at most
+MOST = 24  # modes
+HEAVY = 0.01  # share of the largest mode's mass
+PROBED = (40, 40)  # probes that are tried whatever they are, and the highest of the others
 
 
 class NotIntegrable(Exception):
-    """Why quadrature does not answer; one sentence for people."""
+    """Why quadrature does not answer; one sentence for people, and the modes (rows) where it knows of several."""
+
+    modes: np.ndarray | None = None
 
 
 _Peak = tuple[np.ndarray, float, np.ndarray]  # a mode, its log density and its Hessian
@@ -159,9 +165,15 @@ class Landscape:
     covariance: np.ndarray
     hessians: tuple[np.ndarray, ...]
     # In one variable: the width of each mode, the sd of a normal density that reaches as far, and the widest gap.
-    own_widths: np.ndarray | None = None
+    own_widths: np.ndarray = field(default_factory=lambda: np.empty(0))
     reach: float = 0.0
     unseen: float = np.inf
+
+    def separate(self) -> np.ndarray | None:
+        """The modes that hold a share of the mass worth the name, by Laplace's estimate; None where only one does."""
+        log_mass = [h - np.linalg.slogdet(-c)[1] / 2 for h, c in zip(self.heights, self.hessians, strict=True)]
+        heavy = self.modes[np.array(log_mass) > np.nanmax(log_mass) + np.log(HEAVY)]
+        return heavy if len(heavy) > 1 else None
 
 
 def _around(start: np.ndarray) -> np.ndarray:
@@ -182,22 +194,27 @@ def survey(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float,
     """Find the modes within reach: climb from the start, then from every point that may belong to another mode.
 
     Points around the start and the probes are joined to the known modes by straight lines; where the density does not
-    rise all along any of them, the point may belong to another mode. Rays go out from every mode to 300 widths.
+    rise all along any of them, the point may belong to another mode. Rays go out from every mode to 300 widths. The
+    search ends when no such point is left, or when ``STALE`` climbs in a row found no mode that was not known.
     """
-    k = len(start)
     peaks = [first_peak(f, start, probes)]
-    loose = np.concatenate([_around(start), probes])
+    few, others = probes[: PROBED[0]], probes[PROBED[0] :]
+    if len(others):
+        few = np.concatenate([few, others[np.argsort(-safe(f(others)))[: PROBED[1]]]])
+    loose = np.concatenate([_around(start), few])
     suspects = [_unexplained(f, loose, safe(f(loose)), [peaks[0]]), _outward(f, peaks[0], rng)]
-    climbs = 0
-    while suspects:
+    climbs = stale = 0
+    while suspects and stale < STALE:
         points, values = suspects.pop(0)
         for i in np.argsort(-values):
             # Modes may have been found since: ask again before climbing.
             if not len(_unexplained(f, points[[i]], values[[i]], peaks)[0]):
                 continue
-            climbs += 1
-            if climbs > CLIMBS:
+            if stale >= STALE:
                 break
+            if climbs >= CLIMBS:
+                raise NotIntegrable(f"after {CLIMBS} climbs new modes of the density were still being found")
+            climbs, stale = climbs + 1, stale + 1
             peak = _ascend(f, points[i])
             highest = max(height for _, height, _ in peaks)
             if not np.isfinite(peak[1]) or peak[1] < highest - cut - 20:
@@ -207,8 +224,9 @@ def survey(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float,
                     peaks[int(np.argmax([height for _, height, _ in peaks]))] = peak
                 continue
             peaks.append(peak)
-            if len(peaks) > 8:
-                raise NotIntegrable("the density has more than eight modes")
+            if len(peaks) > MOST:
+                raise NotIntegrable(f"the density has more than {MOST} modes")
+            stale = 0
             suspects.append(_outward(f, peak, rng))
     peaks.sort(key=lambda peak: -peak[1])
     modes, heights, hessians = zip(*peaks, strict=True)

@@ -1,0 +1,36 @@
+"""Whether chains moved between modes that are known, found by quadrature where it could not integrate over them.
+
+An estimate from draws holds for modes that every chain visited, in the right proportion, or that are images of each
+other under a symmetry. A mode counts as visited by the draws that are nearer to it than to the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bayeskit.marginal_likelihood.symmetries import Symmetric
+
+__all__ = ["doubt_of_modes"]
+
+VISITS = 5  # of each mode by each chain, at least
+NEAR = 0.1  # of the spread of modes and draws: an image of a mode this near to another is that
+
+
+def doubt_of_modes(symmetry: Symmetric, modes: np.ndarray) -> str:
+    """Why an estimate is not trusted, for modes given as rows; empty where every chain moved between them."""
+    draws, said = symmetry.draws, f"quadrature found {len(modes)} separate modes"
+    if modes.shape[1] != draws.shape[2]:
+        return f"{said}, which could not be compared with the draws"
+    spread = np.concatenate([draws.reshape(-1, draws.shape[2]), modes]).std(axis=0) + 1e-300
+    apart: list[np.ndarray] = []  # for each set of modes that are images of each other, all images
+    for mode in modes:
+        images = np.stack([image @ mode for image in symmetry.maps]) / spread
+        if not any(np.linalg.norm(images[0] - other, axis=1).min() < NEAR for other in apart):
+            apart.append(images)
+    nearest = np.stack(
+        [np.min([np.linalg.norm(draws / spread - i, axis=2) for i in images], axis=0) for images in apart]
+    ).argmin(axis=0)
+    visits = np.array([[np.sum(chain == mode) for mode in range(len(apart))] for chain in nearest])
+    if visits.min() >= VISITS:
+        return ""
+    return f"{said}, and not every chain of NUTS visited each of them: it does not move between modes this far apart"
