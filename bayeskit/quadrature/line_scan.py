@@ -1,7 +1,7 @@
 """Every mode of a density of one variable, sought along the whole line.
 
 The density is evaluated on a grid: equal steps in arsinh of the distance from a first mode, the probes and points
-between them, equal steps over the range of the probes, and steps that grow beyond it. Wherever the values on the grid
+between them, equal steps over three times the range of the probes, and growing ones beyond. Wherever the values on it
 have a top, points are put in around it until the density falls by less than half a nat to either side: a basin that
 holds two modes shows both on the way. What is left is said: ``unseen`` is the widest gap of the grid within the range
 of the probes, and a mode much narrower than that, which no probe hit and which does not show in the density around it
@@ -16,10 +16,10 @@ from bayeskit.quadrature.mode_search import CountedDensity, Landscape, NotIntegr
 
 __all__ = ["survey_line"]
 
-STEP, FARTHEST = 0.05, 13.5  # of arsinh of the distance from the first mode, in its widths: 3e5 of them
-EVEN = (200, 4_000)  # equal steps over the range of the probes, by what an evaluation costs
+STEP, FARTHEST = 0.025, 13.5  # of arsinh of the distance from the first mode, in its widths: 3e5 of them
+EVEN = (500, 6_000)  # equal steps over the range of the probes and as much on either side, by what an evaluation costs
 SHARE = 100  # of the budget, what these take
-BEYOND = np.geomspace(1e-3, 30.0, 60)  # beyond the range of the probes, in units of it
+BEYOND = np.geomspace(1.0, 30.0, 60)  # farther out, in units of the range
 RESOLVED = 0.5  # nats by which the density falls from a top to the points beside it
 LEAST_FALL = 0.01  # nats from which a width is read
 ROUNDS, INSERTED = 14, 6  # of insertions, and points inserted between two at once
@@ -58,7 +58,7 @@ def _grid(f: CountedDensity, mode: float, width: float, known: np.ndarray) -> np
     between = (known[1:] + known[:-1]) / 2
     low, high = min(known[0], mode), max(known[-1], mode)
     span = max(high - low, width)
-    even = np.linspace(low, high, int(np.clip(f.budget // SHARE, *EVEN)))
+    even = np.linspace(low - span, high + span, int(np.clip(f.budget // SHARE, *EVEN)))
     parts = [[mode], mode - steps, mode + steps, known, between, even, low - span * BEYOND, high + span * BEYOND]
     return np.unique(np.concatenate(parts))
 

@@ -1,0 +1,108 @@
+"""Models with many modes: by quadrature in one variable, and where it cannot, no evidence that misses a mode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy import stats
+from scipy.special import logsumexp
+
+import bayeskit as bk
+from bayeskit.elimination.plan import analyse
+from bayeskit.inference import ladder
+from bayeskit.inference.methods import Method
+from bayeskit.marginal_likelihood.sampled import evidence_of_draws
+
+
+def evidence(model: pm.Model) -> bk.LogEvidence:
+    posterior = bk.infer(model, draws=4, random_seed=1, progressbar=False)
+    assert posterior.method == "quadrature"
+    return posterior.log_evidence
+
+
+def test_a_sine_of_the_variable() -> None:
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 1)
+        pm.Normal("y", pm.math.sin(5 * a), 0.01, observed=0.2)
+    x = np.arange(-9_000_000, 9_000_001, 5) / 1e6
+    truth = logsumexp(stats.norm.logpdf(x) + stats.norm.logpdf(0.2, np.sin(5 * x), 0.01)) + np.log(5e-6)
+    found = evidence(model)
+    assert abs(found.value - truth) <= found.error + 1e-10
+
+
+def test_a_frequency() -> None:
+    rng = np.random.default_rng(3)
+    at = np.sort(rng.uniform(0, 30, 20))
+    y = np.sin(1.7 * at) + 0.3 * rng.normal(size=20)
+    with pm.Model() as model:
+        w = pm.Uniform("w", 0, 3)
+        pm.Normal("y", pm.math.sin(w * at), 0.3, observed=y)
+    x = (np.arange(20_000) + 0.5) * 3 / 20_000
+    truth = logsumexp(stats.norm.logpdf(y, np.sin(x[:, None] * at), 0.3).sum(axis=1)) - np.log(20_000)
+    found = evidence(model)
+    assert abs(found.value - truth) <= found.error + 1e-6  # what the sum over midpoints is good to
+
+
+def test_a_prior_of_narrow_components() -> None:
+    weights, means, sds = [0.2, 0.149, 0.35, 0.001, 0.3], [-5.0, -1.0, 0.3, 4.0, 9.0], [1e-3, 0.02, 0.1, 1e-4, 0.01]
+    with pm.Model() as model:
+        a = pm.NormalMixture("a", weights, means, sds)
+        pm.StudentT("y", nu=3.0, mu=a, sigma=5.0, observed=1.0)
+    z, w = np.polynomial.hermite_e.hermegauss(60)
+    likelihood = stats.t(3).pdf((1 - np.array(means)[:, None] - np.array(sds)[:, None] * z) / 5) / 5
+    truth = np.log(np.array(weights) @ likelihood @ w / np.sqrt(2 * np.pi))
+    found = evidence(model)
+    assert abs(found.value - truth) <= found.error
+
+
+def test_a_needle_of_the_likelihood_that_no_draw_of_the_prior_hits() -> None:
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 10)
+        pm.NormalMixture("y", [0.9, 0.1], pm.math.stack([a, 0.0]), [1e-4, 10.0], observed=[3.3217])
+    truth = np.log(0.9 * stats.norm.pdf(3.3217, 0, np.hypot(10, 1e-4)) + 0.1 * stats.norm.pdf(3.3217, 0, 10))
+    found = evidence(model)
+    assert abs(found.value - truth) <= found.error
+
+
+def two_modes() -> tuple[pm.Model, np.ndarray]:
+    with pm.Model() as model:
+        a = pm.NormalMixture("a", [0.4, 0.6], [-20.0, 20.0], [0.5, 1.0])
+        pm.Cauchy("y", a + 0.1, 30.0, observed=3.0)
+    return model, np.array([[-20.0], [20.0]])
+
+
+@pytest.mark.parametrize("crossing", [True, False])
+def test_an_estimate_from_draws_is_refused_where_no_chain_crosses(crossing: bool) -> None:
+    model, modes = two_modes()
+    rng = np.random.default_rng(1)
+    x = np.linspace(-25, 25, 200_001)
+    p = np.exp(
+        logsumexp(stats.norm.logpdf(x[:, None], [-20, 20], [0.5, 1.0]), axis=1, b=[0.4, 0.6])
+        + stats.cauchy.logpdf(3, x + 0.1, 30)
+    )
+    draws = rng.choice(x, size=(4, 1000), p=p / p.sum())
+    if not crossing:
+        draws = np.abs(draws)
+    found = evidence_of_draws(analyse(model), model, {"a": draws}, xr.Dataset(), 1, modes=modes)
+    if crossing:
+        assert abs(found.value - np.log(p.sum() * (x[1] - x[0]))) < 6 * found.error
+    else:
+        assert np.isnan(found.value) and "2 separate modes" in found.reason
+
+
+def test_the_next_method_is_told_the_modes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusal(Exception):
+        modes = np.array([[-20.0], [20.0]])
+
+    told = []
+
+    def answer(self: Method, request: object) -> object:
+        told.append(request.modes)  # type: ignore[attr-defined]
+        raise Refusal("two modes")
+
+    monkeypatch.setattr(Method, "answer", answer)
+    with pytest.raises(bk.BayeskitError):
+        ladder.infer(two_modes()[0], draws=4, random_seed=1)
+    assert told[0] is None and all(np.array_equal(t, Refusal.modes) for t in told[1:]) and len(told) > 1

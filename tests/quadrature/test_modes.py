@@ -1,0 +1,174 @@
+"""Densities of many modes of very different widths: none is lost without a word, and on the line few are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from bayeskit.quadrature.integrate import NotIntegrable, integrate
+from bayeskit.quadrature.many_scales import ManyScales
+from bayeskit.quadrature.mode_search import STALE, CountedDensity, survey
+
+Posterior = tuple[Callable[[np.ndarray], np.ndarray], np.ndarray, np.ndarray, float]  # and start, probes, log integral
+POSTERIORS = 10  # of each kind
+
+
+def mixture(rng: np.random.Generator, k: int) -> Posterior:
+    """A mixture as prior, one to twelve components of widths 1e-4 to 10, and a normal likelihood."""
+    n = int(rng.integers(1, 13))
+    means, sds = rng.uniform(-20, 20, (n, k)), 10.0 ** rng.uniform(-4, 1, (n, k))
+    if k > 1:
+        sds = np.clip(sds, 0.3, 2.0)
+    weights, noise = rng.dirichlet(np.ones(n)), 10.0 ** rng.uniform(-1, 2)
+    y = means[rng.integers(n)] + noise * rng.normal(size=k)
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        prior = logsumexp(norm.logpdf(x[:, None], means, sds).sum(axis=-1), axis=1, b=weights)
+        return prior + norm.logpdf(y, x, noise).sum(axis=1)
+
+    truth = logsumexp(norm.logpdf(y, means, np.hypot(sds, noise)).sum(axis=1), b=weights)
+    chosen = rng.choice(n, 1000, p=weights)
+    return log_density, weights @ means, np.concatenate([rng.normal(means[chosen], sds[chosen]), means]), float(truth)
+
+
+def sinusoid(rng: np.random.Generator, k: int) -> Posterior:
+    """A datum that is the sine of the variable, with a small error; a second variable is added to it."""
+    rate, sd, y = rng.uniform(0.5, 4 if k > 1 else 8), 10.0 ** rng.uniform(-3 / k, 0), rng.uniform(-1.05, 1.05)
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        mean = np.sin(rate * x[:, 0]) + 0.3 * x[:, 1:].sum(axis=1)
+        return norm.logpdf(x).sum(axis=1) + norm.logpdf(y, mean, sd)
+
+    points = np.arange(-9_000_000, 9_000_001, 20 if k == 1 else 100) / 1e6
+    log_f = norm.logpdf(points) + norm.logpdf(y, np.sin(rate * points), np.hypot(sd, 0.3 * (k - 1)))
+    truth = logsumexp(log_f) + np.log(points[1] - points[0])
+    return log_density, np.zeros(k), rng.normal(size=(200, k)), float(truth)
+
+
+def outliers(rng: np.random.Generator, k: int) -> Posterior:
+    """Data that may each be an outlier: a needle of the likelihood at every datum, which no draw of the prior hits."""
+    y, sd, prior = rng.uniform(-20, 20, 3), 10.0 ** rng.uniform(-4, 0), 10.0 ** rng.uniform(0, 1.5)
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        each = np.logaddexp(norm.logpdf(y, x, sd) + np.log(0.9), norm.logpdf(y, 0, 10) + np.log(0.1))
+        return norm.logpdf(x[:, 0], 0, prior) + each.sum(axis=1)
+
+    terms = []
+    for good in np.ndindex(2, 2, 2):
+        at, precision = y[np.array(good) == 1], sum(good) / sd**2 + prior**-2
+        mean = at.sum() / sd**2 / precision
+        bad = np.sum(norm.logpdf(y[np.array(good) == 0], 0, 10) + np.log(0.1))
+        height = norm.logpdf(mean, 0, prior) + np.sum(norm.logpdf(at, mean, sd) + np.log(0.9)) + bad
+        terms.append(height + np.log(2 * np.pi / precision) / 2)
+    return log_density, np.zeros(1), np.append(prior * rng.normal(size=200), y)[:, None], float(logsumexp(terms))
+
+
+def attempts(kind: Callable[[np.random.Generator, int], Posterior], k: int, number: int) -> int:
+    """How many are answered, each within its stated error."""
+    answered = 0
+    for seed in range(number):
+        log_density, start, probes, truth = kind(np.random.default_rng([20261122, seed]), k)
+        try:
+            result = integrate(log_density, start, probes=probes, tolerance=1e-8 if k == 1 else 1e-6, budget=300_000)
+        except NotIntegrable:
+            continue
+        # The sum over a grid that some are held against is good to 1e-9.
+        assert abs(result.log_integral - truth) <= result.error + 1e-9, (kind.__name__, seed)
+        answered += 1
+    return answered
+
+
+@pytest.mark.parametrize("kind", [mixture, sinusoid, outliers])
+def test_every_mode_on_the_line_is_integrated(kind: Callable[[np.random.Generator, int], Posterior]) -> None:
+    assert attempts(kind, 1, POSTERIORS) == POSTERIORS
+
+
+@pytest.mark.parametrize("kind", [mixture, sinusoid])
+def test_answers_in_two_variables_are_within_their_error(
+    kind: Callable[[np.random.Generator, int], Posterior],
+) -> None:
+    assert attempts(kind, 2, 4) >= 1
+
+
+def test_two_modes_in_one_basin_are_both_found() -> None:
+    for gap in (1e-3, 1e-2, 0.3):
+        # Modes at ±gap: the valley between them is a nat deep.
+        result = integrate(lambda x, gap=gap: -((x[:, 0] ** 2 / gap**2 - 1) ** 2), np.array([0.123]))
+        # ∫ exp(−(u² − 1)²) du, by the trapezoidal rule.
+        u = np.arange(-8, 8, 1e-3)
+        assert abs(result.log_integral - np.log(np.exp(-((u**2 - 1) ** 2)).sum() * 1e-3 * gap)) <= result.error + 1e-12
+        assert len(result.modes) == 2
+
+
+def test_draws_and_moments_of_many_scales() -> None:
+    weights, means, sds = np.array([0.3, 0.1, 0.6]), np.array([-7.0, 0.2, 5.0]), np.array([1e-4, 2e-2, 3.0])
+    result = integrate(
+        lambda x: logsumexp(norm.logpdf(x, means, sds), axis=1, b=weights), np.array([4.0]), probes=means[:, None]
+    )
+    axis = result.marginals[0]
+    assert abs(result.log_integral) <= result.error
+    np.testing.assert_allclose(
+        axis.probability(np.array([-7.0, 0.2]), 0),
+        weights @ norm.cdf([[-7.0, 0.2]], means[:, None], sds[:, None]),
+        atol=1e-9,
+    )
+    assert axis.expect(lambda x: x) == pytest.approx(weights @ means, abs=1e-8)
+    draws = result.draw(np.random.default_rng(1), 20_000)[:, 0]
+    assert abs(np.mean(np.abs(draws + 7) < 1e-3) - 0.3) < 5 * np.sqrt(0.3 * 0.7 / 20_000)
+
+
+def test_the_widest_gap_on_the_line_is_said() -> None:
+    probes = np.random.default_rng(1).normal(size=(100, 1))
+    result = integrate(lambda x: norm.logpdf(x[:, 0]), np.zeros(1), probes=probes)
+    assert 0 < result.unseen <= np.ptp(probes) / 200
+    assert len(result.modes) == 1
+
+
+def test_many_scales_are_inverted_to_rounding() -> None:
+    scales = ManyScales(np.array([-30.0, 0.0, 0.01, 2.0, 1e4]), np.array([1e-4, 1.0, 1e-6, 3.0, 10.0]))
+    t = np.linspace(-150, 150, 4001)
+    z = scales.forward(t)
+    assert np.all(np.diff(z) > 0)
+    # To the rounding of z next to the narrowest.
+    np.testing.assert_allclose(scales.backward(z), t, atol=1e-9)
+    step = 1e-4
+    numeric = np.log((scales.forward(t + step) - scales.forward(t - step)) / (2 * step))
+    np.testing.assert_allclose(scales.log_slope(t), numeric, atol=1e-5)
+
+
+def test_a_search_that_breaks_off_is_refused() -> None:
+    means = 10.0 * np.stack(np.meshgrid(np.arange(6), np.arange(6)), -1).reshape(-1, 2)
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        return logsumexp(norm.logpdf(x[:, None], means, 1.0).sum(axis=-1), axis=1)
+
+    with pytest.raises(NotIntegrable, match="modes"):
+        integrate(log_density, means[0], probes=means)
+
+
+def test_climbs_end_when_they_find_nothing_new() -> None:
+    centres = np.array([[0.0, 0.0], [12.0, 0.0], [0.0, 12.0], [12.0, 12.0], [30.0, -5.0], [-20.0, 3.0], [5.0, 40.0]])
+    centres = np.concatenate([centres, centres + 60, centres - 70])  # more of them than climbs that may fail
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        return logsumexp(norm.logpdf(x[:, None], centres, 1.0).sum(axis=-1), axis=1)
+
+    assert len(centres) > STALE
+    land = survey(CountedDensity(log_density, 10**6), np.zeros(2), centres + 0.5, 20.0, np.random.default_rng(1))
+    assert len(land.modes) == len(centres)
+
+
+def test_a_refusal_hands_on_the_modes_that_it_knows() -> None:
+    means, sds = np.array([[-20.0, -20.0], [20.0, 20.0]]), np.array([[1e-3, 1e-3], [5.0, 5.0]])
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        return logsumexp(norm.logpdf(x[:, None], means, sds).sum(axis=-1), axis=1)
+
+    with pytest.raises(NotIntegrable) as refusal:
+        integrate(log_density, means[1], probes=means, budget=100_000)
+    assert refusal.value.modes is not None
+    np.testing.assert_allclose(np.sort(refusal.value.modes, axis=0), means, atol=1e-2)
