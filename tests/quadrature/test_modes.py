@@ -43,7 +43,7 @@ def sinusoid(rng: np.random.Generator, k: int) -> Posterior:
         mean = np.sin(rate * x[:, 0]) + 0.3 * x[:, 1:].sum(axis=1)
         return norm.logpdf(x).sum(axis=1) + norm.logpdf(y, mean, sd)
 
-    points = np.arange(-9_000_000, 9_000_001, 20 if k == 1 else 100) / 1e6
+    points = np.arange(-9_000_000, 9_000_001, 20 if k == 1 else 500) / 1e6
     log_f = norm.logpdf(points) + norm.logpdf(y, np.sin(rate * points), np.hypot(sd, 0.3 * (k - 1)))
     truth = logsumexp(log_f) + np.log(points[1] - points[0])
     return log_density, np.zeros(k), rng.normal(size=(200, k)), float(truth)
@@ -91,7 +91,7 @@ def test_every_mode_on_the_line_is_integrated(kind: Callable[[np.random.Generato
 def test_answers_in_two_variables_are_within_their_error(
     kind: Callable[[np.random.Generator, int], Posterior],
 ) -> None:
-    assert attempts(kind, 2, 4) >= 1
+    assert attempts(kind, 2, 2) >= 1
 
 
 def test_two_modes_in_one_basin_are_both_found() -> None:
@@ -152,7 +152,7 @@ def test_a_search_that_breaks_off_is_refused() -> None:
 
 def test_climbs_end_when_they_find_nothing_new() -> None:
     centres = np.array([[0.0, 0.0], [12.0, 0.0], [0.0, 12.0], [12.0, 12.0], [30.0, -5.0], [-20.0, 3.0], [5.0, 40.0]])
-    centres = np.concatenate([centres, centres + 60, centres - 70])  # more of them than climbs that may fail
+    centres = np.concatenate([centres, centres + 60])  # more of them than climbs that may fail
 
     def log_density(x: np.ndarray) -> np.ndarray:
         return logsumexp(norm.logpdf(x[:, None], centres, 1.0).sum(axis=-1), axis=1)
