@@ -13,13 +13,15 @@ finite variables were summed out, the last term is a density itself, and the dif
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 
 from bayeskit.elimination.analysis import Analysis
+from bayeskit.elimination.check_points import points_away
 from bayeskit.elimination.conjugate_posterior import Component
 from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.elimination.recovery import Recovery, state_recovery
@@ -27,14 +29,19 @@ from bayeskit.errors import CertificateError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.rewriting import inline
-from bayeskit.model.forward_sampling import prior_points, prior_sampler
 from bayeskit.types import Point
 
 __all__ = ["certify", "certify_collapsed", "certify_states"]
 
+type Compared = tuple[float, float, float]  # log p(y, θ, φ), log p(θ | φ, y), log p(y, φ)
+
 NEAR = 1e4  # nats
 ABSOLUTE = 1e-6  # a spread over this is an error, whatever the size of the terms
 RELATIVE = 1e-9
+NOWHERE = (
+    "the certificate failed: the density is not finite at any point at which it was to be compared; use method='nuts', "
+    "and please report the model"
+)
 POINTS = 4  # posterior draws, and as many prior draws, at which a density is certified
 
 
@@ -47,11 +54,13 @@ def certify(evaluator: Evaluator, component: Component, points: Iterable[Mapping
     below = 0.5 * sum(np.size(v) for v in component.centre.values())
     level = component.log_evidence + component.log_density(component.centre) - below
     scales = [p.scale for p in component.parts if p.scale is not None]
-    spread = 0.0
+    spread, compared = 0.0, False
     for point in points:
         if all(s.family.support.inside(np.asarray(point[s.name])) for s in scales):
             terms = evaluator.log_joint(point), component.log_density(point), component.log_evidence
-            spread = max(spread, _require(*terms, level))
+            spread, compared = max(spread, _require(*terms, level)), True
+    if not compared:
+        raise CertificateError(NOWHERE)
     return spread
 
 
@@ -63,20 +72,22 @@ def certify_collapsed(recovery: Recovery, draws: Mapping[str, np.ndarray], rando
     collapsed = recovery.collapsed
     analysis = collapsed.analysis
     evaluator = analysis.remembered("evaluator", lambda: Evaluator(analysis))
-    sampler = analysis.remembered("prior", lambda: prior_sampler(analysis.joint.model))
-    points = _first(draws)
-    prior = list(sampler(len(points), random_seed))
-    away = {n: np.stack([p[n] for p in prior]) for n in collapsed.remaining}
-    with silently():
-        points += _first(recovery.draw(away, np.random.default_rng([random_seed, 2]), leaves=False))
+    points, rng = _first(draws), np.random.default_rng([random_seed, 2])
+    away = [{n: p[n] for n in collapsed.remaining} for p in points_away(analysis, len(points), random_seed)]
 
-    def terms(point: Point) -> tuple[float, float, float]:
+    def terms(point: Point) -> Compared:
         values = zip(collapsed.remaining, collapsed.inputs, strict=True)
         arguments = [np.asarray(point[n], dtype=v.type.dtype) for n, v in values]
         with silently():
             return evaluator.log_joint(point), recovery.log_density(point), float(collapsed.log_density(*arguments))
 
-    return max(_largest(map(terms, points)), certify_states(analysis, draws, random_seed))
+    def recovered(remaining: Point) -> Compared:
+        with silently():
+            drawn = recovery.draw({n: v[None] for n, v in remaining.items()}, rng, leaves=False)
+        return terms(_first(drawn)[0])
+
+    found = _largest([*map(terms, points), *_where_numbers_suffice(recovered, away)])
+    return max(found, certify_states(analysis, draws, random_seed))
 
 
 def certify_states(analysis: Analysis, draws: Mapping[str, np.ndarray], random_seed: int) -> float:
@@ -94,7 +105,7 @@ def certify_states(analysis: Analysis, draws: Mapping[str, np.ndarray], random_s
         totals.append(compile_small(list(inputs.values()), inline([pt.add(*factors, pt.constant(0.0))])[0]))
     recoveries = state_recovery(analysis)
 
-    def terms(point: Point) -> tuple[float, float, float]:
+    def terms(point: Point) -> Compared:
         arguments = [np.asarray(point[n], dtype=v.type.dtype) for n, v in inputs.items()]
         with silently():
             joint, summed = (float(t(*arguments)) for t in totals)
@@ -102,7 +113,8 @@ def certify_states(analysis: Analysis, draws: Mapping[str, np.ndarray], random_s
             inside = np.isfinite(joint) or np.isfinite(summed)
             return joint, sum(r.log_probability(point) for r in recoveries.values()) if inside else np.nan, summed
 
-    return _largest(map(terms, [*_first(draws), *prior_points(analysis.original.model, POINTS, random_seed)]))
+    away = _where_numbers_suffice(terms, points_away(analysis, POINTS, random_seed))
+    return _largest([*map(terms, _first(draws)), *away])
 
 
 def _first(draws: Mapping[str, np.ndarray]) -> list[Point]:
@@ -111,10 +123,19 @@ def _first(draws: Mapping[str, np.ndarray]) -> list[Point]:
     return [{n: v[k] for n, v in draws.items()} for k in range(number)]
 
 
-def _largest(terms: Iterable[tuple[float, float, float]]) -> float:
+def _where_numbers_suffice(terms: Callable[[Point], Compared], points: Iterable[Point]) -> Iterator[Compared]:
+    """The terms at points far from the posterior, without those where a matrix or a number is beyond computing with."""
+    for point in points:
+        with suppress(ArithmeticError, ValueError):
+            found = terms(point)
+            if not np.any(np.isnan(np.asarray(found, dtype=float))):
+                yield found
+
+
+def _largest(terms: Iterable[Compared]) -> float:
     """The largest |log p(y, θ, φ) − log p(θ | φ, y) − log p(y, φ)| over points; the first is taken for a typical one.
 
-    A point outside the support, where both sides are −∞, is passed over.
+    A point outside the support, where both sides are −∞, is passed over. A CertificateError if that leaves none.
     """
     spread, level = 0.0, None
     for joint, conditional, marginal in terms:
@@ -122,6 +143,8 @@ def _largest(terms: Iterable[tuple[float, float, float]]) -> float:
             continue
         level = joint if level is None else level
         spread = max(spread, _require(joint, conditional, marginal, level))
+    if level is None:
+        raise CertificateError(NOWHERE)
     return spread
 
 

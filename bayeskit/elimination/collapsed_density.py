@@ -26,23 +26,23 @@ from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.elimination.analysis import Analysis, Scale
+from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.conjugate_posterior import solve_posterior
 from bayeskit.elimination.log_joint_evaluator import Evaluator
-from bayeskit.families import support_kinds
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.gaussian.quadratic_form import QuadraticForm, quadratic_form
 from bayeskit.gaussian.setting import reduced
 from bayeskit.gaussian.strategies import strategy_of
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.constant_factors import constants_in_front
+from bayeskit.graphs.gradient import without_log_of_zero
 from bayeskit.graphs.mvnormal_gradients import cheap_gradients
 from bayeskit.graphs.nodes import core_op
-from bayeskit.graphs.rewriting import inline, with_constant_data
-from bayeskit.model.forward_sampling import prior_points
+from bayeskit.graphs.rewriting import depends_on, inline, with_constant_data
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph, Point
 
-__all__ = ["Collapsed", "collapsed_density", "typical_points"]
+__all__ = ["Collapsed", "collapsed_density"]
 
 LARGE = 1_000  # numbers in the data from which a factor without eliminated variables is reduced as well
 
@@ -81,24 +81,6 @@ class Collapsed:
         return 100 + dense + data + sum(form.weight for _, form in self.blocks)
 
 
-def typical_points(analysis: Analysis, number: int, random_seed: int = 0) -> list[dict[str, np.ndarray]]:
-    """Generic values of every variable inside its support: no zeros, no ties."""
-    rng = np.random.default_rng(random_seed)
-    kinds = {n: analysis.supports[n].kind for n in analysis.joint.names}
-    known = support_kinds()
-    # Prior draws only where needed: they fail where a covariance in the prior is not positive definite.
-    drawn = set(kinds.values()) - {"real", *known}
-    priors = prior_points(analysis.joint.model, number, random_seed) if drawn else iter([{}] * number)
-
-    def value(name: str, prior: Mapping[str, np.ndarray]) -> np.ndarray:
-        kind, shape = kinds[name], analysis.shapes[name]
-        if kind in known:
-            return np.asarray(known[kind].typical(shape, rng))
-        return np.asarray(rng.normal(scale=0.5, size=shape) if kind == "real" else prior[name])
-
-    return [{name: value(name, prior) for name in kinds} for prior in priors]
-
-
 def collapsed_density(analysis: Analysis) -> Collapsed:
     """Integrate out everything that has a closed form given the rest φ, of which something remains.
 
@@ -110,7 +92,10 @@ def collapsed_density(analysis: Analysis) -> Collapsed:
     absorbed = {f for b in analysis.blocks for f in b.factors}
     scaled = {s.name for s in analysis.scales}
     active = [f for f in joint.factors if f not in analysis.ancestral]
-    priors = tuple(n for n in remaining if n not in absorbed and n in active and not joint.scopes[n] & scaled)
+    # Missing entries of a vector have no density but that of the whole vector.
+    missing = {rv.name for rv in joint.model.free_RVs if type(rv.owner.op).__name__ == "PartialObservedRV"}
+    alone = [n for n in remaining if n not in absorbed and n not in missing]
+    priors = tuple(n for n in alone if n in active and not joint.scopes[n] & scaled)
     terms: list[Any] = []
     blocks = []
     reference = _reference(analysis, points[0])
@@ -155,7 +140,7 @@ def _integrate_scale(joint: LogJoint, scale: Scale, total: Any, reference: Point
         raise NotImplementedError(f"{scale.name!r}, of the {family.label} family, given other variables")
     variable = joint.values[scale.name]
     centre = np.asarray(reference[scale.name], dtype=float)
-    gradient: Any = pytensor.grad(total, variable)
+    gradient: Any = pytensor.grad(without_log_of_zero(total, depends_on([total], [variable])), variable)
 
     def at(point: np.ndarray, graph: Any) -> Any:
         fixed: Graph = pt.constant(np.asarray(point, dtype=float))

@@ -16,7 +16,9 @@ import pymc as pm
 from pytensor.graph.replace import clone_replace, graph_replace
 
 from bayeskit.elimination.analysis import Analysis
-from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density, typical_points
+from bayeskit.elimination.check_points import typical_points
+from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
+from bayeskit.elimination.impossible_data import require_possible
 from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.positive_definite import require_positive_definite
 from bayeskit.elimination.recovery import Recovery
@@ -70,6 +72,7 @@ def collapse(model: pm.Model | Analysis) -> pm.Model:
 def _collapsed(analysis: Analysis) -> Collapsed:
     if not analysis.plan.remaining:
         raise ModelError("nothing remains to sample: every variable has a closed form; use bayeskit.infer")
+    require_possible(analysis.original)
     require_positive_definite(analysis)
     return collapsed_density(analysis)
 

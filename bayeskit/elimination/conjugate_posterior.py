@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from bayeskit.elimination.analysis import Analysis, Scale
+from bayeskit.elimination.impossible_data import entry_at_fault
 from bayeskit.elimination.log_joint_evaluator import Evaluator, Point
 from bayeskit.errors import InferenceError
 from bayeskit.families.base import Parameters
@@ -164,7 +165,8 @@ def solve_posterior(analysis: Analysis, evaluator: Evaluator, fixed: Point | Non
         # A value of the finite variables that is impossible, by a transition of probability zero, say.
         return Component(fixed, tuple(parts), np.longdouble(-np.inf), centre)
     if not np.isfinite(log_joint):
-        raise InferenceError("the log density is not finite at the posterior mean: check the data against the model")
+        why = entry_at_fault(analysis, centre)
+        raise InferenceError(f"the log density is not finite at the posterior mean{why}; check the data and the model")
     evidence = log_joint - sum((p.log_density(centre) for p in parts), np.longdouble(0))
     return Component(fixed, tuple(parts), evidence, centre)
 

@@ -10,16 +10,14 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.logprob.utils import ParameterValueError
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import graph_replace
-from pytensor.graph.traversal import ancestors, toposort
-from pytensor.scalar.basic import Log
+from pytensor.graph.traversal import toposort
 
 from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.graphs.chunked_sums import compile_rows
 from bayeskit.graphs.compile import compile_small, vectorised
 from bayeskit.graphs.extended_precision import compile_extended
 from bayeskit.graphs.gradient import gradient as gradient_of
-from bayeskit.graphs.nodes import applies
+from bayeskit.graphs.gradient import without_log_of_zero
 from bayeskit.graphs.rewriting import depends_on
 from bayeskit.types import Point
 
@@ -73,7 +71,7 @@ class Evaluator:
     def _gradient(self) -> tuple[Any, Any]:
         """Two functions: everything that does not depend on the scales, and from it and them the gradient."""
         scales = [self.analysis.joint.values[s.name] for s in self.differentiated]
-        total = _without_log_of_zero(self.total, depends_on([self.total], self.inputs))
+        total = without_log_of_zero(self.total, depends_on([self.total], self.inputs))
         gradient = gradient_of(total, scales)
         by_rows = compile_rows(self.inputs, gradient)
         if by_rows is not None:
@@ -106,13 +104,3 @@ def _frontier(graphs: list[Variable], dependence: Mapping[Variable, Any], moving
                 (i, None) for i in node.inputs if (d := dependence.get(i)) and not d & moving and i.owner is not None
             )
     return list(frontier)
-
-
-def _without_log_of_zero(graph: Variable, depends: Mapping[Variable, Any]) -> Variable:
-    """The same density, with log 0 read as 0, for differentiation.
-
-    A Poisson count of 0 with exposure 0 has the density 0·log(0·λ) = 0 by a ``switch``, but its gradient there is 0·∞.
-    """
-    logs = [v for v in ancestors([graph]) if v.owner and applies(v.owner, Log) and depends.get(v)]
-    safe = {v: pt.log(pt.switch(pt.eq(v.owner.inputs[0], 0), 1.0, v.owner.inputs[0])) for v in logs}
-    return graph_replace([graph], safe)[0] if safe else graph

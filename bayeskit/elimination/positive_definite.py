@@ -6,8 +6,6 @@ does not exist, or exists by rounding alone. A jitter would change the model, so
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import numpy as np
 from pymc.distributions.multivariate import MvStudentTRV, PrecisionMvNormalRV
 from pytensor.graph.basic import Variable
@@ -16,13 +14,12 @@ from pytensor.tensor.random.basic import MvNormalRV
 from scipy import linalg
 
 from bayeskit.elimination.analysis import Analysis
-from bayeskit.elimination.collapsed_density import typical_points
+from bayeskit.elimination.check_points import points_away, typical_points
 from bayeskit.errors import ModelError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.rewriting import depends_on, inline
-from bayeskit.model.forward_sampling import prior_points
 from bayeskit.model.log_joint import LogJoint
 
 __all__ = ["is_positive_definite", "mending_jitter", "require_positive_definite"]
@@ -86,10 +83,7 @@ def require_positive_definite(analysis: Analysis) -> None:
 
 def _points(analysis: Analysis) -> list[dict[str, np.ndarray]]:
     """Values near one and draws from the prior: with inputs of size 1e-3 a length scale of one makes all rows equal."""
-    points = typical_points(analysis, POINTS)
-    with suppress(linalg.LinAlgError, NotImplementedError):  # nor can an improper prior be drawn from
-        points += list(prior_points(analysis.joint.model, POINTS, 0))
-    return points
+    return [*typical_points(analysis, POINTS), *points_away(analysis, POINTS, 0)]
 
 
 def _all_factorised(joint: LogJoint) -> dict[str, list[Variable]]:

@@ -14,7 +14,7 @@ from scipy import stats
 
 from bayeskit.families.base import ConjugateFamily, GaussianScaling, Parameters
 from bayeskit.families.modes import positive_mode
-from bayeskit.families.support_kinds import POSITIVE
+from bayeskit.families.support_kinds import POSITIVE, representable
 from bayeskit.graphs.extended_precision import gammaln, xlogy
 
 __all__ = ["FAMILY"]
@@ -30,6 +30,10 @@ def _log_density_graph(p: Mapping[str, Any], x: Any) -> Any:
     return a * pt.log(b) - pt.gammaln(a) + (a - 1) * pt.log(x) - b * x
 
 
+def _draw(p: Parameters, rng: np.random.Generator, n: int) -> np.ndarray:
+    return representable(rng.gamma(p["shape"], size=(n, *np.shape(p["shape"]))) / p["rate"])
+
+
 FAMILY = ConjugateFamily(
     name="gamma",
     support=POSITIVE,
@@ -43,7 +47,7 @@ FAMILY = ConjugateFamily(
     centre=lambda p: p["shape"] / p["rate"],
     log_density=_log_density,
     log_density_graph=_log_density_graph,
-    draw=lambda p, rng, n: rng.gamma(p["shape"], size=(n, *np.shape(p["shape"]))) / p["rate"],
+    draw=_draw,
     frozen=lambda p: stats.gamma(p["shape"], scale=1 / p["rate"]),
     mode=lambda c, now: positive_mode(np.stack(c), (1,), now),
     advice="A Gamma, Exponential or ChiSquared prior is conjugate to the rate of Poisson, Exponential and Gamma data "

@@ -14,7 +14,7 @@ from scipy import stats
 
 from bayeskit.families.base import ConjugateFamily, GaussianScaling, Parameters
 from bayeskit.families.modes import positive_mode
-from bayeskit.families.support_kinds import POSITIVE
+from bayeskit.families.support_kinds import POSITIVE, representable
 from bayeskit.graphs.extended_precision import gammaln, xlogy
 
 __all__ = ["FAMILY"]
@@ -30,6 +30,11 @@ def _log_density_graph(p: Mapping[str, Any], x: Any) -> Any:
     return a * pt.log(b) - pt.gammaln(a) - (a + 1) * pt.log(x) - b / x
 
 
+def _draw(p: Parameters, rng: np.random.Generator, n: int) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return representable(p["scale"] / representable(rng.gamma(p["shape"], size=(n, *np.shape(p["shape"])))))
+
+
 FAMILY = ConjugateFamily(
     name="inverse_gamma",
     support=POSITIVE,
@@ -43,7 +48,7 @@ FAMILY = ConjugateFamily(
     centre=lambda p: p["scale"] / p["shape"],
     log_density=_log_density,
     log_density_graph=_log_density_graph,
-    draw=lambda p, rng, n: p["scale"] / rng.gamma(p["shape"], size=(n, *np.shape(p["shape"]))),
+    draw=_draw,
     frozen=lambda p: stats.invgamma(p["shape"], scale=p["scale"]),
     mode=lambda c, now: positive_mode(np.stack(c[::-1]), (-1,), now),
     advice="An InverseGamma prior is conjugate to the variance (not the sd or the precision) of Normal and LogNormal "

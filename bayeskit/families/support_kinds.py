@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import sympy
 
-__all__ = ["POSITIVE", "POSITIVE_DEFINITE", "SIMPLEX", "UNIT", "SupportKind"]
+__all__ = ["POSITIVE", "POSITIVE_DEFINITE", "SIMPLEX", "UNIT", "SupportKind", "representable"]
 
 Shape = tuple[int, ...]
 
@@ -30,6 +30,14 @@ class SupportKind:
     positive: bool = True  # φ > 0, so that log φ is real
     bounds: tuple[float, float] | None = None  # its ends, if bounded: a Uniform variable between them lives on it
     event: int = 0  # how many trailing axes one variate has
+
+
+def representable(draws: np.ndarray) -> np.ndarray:
+    """Draws of a positive variable; those beyond floating-point numbers, as half of Gamma(1e-3, 1e-3), at their end.
+
+    Zero is not in the support, and infinity times zero would be no number. What is not a number stays so.
+    """
+    return np.clip(draws, np.finfo(float).tiny, np.finfo(float).max)
 
 
 def _recentred_positive(guess: np.ndarray, centre: np.ndarray) -> tuple[np.ndarray, float]:

@@ -57,7 +57,7 @@ class Precision:
     def condition(self) -> float:
         """A lower bound of the condition number of the scaled matrix, from the diagonal of its factor."""
         pivots = self.factor.pivots
-        return float((np.max(pivots) / np.min(pivots)) ** 2)
+        return float((np.max(pivots) / np.min(pivots)) ** 2) if np.size(pivots) else 1.0
 
     @cached_property
     def log_determinant(self) -> float:

@@ -129,7 +129,7 @@ def _absorbed(form: Form, weight: Form) -> Weighted:
         return form, weight
     (term,) = weight.terms
     offset = term.offset
-    if np.ptp(offset) == 0 or not (np.all(offset < 0) or np.all(offset > 0)):
+    if not offset.size or np.ptp(offset) == 0 or not (np.all(offset < 0) or np.all(offset > 0)):
         return form, weight
     even = replace(term, jacobian=constant(0.5 * np.sign(offset)).terms[0].jacobian)
     return form.times(np.sqrt(2.0 * np.abs(offset))), Form(weight.shape, (even,)).reshaped(weight.shape)

@@ -265,7 +265,7 @@ class Factors:
             pieces = self.split(Form(term.jacobian.shape, (term,)))
             return [piece.with_jacobian(summed_rows(piece.jacobian, targets, shape)) for piece in pieces]
         assert term.factor is not None
-        size, length = math.prod(shape), int(term.index.max(initial=0)) + 1
+        size, length = math.prod(shape), int(term.index.max(initial=-1)) + 1
         if size * length <= DENSE_COUNTS:
             counts = sparse.coo_array((term.offset, (targets, term.index)), shape=(size, length)).toarray()
             total = pt.dot(counts, term.factor[:length])

@@ -69,4 +69,4 @@ def root_weight(weight: Form) -> Graph:
 
 def is_even(weight: Form) -> bool:
     """Whether a form without θ has the same value in every row, whatever φ."""
-    return all(t.index is None and np.ptp(t.offset) == 0 for t in weight.terms)
+    return all(t.index is None and (not t.offset.size or np.ptp(t.offset) == 0) for t in weight.terms)

@@ -43,7 +43,8 @@ __all__ = ["compile_small", "fill_to_alloc", "small_mode", "stacked", "vectorise
 
 def stacked(variables: Iterable[Graph]) -> dict[Graph, Any]:
     """For each variable, an input of its type with an axis in front: of draws, points or rows."""
-    return {v: pt.tensor(f"{v.name}_stacked", dtype=v.type.dtype, shape=(None, *v.type.shape)) for v in variables}
+    # ``pt.tensor`` reads the name "1|g_stacked" as a type of numbers, and raises.
+    return {v: pt.TensorType(v.type.dtype, (None, *v.type.shape))(f"{v.name}_stacked") for v in variables}
 
 
 @node_rewriter([Elemwise])

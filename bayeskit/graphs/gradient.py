@@ -8,7 +8,7 @@ Every other node is differentiated by its own rule in PyTensor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytensor
@@ -16,16 +16,17 @@ import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType, disconnected_type
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.null_type import NullType
-from pytensor.graph.traversal import toposort
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors, toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 
-from bayeskit.graphs.nodes import constant_number
+from bayeskit.graphs.nodes import applies, constant_number
 from bayeskit.types import Graph
 
-__all__ = ["gradient"]
+__all__ = ["gradient", "without_log_of_zero"]
 
 
 class _NoRule(Exception):
@@ -39,6 +40,16 @@ def gradient(total: Variable, wrt: Sequence[Variable]) -> list[Variable]:
     except _NoRule:
         result: Any = pytensor.grad(total, list(wrt), disconnected_inputs="ignore")
         return list(result)
+
+
+def without_log_of_zero(graph: Variable, depends: Mapping[Variable, Any]) -> Variable:
+    """The same density, with log 0 read as 0, for differentiation.
+
+    A Poisson count of 0 with exposure 0 has the density 0·log(0·λ) = 0 by a ``switch``, but its gradient there is 0·∞.
+    """
+    logs = [v for v in ancestors([graph]) if v.owner and applies(v.owner, ps.Log) and depends.get(v)]
+    safe = {v: pt.log(pt.switch(pt.eq(v.owner.inputs[0], 0), 1.0, v.owner.inputs[0])) for v in logs}
+    return graph_replace([graph], safe)[0] if safe else graph
 
 
 def _is_float(var: Variable) -> bool:

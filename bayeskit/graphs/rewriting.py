@@ -22,7 +22,7 @@ from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Cast, upcast
 from pytensor.tensor.basic import MakeVector
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
@@ -82,6 +82,10 @@ def widen(outputs: list[Variable]) -> list[Variable]:
             takes_only_narrow = upcast(*[i.type.dtype for i in inputs]) in NARROW
             if makes_float and takes_only_narrow:
                 inputs = [pt.cast(i, "float64") if i.type.dtype in NARROW - {"bool"} else i for i in inputs]
+        if isinstance(op, CAReduce) and not node.inputs[0].type.ndim:
+            # PyMC's CAR sums a scalar over its last axis, which NumPy refuses.
+            memo[node.outputs[0]] = pt.cast(inputs[0], node.outputs[0].type.dtype)
+            continue
         if isinstance(op, MakeVector):
             memo[node.outputs[0]] = MakeVector(upcast(*[i.type.dtype for i in inputs])).make_node(*inputs).outputs[0]
             continue

@@ -18,6 +18,7 @@ from scipy import special
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.certificate import certify, certify_states
+from bayeskit.elimination.check_points import points_away
 from bayeskit.elimination.conjugate_posterior import Component, hypotheses, solve_posterior
 from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.elimination.recovery import draw_states_and_leaves, state_recovery
@@ -26,7 +27,7 @@ from bayeskit.finite.discrete_distribution import FiniteDensity
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.closed_form_marginals import Closed, finite_marginals, part_marginals
 from bayeskit.inference.methods import Request
-from bayeskit.model.forward_sampling import deterministics, prior_sampler
+from bayeskit.model.forward_sampling import deterministics
 from bayeskit.results.marginals import LaterMarginals, Marginal, labels_of
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree
@@ -102,8 +103,7 @@ def _check_points(analysis: Analysis, component: Component, random_seed: int) ->
     drawn = component.draw(np.random.default_rng([random_seed, 1]), number)
     for k in range(number):
         yield {n: v[k] for n, v in drawn.items()}
-    sampler = analysis.remembered("prior", lambda: prior_sampler(analysis.joint.model))
-    for point in sampler(number, random_seed):
+    for point in points_away(analysis, number, random_seed):
         yield {**point, **component.fixed}
 
 

@@ -16,6 +16,7 @@ draws from nothing.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,8 @@ import numpy as np
 import pymc as pm
 
 from bayeskit.elimination.analysis import Analysis
+from bayeskit.elimination.check_points import typical_points
+from bayeskit.elimination.impossible_data import conditions_on_data, entry_at_fault, require_possible
 from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.positive_definite import require_positive_definite
 from bayeskit.errors import BayeskitError, CertificateError, InferenceError, ModelError, OptionError, UnanswerableError
@@ -34,7 +37,8 @@ from bayeskit.graphs.environment import lightly
 from bayeskit.inference.convergence import with_diagnostics
 from bayeskit.inference.methods import Method, Request, ladder, method_names
 from bayeskit.model.snapshot import Snapshot
-from bayeskit.results.records import Plan, Posterior
+from bayeskit.model.support import improper
+from bayeskit.results.records import LogEvidence, Plan, Posterior
 from bayeskit.sampling.options import checked_options
 from bayeskit.terminal import is_terminal
 
@@ -43,12 +47,13 @@ __all__ = ["explain", "infer", "whole_seed"]
 type RandomSeed = int | Sequence[int] | np.random.Generator | None
 
 
-def explain(model: pm.Model) -> Plan:
+def explain(model: pm.Model | Analysis) -> Plan:
     """What would be integrated out, in which order, by which family; what is left and why. Computes no posterior.
 
     Parameters
     ----------
     model : pymc.Model
+        Or what is known of one already, the analysis of a posterior.
 
     Returns
     -------
@@ -61,7 +66,7 @@ def explain(model: pm.Model) -> Plan:
         If the object is not a PyMC model or PyMC has no log density for it.
     """
     with lightly():
-        analysis = analyse(model)
+        analysis = model if isinstance(model, Analysis) else analyse(model)
     first = next(method for method in ladder() if not method.obstacle(analysis))
     return first.planned(analysis.plan)
 
@@ -139,6 +144,8 @@ def answer(
         snapshot = analysis.snapshot or Snapshot.of(written)
         if analysis.snapshot is not None:
             data.enter_context(snapshot.restored())
+        conditions = analysis.remembered("conditions", lambda: conditions_on_data(analysis.original))
+        require_possible(analysis.original, conditions)
         require_positive_definite(analysis)
         request = Request(written, analysis, draws, random_seed, progressbar and is_terminal(), sampler or {})
         rung, post = _first_that_answers(ladder(method), request, building)
@@ -186,8 +193,17 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
             continue
         if unproved:
             warnings.warn(f"{rung.title} was used, for {unproved}", stacklevel=4)  # where infer was called
-        return rung, post
-    raise _no_answer(failures) if failures else ModelError(obstacles[0])
+        return rung, replace(post, log_evidence=_proper(post.log_evidence, request.model))
+    if not failures:
+        raise ModelError(obstacles[0])
+    raise _no_answer(failures, entry_at_fault(request.analysis, typical_points(request.analysis, 1)[0]))
+
+
+def _proper(evidence: LogEvidence, model: pm.Model) -> LogEvidence:
+    """The evidence, or the reason why there is none: an improper prior leaves an integral that says nothing."""
+    reasons = [f"the prior of {rv.name} is not normalised ({why})" for rv in model.free_RVs if (why := improper(rv))]
+    known = math.isfinite(evidence.value) and reasons
+    return replace(evidence, value=math.nan, error=math.inf, reason=reasons[0]) if known else evidence
 
 
 def _planned(rung: Method, request: Request, failures: dict[Method, Exception]) -> Analysis:
@@ -202,14 +218,14 @@ def _planned(rung: Method, request: Request, failures: dict[Method, Exception]) 
     return replace(analysis, plan=replace(rung.planned(plan), notes=(*plan.notes, *notes)))
 
 
-def _no_answer(failures: dict[Method, Exception]) -> BayeskitError:
-    """The last failure, in words for the person who asked; the earlier ones are its notes."""
+def _no_answer(failures: dict[Method, Exception], at_fault: str) -> BayeskitError:
+    """The last failure, in words for the person who asked, with data at fault; the earlier ones are its notes."""
     *earlier, (last, error) = failures.items()
     others = ", ".join(repr(name) for name in method_names() if name != last.name)
     remedy = last.remedy or f"try another method= (one of {others}), and please report the model"
-    result = error if isinstance(error, BayeskitError) and not last.remedy else None
+    result = error if isinstance(error, BayeskitError) and not last.remedy and not at_fault else None
     if result is None:
-        result = InferenceError(f"no answer by {last.name}: {_said(error)}; {remedy}")
+        result = InferenceError(f"no answer by {last.name}{at_fault}: {_said(error)}; {remedy}")
         result.__cause__ = error
     for rung, failure in earlier:
         result.add_note(f"{rung.title} was tried before: {_said(failure)}")

@@ -11,8 +11,8 @@ __all__ = ["answer", "obstacle"]
 
 
 def obstacle(analysis: Analysis) -> str:
-    """None: every model that PyMC can sample."""
-    return ""
+    """None, if there is a variable to sample."""
+    return "" if analysis.original.names else "there is no free variable to sample; use method='exact'"
 
 
 def answer(request: Request) -> Posterior:

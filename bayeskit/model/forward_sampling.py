@@ -76,9 +76,7 @@ def draw_given(
     """
     wanted = {rv.name: rv for rv in model.basic_RVs if rv.name in names}
     known = {
-        rv: pt.tensor(f"{rv.name}_given", dtype=rv.type.dtype, shape=rv.type.shape)
-        for rv in model.free_RVs
-        if rv.name in draws
+        rv: pt.TensorType(rv.type.dtype, rv.type.shape)(f"{rv.name}_given") for rv in model.free_RVs if rv.name in draws
     }
     outputs = graph_replace(list(wanted.values()), known, strict=False)
     arguments = {v: np.asarray(draws[str(rv.name)], dtype=rv.type.dtype) for rv, v in known.items()}
@@ -139,7 +137,7 @@ def draws_of_independent(model: pm.Model, number: int, random_seed: int) -> dict
 
 
 def prior_points(model: pm.Model, number: int, random_seed: int) -> Iterator[dict[str, np.ndarray]]:
-    """Draws of the free random variables from the prior."""
+    """Draws of the free random variables from the prior; a NotImplementedError where it has none, or they overflow."""
     return prior_sampler(model)(number, random_seed)
 
 
@@ -154,6 +152,11 @@ def prior_sampler(model: pm.Model) -> Callable[[int, int], Iterator[dict[str, np
         if names:
             reseed_rngs(list(updates), int(np.random.default_rng(random_seed).integers(2**31)))
         for _ in range(number if names else 0):
-            yield dict(zip(names, map(np.asarray, function()), strict=True))
+            try:
+                drawn = function()
+            except (ArithmeticError, ValueError) as error:
+                # A Gamma draw of 1e-400 is zero, and what is divided by it, or has it as a parameter, has no draw.
+                raise NotImplementedError(f"the prior cannot be drawn from: {str(error).splitlines()[0]}") from error
+            yield dict(zip(names, map(np.asarray, drawn), strict=True))
 
     return draw

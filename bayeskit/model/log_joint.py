@@ -139,12 +139,15 @@ class LogJoint:
     def _compiled(self) -> Any:
         return compile_small(list(self.values.values()), self.total)
 
+    def arguments(self, point: Mapping[str, Any]) -> list[np.ndarray]:
+        """The values of a point, of the types and in the order of ``values``."""
+        return [np.asarray(point[n], dtype=v.type.dtype) for n, v in self.values.items()]
+
     def logp(self, point: Mapping[str, Any]) -> float:
         """log p(y, θ) at one point, values on their own supports, with PyMC's own density; −inf outside the support."""
-        arguments = [np.asarray(point[n], dtype=v.type.dtype) for n, v in self.values.items()]
         try:
             with np.errstate(all="ignore"):
-                return float(self._compiled(*arguments))
+                return float(self._compiled(*self.arguments(point)))
         except (ParameterValueError, np.linalg.LinAlgError):
             return -np.inf
 
@@ -166,9 +169,17 @@ def _is_large(var: Variable) -> bool:
 
 def _require_readable(model: Any) -> None:
     if not isinstance(model, pm.Model):
-        raise ModelError(f"expected a pymc.Model, got {type(model).__name__}; build one with `with pm.Model() as m:`")
+        kind = type(model).__name__
+        own = isinstance(getattr(model, "model", None), pm.Model)
+        remedy = f"give the {kind}'s model, its .model" if own else "build one with `with pm.Model() as m:`"
+        raise ModelError(f"expected a pymc.Model, got {kind}; {remedy}")
     if not model.basic_RVs and not model.potentials:
         raise ModelError("the model has no random variables; add at least one prior and one observed variable")
+    for rv in model.basic_RVs:
+        if rv.owner is not None and type(rv.owner.op).__name__.startswith("Simulator"):
+            raise ModelError(
+                f"{rv.name!r} is a pm.Simulator, which has no density; sample the model with pm.sample_smc"
+            )
     for rv in model.observed_RVs:
         if rv.owner is not None and type(rv.owner.op).__name__ == "MinibatchRandomVariable":
             raise ModelError(

@@ -20,7 +20,7 @@ from pytensor.tensor.random.op import RandomVariable
 from bayeskit.families import support_kinds, support_of_prior
 from bayeskit.model.markov_chain import is_chain, states_of_chain
 
-__all__ = ["Support", "support_of", "support_without_transform"]
+__all__ = ["Support", "improper", "support_of", "support_without_transform"]
 
 # Distributions of PyMC 6 with a density normalised on the whole of the support named, by the class of their op without
 # its "RV"; those that are members of a conjugate family are among the family's facts.
@@ -28,6 +28,7 @@ NORMAL = ["Normal", "MvNormal", "MatrixNormal", "KroneckerNormal", "SkewNormal",
 REAL = ["StudentT", "MvStudentT", "Cauchy", "Laplace", "AsymmetricLaplace", "Logistic", "Gumbel", "ExGaussian", "Moyal"]
 POSITIVE = ["HalfNormal", "HalfCauchy", "HalfStudentT", "LogNormal", "Wald", "WeibullBeta", "Rice"]
 KNOWN = dict.fromkeys([*NORMAL, *REAL], "real") | dict.fromkeys(POSITIVE, "positive") | {"Kumaraswamy": "unit"}
+PROCESSES = ("RandomWalk", "AutoRegressive")  # whose first values have a distribution of their own
 # Those with no normaliser, and what to take instead.
 IMPROPER = {
     "Flat": "Use a wide proper prior, for example pm.Normal(0, 100).",
@@ -82,6 +83,15 @@ def _name(rv: Variable) -> str:
     return type(rv.owner.op).__name__.removesuffix("RV")
 
 
+def improper(rv: Variable) -> str:
+    """Why a prior is not normalised by its distribution, nor by that of where a random walk starts; empty if it is."""
+    starts = [i for i in rv.owner.inputs if i.owner is not None] if _name(rv) in PROCESSES else []
+    if _name(rv) == "CAR":
+        return "PyMC's density of pm.CAR leaves out a constant, and integrates to something else than one"
+    name = next((n for n in map(_name, [rv, *starts]) if n in IMPROPER), "")
+    return f"pm.{name} is improper: it has no normaliser, so there is no evidence" if name else ""
+
+
 def support_of(model: pm.Model, rv: Variable) -> Support:
     """The support of a free random variable of a model."""
     op: Any = rv.owner.op
@@ -101,11 +111,15 @@ def support_without_transform(rv: Variable) -> Support:
     """The support of a variable's distribution, whatever transform the model gives it."""
     op: Any = rv.owner.op
     name = _name(rv)
+    if name == "PartialObserved" and support_without_transform(rv.owner.inputs[0]).kind == "real":
+        return Support("real")  # the entries of a vector of real numbers that are missing from the data
     if name in IMPROPER:
-        why = f"pm.{name} is improper: it has no normaliser, so there is no evidence"
-        return Support("other", why, IMPROPER[name], normalised=False)
+        return Support("other", improper(rv), IMPROPER[name], normalised=False)
     if name in KNOWN:
         return Support(KNOWN[name])
+    if name == "CAR":
+        advice = "For an evidence, use pm.MvNormal with the precision tau (D - alpha W)."
+        return Support("other", improper(rv), advice, normalised=False)
     if (member := support_of_prior(type(op).__name__)) is not None:
         return Support(member.name)
     if name == "Uniform":

@@ -146,7 +146,7 @@ def forward_graphs(model: pm.Model, rvs: Sequence[Any]) -> tuple[list[Graph], li
 
     The parameters of the transforms depend on these variables at most.
     """
-    known = {rv: pt.tensor(f"{rv.name}_known", dtype=rv.type.dtype, shape=rv.type.shape) for rv in rvs}
+    known = {rv: pt.TensorType(rv.type.dtype, rv.type.shape)(f"{rv.name}_known") for rv in rvs}
     graphs = []
     for rv, value in known.items():
         transform = model.rvs_to_transforms.get(rv)

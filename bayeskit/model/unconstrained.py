@@ -107,7 +107,7 @@ class Unconstrained(Natural):
         """x of draws from the prior, of shape (n, k); none where a variable has no prior that can be drawn from."""
         try:
             drawn = list(prior_points(self.model, number, random_seed))
-        except (NotImplementedError, np.linalg.LinAlgError):
+        except NotImplementedError:
             return np.empty((0, self.size))
         points = np.array([self.forward(d) for d in drawn])
         return points[np.all(np.isfinite(points), axis=1)]

@@ -21,6 +21,7 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 
+from bayeskit.elimination.impossible_data import require_possible
 from bayeskit.errors import ModelError
 from bayeskit.finite.sum_out import Summed, TooLarge, sum_out
 from bayeskit.graphs.rewriting import substitute, with_constant_data
@@ -64,6 +65,7 @@ class CompleteData:
 def complete_data(model: pm.Model) -> CompleteData:
     """Read a model; ModelError without a finite variable, or where a discrete one cannot be summed out."""
     joint = LogJoint.from_model(model)
+    require_possible(joint)
     supports = {str(rv.name): support_of(model, rv) for rv in model.free_RVs}
     shapes = joint.shapes()
     joint = _with_constants(_without_leaves(joint))

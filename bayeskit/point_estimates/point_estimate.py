@@ -13,6 +13,7 @@ import numpy as np
 
 from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model, explained
+from bayeskit.elimination.impossible_data import require_possible
 from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.positive_definite import require_positive_definite
 from bayeskit.elimination.recovery import Recovery
@@ -48,7 +49,7 @@ class PointEstimate:
     curvature : numpy.ndarray
         Negative Hessian of the objective in φ, entries in the order of ``names``.
     covariance : numpy.ndarray
-        Its inverse; NaN where a maximum lies at the end of the support.
+        Its inverse, or pseudo-inverse where entries sum to one; NaN where a maximum lies at the end of the support.
     names : tuple of str
         The scalar entries of φ.
     log_evidence : LogEvidence
@@ -163,13 +164,12 @@ def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> P
         hessian = negative_hessian(objective, best)
         value, gradient = objective(best)
         singular = bool(np.any(far)) or not np.all(np.linalg.eigvalsh(hessian) > 0)
-        unknown = np.full((space.size, space.size), np.nan)
-        inverse = unknown if singular else np.linalg.inv(_jacobian(space, best))
-        curvature = inverse.T @ hessian @ inverse
+        curvature, covariance = _of_entries(hessian, _jacobian(space, best), singular)
         evidence = LogEvidence(np.nan, np.inf, "estimated")
         if not singular:
-            in_phi = float(value_and_gradient(space, likelihood + prior)(best)[0]) + _gauss(curvature)
             whole = value_and_gradient(space, with_jacobian)
+            # |H| in φ is |H| in x over |dφ/dx|², whose root is the Jacobian, taken in as many entries as are free.
+            in_phi = float(whole(best)[0]) + _gauss(hessian)
             mode = _climb(whole, space, np.random.default_rng(random_seed), first=best)
             in_x = float(whole(mode)[0]) + _gauss(negative_hessian(whole, mode))
             evidence = LogEvidence(in_phi, abs(in_phi - in_x), "estimated")
@@ -184,7 +184,7 @@ def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> P
         point=natural,
         log_density=float(value),
         curvature=curvature,
-        covariance=unknown if singular else np.linalg.inv(curvature),
+        covariance=covariance,
         names=tuple(names),
         log_evidence=evidence,
         gradient=largest,
@@ -204,6 +204,7 @@ def _collapsed_for(model: pm.Model, with_prior: bool) -> Collapsed:
     discrete = [n for n in plan.remaining if not analysis.joint.values[n].type.dtype.startswith("float")]
     if discrete:
         raise ModelError(f"{', '.join(discrete)} is discrete and has no gradient; sum it out first")
+    require_possible(analysis.original)
     require_positive_definite(analysis)
     collapsed = collapsed_density(analysis)
     mixed = [n for n in plan.remaining if n not in collapsed.priors]
@@ -261,6 +262,19 @@ def _jacobian(space: Unconstrained, x: np.ndarray, step: float = 1e-4) -> np.nda
     flat = np.concatenate([v.reshape(len(points), -1) for v in space.backward(points).values()], axis=1)
     one, minus, two, less = flat.reshape(4, len(x), -1)
     return ((8 * (one - minus) - (two - less)) / (12 * step)).T
+
+
+def _of_entries(hessian: np.ndarray, jacobian: np.ndarray, singular: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Curvature and covariance of the entries of φ, from H and dφ/dx; NaN where there are none.
+
+    The entries of a simplex are one more than their coordinates. Both matrices are then singular, each the other's
+    pseudo-inverse.
+    """
+    if singular:
+        unknown = np.full((len(jacobian), len(jacobian)), np.nan)
+        return unknown, unknown
+    inverse = np.linalg.inv(jacobian) if len(jacobian) == len(hessian) else np.linalg.pinv(jacobian)
+    return inverse.T @ hessian @ inverse, jacobian @ np.linalg.inv(hessian) @ jacobian.T
 
 
 def _gauss(curvature: np.ndarray) -> float:

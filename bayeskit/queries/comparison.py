@@ -18,8 +18,9 @@ evaluation using leave-one-out cross-validation and WAIC", Statistics and Comput
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -93,7 +94,7 @@ class Comparison:
 
 
 def compare(
-    models: Mapping[str, pm.Model | Posterior],
+    models: Mapping[str, pm.Model | Posterior] | Sequence[pm.Model | Posterior],
     *,
     prior_odds: Mapping[str, float] | None = None,
     loo: bool = True,
@@ -104,7 +105,8 @@ def compare(
     Parameters
     ----------
     models : mapping of str to pymc.Model or Posterior
-        At least two. A Posterior that is already there is not computed again.
+        At least two, or a list of them, which go by the names of the models or as ``model 1``, ``model 2``. A
+        Posterior that is already there is not computed again.
     prior_odds : mapping of str to float, optional
         Prior weight of each model, on any scale; models not named have weight 1. Equal by default.
     loo : bool, default True
@@ -130,6 +132,7 @@ def compare(
     arrays; variables written class by class, ``x_<class>``, count as one). A Normal model of log y and a LogNormal
     model of y are therefore refused: their evidences differ by a Jacobian. Write both for the same y.
     """
+    models = _named(models)
     if len(models) < 2:
         raise ModelError(f"{len(models)} model(s) to compare: give at least two")
     weights = _prior_weights(list(models), prior_odds)
@@ -144,6 +147,19 @@ def compare(
         if not math.isfinite(posterior.log_evidence.value):
             raise ModelError(f"{name}: it cannot be compared, for its log evidence is {posterior.log_evidence}")
     return _compared(posteriors, weights, loo)
+
+
+def _named(models: Any) -> dict[str, pm.Model | Posterior]:
+    if isinstance(models, Mapping):
+        return {str(name): model for name, model in models.items()}
+    if not isinstance(models, list | tuple):
+        raise ModelError(
+            f"models is a {type(models).__name__}; give two or more models by name, {{'line': m1, 'curve': m2}}"
+        )
+    own = [getattr(getattr(m, "model", m), "name", "") or f"model {k}" for k, m in enumerate(models, 1)]
+    return dict(
+        zip(own if len({*own}) == len(own) else [f"model {k}" for k in range(1, len(own) + 1)], models, strict=True)
+    )
 
 
 def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: bool) -> Comparison:
@@ -164,11 +180,14 @@ def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: boo
         notes.append("not every log evidence is exact: mind the error columns")
     table = _table(rows, weights)
     notes += _undecided(table)
-    priors = {
-        name: tuple(rv.str_repr(formatting="plain") for rv in posterior.model.free_RVs)
-        for name, posterior in posteriors.items()
-    }
+    priors = {name: tuple(map(_prior, posterior.model.free_RVs)) for name, posterior in posteriors.items()}
     return Comparison(table, priors, tuple(notes))
+
+
+def _prior(rv: Any) -> str:
+    """The prior of a variable; missing entries of the data, which PyMC makes a variable of, have none of their own."""
+    text = getattr(rv, "str_repr", None)
+    return f"{rv.name}: missing data, drawn from the likelihood" if text is None else str(text(formatting="plain"))
 
 
 def _prior_weights(names: list[str], prior_odds: Mapping[str, float] | None) -> np.ndarray:

@@ -21,7 +21,7 @@ __all__ = ["report"]
 
 def report(
     post: Posterior,
-    path: str | PathLike[str],
+    path: str | PathLike[str] | None = None,
     *,
     validation: Validation | None = None,
     comparison: Comparison | None = None,
@@ -56,8 +56,8 @@ def report(
 
     Raises
     ------
-    OptionError
-        If the page cannot be written there.
+    ModelError, OptionError
+        If ``post`` is no posterior; if the page cannot be written there, or no path is given.
 
     Notes
     -----
@@ -65,9 +65,15 @@ def report(
     ``post.tree``. Of a large model, at most 40 graph nodes, 12 densities, 40 intervals a variable and 30 table rows are
     shown, and the page says how many are not. A page takes one to a few seconds.
     """
+    from bayeskit.errors import ModelError, OptionError
     from bayeskit.reporting.html import check_writable, render, write_page
     from bayeskit.reporting.sections import build_sections
+    from bayeskit.results.records import Posterior
 
+    if not isinstance(post, Posterior):
+        raise ModelError(f"a report is of a posterior, not of a {type(post).__name__}: report(infer(model), path)")
+    if not isinstance(path, str | PathLike):
+        raise OptionError("a report needs the path of its page, as in report(posterior, 'line.html')")
     target = Path(path)
     check_writable(target)  # before the pictures are made
     sections = build_sections(post, validation=validation, comparison=comparison, about=about)

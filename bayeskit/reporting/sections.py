@@ -86,7 +86,8 @@ def _question(post: Posterior, about: Sequence[str]) -> Section:
     found = post.diagnostics
     problems = () if found is None else tuple(f"Warning: {problem}." for problem in found.problems)
     rows += () if found is None else (("chains", str(found).splitlines()[0]),)
-    paragraphs = (*about, f"What do the data {_list(shapes)} say about {unknown}?", how, *problems)
+    asked = f"What do the data {_list(shapes)} say about {unknown}?" if unknown else f"How probable is {_list(shapes)}?"
+    paragraphs = (*about, asked, how, *problems)
     return Section("question", "What was asked", paragraphs, tables=(Table(("", ""), rows, digits=10),))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import xarray as xr
 from pytensor.compile.sharedvalue import SharedVariable
@@ -17,6 +18,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from bayeskit.errors import BayeskitError, DataError
 from bayeskit.graphs.compile import small_mode
 from bayeskit.model.snapshot import Snapshot
+from bayeskit.results.tree import countable
 from bayeskit.terminal import quiet
 
 __all__ = ["ensure_posterior_predictive", "ensure_prior_predictive", "predict"]
@@ -25,7 +27,7 @@ __all__ = ["ensure_posterior_predictive", "ensure_prior_predictive", "predict"]
 def predict(
     model: pm.Model,
     tree: xr.DataTree,
-    data: Mapping[str, Any],
+    data: Mapping[str, Any] | pd.DataFrame,
     *,
     coords: Mapping[str, Any] | None = None,
     var_names: Sequence[str] | None = None,
@@ -37,6 +39,10 @@ def predict(
 
     ``leaves`` are free variables that no data depend on, drawn anew like the observed ones.
     """
+    if isinstance(data, pd.DataFrame):
+        data = {str(name): column.to_numpy() for name, column in data.items()}
+    if not isinstance(data, Mapping):
+        raise DataError(f"new data are given by name, {{'x': values}} or a DataFrame, not as a {type(data).__name__}")
     containers = {str(v.name): v for v in model.data_vars if isinstance(v, SharedVariable)}
     data = _labels_to_codes(data, containers, model)
     values = {name: _checked(name, value, containers, model, leaves) for name, value in data.items()}
@@ -57,7 +63,7 @@ def predict(
             if values:
                 pm.set_data(values, coords=new_coords)
             result = pm.sample_posterior_predictive(
-                tree,
+                countable(tree),
                 var_names=list(var_names) if var_names is not None else None,
                 predictions=bool(values),
                 # The parameters keep their draws; only what is downstream of the new data is drawn anew.

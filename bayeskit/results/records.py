@@ -139,10 +139,10 @@ class Posterior:
         ModelError
             If there is no such variable, or its marginal has no closed form.
         """
-        if name in self.marginals:
+        if isinstance(name, str) and name in self.marginals:
             return self.marginals[name]
         names = [rv.name for rv in self.model.free_RVs]
-        if name not in names:
+        if not isinstance(name, str) or name not in names:
             raise ModelError(f"no variable {name!r}: the model's free variables are {', '.join(names)}")
         why = next((str(r) for r in self.plan.refusals if r.variable == name), "its marginal is a mixture")
         raise ModelError(f"{name!r} has no closed-form marginal ({why}); use the draws in tree['posterior'][{name!r}]")
@@ -150,7 +150,7 @@ class Posterior:
     @on_its_data
     def predict(
         self,
-        data: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | pd.DataFrame | None = None,
         *,
         coords: Mapping[str, Any] | None = None,
         var_names: Sequence[str] | None = None,
@@ -161,7 +161,7 @@ class Posterior:
 
         Parameters
         ----------
-        data : mapping of str to array, optional
+        data : mapping of str to array or pandas.DataFrame, optional
             New values of the model's ``pm.Data`` containers; the model is left as it was. Without it, the posterior
             predictive at the data that the model was fitted to. Where a container ``group_code`` holds the codes of
             the dim ``group``, ``{"group": labels}`` gives it the codes of these labels.
@@ -185,7 +185,7 @@ class Posterior:
         return predictive.predict(
             self.model,
             self.tree,
-            data or {},
+            {} if data is None else data,
             coords=coords,
             var_names=var_names,
             leaves=[n for step in self.plan.eliminated if step.family == "ancestral" for n in step.variables],

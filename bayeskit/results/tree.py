@@ -20,9 +20,10 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constant
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from bayeskit.errors import CertificateError
 from bayeskit.version import __version__
 
-__all__ = ["LaterDraws", "StackedDraws", "build_tree", "dims_of", "stacked_draws", "thinned"]
+__all__ = ["LaterDraws", "StackedDraws", "build_tree", "countable", "dims_of", "stacked_draws", "thinned"]
 
 FOUR_CHAINS_FROM = 100  # with fewer draws R-hat says nothing, and ArviZ warns of more chains than draws
 
@@ -84,6 +85,16 @@ def thinned(tree: xr.DataTree, names: Iterable[str], number: int) -> dict[str, n
     return {n: draws[n].transpose("sample", ...).to_numpy()[kept] for n in names}
 
 
+def countable(tree: xr.DataTree) -> xr.DataTree:
+    """Draws as PyMC counts them: by a variable, of which a model that has only observed ones has none."""
+    draws = tree["posterior"].to_dataset()
+    if draws.data_vars:
+        return tree
+    numbers = np.arange(draws.sizes["chain"] * draws.sizes["draw"]).reshape(draws.sizes["chain"], -1)
+    counted = draws.assign({"number of the draw": (("chain", "draw"), numbers)})
+    return xr.DataTree.from_dict({**tree.to_dict(), "/posterior": counted})
+
+
 def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains: int | None = None) -> xr.DataTree:
     """A DataTree with posterior, observed_data and constant_data; of no draws, an empty one.
 
@@ -101,6 +112,7 @@ def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains
     }
     # Draws that are not made yet are given their coordinates by an array of their shape that takes no memory.
     posterior |= {n: np.broadcast_to(0.0, v.shape) for n, v in later.items()}
+    _require_numbers(posterior, [str(rv.name) for rv in model.free_RVs])
     groups: dict[str, Mapping[str, np.ndarray]] = {"posterior": posterior}
     if observed := find_observations(model):
         groups["observed_data"] = observed
@@ -114,8 +126,21 @@ def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains
     if constant := find_constants(model):
         groups["constant_data"] = constant
     tree: xr.DataTree = from_dict(groups, coords=coords, dims=dims)
+    if not posterior:
+        tree["posterior"] = xr.DataTree(xr.Dataset(coords={"chain": np.arange(chains), "draw": np.arange(length)}))
     if later:
         named = tree["posterior"].to_dataset()
         tree["posterior"] = xr.DataTree(named.assign({n: (named[n].dims, v) for n, v in later.items()}))
     tree["posterior"].attrs.update({"inference_library": "bayeskit", "inference_library_version": __version__})
     return tree
+
+
+def _require_numbers(draws: Mapping[str, np.ndarray], names: Iterable[str]) -> None:
+    """That no draw of a free variable is infinite or not a number: it would be in every answer that is made of it."""
+    for name in names:
+        values = draws.get(name)
+        if values is not None and values.dtype.kind == "f" and not np.all(finite := np.isfinite(values)):
+            raise CertificateError(
+                f"{np.mean(~finite):.1%} of the draws of {name!r} are infinite or not numbers; use method='nuts', and "
+                "please report the model"
+            )

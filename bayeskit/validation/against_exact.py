@@ -252,6 +252,8 @@ def _names(exact: Posterior, reference: xr.Dataset, var_names: Sequence[str] | N
         if exact.model is None:
             return known
         free = {rv.name for rv in exact.model.free_RVs}
+        if not free:
+            raise ModelError("the model has no free variable whose draws could be judged")
         return [name for name in known if name in free]
     unknown = [name for name in var_names if name not in known]
     if unknown:

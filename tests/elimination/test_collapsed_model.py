@@ -17,7 +17,8 @@ from remainder_cases import REMAINDERS, Remainder
 from scipy import stats
 
 import bayeskit as bk
-from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density, typical_points
+from bayeskit.elimination.check_points import typical_points
+from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.recovery import Recovery

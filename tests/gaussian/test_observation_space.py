@@ -17,7 +17,8 @@ from pytensor.graph.traversal import graph_inputs
 from scipy import special, stats
 
 import bayeskit as bk
-from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density, typical_points
+from bayeskit.elimination.check_points import typical_points
+from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
 from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.gaussian.observation_space import DataSide

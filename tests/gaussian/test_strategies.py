@@ -10,7 +10,7 @@ import pymc as pm
 import pytest
 from scipy import linalg, stats
 
-from bayeskit.elimination.collapsed_density import typical_points
+from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.plan import analyse
 from bayeskit.gaussian.quadratic_form import quadratic_form
 from bayeskit.gaussian.strategies import STRATEGIES, strategy_of

@@ -1,0 +1,153 @@
+"""Data that no value of the variables explains: found before anything is computed, with their place.
+
+A LogNormal observation of zero, a count of −1, an infinite or missing number: whatever the parameters are, the density
+is zero or none. That it is zero is read off PyMC's own graph: where a ``switch`` whose condition depends on data alone
+gives −∞, and what it gives is a term of the log density, no parameter mends it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import graph_inputs
+from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar import basic as ps
+from pytensor.tensor.basic import Alloc
+
+from bayeskit.elimination.analysis import Analysis
+from bayeskit.errors import DataError, UnanswerableError
+from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.environment import silently
+from bayeskit.graphs.nodes import applies, constant_number
+from bayeskit.model.log_joint import LogJoint
+from bayeskit.types import Graph, Point
+
+__all__ = ["conditions_on_data", "entry_at_fault", "require_possible"]
+
+CHECK = "check it against its distribution"
+
+
+type Conditions = Mapping[str, Callable[[], np.ndarray]]  # of each observed variable, whether its entries are possible
+
+
+def require_possible(joint: LogJoint, conditions: Conditions | None = None) -> None:
+    """Refuse data that are not numbers, by a DataError, or impossible whatever the variables are: UnanswerableError.
+
+    The ``conditions_on_data`` of the density may be given, where they are at hand.
+    """
+    observed = {str(rv.name): _held(joint.model.rvs_to_values[rv]) for rv in joint.model.observed_RVs}
+    for name, values in observed.items():
+        _require(name, values, np.isfinite(values))
+    for container in joint.model.data_vars:
+        _require(str(container.name), values := _held(container), ~np.isnan(values))
+    for name, graph in joint.factors.items():
+        for values in [_held(leaf) for leaf in graph_inputs([graph]) if isinstance(leaf, Constant)]:
+            _require(f"a constant in the density of {name!r}: it", values, ~np.isnan(values))
+    for name, holds in (conditions_on_data(joint) if conditions is None else conditions).items():
+        with silently():
+            possible = np.asarray(holds())
+        if not np.all(possible):
+            values, there = observed[name], possible.ndim == observed[name].ndim and observed[name].size
+            place = _first(name, values, np.broadcast_to(possible, values.shape)) if there else f"an entry of {name}"
+            raise UnanswerableError(f"the data are impossible whatever the variables are: {place}; {CHECK}")
+
+
+def entry_at_fault(analysis: Analysis, point: Point) -> str:
+    """The first entry of the data whose density at a point is zero or none, to follow a sentence; empty if all have."""
+    joint = analysis.joint
+    filled = {n: np.zeros(analysis.shapes[n]) for n in joint.names} | point
+    for rv in [rv for rv in joint.model.observed_RVs if rv.name in joint.factors]:
+        try:
+            with silently():
+                terms = compile_small(list(joint.values.values()), joint.factors[rv.name])(*joint.arguments(filled))
+        except (ArithmeticError, ValueError):
+            return f" (that of {rv.name!r} cannot be evaluated)"
+        values, fine = _held(joint.model.rvs_to_values[rv]), np.isfinite(terms)
+        if not np.all(fine):
+            place = _first(rv.name, values, fine) if fine.shape == values.shape else rv.name
+            return f" ({place}, of density zero there)"
+    return ""
+
+
+def _held(variable: Any) -> np.ndarray:
+    """The numbers of a constant or of shared data; none of anything else."""
+    data = getattr(variable, "data", None) if isinstance(variable, Constant) else None
+    if isinstance(variable, SharedVariable):
+        data = variable.get_value(borrow=True)
+    return data if isinstance(data, np.ndarray) and data.dtype.kind in "biuf" else np.empty(0)
+
+
+def _require(name: str, values: np.ndarray, fine: np.ndarray) -> None:
+    if not np.all(fine):
+        raise DataError(f"{_first(name, values, fine)}, which is no finite number; correct it, or leave it out")
+
+
+def _first(name: str, values: np.ndarray, fine: np.ndarray) -> str:
+    """The first entry that is not fine, with its value and how many more there are."""
+    bad = np.argwhere(~fine)
+    index = ", ".join(map(str, bad[0]))
+    more = f" (and {len(bad) - 1:,} more)" if len(bad) > 1 else ""
+    return f"{name}{f'[{index}]' if index else ''} is {values[tuple(bad[0])]:g}{more}"
+
+
+def conditions_on_data(joint: LogJoint) -> Conditions:
+    """For each observed variable, whether its entries may have a density, where the graph says that some may not."""
+    found = {}
+    for rv in joint.model.observed_RVs:
+        possible = _possible(joint.factors[rv.name])
+        if not isinstance(possible, bool):
+            found[str(rv.name)] = compile_small([], possible)
+    return found
+
+
+def _possible(graph: Graph) -> Graph | bool:
+    """Whether a log density may be more than −∞: a graph of the data alone, or the same for all of them."""
+    node = graph.owner
+    if constant_number(graph) == -np.inf:
+        return False
+    if node is None:
+        return True
+    if isinstance(node.op, CheckAndRaise | Alloc) or applies(node, ps.Cast):
+        return _possible(node.inputs[0])
+    if applies(node, ps.Add):
+        return functools.reduce(_both, [_possible(term) for term in node.inputs])
+    if not applies(node, ps.Switch):
+        return True
+    condition, *branches = node.inputs
+    first, second = (_possible(branch) for branch in branches)
+    if first is True and second is True:
+        return True
+    negated = pt.eq(condition, 0) if _is_data(condition) else True
+    return _either(_both(_may_hold(condition), first), _both(negated, second))
+
+
+def _may_hold(condition: Graph) -> Graph | bool:
+    """Whether a condition may be true for some value of the variables: all of its parts that the data decide are."""
+    if _is_data(condition):
+        return pt.neq(condition, 0)
+    if condition.owner is not None and applies(condition.owner, ps.AND, ps.Mul):
+        return functools.reduce(_both, [_may_hold(part) for part in condition.owner.inputs])
+    return True
+
+
+def _is_data(graph: Graph) -> bool:
+    """Whether no variable enters, be it by its shape alone."""
+    return all(isinstance(i, Constant | SharedVariable) for i in graph_inputs([graph]))
+
+
+def _both(one: Graph | bool, other: Graph | bool) -> Graph | bool:
+    if isinstance(one, bool) or isinstance(other, bool):
+        return (other if one else False) if isinstance(one, bool) else (one if other else False)
+    return pt.and_(one, other)
+
+
+def _either(one: Graph | bool, other: Graph | bool) -> Graph | bool:
+    if isinstance(one, bool) or isinstance(other, bool):
+        return (True if one else other) if isinstance(one, bool) else (True if other else one)
+    return pt.or_(one, other)

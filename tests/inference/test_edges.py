@@ -1,0 +1,282 @@
+"""Models at the edge of what can be computed: vague priors, nothing free, odd names, missing entries, bad data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import integrate, special, stats
+
+import bayeskit as bk
+from bayeskit.errors import BayeskitError, DataError, ModelError, UnanswerableError
+
+Y = np.array([0.4, -1.1, 2.3, 0.9, 1.6])
+
+
+def numbers(post: bk.Posterior) -> bool:
+    return all(np.all(np.isfinite(v)) for v in post.tree["posterior"].data_vars.values())
+
+
+def log_integral(log_density: object, low: float, high: float) -> float:
+    """By trapezoids, which converge at once for what falls off at both ends."""
+    grid = np.linspace(low, high, 40_001)
+    values = np.array([log_density(x) for x in grid])  # type: ignore[operator]
+    return float(special.logsumexp(values) + np.log(grid[1] - grid[0]))
+
+
+@pytest.mark.parametrize("variance", [False, True])
+def test_a_vague_prior_of_a_precision_or_a_variance_is_integrated(variance: bool) -> None:
+    with pm.Model() as model:
+        scale = pm.InverseGamma("s", 1e-3, 1e-3) if variance else pm.Gamma("s", 1e-3, 1e-3)
+        mu = pm.Normal("mu", 0, 50)
+        pm.Normal("y", mu, tau=1 / scale if variance else scale, observed=Y)
+    post = bk.infer(model, draws=200, random_seed=3)
+
+    def at(x: float) -> float:  # x = log precision
+        tau, n = np.exp(x), len(Y)
+        precision = n * tau + 1 / 2500
+        square = tau * np.sum(Y**2) - (tau * Y.sum()) ** 2 / precision
+        likelihood = 0.5 * (n * x - n * np.log(2 * np.pi) - np.log(2500 * precision) - square)
+        return float(likelihood + 1e-3 * x - 1e-3 * tau + 1e-3 * np.log(1e-3) - special.gammaln(1e-3))
+
+    assert post.method == "quadrature" and numbers(post)
+    assert post.log_evidence.value == pytest.approx(log_integral(at, -60, 8), abs=1e-7)
+
+
+def test_draws_of_a_rate_that_no_data_say_anything_of_are_numbers() -> None:
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 1e-3, 1e-3, shape=3)
+        pm.Poisson("y", rate * np.array([0.0, 0.0, 2.0]), observed=[0, 0, 5])
+    post = bk.infer(model, draws=400, random_seed=1)
+    assert post.method == "exact" and numbers(post)
+    assert float(post.tree["posterior"]["rate"].min()) > 0
+
+
+def test_intervals_without_events_or_exposure() -> None:
+    """A piecewise exponential hazard: at many of its intervals nobody is left, and nothing happens in others."""
+    rng = np.random.default_rng(3)
+    last, event, treated = rng.integers(1, 60, 40), rng.random(40) < 0.6, rng.integers(0, 2, 40)
+    died, exposure = np.zeros((40, 76)), np.zeros((40, 76))
+    for i, k in enumerate(last):
+        died[i, k], exposure[i, : k + 1] = event[i], 1.0
+    with pm.Model() as model:
+        hazard = pm.Gamma("hazard", 0.01, 0.01, shape=76)
+        ratio = pm.Normal("ratio", 0, 1000)
+        pm.Poisson("died", exposure * pt.outer(pt.exp(ratio * treated), hazard), observed=died)
+    post = bk.infer(model, draws=400, random_seed=2)
+
+    def at(b: float) -> float:
+        at_risk = np.exp(b * treated) @ exposure
+        deaths = died.sum(axis=0)
+        terms = special.gammaln(0.01 + deaths) - special.gammaln(0.01) + 0.01 * np.log(0.01)
+        terms = terms - (0.01 + deaths) * np.log(0.01 + at_risk)
+        return float(terms.sum() + b * np.sum(died.sum(axis=1) * treated) + stats.norm.logpdf(b, 0, 1000))
+
+    assert post.method == "quadrature", post.plan.notes
+    assert numbers(post) and np.isfinite(post.certificate)
+    assert post.log_evidence.value == pytest.approx(log_integral(at, -60, 60), abs=1e-6)
+
+
+def without_free_variables() -> pm.Model:
+    with pm.Model() as model:
+        x = pm.Data("x", np.arange(5.0))
+        pm.Normal("y", 0.1 * x, 1.0, observed=Y, shape=x.shape)
+    return model
+
+
+def with_a_mean() -> pm.Model:
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        pm.Normal("y", mu, 1.0, observed=Y)
+    return model
+
+
+def test_a_point_null_is_compared_predicted_and_reported(tmp_path: Path) -> None:
+    model = without_free_variables()
+    terms = stats.norm.logpdf(Y, 0.1 * np.arange(5), 1.0)
+    comparison = bk.compare({"null": model, "mean": with_a_mean()}, random_seed=1)
+    assert comparison.table.loc["null", "log_evidence"] == pytest.approx(terms.sum(), abs=1e-12)
+    assert comparison.table.loc["null", "elpd_loo"] == pytest.approx(terms.sum(), abs=1e-12)
+    post = bk.infer(model, draws=200, random_seed=1)
+    drawn = post.posterior_predictive(random_seed=1)["y"]
+    assert drawn.shape == (4, 50, 5) and abs(float((drawn - 0.1 * np.arange(5)).mean())) < 5 / np.sqrt(1000)
+    assert post.predict({"x": [1.0, 2.0]})["y"].sizes["draw"] == 50
+    assert "How probable is y" in bk.report(post, tmp_path / "null.html").read_text()
+    with pytest.raises(ModelError, match="no free variable"):
+        bk.validate(model)
+    with pytest.raises(ModelError, match="nothing remains to sample"):
+        bk.infer(model, method="nuts")
+
+
+def test_names_that_are_no_identifiers(tmp_path: Path) -> None:
+    with pm.Model(coords={"$\\d{": ["a$", "b_", "<c>"]}) as model:
+        sd = pm.HalfNormal("1|g_sigma", 1)
+        group = pm.Normal("1|g", 0, sd, dims="$\\d{")
+        pm.Normal("$\\bad{", group[np.arange(5) % 3], 1.0, observed=Y)
+    post = bk.infer(model, draws=100, random_seed=1)
+    assert post.method == "quadrature" and post.log_evidence.error < 1e-6
+    assert bk.report(post, tmp_path / "names.html").exists()
+    assert bk.map_estimate(model).names == ("1|g_sigma",)
+
+
+@pytest.mark.filterwarnings("ignore:Data in y contains missing values")
+def test_a_vector_with_missing_entries_has_a_closed_form() -> None:
+    covariance = np.array([[1.0, 0.6, 0.2], [0.6, 2.0, 0.3], [0.2, 0.3, 1.5]])
+    y = np.array([[0.3, np.nan, -0.8], [1.2, 0.4, np.nan]])
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 2)
+        pm.MvNormal("y", mu * np.ones(3), cov=covariance, observed=np.ma.masked_invalid(y))
+    post = bk.infer(model, draws=100, random_seed=1)
+    seen = np.flatnonzero(np.isfinite(y))
+    total = np.kron(np.eye(2), covariance) + 4.0
+    expected = stats.multivariate_normal(np.zeros(len(seen)), total[np.ix_(seen, seen)]).logpdf(y.ravel()[seen])
+    assert post.method == "exact"
+    assert post.log_evidence.value == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:Data in y contains missing values")
+def test_missing_entries_are_compared() -> None:
+    models = {}
+    for name, sd in (("narrow", 1.0), ("wide", 3.0)):
+        with pm.Model() as models[name]:
+            mu = pm.Normal("mu", 0, sd)
+            pm.Normal("y", mu, 1.0, observed=np.ma.masked_invalid([0.2, np.nan, 1.0]))
+    said = bk.compare(models, random_seed=1)
+    covariance = np.eye(2) + 9.0
+    expected = stats.multivariate_normal(np.zeros(2), covariance).logpdf([0.2, 1.0])
+    assert said.table.loc["wide", "log_evidence"] == pytest.approx(expected, abs=1e-10)
+    assert "missing data" in str(said)
+
+
+def test_the_mode_of_weights_that_sum_to_one() -> None:
+    """Of counts with p = w: the mode is (α + n − 1) / Σ, and Laplace's covariance is that of the free entries."""
+    counts = np.array([6, 3, 11])
+    with pm.Model() as model:
+        weights = pm.Dirichlet("w", [2.0, 3.0, 4.0])
+        pm.Potential("counts", pt.sum(counts * pt.log(weights)) + 0 * pt.sum(weights[0] ** 3))
+        pm.Potential("cubic", -0.1 * weights[0] ** 3)
+    found = bk.map_estimate(model, random_seed=1)
+    assert found.point["w"].sum() == pytest.approx(1.0) and found.converged
+    assert found.covariance.shape == (3, 3)
+    assert np.allclose(found.covariance.sum(axis=0), 0, atol=1e-10)
+    assert np.allclose(found.curvature @ found.covariance @ found.curvature, found.curvature, atol=1e-6)
+
+    def at(first: float, second: float) -> float:
+        w = np.array([first, second, 1 - first - second])
+        return float(stats.dirichlet([2.0, 3.0, 4.0]).pdf(w) * np.prod(w**counts) * np.exp(-0.1 * first**3))
+
+    exact, _ = integrate.dblquad(at, 0, 1, 0, lambda second: 1 - second)
+    assert found.log_evidence.value == pytest.approx(np.log(exact), abs=0.15)
+
+
+@pytest.mark.parametrize("start", ["mean", "walk", "matrix"])
+def test_an_improper_prior_has_a_posterior_and_no_evidence(start: str) -> None:
+    with pm.Model() as model:
+        if start == "walk":
+            walk = pm.GaussianRandomWalk("w", mu=0, sigma=1.0, init_dist=pm.Flat.dist(), shape=5)
+            pm.Normal("y", walk, 1.0, observed=Y)
+        elif start == "matrix":
+            mu = pm.Flat("mu", shape=2)
+            pm.MvNormal("y", mu, cov=np.eye(2) + 0.3, observed=Y[:4].reshape(2, 2))
+        else:
+            mu = pm.Flat("mu")
+            pm.Bernoulli("y", logit_p=mu, observed=[0, 1, 1])
+    post = bk.infer(model, draws=400, random_seed=1)
+    assert post.method in ("exact", "quadrature") and numbers(post)
+    assert np.isnan(post.log_evidence.value) and "improper" in post.log_evidence.reason
+    if start == "matrix":
+        assert np.allclose(post.tree["posterior"]["mu"].mean(("chain", "draw")), Y[:4].reshape(2, 2).mean(0), atol=0.3)
+
+
+def test_flat_priors_are_collapsed_and_maximised() -> None:
+    with pm.Model() as model:
+        mu, sd = pm.Flat("mu"), pm.HalfFlat("sd")
+        pm.Normal("y", mu, sd, observed=Y)
+    found = bk.map_estimate(model, random_seed=1)
+    assert found.point["mu"] == pytest.approx(Y.mean()) and found.point["sd"] == pytest.approx(Y.std())
+    assert bk.collapse(model).free_RVs
+
+
+def test_a_field_on_a_graph_is_sampled_and_has_no_evidence_without_its_constant() -> None:
+    w = np.diag(np.ones(2), 1) + np.diag(np.ones(2), -1)
+    with pm.Model() as model:
+        field = pm.CAR("field", mu=np.zeros(3), tau=1.0, alpha=0.5, W=w)
+        pm.Normal("y", field, 1.0, observed=Y[:3])
+    post = bk.infer(model, draws=400, random_seed=1)
+    assert numbers(post) and "leaves out a constant" in post.log_evidence.reason
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_simulator_is_refused_by_name() -> None:
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        pm.Simulator("s", lambda rng, a, size=None: rng.normal(a, 1, size=size), a, observed=Y)
+    with pytest.raises(ModelError, match=r"'s' is a pm\.Simulator"):
+        bk.explain(model)
+
+
+@pytest.mark.parametrize(
+    ("draw", "named"),
+    [
+        (lambda: pm.LogNormal("y", pm.Normal("m"), 1, observed=[1.0, 0.0, 2.0]), r"y\[1\] is 0"),
+        (lambda: pm.Poisson("y", pm.Gamma("m", 1, 1), observed=[1, 2, -1]), r"y\[2\] is -1"),
+        (lambda: pm.Binomial("y", 3, pm.Beta("m", 1, 1), observed=[4, 1, 5]), r"y\[0\] is 4 \(and 1 more\)"),
+        (lambda: pm.Exponential("y", pm.Gamma("m", 1, 1), observed=[[0.1, -2.0]]), r"y\[0, 1\] is -2"),
+        (lambda: pm.Categorical("y", pm.Dirichlet("m", [1.0, 1.0]), observed=[0, 2]), r"y\[1\] is 2"),
+    ],
+)
+def test_impossible_data_are_named_before_anything_is_tried(draw: object, named: str) -> None:
+    with pm.Model() as model:
+        draw()  # type: ignore[operator]
+    with pytest.raises(UnanswerableError, match=named):
+        bk.infer(model)
+
+
+def test_data_that_are_no_numbers_are_named() -> None:
+    with pm.Model() as model:
+        x = pm.Data("x", np.ones(3))
+        pm.Normal("y", pm.Normal("m") * x, 1, observed=[1.0, np.inf, 2.0])
+    with pytest.raises(DataError, match=r"y\[1\] is inf"):
+        bk.infer(model)
+    with pm.Model() as model:
+        x = pm.Data("x", np.ones(3))
+        pm.Normal("y", pm.Normal("m") * x, 1, observed=[1.0, 0.0, 2.0])
+    model["x"].set_value(np.array([1.0, np.nan, 1.0]))
+    for ask in (bk.infer, bk.map_estimate):
+        with pytest.raises(BayeskitError):
+            ask(model)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_no_rows_and_no_entries(size: int) -> None:
+    with pm.Model() as model:
+        none = pm.Normal("none", 0, 1, shape=0)
+        mu, sd = pm.Normal("mu", 0, 1), pm.HalfNormal("sd", 1)
+        pm.Normal("y", mu + none.sum(), sd, observed=Y[:size])
+    post = bk.infer(model, draws=100, random_seed=1)
+    assert post.tree["posterior"]["none"].shape[2:] == (0,)
+    if not size:
+        assert post.log_evidence.value == pytest.approx(0.0, abs=1e-9)
+
+
+def test_what_is_asked_in_another_form_is_answered_or_refused_in_words(tmp_path: Path) -> None:
+    model = without_free_variables()
+    post = bk.infer(with_a_mean(), draws=100, random_seed=1)
+    table = bk.compare([model, post], random_seed=1).table
+    assert set(table.index) == {"model 1", "model 2"}
+    assert str(bk.explain(post.analysis)) == str(bk.explain(post.model))
+    assert bk.infer(model, draws=100).predict(pd.DataFrame({"x": [1.0, 2.0]}))["y"].shape[2] == 2
+    for wrong in (
+        lambda: bk.report(model, tmp_path / "page.html"),
+        lambda: bk.report(post),
+        lambda: bk.compare(model),
+        lambda: post.predict([1.0, 2.0]),
+        lambda: post.marginal(["mu"]),
+        lambda: bk.infer(post),
+    ):
+        with pytest.raises(BayeskitError):
+            wrong()
