@@ -12,14 +12,14 @@ from typing import NoReturn
 
 from pytensor.graph.basic import Variable
 from pytensor.scalar import basic as ps
-from pytensor.tensor.basic import Alloc, ExtractDiag
+from pytensor.tensor.basic import Alloc, ExtractDiag, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.math import Sum
+from pytensor.tensor.math import All, Sum
 from pytensor.tensor.shape import SpecifyShape
 
 from bayeskit.elimination.symbols import NotProved
 from bayeskit.graphs.domain import GraphAnalysis, Kind, coefficients, exponents, kind_of, parts
-from bayeskit.graphs.nodes import applies, core_op
+from bayeskit.graphs.nodes import applies, constant_number, core_op
 from bayeskit.types import Graph
 
 __all__ = ["is_wishart_form"]
@@ -38,10 +38,13 @@ class _Part:
 
 
 MULTIPLE, LINEAR, DONE = _Part("multiple"), _Part("linear"), _Part("done")
-CONDITION = _Part("condition")  # a comparison of it, or something made of comparisons: only checks may use one
+VARIANCES = _Part("variances")  # its diagonal, which is positive, and linear in it
+CONDITION = _Part("condition")  # a comparison of it, or something made of comparisons: no density may use one
+HOLDS = _Part("holds")  # one that is true of every positive definite matrix: checks may use it
 INVERSE = _Part("power", -1)
-ADDITIVE = (MULTIPLE, LINEAR, DONE)
+ADDITIVE = (MULTIPLE, LINEAR, VARIANCES, DONE)
 STEP = "its density has a step inside the support"
+CUT = "a check on it may cut its support off"
 
 _Parts = list[_Part | None]  # None: W does not enter
 
@@ -69,8 +72,8 @@ class _WishartForm(GraphAnalysis[_Part | None]):
             return None
         if kind_of(out.owner) is not Kind.CHECK:
             if not out.type.dtype.startswith("float"):
-                return CONDITION
-            if CONDITION in values:
+                return HOLDS if _holds(out, values) else CONDITION
+            if CONDITION in values or HOLDS in values:
                 raise NotProved(STEP)
         return super().transfer(out, values)
 
@@ -78,14 +81,14 @@ class _WishartForm(GraphAnalysis[_Part | None]):
         entering = [v for v, c in zip(values, coefficients(out.owner) or (), strict=True) if c]
         if not _additive(entering):
             self.elementwise(out, values)
-        return values[0] if len(values) == 1 else _total(entering)
+        return values[0] if values == [MULTIPLE] else _total(entering)
 
     def product(self, out: Graph, values: _Parts) -> _Part | None:
         entering = [(v, e) for v, e in zip(values, exponents(out.owner) or (), strict=True) if v]
         (part, exponent), *others = entering
         number = all(all(i.type.broadcastable) for i, v in zip(out.owner.inputs, values, strict=True) if v is None)
         if not others and exponent == 1:
-            if number and (part in ADDITIVE or part.name in ("power", "square", "logdiagonal")):
+            if number and (part in (MULTIPLE, LINEAR, DONE) or part.name in ("power", "square", "logdiagonal")):
                 return part
             if part in ADDITIVE:
                 return _total([part])
@@ -106,6 +109,8 @@ class _WishartForm(GraphAnalysis[_Part | None]):
     def check(self, out: Graph, values: _Parts) -> _Part:
         if values[0] is None:
             raise NotProved("it enters a check only")
+        if any(v not in (None, HOLDS) for v in values[1:]):
+            raise NotProved(CUT)
         return values[0]
 
     def move(self, out: Graph, values: _Parts) -> _Part | None:
@@ -117,9 +122,15 @@ class _WishartForm(GraphAnalysis[_Part | None]):
             if op.offset == 0 and (op.axis1, op.axis2) == (ndim - 2, ndim - 1):
                 return _Part("diagonal", part.power)
             self.unknown(out, values)
+        if isinstance(op, ExtractDiag) and op.offset == 0 and self.is_leaf(out.owner.inputs[0]):
+            return VARIANCES
         if isinstance(op, Alloc | SpecifyShape) or (isinstance(op, DimShuffle) and _keeps_matrices(op, ndim, part)):
             return part
         return self.join(out, values)
+
+    def is_leaf(self, var: Graph) -> bool:
+        """Whether a node is W itself, not a multiple of it."""
+        return var in self.values and var.owner is None
 
     def join(self, out: Graph, values: _Parts) -> _Part | None:
         entering = parts(out.owner)
@@ -161,6 +172,18 @@ class _WishartForm(GraphAnalysis[_Part | None]):
         if part.name == "square" and needed[part.power] <= axes:
             return LINEAR
         raise NotProved("a part of a quadratic form of it enters on its own")
+
+
+def _holds(out: Graph, values: _Parts) -> bool:
+    """Whether a condition is that the diagonal of W, or of a Cholesky factor, is positive, or made of such."""
+    node = out.owner
+    if applies(node, ps.GT) or applies(node, ps.GE):
+        number = constant_number(node.inputs[1])
+        return (
+            values[0] is not None and values[0].name in ("diagonal", "variances") and number is not None and number <= 0
+        )
+    made = isinstance(core_op(node), All | MakeVector | ScalarFromTensor | TensorFromScalar | DimShuffle)
+    return (made or applies(node, ps.AND)) and all(v in (None, HOLDS) for v in values)
 
 
 def _additive(values: Sequence[_Part | None]) -> bool:
