@@ -27,6 +27,7 @@ from bayeskit.finite.discrete_distribution import FiniteDensity
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.closed_form_marginals import Closed, finite_marginals, part_marginals
 from bayeskit.inference.methods import Request
+from bayeskit.marginal_likelihood.conventions import stated
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.results.marginals import LaterMarginals, Marginal, labels_of
 from bayeskit.results.records import LogEvidence, Posterior
@@ -79,7 +80,7 @@ def _answer(request: Request) -> Posterior:
     values = draw_states_and_leaves(analysis, values, draws, rng)
     certificate = max(certificate, certify_states(analysis, values, random_seed))
     values |= deterministics(analysis.original, values)
-    evidence = LogEvidence(log_evidence, certificate, "exact")
+    evidence = stated(LogEvidence(log_evidence, certificate, "exact"), (), request.audit)
     marginals = _marginals(model, analysis, components, weights)
     return request.posterior(evidence, build_tree(model, values, request.draws), certificate, marginals)
 

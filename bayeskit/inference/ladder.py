@@ -16,7 +16,6 @@ draws from nothing.
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -36,9 +35,9 @@ from bayeskit.errors import BayeskitError, CertificateError, InferenceError, Mod
 from bayeskit.graphs.environment import lightly
 from bayeskit.inference.convergence import with_diagnostics
 from bayeskit.inference.methods import Method, Request, ladder, method_names
+from bayeskit.marginal_likelihood.conventions import audit
 from bayeskit.model.snapshot import Snapshot
-from bayeskit.model.support import improper
-from bayeskit.results.records import LogEvidence, Plan, Posterior
+from bayeskit.results.records import Plan, Posterior
 from bayeskit.sampling.options import checked_options
 from bayeskit.terminal import is_terminal
 
@@ -67,8 +66,9 @@ def explain(model: pm.Model | Analysis) -> Plan:
     """
     with lightly():
         analysis = model if isinstance(model, Analysis) else analyse(model)
+        audited = audit(analysis)
     first = next(method for method in ladder() if not method.obstacle(analysis))
-    return first.planned(analysis.plan)
+    return first.planned(audited.noted(analysis.plan), evidence=not audited.reason)
 
 
 def infer(
@@ -147,7 +147,8 @@ def answer(
         conditions = analysis.remembered("conditions", lambda: conditions_on_data(analysis.original))
         require_possible(analysis.original, conditions)
         require_positive_definite(analysis)
-        request = Request(written, analysis, draws, random_seed, progressbar and is_terminal(), sampler or {})
+        shown = progressbar and is_terminal()
+        request = Request(written, analysis, draws, random_seed, audit(analysis), shown, sampler or {})
         rung, post = _first_that_answers(ladder(method), request, building)
         post = replace(post, account=rung.account, analysis=analysis, snapshot=snapshot)
         if rung.samples:
@@ -193,29 +194,22 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
             continue
         if unproved:
             warnings.warn(f"{rung.title} was used, for {unproved}", stacklevel=4)  # where infer was called
-        return rung, replace(post, log_evidence=_proper(post.log_evidence, request.model))
+        return rung, post
     if not failures:
         raise ModelError(obstacles[0])
     raise _no_answer(failures, entry_at_fault(request.analysis, typical_points(request.analysis, 1)[0]))
 
 
-def _proper(evidence: LogEvidence, model: pm.Model) -> LogEvidence:
-    """The evidence, or the reason why there is none: an improper prior leaves an integral that says nothing."""
-    reasons = [f"the prior of {rv.name} is not normalised ({why})" for rv in model.free_RVs if (why := improper(rv))]
-    known = math.isfinite(evidence.value) and reasons
-    return replace(evidence, value=math.nan, error=math.inf, reason=reasons[0]) if known else evidence
-
-
 def _planned(rung: Method, request: Request, failures: dict[Method, Exception]) -> Analysis:
     """The analysis with the plan that a rung carries out after others failed."""
-    analysis = request.analysis
-    plan = analysis.plan
+    analysis, plan = request.analysis, request.audit.noted(request.analysis.plan)
     if not rung.closed_form:
         plan = replace(plan, eliminated=(), remaining=tuple(analysis.original.names))
     notes = [f"{failed.title} was tried: {_said(error)}; {rung.title} was used" for failed, error in failures.items()]
     if request.sampler and not rung.samples:
         notes.append(f"no sampler was needed: its options {', '.join(request.sampler)} were not used")
-    return replace(analysis, plan=replace(rung.planned(plan), notes=(*plan.notes, *notes)))
+    planned = rung.planned(plan, evidence=not request.audit.reason)
+    return replace(analysis, plan=replace(planned, notes=(*plan.notes, *notes)))
 
 
 def _no_answer(failures: dict[Method, Exception], at_fault: str) -> BayeskitError:

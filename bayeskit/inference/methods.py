@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from bayeskit.elimination.analysis import Analysis
+    from bayeskit.marginal_likelihood.conventions import Audit
     from bayeskit.results.marginals import Marginal
     from bayeskit.results.records import LogEvidence, Plan, Posterior
 
@@ -35,6 +36,7 @@ class Request:
     analysis: Analysis  # its plan is the posterior's
     draws: int
     random_seed: int
+    audit: Audit  # of what the priors integrate to
     progressbar: bool = False
     sampler: Mapping[str, Any] = field(default_factory=dict)  # options of whatever samples
     modes: np.ndarray | None = None  # that quadrature found and could not integrate over, on the unconstrained scale
@@ -76,12 +78,14 @@ class Method:
         posterior: Posterior = import_module(self.home).answer(request)
         return posterior
 
-    def planned(self, plan: Plan) -> Plan:
-        """A plan that this method carries out."""
-        return replace(plan, method=self.name, outlook=self.outlook.format(", ".join(plan.remaining)))
+    def planned(self, plan: Plan, *, evidence: bool = True) -> Plan:
+        """A plan that this method carries out, for a model that has an evidence or has none."""
+        outlook = self.outlook.format(", ".join(plan.remaining))
+        estimated = " The log evidence will be estimated." if self.samples and evidence else ""
+        return replace(plan, method=self.name, outlook=outlook + estimated)
 
 
-_SAMPLED = "NUTS will sample {}; what has a closed form is recovered exactly. The log evidence will be estimated."
+_SAMPLED = "NUTS will sample {}; what has a closed form is recovered exactly."
 
 METHODS: tuple[Method, ...] = (
     Method(

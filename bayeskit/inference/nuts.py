@@ -69,4 +69,4 @@ def sampled_with_evidence(
     )
     unconstrained, statistics = pop_unconstrained(tree), tree["sample_stats"].to_dataset()
     arguments = request.analysis, model, unconstrained, statistics, request.random_seed, weight, request.modes
-    return tree, evidence_of_draws(*arguments)
+    return tree, evidence_of_draws(*arguments, audited=request.audit)

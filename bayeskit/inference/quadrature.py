@@ -19,7 +19,7 @@ from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.methods import Request
 from bayeskit.inference.quadrature_marginals import Transform, quadrature_marginals, transforms_of
 from bayeskit.inference.quadrature_probes import named_points, prior_probes
-from bayeskit.marginal_likelihood.conventions import orderings_of, stated
+from bayeskit.marginal_likelihood.conventions import stated
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.model.unconstrained import Unconstrained, calls_of
@@ -84,9 +84,6 @@ def answer(request: Request) -> Posterior:
     """The posterior and log evidence by quadrature over what remains."""
     model, analysis, random_seed = request.model, request.analysis, request.random_seed
     with lightly(), on_one_thread():
-        orderings = orderings_of(analysis.joint)
-        if unknown := [o.reason for o in orderings.values() if o.reason]:
-            raise NotIntegrable(unknown[0])
         made: _Integrand = analysis.remembered_unread("integrand", lambda: _Integrand.of(analysis))
         space, recovery = made.space, made.recovery
         tolerance, budget = TOLERANCE[min(space.size, 3)], made.budget
@@ -103,5 +100,5 @@ def answer(request: Request) -> Posterior:
         marginals = quadrature_marginals(request, recovery, space, made.transforms, result)
         evidence = LogEvidence(result.log_integral, result.error + certificate, "quadrature")
         groups = [g for g in exchangeable_in(space, points, random_seed=random_seed) if g.complete]
-        evidence = stated(evidence, groups, orderings.values())
+        evidence = stated(evidence, groups, request.audit)
     return request.posterior(evidence, build_tree(model, values, request.draws), certificate, marginals)

@@ -14,7 +14,7 @@ from bayeskit.elimination.recovery import Recovery
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.inference.methods import Request
-from bayeskit.marginal_likelihood.conventions import INCREASING
+from bayeskit.marginal_likelihood.prior_integral import INCREASING
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.quadrature.grid_distribution import GridDensity
 from bayeskit.quadrature.integrate import Quadrature

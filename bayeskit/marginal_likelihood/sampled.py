@@ -18,7 +18,7 @@ import xarray as xr
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.graphs.environment import lightly
-from bayeskit.marginal_likelihood.conventions import audit_of_draws, orderings_of, stated
+from bayeskit.marginal_likelihood.conventions import Audit, audit, audit_of_draws, stated
 from bayeskit.marginal_likelihood.estimators import Target, first_estimate, refused
 from bayeskit.marginal_likelihood.known_modes import doubt_of_modes
 from bayeskit.marginal_likelihood.other_modes import unvisited_share
@@ -45,6 +45,7 @@ def evidence_of_draws(
     random_seed: int,
     weight: int | None = None,
     modes: np.ndarray | None = None,
+    audited: Audit | None = None,
 ) -> LogEvidence:
     """The log evidence from the draws of NUTS, or NaN with the reason where none could be trusted.
 
@@ -52,10 +53,11 @@ def evidence_of_draws(
     draws of its value variables, axes (chain, draw, ...), ``sample_stats`` their ``diverging`` and ``logp``; ``weight``
     is about how many numbers the evaluation of the density at one point holds, ``modes`` are known beforehand (rows).
     """
-    orderings = orderings_of(analysis.joint)
-    if reason := audit_of_draws(analysis, model, orderings, sample_stats):
+    audited = audit(analysis) if audited is None else audited
+    if reason := audit_of_draws(model, audited, sample_stats):
         unvisited = _missing_mode(model, unconstrained, sample_stats, random_seed, weight)
         return replace(refused(reason), unvisited=unvisited)
+    orderings = audited.one_ordering
     with lightly():
         space = Unconstrained(model, weight or weight_of(model))
         draws = flat(space, unconstrained)
@@ -68,12 +70,12 @@ def evidence_of_draws(
                 return evidence
             if modes is not None and symmetry.space is space and (doubt := doubt_of_modes(symmetry, modes)):
                 raise Refused(doubt)
-            _require_no_doubt(symmetry, evidence, random_seed)
+            _require_no_doubt(symmetry, evidence, random_seed, audited)
         except Refused as error:
             return refused(error)
     # Of PyMC's own density, which is that of one order.
     evidence = replace(evidence, value=evidence.value - symmetry.added)
-    result = stated(evidence, [g for g in symmetry.groups if not set(g.axes) & set(orderings)], orderings.values())
+    result = stated(evidence, [g for g in symmetry.groups if not set(g.axes) & set(orderings)], audited)
     if symmetry.only_labels:
         return result
     said = f"over the mirror images of {'; '.join(symmetry.mirrored)}"
@@ -125,14 +127,16 @@ def _require_the_same_density(space: Unconstrained, draws: np.ndarray, sample_st
             raise Refused("the density at the draws is not that of the sampler")
 
 
-def _require_no_doubt(symmetry: Symmetric, evidence: LogEvidence, random_seed: int) -> None:
+def _require_no_doubt(symmetry: Symmetric, evidence: LogEvidence, random_seed: int, audited: Audit) -> None:
     """Refuse an estimate where there is a mode that no chain visited."""
     space = symmetry.space
     points = space.prior_draws(PRIOR_DRAWS, random_seed)
     # The mean likelihood of draws from the prior is the evidence too. It finds a mode that holds a good share of the
     # prior however narrow it is.
     if len(points) == PRIOR_DRAWS:
-        log_weights = space.log_density(points) - space.log_prior(points) - evidence.value
+        # Draws are of a normalised prior, whatever PyMC's density of it integrates to.
+        log_mass = sum(m.log_mass for m in audited.masses if not m.exchangeable)
+        log_weights = space.log_density(points) - space.log_prior(points) - (evidence.value - log_mass)
         if finds_more(log_weights, evidence.error):
             raise Unvisited("draws from the prior find more mass than the chains did: there is another mode")
     if symmetry.groups or space.size <= SMALL:

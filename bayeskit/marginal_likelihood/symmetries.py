@@ -18,7 +18,6 @@ from pymc.logprob.transforms import ChainedTransform
 from pymc.util import get_transformed_name
 
 from bayeskit.graphs.compile import compile_small
-from bayeskit.marginal_likelihood.conventions import Ordering
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
 from bayeskit.marginal_likelihood.one_labelling import moved
 from bayeskit.marginal_likelihood.permutations import (
@@ -30,6 +29,7 @@ from bayeskit.marginal_likelihood.permutations import (
     number_of_labellings,
     random_labelling,
 )
+from bayeskit.marginal_likelihood.prior_mass import PriorMass
 from bayeskit.marginal_likelihood.proposal import Refused
 from bayeskit.marginal_likelihood.reflections import reflections
 from bayeskit.model.unconstrained import Unconstrained
@@ -88,7 +88,7 @@ class Symmetric:
 def symmetries_of(
     space: Unconstrained,
     draws: np.ndarray,
-    orderings: Mapping[str, Ordering],
+    orderings: Mapping[str, PriorMass],
     unconstrained: Mapping[str, np.ndarray],
     random_seed: int,
 ) -> Symmetric:
@@ -104,7 +104,7 @@ def symmetries_of(
         components = exchangeable_in(other, reordered, random_seed=random_seed)
         if set(orderings) <= {name for g in components if g.complete for name in g.axes}:
             space, draws, groups = other, reordered, components
-            added = sum(o.log_orderings for o in orderings.values())
+            added = -sum(o.log_mass for o in orderings.values())
     groups = _to_sum_over(space, groups, draws, random_seed)
     if number_of_labellings(groups) > LABELLINGS:
         raise Refused(

@@ -12,15 +12,26 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+from pymc.distributions.custom import CustomSymbolicDistRV
+from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.distributions.transforms import _default_transform
+from pymc.logprob.abstract import _logprob
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.random.op import RandomVariable
 
 from bayeskit.families import support_kinds, support_of_prior
 from bayeskit.model.markov_chain import is_chain, states_of_chain
 
-__all__ = ["Support", "improper", "support_of", "support_without_transform"]
+__all__ = [
+    "Support",
+    "has_own_transform",
+    "improper",
+    "is_improper",
+    "support_of",
+    "support_without_transform",
+    "why_not_normalised",
+]
 
 # Distributions of PyMC 6 with a density normalised on the whole of the support named, by the class of their op without
 # its "RV"; those that are members of a conjugate family are among the family's facts.
@@ -37,6 +48,8 @@ IMPROPER = {
 }
 # Wrappers around a density that the user supplies.
 OPEN = ("CustomDist", "CustomSymbolicDist", "DensityDist", "Simulator", "EulerMaruyama")
+LIBRARIES = ("pymc.distributions.", "pytensor.tensor.random.", "pymc_extras.distributions.")
+DERIVED = _logprob.dispatch(CustomSymbolicDistRV)  # where PyMC derives the density from the random function
 
 
 @dataclass(frozen=True)
@@ -94,10 +107,8 @@ def improper(rv: Variable) -> str:
 
 def support_of(model: pm.Model, rv: Variable) -> Support:
     """The support of a free random variable of a model."""
-    op: Any = rv.owner.op
     transform = model.rvs_to_transforms.get(rv)
-    default = _default_transform(op, rv)
-    if _name(rv) not in IMPROPER and transform is not None and type(transform) is not type(default):
+    if not is_improper(rv) and not has_own_transform(model, rv):
         return Support(
             "other",
             f"its transform {type(transform).__name__} is not the one of its distribution and may restrict its support",
@@ -105,6 +116,53 @@ def support_of(model: pm.Model, rv: Variable) -> Support:
             normalised=False,
         )
     return support_without_transform(rv)
+
+
+def has_own_transform(model: pm.Model, rv: Variable) -> bool:
+    """Whether a variable has no transform or its distribution's own, which leaves it all of its support."""
+    transform: Any = model.rvs_to_transforms.get(rv)
+    default: Any = _default_transform(rv.owner.op, rv)
+    if transform is None or type(transform) is not type(default):
+        return transform is None
+    # An interval that the user wrote may be shorter than that of the distribution.
+    bounds, own = (getattr(t, "args_fn", None) for t in (transform, default))
+    return getattr(bounds, "__code__", bounds) is getattr(own, "__code__", own)
+
+
+def is_improper(rv: Variable) -> bool:
+    """Whether the distribution of a variable has no normaliser."""
+    return _name(rv) in IMPROPER
+
+
+def why_not_normalised(model: pm.Model, rv: Variable) -> str:
+    """Why the density of a variable, whatever its transform, may integrate to another number than one; else empty.
+
+    It is made of other distributions where it is a mixture, a random walk or an LKJ covariance, say.
+    """
+    op: Any = rv.owner.op
+    if why := improper(rv):
+        return why
+    # Of a CustomDist with a random function and no density, PyMC derives that.
+    derived = isinstance(op, CustomSymbolicDistRV) and _logprob.dispatch(type(op)) is DERIVED
+    if not (derived or _of_a_library(rv)):
+        return "its log density is the author's own"
+    if not isinstance(op, SymbolicRandomVariable):
+        return ""
+    others = frozenset(model.basic_RVs)
+    parts = [
+        part
+        for part in ancestors([*rv.owner.inputs, *op.inner_outputs], blockers=others)
+        if part.owner and isinstance(part.owner.op, RandomVariable | SymbolicRandomVariable) and part not in others
+    ]
+    return next((f"it is made of {_name(p)}: {why}" for p in parts if (why := why_not_normalised(model, p))), "")
+
+
+def _of_a_library(rv: Variable) -> bool:
+    """Whether a distribution is no wrapper around a density that the user supplies."""
+    name, op = _name(rv), rv.owner.op
+    if name in KNOWN or support_of_prior(type(op).__name__) is not None:
+        return True
+    return type(op).__module__.startswith(LIBRARIES) and not name.startswith(OPEN)
 
 
 def support_without_transform(rv: Variable) -> Support:
@@ -154,6 +212,5 @@ def support_without_transform(rv: Variable) -> Support:
         "other",
         f"the distribution {name} is in no conjugate family that bayeskit knows",
         "Use a Normal, Gamma, InverseGamma, Beta, Dirichlet or Wishart prior.",
-        normalised=type(op).__module__.startswith(("pymc.distributions.", "pytensor.tensor.random."))
-        and not name.startswith(OPEN),
+        normalised=_of_a_library(rv),
     )

@@ -25,9 +25,9 @@ import bayeskit as bk
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.marginal_likelihood.bridge import bridge
-from bayeskit.marginal_likelihood.conventions import ordering_of
 from bayeskit.marginal_likelihood.exchangeable import exchangeable
 from bayeskit.marginal_likelihood.permutations import Exchangeable, convention, labellings, number_of_labellings
+from bayeskit.marginal_likelihood.prior_mass import prior_mass
 from bayeskit.marginal_likelihood.reflections import reflections
 from bayeskit.marginal_likelihood.sampled import evidence_of_draws
 from bayeskit.model.log_joint import LogJoint
@@ -489,9 +489,9 @@ def test_share_of_an_ordered_prior(name: str) -> None:
     build, expected = ordered_models()[name]
     with pm.Model() as model:
         build()
-    ordering = ordering_of(LogJoint.from_model(model), "x")
-    assert ordering is not None and not ordering.reason
-    assert ordering.log_orderings == pytest.approx(expected, abs=1e-12)
+    share = prior_mass(LogJoint.from_model(model), "x")
+    assert share is not None and share.exchangeable and not share.reason and share.error == 0
+    assert -share.log_mass == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["real", "descending", "positive", "after a logarithm", "correlated"])
@@ -512,9 +512,14 @@ def test_share_of_an_ordered_pair_by_integration(name: str) -> None:
 @pytest.mark.parametrize(
     ("build", "reason"),
     [
-        (lambda: pm.Normal("x", [0.0, 1.0], transform=transforms.ordered), "not exchangeable in its entries"),
-        (lambda: pm.Normal("x", 0.0, [1.0, 2.0], transform=transforms.ordered), "not exchangeable in its entries"),
-        (lambda: pm.Normal("x", shape=2, transform=transforms.Ordered(True)), "restricts it to positive values"),
+        (
+            lambda: pm.Normal("x", pm.math.stack([pm.Normal("centre"), 1.0]), transform=transforms.ordered),
+            "not exchangeable in its entries, and its integral may depend on centre",
+        ),
+        (
+            lambda: pm.Normal("x", pm.Normal("centre"), shape=2, transform=transforms.Ordered(True)),
+            "restricts it to positive values",
+        ),
         (lambda: pm.Flat("x", shape=2, transform=transforms.ordered), "improper"),
         (
             lambda: pm.GaussianRandomWalk("x", init_dist=pm.Normal.dist(), steps=2, transform=transforms.ordered),
@@ -525,8 +530,8 @@ def test_share_of_an_ordered_pair_by_integration(name: str) -> None:
 def test_ordered_priors_whose_share_is_not_known(build: Callable[[], Any], reason: str) -> None:
     with pm.Model() as model:
         build()
-    ordering = ordering_of(LogJoint.from_model(model), "x")
-    assert ordering is not None and reason in ordering.reason and math.isnan(ordering.log_orderings)
+    share = prior_mass(LogJoint.from_model(model), "x")
+    assert share is not None and reason in share.reason and math.isnan(share.log_mass)
 
 
 def test_other_transforms_order_nothing() -> None:
@@ -534,7 +539,7 @@ def test_other_transforms_order_nothing() -> None:
         pm.Gamma("x", 1.0, 1.0, shape=2)
         pm.Dirichlet("w", np.ones(2))
     joint = LogJoint.from_model(model)
-    assert ordering_of(joint, "x") is None and ordering_of(joint, "w") is None
+    assert prior_mass(joint, "x") is None and prior_mass(joint, "w") is None
 
 
 # --- relabelled draws -------------------------------------------------------------------------------------------------

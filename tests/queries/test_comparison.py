@@ -260,7 +260,8 @@ def test_models_without_evidence_are_refused_by_name() -> None:
     with pm.Model() as model:
         # Four real numbers remain, too many for quadrature, and what their order leaves of the prior is not known.
         ordered = pm.distributions.transforms.ordered
-        mu = pm.Normal("mu", mu=[0.0, 0.0, 0.0, 1.0], transform=ordered, initval=[-1.0, 0.0, 1.0, 2.0])
+        prior = {"mu": [0.0, 0.0, 0.0, 1.0], "cov": np.eye(4)}
+        mu = pm.MvNormal("mu", **prior, transform=ordered, initval=[-1.0, 0.0, 1.0, 2.0])
         pm.StudentT("y", nu=4.0, mu=mu.sum(), sigma=1.0, observed=Y)
     refused(model, r"second: it cannot be compared, for its log evidence is not available: the prior of mu .*Ordered")
 
