@@ -303,11 +303,18 @@ def test_a_potential_in_closed_form_is_what_the_sampler_estimates() -> None:
 
 
 def test_lkj_by_nuts() -> None:
-    """A correlation seen through one Normal variable: the scales integrate out of the oracle."""
+    """Rows of a covariance, against Gauss and Legendre's rule over (s₁, s₂, r)."""
+    rows = np.random.default_rng(1).normal(size=(6, 2))
     with pm.Model() as model:
-        packed = pm.LKJCholeskyCov("x", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0), compute_corr=False)
-        pm.Normal("y", packed[1] / pt.sqrt(packed[1] ** 2 + packed[2] ** 2), 0.5, observed=Y)
-    value, _ = integrate.quad(lambda r: 0.75 * (1 - r**2) * np.prod(stats.norm.pdf(Y, r, 0.5)), -1, 1)
+        chol, _, _ = pm.LKJCholeskyCov("x", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0))
+        pm.MvNormal("y", np.zeros(2), chol=chol, observed=rows)
+    nodes, weights = np.polynomial.legendre.leggauss(80)
+    first, second, r = np.meshgrid(4 * (nodes + 1), 4 * (nodes + 1), nodes, indexing="ij")
+    (a, b), (_, c) = rows.T @ rows
+    square = a / first**2 - 2 * r * b / (first * second) + c / second**2
+    log_density = -0.5 * square / (1 - r**2) - 6 * np.log(2 * np.pi * first * second * np.sqrt(1 - r**2))
+    prior = 0.75 * (1 - r**2) * stats.halfnorm.pdf(first) * stats.halfnorm.pdf(second)
+    value = np.einsum("ijk,i,j,k->", prior * np.exp(log_density), 4 * weights, 4 * weights, weights)
     found = bk.infer(model, method="nuts", draws=2000, random_seed=1, progressbar=False).log_evidence
     assert abs(found.value - math.log(value)) < 4 * found.error < 0.1
     assert "divided by 1.77778" in found.convention
