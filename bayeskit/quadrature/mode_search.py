@@ -37,15 +37,19 @@ class CountedDensity:
         self.log_density, self.budget, self.count = log_density, budget, 0
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
+        value = self.unchecked(x)
+        if np.any(value == np.inf):
+            place = ", ".join(f"{v:.4g}" for v in x[np.argmax(value == np.inf)])
+            raise NotIntegrable(f"the density is infinite at ({place})")
+        return value
+
+    def unchecked(self, x: np.ndarray) -> np.ndarray:
+        """Values that may be infinite."""
         if self.count + len(x) > self.budget:
             raise NotIntegrable(f"the error bound was not met within {self.budget} evaluations of the density")
         self.count += len(x)
         with np.errstate(all="ignore"):
-            value = np.array(self.log_density(x), float).reshape(len(x))
-        if np.any(value == np.inf):
-            place = ", ".join(f"{v:.4g}" for v in x[np.argmax(value)])
-            raise NotIntegrable(f"the density is infinite at ({place})")
-        return value
+            return np.array(self.log_density(x), float).reshape(len(x))
 
 
 def safe(values: np.ndarray) -> np.ndarray:
