@@ -107,7 +107,7 @@ class Lattice:
         self.escaped |= not inside.all()
         nodes = nodes[inside]
         if len(nodes):
-            if self.k == 1:
+            if self.k == 1 and len(nodes) <= AHEAD:
                 nodes, values = self._with_line(nodes, cut)
             else:
                 values = self.log_density(self.positions(nodes))
