@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from bayeskit.quadrature.change_of_variable import Bend, Frame, Stretch, fit_stretch
+from bayeskit.quadrature.counted_density import NotIntegrable
 from bayeskit.quadrature.many_scales import ManyScales
-from bayeskit.quadrature.mode_search import Landscape, NotIntegrable
+from bayeskit.quadrature.mode_search import Landscape
 from bayeskit.quadrature.trapezoid import Lattice
 
 __all__ = ["REACH", "SLOW", "bulk", "choose_frame", "frame_of_scales"]

@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bayeskit.quadrature.axis_density import AxisDensity
+from bayeskit.quadrature.counted_density import CountedDensity, NotIntegrable
 from bayeskit.quadrature.frames import bulk, choose_frame, frame_of_scales
 from bayeskit.quadrature.line_scan import survey_line
-from bayeskit.quadrature.mode_search import CountedDensity, Landscape, NotIntegrable, survey
+from bayeskit.quadrature.mode_search import Landscape, survey
 from bayeskit.quadrature.refinement import LatticeSum, marginal, refined
 from bayeskit.quadrature.trapezoid import Lattice
 from bayeskit.types import ArrayFunction
@@ -39,8 +40,8 @@ SPREAD = 4  # times the largest difference between lattices that the bound count
 SHIFT, WIDER = 0.37, 1.3  # sds and factor of variance by which a second lattice in one variable differs
 WIDE = 30.0  # times the bulk that the mass of one mode may reach before the mode is a spike upon a slab
 CLOSE = 0.3  # first step of a lattice in a frame of many scales
-# What modes far out may hold, in all, that no climb in two or three variables found where there are several: of 130
-# posteriors with modes in rows to the end of the prior, 5 lacked up to 3e-8.
+# What modes far out may hold, in all, that no climb in two or three variables found where there are several: no bound.
+# Of 130 posteriors with modes in rows to the end of the prior, 5 lacked up to 3e-8.
 UNSEARCHED = 3e-7
 RAY = np.geomspace(50.0, 1e5, 6)  # distances from the mode, in widths, at which rays are looked at
 NOTHING, FLAT = -700.0, 0.05  # nats below the mode that count as zero, and by which r f(r) has to fall along a ray

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayeskit.quadrature.mode_search import CountedDensity, Landscape, NotIntegrable, first_peak, safe, widths
+from bayeskit.quadrature.counted_density import CountedDensity, NotIntegrable, safe
+from bayeskit.quadrature.mode_search import Landscape, first_peak, widths
 
 __all__ = ["survey_line"]
 

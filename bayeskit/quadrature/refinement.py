@@ -11,8 +11,9 @@ import numpy as np
 
 from bayeskit.quadrature.axis_density import AxisDensity
 from bayeskit.quadrature.change_of_variable import Frame
+from bayeskit.quadrature.counted_density import NotIntegrable
 from bayeskit.quadrature.frames import REACH, SLOW
-from bayeskit.quadrature.mode_search import Landscape, NotIntegrable
+from bayeskit.quadrature.mode_search import Landscape
 from bayeskit.quadrature.trapezoid import Lattice, depth
 
 __all__ = ["LatticeSum", "marginal", "refined"]

@@ -18,7 +18,7 @@ from itertools import product
 import numpy as np
 
 from bayeskit.quadrature.change_of_variable import Frame
-from bayeskit.quadrature.mode_search import CountedDensity
+from bayeskit.quadrature.counted_density import CountedDensity
 
 __all__ = ["Lattice", "depth"]
 

@@ -9,9 +9,10 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
+from bayeskit.quadrature.counted_density import CountedDensity
 from bayeskit.quadrature.integrate import NotIntegrable, integrate
 from bayeskit.quadrature.many_scales import ManyScales
-from bayeskit.quadrature.mode_search import STALE, CountedDensity, survey
+from bayeskit.quadrature.mode_search import STALE, survey
 
 Posterior = tuple[Callable[[np.ndarray], np.ndarray], np.ndarray, np.ndarray, float]  # and start, probes, log integral
 POSTERIORS = 10  # of each kind
@@ -172,3 +173,20 @@ def test_a_refusal_hands_on_the_modes_that_it_knows() -> None:
         integrate(log_density, means[1], probes=means, budget=100_000)
     assert refusal.value.modes is not None
     np.testing.assert_allclose(np.sort(refusal.value.modes, axis=0), means, atol=1e-2)
+
+
+def test_narrow_modes_that_hold_little_are_found_by_the_probes_in_them() -> None:
+    """Nine narrow modes far apart; the highest probes and the first ones all lie in some of them."""
+    rng = np.random.default_rng(8)
+    centres, share = rng.uniform(-20, 20, (9, 2)), np.array([0.3, 0.25, 0.2, 0.1, 0.05, 0.04, 0.03, 0.02, 0.01])
+    sd = np.linspace(0.012, 0.03, 9)  # the less it holds, the wider and lower it is
+    which = rng.choice(9, size=1_000, p=share)
+    probes = centres[which] + sd[which, None] * rng.standard_normal((1_000, 2))
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        squares = np.sum((x[:, None] - centres) ** 2, axis=-1) / sd**2
+        return logsumexp(-squares / 2 - np.log(2 * np.pi * sd**2), axis=1, b=share)
+
+    answer = integrate(log_density, centres[0], probes=probes, tolerance=1e-8)
+    assert abs(answer.log_integral) < answer.error < 1e-6
+    assert len(answer.modes) == 9

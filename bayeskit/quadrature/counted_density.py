@@ -1,0 +1,42 @@
+"""A log density that counts how often it is asked, and why quadrature over it may end without an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+__all__ = ["CountedDensity", "NotIntegrable", "safe"]
+
+
+class NotIntegrable(Exception):
+    """Why quadrature does not answer; one sentence for people, and the modes (rows) where it knows of several."""
+
+    modes: np.ndarray | None = None
+
+
+class CountedDensity:
+    """Counts evaluations of a vectorised log density and stops at the budget."""
+
+    def __init__(self, log_density: Callable[[np.ndarray], np.ndarray], budget: int):
+        self.log_density, self.budget, self.count = log_density, budget, 0
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        value = self.unchecked(x)
+        if np.any(value == np.inf):
+            place = ", ".join(f"{v:.4g}" for v in x[np.argmax(value == np.inf)])
+            raise NotIntegrable(f"the density is infinite at ({place})")
+        return value
+
+    def unchecked(self, x: np.ndarray) -> np.ndarray:
+        """Values that may be infinite."""
+        if self.count + len(x) > self.budget:
+            raise NotIntegrable(f"the error bound was not met within {self.budget} evaluations of the density")
+        self.count += len(x)
+        with np.errstate(all="ignore"):
+            return np.array(self.log_density(x), float).reshape(len(x))
+
+
+def safe(values: np.ndarray) -> np.ndarray:
+    """Log densities, those that are not a number taken for zero density."""
+    return np.where(np.isnan(values), -np.inf, values)
