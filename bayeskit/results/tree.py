@@ -110,9 +110,9 @@ def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains
     posterior = {
         n: np.asarray(v).reshape(chains, length, *np.shape(v)[1:]) for n, v in values.items() if n not in later
     }
+    _require_numbers(posterior, [str(rv.name) for rv in model.free_RVs])
     # Draws that are not made yet are given their coordinates by an array of their shape that takes no memory.
     posterior |= {n: np.broadcast_to(0.0, v.shape) for n, v in later.items()}
-    _require_numbers(posterior, [str(rv.name) for rv in model.free_RVs])
     groups: dict[str, Mapping[str, np.ndarray]] = {"posterior": posterior}
     if observed := find_observations(model):
         groups["observed_data"] = observed
