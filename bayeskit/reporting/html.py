@@ -111,8 +111,10 @@ def table_markup(table: Table) -> str:
     head = f"<thead><tr>{heads}</tr></thead>" if any(table.columns) else ""
     cells = [_column(v, table.digits, DECIMALS.get(c)) for v, c in zip(values, table.columns, strict=True)]
     rows = ""
-    for first, *others in zip(*cells, strict=True):
-        rest = "".join(f"<td{s}>{cell}</td>" for cell, s in zip(others, style[1:], strict=True))
+    for row, (first, *others) in zip(table.rows, zip(*cells, strict=True), strict=True):
+        # Words among numbers may be a sentence: unbroken, it would push the numbers out of a narrow window.
+        styles = [' class="number words"' if s and isinstance(v, str) else s for v, s in zip(row, style, strict=True)]
+        rest = "".join(f"<td{s}>{cell}</td>" for cell, s in zip(others, styles[1:], strict=True))
         rows += f'<tr><th scope="row"{style[0]}>{first}</th>{rest}</tr>\n'
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     wide = " wide" if len(table.columns) > WIDE else ""
