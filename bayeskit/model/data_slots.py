@@ -24,7 +24,17 @@ from pytensor.tensor.sharedvar import TensorSharedVariable
 from bayeskit.errors import DataError
 from bayeskit.types import Graph
 
-__all__ = ["DataRead", "DataSlot", "fitting", "sealed", "sealed_in", "unsealed", "with_constants", "with_slots"]
+__all__ = [
+    "DataRead",
+    "DataSlot",
+    "fitting",
+    "sealed",
+    "sealed_in",
+    "uncut",
+    "unsealed",
+    "with_constants",
+    "with_slots",
+]
 
 
 class _Sealed:
@@ -163,8 +173,16 @@ def fitting(slots: Mapping[str, DataSlot], data: Mapping[str, Any]) -> dict[Data
             raise DataError(f"the new values of {name!r} have shape {array.shape}; those of before have {shape}")
         if np.any(np.isnan(array)):
             raise DataError(f"the new values of {name!r} have missing entries, which make another model; build it anew")
-        cast = array.astype(slot.type.dtype)
-        if not slot.type.dtype.startswith("float") and not np.array_equal(cast, array):
-            raise DataError(f"the new values of {name!r} are not all whole numbers of type {slot.type.dtype}")
-        result[slot] = cast
+        result[slot] = uncut(name, array, slot.type.dtype)
     return result
+
+
+def uncut(name: str, values: np.ndarray, dtype: Any) -> np.ndarray:
+    """New values as another type of number; a DataError where that would cut fractions off, or has no such number."""
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"the new values of {name!r} are not numbers")
+    with np.errstate(invalid="ignore"):
+        cast = values.astype(dtype)
+    if cast.dtype.kind != "f" and not np.array_equal(cast, values):
+        raise DataError(f"the new values of {name!r} are not all whole numbers of type {cast.dtype}")
+    return cast

@@ -85,8 +85,8 @@ class EMResult:
                 shown = str(np.asarray(value)).replace("\n", "\n" + " " * (len(name) + 4))
                 lines.append(f"  {name}: {shown}")
         lines.append(f"log likelihood {self.log_likelihood:.6f}, log posterior density {self.log_posterior:.6f}")
-        if len(self.starts) > 1:
-            lines.append(f"{best} of {len(self.starts)} starts reached this objective")
+        reached = f"{best} of {len(self.starts)} starts reached this objective"
+        lines.append(reached if len(self.starts) > 1 else "from one start: others may reach a higher objective")
         lines += [f"M step: {b}" for b in self.blocks]
         lines += [f"note: {n}" for n in self.notes]
         return "\n".join(lines)

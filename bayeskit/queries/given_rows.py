@@ -11,6 +11,7 @@ import xarray as xr
 from scipy import special
 
 from bayeskit.errors import DataError
+from bayeskit.model.data_slots import uncut
 from bayeskit.queries.class_rows import Classes, Feature
 from bayeskit.results.records import Posterior
 
@@ -32,7 +33,8 @@ class GivenRows:
         if missing:
             raise DataError(f"the new rows lack {', '.join(missing)}; a new row has {', '.join(known)}")
         self.classes = classes
-        self.values = {f.name: _values(f, given[f.name]) for f in classes.features}
+        kinds = {f.name: post.model[f.strata[0]].type.dtype for f in classes.features}
+        self.values = {f.name: uncut(f.name, _values(f, given[f.name]), kinds[f.name]) for f in classes.features}
         self.covariates = {n: _covariate(n, given[n], post.model[n]) for n in classes.covariates}
         self.true = _codes(classes, given[classes.label]) if classes.label in given else None
         true = {} if self.true is None else {classes.label: self.true}
@@ -112,9 +114,9 @@ def _values(feature: Feature, given: Any) -> np.ndarray:
 
 def _covariate(name: str, given: Any, container: Any) -> np.ndarray:
     values, old = np.asarray(given), container.get_value(borrow=True)
-    if values.dtype.kind not in "biuf" or values.shape[1:] != old.shape[1:]:
+    if values.shape[1:] != old.shape[1:]:
         raise DataError(f"the new values of {name!r} do not fit: the model has numbers of shape {old.shape}")
-    return values.astype(old.dtype)
+    return uncut(name, values, old.dtype)
 
 
 def _codes(classes: Classes, given: Any) -> np.ndarray:

@@ -23,6 +23,7 @@ from bayeskit.elimination.recovery import state_recovery
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly
 from bayeskit.marginal_likelihood.relabelling import under_one_labelling
+from bayeskit.model.data_slots import uncut
 from bayeskit.model.snapshot import Snapshot, on_its_data
 from bayeskit.queries.state_answers import States
 from bayeskit.results.records import Posterior
@@ -118,7 +119,7 @@ def _needed(analysis: Analysis, name: str) -> set[str]:
 def _value(analysis: Analysis, name: str, at: Mapping[str, Any]) -> np.ndarray:
     if name not in at:
         raise DataError(f"at has no value for {name!r}; the states depend on it")
-    value = np.asarray(at[name], dtype=analysis.original.values[name].type.dtype)
+    value = uncut(name, np.asarray(at[name]), analysis.original.values[name].type.dtype)
     if value.shape != analysis.shapes[name]:
         raise DataError(f"at[{name!r}] has shape {value.shape}; the variable has {analysis.shapes[name]}")
     return value

@@ -12,14 +12,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pymc as pm
+import pytensor.tensor as pt
 import xarray as xr
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, BaseSubtensor, IncSubtensor
 
 from bayeskit.errors import BayeskitError, DataError
-from bayeskit.graphs.compile import small_mode
+from bayeskit.graphs.compile import compile_small, small_mode
+from bayeskit.model.data_slots import uncut
 from bayeskit.model.snapshot import Snapshot
 from bayeskit.results.tree import countable
 from bayeskit.terminal import quiet
+from bayeskit.types import Graph
 
 __all__ = ["ensure_posterior_predictive", "ensure_prior_predictive", "predict"]
 
@@ -37,7 +42,8 @@ def predict(
 ) -> xr.Dataset:
     """Posterior predictive draws at new data; the model is left as it was.
 
-    ``leaves`` are free variables that no data depend on, drawn anew like the observed ones.
+    ``leaves`` are free variables that no data depend on, drawn anew like the observed ones; at new data so are entries
+    that were missing from the old.
     """
     if isinstance(data, pd.DataFrame):
         data = {str(name): column.to_numpy() for name, column in data.items()}
@@ -55,13 +61,15 @@ def predict(
             labels = model.coords.get(dim)
             if labels is not None and dim not in new_coords and length != len(labels):
                 new_coords[dim] = np.arange(length)
+    missing = _missing_entries(model) if values else {}
+    leaves = [*leaves, *(name for name in missing if name not in leaves)]
     if var_names is None and leaves and values:
-        var_names = [*(rv.name for rv in model.observed_RVs), *leaves]
+        var_names = [*(rv.name for rv in model.observed_RVs), *leaves, *missing.values()]
     kept = [rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars]
     try:
         with Snapshot.of(model).restored(), model, quiet():
             if values:
-                pm.set_data(values, coords=new_coords)
+                _set_data(model, values, new_coords)
             result = pm.sample_posterior_predictive(
                 countable(tree),
                 var_names=list(var_names) if var_names is not None else None,
@@ -79,6 +87,38 @@ def predict(
         why = str(error).splitlines()[0]
         raise DataError(f"the new values of {', '.join(values)} do not fit the model: {why}") from error
     return result["predictions" if data else "posterior_predictive"].to_dataset()
+
+
+def _missing_entries(model: pm.Model) -> dict[str, str]:
+    """The variables of entries that were missing from the data, by PyMC's names, and those that they are a part of."""
+    names = {str(rv.name): str(rv.name).removesuffix("_unobserved") for rv in model.free_RVs}
+    return {n: whole for n, whole in names.items() if n != whole and f"{whole}_observed" in model.named_vars}
+
+
+def _set_data(model: pm.Model, values: Mapping[str, np.ndarray], coords: Mapping[str, Any]) -> None:
+    """Give containers new values, none of which may count entries from the end: −1 is a slip, not the last group."""
+    indices = _indices(model, [model[name] for name in values])
+    picked = compile_small([], indices)
+    before = [np.min(entries, initial=0) for entries in picked()]
+    pm.set_data(dict(values), coords=dict(coords))
+    for then, now in zip(before, picked() if before else (), strict=True):
+        if (lowest := np.min(now, initial=0)) < 0 <= then:
+            raise DataError(
+                f"an index that follows from the new values of {', '.join(values)} is {lowest}: the first is 0"
+            )
+
+
+def _indices(model: pm.Model, containers: Sequence[Graph]) -> list[Graph]:
+    """The indices that follow from containers, and from nothing that is drawn."""
+    found: dict[Graph, Graph] = {}
+    for node in {v.owner for v in ancestors([*model.basic_RVs, *model.deterministics]) if v.owner is not None}:
+        if isinstance(node.op, BaseSubtensor):
+            first = 2 if isinstance(node.op, IncSubtensor | AdvancedIncSubtensor) else 1
+            for index in (node.inputs[first + entry] for entry in node.op.idx_list if isinstance(entry, int)):
+                above = set(ancestors([index]))
+                if above.intersection(containers) and not above.intersection(model.basic_RVs):
+                    found[index] = pt.as_tensor_variable(index)
+    return list(found.values())
 
 
 CODE = "_code"  # what the container of a labelled dim's codes has after the name of the dim
@@ -132,7 +172,9 @@ def _checked(
                 f"the new values of {name!r} have length {length} along {dim!r}, "
                 f"but {fixed[dim]!r} was fitted with {was}"
             )
-    return array
+    if not np.all(np.isfinite(array)) and np.all(np.isfinite(old)):
+        raise DataError(f"the new values of {name!r} are not all finite: fill missing entries in, or drop their rows")
+    return uncut(name, array, old.dtype)
 
 
 def ensure_posterior_predictive(model: pm.Model, tree: xr.DataTree, *, random_seed: int | None = None) -> xr.Dataset:

@@ -667,6 +667,23 @@ def test_new_rows_that_do_not_fit_are_refused(new: dict[str, Any], message: str)
         bk.classify(test_new_rows_that_do_not_fit_are_refused.post, new)
 
 
+@pytest.mark.parametrize("kind", ["count", "binary", "covariate"])
+def test_fractions_of_counts_are_not_cut_off(kind: str) -> None:
+    with pm.Model(coords={"class": ["a", "b"], "row": range(4)}) as model:
+        c = pm.Categorical("c", pm.Dirichlet("p", np.ones(2), dims="class"), observed=[0, 0, 1, 1], dims="row")
+        if kind == "binary":
+            pm.Bernoulli("n", pm.Beta("q", 1.0, 1.0, dims="class")[c], observed=[0, 1, 1, 1], dims="row")
+        else:
+            rows = pm.Data("rows", np.array([1, 2, 1, 2]), dims="row")
+            pm.Poisson("n", pm.Gamma("rate", 1.0, 1.0, dims="class")[c] * rows, observed=[1, 2, 7, 8], dims="row")
+    new: dict[str, Any] = {"n": [1.0, 0.0]} | ({} if kind == "binary" else {"rows": [1.0, 2.0]})
+    post = infer(model)
+    np.testing.assert_allclose(bk.classify(post, new).probability.sum("class"), 1.0, atol=1e-12)
+    name = "rows" if kind == "covariate" else "n"
+    with pytest.raises(bk.BayeskitError, match=f"the new values of '{name}' are not all whole numbers"):
+        bk.classify(post, new | {name: [0.7, 1.0]})
+
+
 def test_models_without_a_class_or_with_several_are_refused() -> None:
     normal = load_model("normal")
     post = infer(normal.build(example_data(normal.EXAMPLE, normal.VARIABLES)))

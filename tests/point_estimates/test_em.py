@@ -408,6 +408,8 @@ def test_starts_are_listed_and_the_same_seed_gives_the_same_answer() -> None:
     # The first of those that differ by rounding only.
     assert one.log_likelihood == pytest.approx(np.max(one.starts), rel=1e-8)
     np.testing.assert_array_equal(one.point["theta"], two.point["theta"])
+    assert "of 3 starts reached this objective" in str(one)
+    assert "from one start: others may reach a higher objective" in str(bk.em(coins(), starts=1, random_seed=5))
 
 
 def test_nested_indicators_leave_the_saddle_where_all_components_are_alike() -> None:

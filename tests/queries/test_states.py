@@ -159,6 +159,12 @@ def test_a_query_at_fixed_parameters_is_exact() -> None:
     found = bk.states(model, at={"mu": [-1.0, 1.0], "sigma": 0.5}).responsibilities()
     terms = np.log([0.3, 0.7]) + stats.norm.logpdf(np.array([[0.1], [2.0], [-1.0]]), [-1.0, 1.0], 0.5)
     np.testing.assert_allclose(found.probability, special.softmax(terms, axis=1), atol=1e-14)
+    with pm.Model() as counted:
+        trials = pm.Geometric("trials", 0.5)
+        state = pm.Bernoulli("state", 0.5, shape=2)
+        pm.Normal("y", state * trials, 1.0, observed=[0.1, 2.0])
+    with pytest.raises(bk.BayeskitError, match="'trials' are not all whole numbers"):
+        bk.states(counted, at={"trials": 1.5})
     with pytest.raises(bk.BayeskitError, match="at has no value for 'sigma'; the states depend on it"):
         bk.states(model, at={"mu": [0.0, 1.0]})
     with pytest.raises(bk.BayeskitError, match=r"at\['mu'\] has shape \(3,\); the variable has \(2,\)"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -168,3 +169,80 @@ def test_wrong_new_data_are_refused(fitted: bk.Posterior, call: Callable[[bk.Pos
     assert words in str(error.value)
     assert "\n" not in str(error.value)
     assert np.array_equal(fitted.model["x"].get_value(), X)
+
+
+def with_missing_entries(kind: str) -> tuple[pm.Model, np.ndarray]:
+    """A line in x, values of which are missing; and the variance of a new value, given the line."""
+    x, missing = X[:, 1], np.arange(15) < 3
+    with warnings.catch_warnings(), pm.Model() as model:
+        warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
+        line = pm.Normal("a", 0.0, 3.0) + pm.Normal("b", 0.0, 3.0) * pm.Data("x", x)
+        if kind == "response":
+            pm.Normal("y", line, 0.5, observed=np.ma.masked_array(Y, missing))
+        elif kind == "pairs":
+            both, gone = np.column_stack([Y, Y]), np.column_stack([missing, ~missing & (np.arange(15) < 5)])
+            covariance = 0.25 * np.array([[1.0, 0.6], [0.6, 1.0]])
+            pm.MvNormal("y", pt.stack([line, line], axis=1), covariance, observed=np.ma.masked_array(both, gone))
+        else:
+            z = pm.Normal("z", line, 0.5, observed=np.ma.masked_array(Y, missing))
+            pm.Normal("y", 2.0 * z, 0.1, observed=2.0 * Y)
+    return model, np.full(15, 4.0 * 0.25 + 0.01 if kind == "covariate" else 0.25)
+
+
+@pytest.mark.parametrize("kind", ["response", "pairs", "covariate"])
+def test_missing_entries_are_drawn_anew_at_new_data(kind: str) -> None:
+    """Given the line of each draw, y is Normal about it at the new x, whether its old value was missing or not."""
+    model, variance = with_missing_entries(kind)
+    post = bk.infer(model, draws=1000, random_seed=3, progressbar=False)
+    new = post.predict({"x": X[:, 1] + 50.0}, random_seed=4)
+    a, b = (post.tree["posterior"][n].to_numpy().ravel()[:, None] for n in "ab")
+    line = (a + b * (X[:, 1] + 50.0)) * (2.0 if kind == "covariate" else 1.0)
+    drawn = flat(new["y"].to_numpy())
+    residuals = (drawn if kind != "pairs" else drawn[..., 0]) - line
+    assert_moments(residuals, np.zeros(15), variance)
+    kept = post.predict(var_names=["y"], random_seed=4)["y"]
+    assert kept.shape == new["y"].shape
+
+
+def groups(start: int, index: Callable[[pt.TensorVariable, pt.TensorVariable], pt.TensorVariable]) -> bk.Posterior:
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 1.0, shape=3)
+        mean = index(mu, pm.Data("where", np.array([0, 0, 1, 1, 2, 2]) + start))
+        pm.Normal("y", mean, 1.0, observed=np.arange(6.0), shape=mean.shape)
+    return bk.infer(model, draws=40, random_seed=3, progressbar=False)
+
+
+@pytest.mark.parametrize(
+    ("start", "index"),
+    [
+        (0, lambda mu, where: mu[where]),
+        (1, lambda mu, where: mu[where - 1]),
+        (0, lambda mu, where: pt.take(mu, where)),
+        (0, lambda mu, where: pt.stack([mu, mu])[:, where][1]),
+        (0, lambda mu, where: mu[where[0]] + pt.zeros(where.shape)),
+    ],
+    ids=["codes", "codes from one", "take", "a column", "a scalar"],
+)
+def test_an_index_of_new_rows_starts_at_the_first(start: int, index: Callable[..., pt.TensorVariable]) -> None:
+    post = groups(start, index)
+    assert post.predict({"where": [start + 2, start]}, random_seed=1)["y"].sizes["y_dim_0"] == 2
+    with pytest.raises(bk.BayeskitError, match="an index that follows from the new values of where is -1"):
+        post.predict({"where": [start - 1, start]})
+    with pytest.raises(bk.BayeskitError, match="not all whole numbers"):
+        post.predict({"where": [start + 0.5, start]})
+    with pytest.raises(bk.BayeskitError, match="do not fit the model"):
+        post.predict({"where": [start + 3, start]})
+
+
+def test_who_counts_from_the_end_may_go_on() -> None:
+    post = groups(-1, lambda mu, where: mu[where])
+    first, last = (post.tree["posterior"]["mu"].to_numpy()[..., k] for k in (0, 2))
+    mean = post.predict({"where": [-1, 0]}, random_seed=1)["y"].mean(("chain", "draw"))
+    assert abs(mean[0] - last.mean()) < 5 / math.sqrt(40)
+    assert abs(mean[1] - first.mean()) < 5 / math.sqrt(40)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_new_data_are_finite(fitted: bk.Posterior, value: float) -> None:
+    with pytest.raises(bk.BayeskitError, match="'x' are not all finite"):
+        fitted.predict({"x": np.full((15, 2), value)})
