@@ -32,7 +32,7 @@ from bayeskit.types import Graph
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["collapse", "collapsed_model", "recover"]
+__all__ = ["collapse", "collapsed_model", "recover", "require_collapsed"]
 
 
 def collapse(model: pm.Model | Analysis) -> pm.Model:
@@ -66,12 +66,15 @@ def collapse(model: pm.Model | Analysis) -> pm.Model:
     density does not grow with the number of rows; chains and plates are solved in time linear in their length.
     """
     with lightly(), explained():
-        return collapsed_model(_collapsed(model if isinstance(model, Analysis) else analyse(model)))
+        return collapsed_model(require_collapsed(model if isinstance(model, Analysis) else analyse(model)))
 
 
-def _collapsed(analysis: Analysis) -> Collapsed:
+def require_collapsed(analysis: Analysis) -> Collapsed:
+    """The collapsed density of a model that has one; a ModelError where nothing remains, or its data are at fault."""
     if not analysis.plan.remaining:
-        raise ModelError("nothing remains to sample: every variable has a closed form; use bayeskit.infer")
+        raise ModelError(
+            "nothing remains to sample or to maximise: every variable has a closed form; use bayeskit.infer"
+        )
     require_possible(analysis.original)
     require_positive_definite(analysis)
     return collapsed_density(analysis)
@@ -143,7 +146,7 @@ def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: in
     """
     posterior: Any = draws["posterior"].to_dataset() if "posterior" in getattr(draws, "children", {}) else draws
     with lightly(), explained():
-        collapsed = _collapsed(analyse(model))
+        collapsed = require_collapsed(analyse(model))
         if missing := [n for n in collapsed.remaining if n not in posterior]:
             raise DataError(f"no draws of {', '.join(missing)}; sample bayeskit.collapse(model) first")
         chains, length = posterior.sizes["chain"], posterior.sizes["draw"]

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
-from bayeskit.elimination.collapsed_model import collapsed_model, explained
-from bayeskit.elimination.impossible_data import require_possible
+from bayeskit.elimination.collapsed_density import Collapsed
+from bayeskit.elimination.collapsed_model import collapsed_model, explained, require_collapsed
 from bayeskit.elimination.plan import analyse
-from bayeskit.elimination.positive_definite import require_positive_definite
 from bayeskit.elimination.recovery import Recovery
-from bayeskit.errors import InferenceError, ModelError
+from bayeskit.errors import ModelError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.graphs.rewriting import widen
-from bayeskit.model.ascent import climb, value_and_gradient
-from bayeskit.model.unconstrained import Objective, Unconstrained, negative_hessian
+from bayeskit.marginal_likelihood.conventions import Audit, audit, stated
+from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
+from bayeskit.marginal_likelihood.permutations import labellings, number_of_labellings
+from bayeskit.model.ascent import value_and_gradient
+from bayeskit.model.unconstrained import Objective, Unconstrained
+from bayeskit.point_estimates.maximum import FLAT, Maximum, maximum, maximum_near
 from bayeskit.results.records import LogEvidence, Plan
 from bayeskit.types import Graph
 
@@ -29,11 +31,6 @@ if TYPE_CHECKING:
     import pymc as pm
 
 __all__ = ["PointEstimate", "map_estimate", "maximize_evidence"]
-
-FAR = 12.0  # on the unconstrained scale, from where a maximum counts as lying at the end of the support
-END = 30.0
-STARTS = 6
-FLAT = 1e-5  # gradient, in nats a unit of x, below which a point is a maximum
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,18 +46,22 @@ class PointEstimate:
     curvature : numpy.ndarray
         Negative Hessian of the objective in φ, entries in the order of ``names``.
     covariance : numpy.ndarray
-        Its inverse, or pseudo-inverse where entries sum to one; NaN where a maximum lies at the end of the support.
+        Its inverse, or pseudo-inverse where entries sum to one; NaN where a maximum lies at the end of the support, and
+        for entries that a flat direction moves.
     names : tuple of str
         The scalar entries of φ.
     log_evidence : LogEvidence
         Laplace's approximation; its error is the difference between the approximations in φ and in x, which agree as
-        the posterior becomes Normal. An indication, not a bound.
+        the posterior becomes Normal. An indication, not a bound; infinite where φ is x, which indicates nothing.
     gradient : float
-        Largest entry of the gradient at φ̂, on the unconstrained scale.
+        Largest entry of the gradient at φ̂, each for a step that changes the objective by about a nat.
     converged : bool
     at_boundary : tuple of str
         Variables whose maximum is at the end of their support (a scale of zero, say), where nothing is a local maximum.
     plan : Plan
+    flat : tuple of str
+        Variables that move along a direction in which the objective is constant, as loadings do that may be rotated: φ̂
+        is one of many maxima.
     """
 
     point: dict[str, np.ndarray]
@@ -74,6 +75,7 @@ class PointEstimate:
     at_boundary: tuple[str, ...]
     plan: Plan
     _collapsed: Collapsed = field(repr=False)
+    flat: tuple[str, ...] = ()
 
     def draw(self, number: int = 1000, *, random_seed: int | None = None) -> dict[str, np.ndarray]:
         """Exact draws of the eliminated variables given φ̂, first axis the draws."""
@@ -88,6 +90,8 @@ class PointEstimate:
         lines = [f"{n}: {v:.6g} (sd {s:.3g})" for n, v, s in zip(self.names, flat, sd, strict=True)]
         if self.at_boundary:
             lines.append(f"at the end of the support: {', '.join(self.at_boundary)}; there is no local maximum")
+        if self.flat:
+            lines.append(f"flat in a direction of {', '.join(self.flat)}: this is one of many maxima")
         lines.append(f"objective: {self.log_density:.8g}; log evidence: {self.log_evidence}")
         return "\n".join(lines)
 
@@ -151,7 +155,7 @@ def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> P
     with lightly(), explained(), on_one_thread():
         collapsed = _collapsed_for(model, with_prior)
         small = collapsed_model(collapsed)
-        space = Unconstrained(small)
+        space = Unconstrained(small, collapsed.weight)
         densities = [
             small.logp(vars=small.free_RVs, jacobian=False, sum=True),
             small.logp(vars=small.potentials, jacobian=False, sum=True),
@@ -160,54 +164,62 @@ def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> P
         graphs: list[Graph] = widen(densities)
         prior, likelihood, with_jacobian = graphs
         objective = value_and_gradient(space, likelihood + prior if with_prior else likelihood)
-        best, far = _to_the_end(objective, space, _climb(objective, space, np.random.default_rng(random_seed)))
-        hessian = negative_hessian(objective, best)
-        value, gradient = objective(best)
-        singular = bool(np.any(far)) or not np.all(np.linalg.eigvalsh(hessian) > 0)
-        curvature, covariance = _of_entries(hessian, _jacobian(space, best), singular)
-        evidence = LogEvidence(np.nan, np.inf, "estimated")
-        if not singular:
+        top = maximum(objective, space, np.random.default_rng(random_seed))
+        jacobian = _jacobian(space, top)
+        curvature, covariance, moved = _of_entries(top, jacobian)
+        natural = space.at(top.x)
+        flat = np.split(moved, np.cumsum([np.size(v) for v in natural.values()])[:-1])
+        flat_names = tuple(n for n, m in zip(natural, flat, strict=True) if np.any(m))
+        reason = f"the objective is flat in a direction of {', '.join(flat_names)}" if flat_names else ""
+        if not reason and not top.converged:
+            reason = "no local maximum was found to approximate it at"
+        evidence = LogEvidence(np.nan, np.inf, "estimated", reason)
+        if not reason:
             whole = value_and_gradient(space, with_jacobian)
-            # |H| in φ is |H| in x over |dφ/dx|², whose root is the Jacobian, taken in as many entries as are free.
-            in_phi = float(whole(best)[0]) + _gauss(hessian)
-            mode = _climb(whole, space, np.random.default_rng(random_seed), first=best)
-            in_x = float(whole(mode)[0]) + _gauss(negative_hessian(whole, mode))
-            evidence = LogEvidence(in_phi, abs(in_phi - in_x), "estimated")
-    natural = space.at(best)
+            evidence = _laplace(whole, space, top, audit(collapsed.analysis))
     names: list[str] = []
     for name, entry in natural.items():
         inside = [", ".join(map(str, i)) for i in np.ndindex(np.shape(entry))]
         names += [f"{name}[{i}]" if i else name for i in inside]
-    boundary = [name for name, block in space.slices.items() if np.any(far[block])]
-    largest = float(np.max(np.abs(gradient)))
     return PointEstimate(
         point=natural,
-        log_density=float(value),
+        log_density=float(top.value),
         curvature=curvature,
         covariance=covariance,
         names=tuple(names),
         log_evidence=evidence,
-        gradient=largest,
-        converged=largest < FLAT * (1 + abs(value) * 1e-3) and not boundary,
-        at_boundary=tuple(boundary),
+        gradient=float(np.max(np.abs(top.gradient))),
+        converged=top.converged,
+        at_boundary=tuple(name for name, block in space.slices.items() if np.any(top.far[block])),
         plan=collapsed.analysis.plan,
         _collapsed=collapsed,
+        flat=flat_names,
     )
+
+
+def _laplace(whole: Objective, space: Unconstrained, top: Maximum, audited: Audit) -> LogEvidence:
+    """Laplace's approximation at a maximum, counted once for every labelling of exchangeable components."""
+    # |H| in φ is |H| in x over |dφ/dx|², whose root is the Jacobian, taken in as many entries as are free.
+    in_phi = float(whole(top.x)[0]) + top.log_gauss()
+    mode = maximum_near(whole, space, top.x, top.units)
+    in_x = mode.value + mode.log_gauss()
+    groups = [g for g in exchangeable_in(space, top.x[None]) if g.complete]
+    images = np.array([m @ top.x for m in labellings(space, groups)])
+    same = np.sum(np.all(np.abs(images - top.x) < FLAT * top.units, axis=1))
+    copies = np.log(number_of_labellings(groups) / same)
+    error = abs(in_phi - in_x) if np.any(space.bounded) else np.inf
+    return stated(LogEvidence(float(in_phi + copies), error, "estimated"), groups, audited)
 
 
 def _collapsed_for(model: pm.Model, with_prior: bool) -> Collapsed:
     """The collapsed density of a model whose remaining variables can be maximised over."""
     analysis = analyse(model)
-    plan = analysis.plan
-    if not plan.remaining:
-        raise ModelError("nothing remains to be maximised: every variable has a closed form; use bayeskit.infer")
-    discrete = [n for n in plan.remaining if not analysis.joint.values[n].type.dtype.startswith("float")]
+    remaining = analysis.plan.remaining
+    discrete = [n for n in remaining if not analysis.joint.values[n].type.dtype.startswith("float")]
     if discrete:
         raise ModelError(f"{', '.join(discrete)} is discrete and has no gradient; sum it out first")
-    require_possible(analysis.original)
-    require_positive_definite(analysis)
-    collapsed = collapsed_density(analysis)
-    mixed = [n for n in plan.remaining if n not in collapsed.priors]
+    collapsed = require_collapsed(analysis)
+    mixed = [n for n in remaining if n not in collapsed.priors]
     if mixed and not with_prior:
         raise ModelError(
             f"the prior of {', '.join(mixed)} depends on variables that are integrated out, so that there is no "
@@ -216,67 +228,28 @@ def _collapsed_for(model: pm.Model, with_prior: bool) -> Collapsed:
     return collapsed
 
 
-def _climb(
-    objective: Objective, space: Unconstrained, rng: np.random.Generator, first: np.ndarray | None = None
-) -> np.ndarray:
-    """The best of several local maxima, polished by Newton steps."""
-    starts = [space.start if first is None else first]
-    starts += [space.start + rng.normal(scale=1.5, size=space.size) for _ in range(STARTS - 1)]
-    # A scale may run to zero: −30 is e⁻³⁰, and the end of the road.
-    bounds = [(-END, END) if b else (None, None) for b in space.bounded]
-    tops = [climb(objective, start, bounds=bounds) for start in starts if np.isfinite(objective(start)[0])]
-    if not tops:
-        raise InferenceError("the log density is not finite at any starting point; give the variables an initval")
-    x = max(tops, key=lambda top: top[1])[0]
-    for _ in range(20):
-        value, gradient = objective(x)
-        if np.max(np.abs(gradient)) < 1e-9 or np.any(np.abs(x) > FAR):
-            break
-        hessian = negative_hessian(objective, x)
-        if not np.all(np.linalg.eigvalsh(hessian) > 0):
-            break
-        tried = x + np.linalg.solve(hessian, gradient)
-        if not objective(tried)[0] >= value - 1e-9 * (1 + abs(value)):
-            break
-        x = tried
-    return x
-
-
-def _to_the_end(objective: Objective, space: Unconstrained, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Move entries along which the objective does not fall to the end of their support, and say which."""
-    value, moved = objective(x)[0], x.copy()
-    far = np.abs(x) > FAR
-    for j in np.flatnonzero(space.bounded):
-        for sign in (-1.0, 1.0):
-            tried = moved.copy()
-            tried[j] += 5 * sign
-            if objective(tried)[0] > value - FLAT * (1 + 1e-3 * abs(value)):
-                moved[j], far[j] = sign * END, True
-                break
-    return (moved, far) if objective(moved)[0] >= value - 1e-3 else (x, far)
-
-
-def _jacobian(space: Unconstrained, x: np.ndarray, step: float = 1e-4) -> np.ndarray:
-    """dφ/dx."""
-    points = np.concatenate([x + k * step * np.eye(len(x)) for k in (1, -1, 2, -2)])
+def _jacobian(space: Unconstrained, top: Maximum, step: float = 1e-4) -> np.ndarray:
+    """dφ/dx, for x in units of its own."""
+    points = np.concatenate([top.x + k * step * np.diag(top.units) for k in (1, -1, 2, -2)])
     flat = np.concatenate([v.reshape(len(points), -1) for v in space.backward(points).values()], axis=1)
-    one, minus, two, less = flat.reshape(4, len(x), -1)
+    one, minus, two, less = flat.reshape(4, len(top.x), -1)
     return ((8 * (one - minus) - (two - less)) / (12 * step)).T
 
 
-def _of_entries(hessian: np.ndarray, jacobian: np.ndarray, singular: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Curvature and covariance of the entries of φ, from H and dφ/dx; NaN where there are none.
+def _of_entries(top: Maximum, jacobian: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Curvature and covariance of the entries of φ, from H and dφ/dx, and which of them a flat direction moves.
 
     The entries of a simplex are one more than their coordinates. Both matrices are then singular, each the other's
-    pseudo-inverse.
+    pseudo-inverse. Both are NaN where there is no maximum; the covariance is for what a flat direction moves.
     """
-    if singular:
+    if not top.regular:
         unknown = np.full((len(jacobian), len(jacobian)), np.nan)
-        return unknown, unknown
-    inverse = np.linalg.inv(jacobian) if len(jacobian) == len(hessian) else np.linalg.pinv(jacobian)
-    return inverse.T @ hessian @ inverse, jacobian @ np.linalg.inv(hessian) @ jacobian.T
-
-
-def _gauss(curvature: np.ndarray) -> float:
-    """log ∫ exp(−½ xᵀHx) dx."""
-    return float(0.5 * len(curvature) * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(curvature)[1])
+        return unknown, unknown, np.zeros(len(jacobian), dtype=bool)
+    eigenvalues, axes = top.spectrum
+    inverse = np.linalg.inv(jacobian) if len(jacobian) == len(top.x) else np.linalg.pinv(jacobian)
+    turned = jacobian @ axes
+    moved = np.any(np.abs(turned[:, eigenvalues == 0]) > FLAT * np.linalg.norm(jacobian, axis=1)[:, None], axis=1)
+    curved = turned[:, eigenvalues > 0]
+    covariance = (curved / eigenvalues[eigenvalues > 0]) @ curved.T
+    covariance[moved], covariance[:, moved] = np.nan, np.nan
+    return inverse.T @ top.hessian @ inverse, covariance, moved

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pymc as pm
 import pytest
 from remainder_cases import REMAINDERS
-from scipy import optimize, stats
+from scipy import integrate, optimize, special, stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 from sklearn.linear_model import BayesianRidge
@@ -116,3 +118,118 @@ def test_what_cannot_be_maximised_is_refused() -> None:
         pm.Normal("y", pm.Poisson("n", pm.HalfCauchy("rate", 1.0)), 1.0, observed=[0.0])
     with pytest.raises(bk.BayeskitError, match="discrete"):
         bk.map_estimate(discrete)
+
+
+@pytest.mark.parametrize("unit", [1e-14, 1e-7, 1.0, 1e7, 1e14])
+def test_a_scale_is_found_whatever_its_unit(unit: float) -> None:
+    """y ~ Normal(0, s): the likelihood has its maximum at the root mean square, with the curvature 2n of log s."""
+    y = unit * RNG.normal(size=40)
+    with pm.Model() as model:
+        pm.Normal("y", 0.0, pm.HalfCauchy("s", 1.0), observed=y)
+    ours = bk.maximize_evidence(model, random_seed=1)
+    size = float(np.sqrt(np.mean(y**2)))
+    assert ours.converged and not ours.at_boundary and not ours.flat
+    assert float(ours.point["s"]) == pytest.approx(size, rel=1e-9)
+    assert np.sqrt(ours.covariance[0, 0]) == pytest.approx(size / np.sqrt(80), rel=1e-6)
+
+
+@pytest.mark.parametrize(("estimate", "other"), [(bk.maximize_evidence, 1e14), (bk.map_estimate, 1e-14)])
+def test_a_change_of_units_changes_nothing_but_units(estimate: Any, other: float) -> None:
+    y = np.random.default_rng(5).normal(size=(6, 4)) + np.arange(6.0)[:, None]
+    found = []
+    for unit in (1.0, other):
+        with pm.Model() as model:
+            tau, sigma = pm.HalfCauchy("tau", 2.0 * unit), pm.HalfNormal("sigma", 5.0 * unit)
+            groups = pm.Normal("groups", pm.Normal("mu", 0.0, 5.0 * unit), tau, shape=6)
+            pm.Normal("y", groups[:, None], sigma, observed=unit * y)
+        ours = estimate(model, random_seed=1)
+        assert ours.converged
+        sd = np.sqrt(np.diag(ours.covariance)) / unit
+        evidence = ours.log_evidence.value + y.size * np.log(unit)
+        found.append([float(ours.point["tau"]) / unit, float(ours.point["sigma"]) / unit, *sd, evidence])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-14, 1.0, 1e14])
+def test_slopes_are_found_whatever_the_unit_of_the_covariates(unit: float) -> None:
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(80, 2))
+    y = rng.random(80) < special.expit(x @ [1.0, -2.0])
+    with pm.Model() as model:
+        weights = pm.Normal("weights", 0.0, 3.0 / unit, shape=2)
+        pm.Bernoulli("y", logit_p=(unit * x) @ weights, observed=y.astype(int))
+    ours = bk.map_estimate(model, random_seed=1)
+
+    def objective(w: np.ndarray) -> float:
+        return float(np.sum(np.logaddexp(0.0, np.where(y, -1.0, 1.0) * (x @ w))) + np.sum(w**2) / 18.0)
+
+    best = optimize.minimize(objective, np.zeros(2), tol=1e-10)
+    p = special.expit(x @ best.x)
+    hessian = x.T @ ((p * (1 - p))[:, None] * x) + np.eye(2) / 9.0
+    assert ours.converged
+    np.testing.assert_allclose(ours.point["weights"] * unit, best.x, rtol=1e-4)
+    np.testing.assert_allclose(ours.covariance * unit**2, np.linalg.inv(hessian), rtol=1e-3)
+
+
+def test_loadings_that_may_be_rotated_are_one_of_many_maxima() -> None:
+    """The closed form of Tipping and Bishop (1999), equation 7: W Wᵀ is known, W up to a rotation."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 4)) + 0.3 * rng.normal(size=(60, 4))
+    with pm.Model() as model:
+        loadings, noise = pm.Normal("loadings", 0.0, 1.0, shape=(4, 2)), pm.HalfNormal("noise", 1.0)
+        pm.Normal("x", pm.Normal("z", 0.0, 1.0, shape=(60, 2)) @ loadings.T, noise, observed=x)
+    ours = bk.maximize_evidence(model, random_seed=1)
+    values, vectors = np.linalg.eigh(x.T @ x / 60)
+    variance = values[:2].mean()
+    assert ours.converged and ours.flat == ("loadings",) and not ours.at_boundary
+    assert float(ours.point["noise"]) ** 2 == pytest.approx(variance, rel=1e-8)
+    product = (vectors[:, 2:] * (values[2:] - variance)) @ vectors[:, 2:].T
+    np.testing.assert_allclose(ours.point["loadings"] @ ours.point["loadings"].T, product, atol=1e-7)
+    assert np.isfinite(ours.covariance[-1, -1]) and np.isnan(ours.covariance[0, 0])
+    assert "flat in a direction of loadings" in ours.log_evidence.reason and "one of many maxima" in str(ours)
+
+
+def test_a_sum_that_alone_is_known_is_flat_in_its_parts() -> None:
+    with pm.Model() as model:
+        a, b = pm.Flat("a"), pm.Flat("b")
+        pm.StudentT("y", 4.0, mu=a + b, sigma=pm.HalfNormal("s", 1.0), observed=[0.1, 0.9, 2.0])
+    ours = bk.map_estimate(model, random_seed=1)
+    assert ours.converged and ours.flat == ("a", "b")
+
+
+def test_the_laplace_evidence_is_audited_like_every_other() -> None:
+    y = 1.2 + 0.5 * RNG.normal(size=50)
+    cut = pm.distributions.transforms.Interval(0, 2)
+    found = {}
+    for name, prior in {
+        "flat": lambda: pm.HalfFlat("s"),
+        "cut": lambda: pm.Normal("s", 0.0, 1.0, transform=cut, initval=1.0),
+    }.items():
+        with pm.Model() as model:
+            pm.Normal("y", 1.0, prior(), observed=y)
+        found[name] = bk.map_estimate(model, random_seed=1)
+        assert found[name].converged
+    assert np.isnan(found["flat"].log_evidence.value)
+    assert "HalfFlat is improper" in found["flat"].log_evidence.reason
+
+    def density(s: float) -> float:
+        return float(np.exp(stats.norm(1.0, s).logpdf(y).sum() + 40.0)) * stats.truncnorm(0.0, 2.0).pdf(s)
+
+    exact = np.log(integrate.quad(density, 0.0, 2.0, points=[0.4, 0.6], epsabs=0)[0]) - 40.0
+    assert found["cut"].log_evidence.value == pytest.approx(exact, abs=0.03)
+
+
+def test_the_laplace_evidence_counts_every_labelling() -> None:
+    """Two means whose labels may be exchanged, against the integral over a grid of both."""
+    y = np.concatenate([RNG.normal(-4.0, 1.0, 30), RNG.normal(4.0, 1.0, 30)])
+    with pm.Model() as model:
+        z = pm.Bernoulli("z", 0.5, shape=60)
+        pm.Normal("y", pm.Laplace("mu", 0.0, 5.0, shape=2)[z], 1.0, observed=y)
+    ours = bk.map_estimate(model, random_seed=1)
+    grid = np.linspace(-8.0, 8.0, 801)
+    each = stats.norm(0.0, 1.0).pdf(y[:, None] - grid) / 2
+    log_p = sum(np.log(row[:, None] + row) for row in each)
+    log_p = log_p + stats.laplace(0.0, 5.0).logpdf(grid)[:, None] + stats.laplace(0.0, 5.0).logpdf(grid)
+    exact = special.logsumexp(log_p) + 2 * np.log(grid[1] - grid[0])
+    assert ours.log_evidence.value == pytest.approx(exact, abs=0.03)
+    assert "2! = 2 labellings" in ours.log_evidence.convention and ours.log_evidence.error == np.inf
