@@ -90,7 +90,7 @@ def whitened_integral(form: QuadraticForm) -> Graph:
     else:
         lookup, values, eta, corner = _parts(form, form.values)
         i, j = np.indices((size, size))
-        arguments += [-values[lookup(i.ravel(), j.ravel())].reshape((size, size)), eta]
+        arguments += [(-values)[lookup(i.ravel(), j.ravel())].reshape((size, size)), eta]
     rooted = form.data is not None
     inputs = [v.type() for v in arguments]
     value = _whiten(inputs, form.depth, rooted)[0]

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import linalg
 
 from bayeskit.gaussian.observation_space import DataSide
-from bayeskit.graphs.batched_linalg import LARGEST, MANY, solve_triangular
+from bayeskit.graphs.batched_linalg import solve_triangular
 from bayeskit.types import Graph
 
 __all__ = ["DataSideConditional", "Whitened", "stacks"]
@@ -48,11 +48,7 @@ class Whitened:
 
     def towards(self, residual: np.ndarray) -> np.ndarray:
         """−UᵀA⁻¹ times a residual."""
-        lower = np.swapaxes(self.upper, 1, 2)
-        if len(lower) >= MANY and self.side.rows <= LARGEST:  # SciPy's calls LAPACK once a matrix
-            half = solve_triangular(lower, residual[..., None], lower=True, vectors=False)
-        else:
-            half = linalg.solve_triangular(lower, residual[..., None], lower=True)
+        half = solve_triangular(np.swapaxes(self.upper, 1, 2), residual[..., None], lower=True, vectors=False)
         return -(self.share @ half)[..., 0]
 
     def back(self, z: np.ndarray) -> np.ndarray:

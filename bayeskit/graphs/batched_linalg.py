@@ -1,10 +1,10 @@
-"""Factorisations and solves of many small matrices at once.
+"""Factorisations and solves of many matrices at once.
 
 PyTensor calls LAPACK once a matrix, a few microseconds each: with a point a matrix and a matrix a row of the data, that
 is most of what the density of a multivariate Normal costs. NumPy has functions of many matrices for some of them, but
 they give up if one matrix cannot be factorised; and for triangular systems it has none. There each of the few steps of
-an elimination is one NumPy operation on all matrices. As in PyTensor, a matrix that cannot be factorised or solved
-gives an answer that is not a number.
+an elimination is one NumPy operation on all matrices while these are small; LAPACK is called, and nothing else, where
+they are not. As in PyTensor, a matrix that cannot be factorised or solved gives an answer that is not a number.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
+from scipy.linalg.lapack import dpotrf, dtrtrs
 
 __all__ = ["LARGEST", "MANY", "cholesky", "of_many", "solve", "solve_triangular"]
 
@@ -28,7 +29,7 @@ _Function = Callable[..., np.ndarray]
 
 
 def of_many(node: Apply) -> _Function | None:
-    """What does for many small matrices the same as a node of PyTensor; None where nothing here does."""
+    """What does for many matrices the same as a node of PyTensor; None where nothing here does."""
     if not isinstance(node.op, Blockwise) or any(i.type.dtype != "float64" for i in node.inputs):
         return None
     op: Any = node.op.core_op
@@ -52,8 +53,11 @@ def cholesky(matrices: np.ndarray) -> np.ndarray:
 def _factors_where_there_are(matrices: np.ndarray) -> np.ndarray:
     size = matrices.shape[-1]
     factor = np.zeros(matrices.shape)
+    for k in np.ndindex(matrices.shape[:-2]) if size > LARGEST else ():
+        found, failed = dpotrf(matrices[k], lower=1, clean=1)
+        factor[k] = np.nan if failed else found
     with np.errstate(all="ignore"):
-        for j in range(size):
+        for j in range(size) if size <= LARGEST else ():
             below = matrices[..., j:, j] - np.einsum("...ik,...k->...i", factor[..., j:, :j], factor[..., j, :j])
             factor[..., j:, j] = below / np.sqrt(below[..., :1])
             factor[..., j, j] = np.sqrt(below[..., 0])
@@ -69,6 +73,12 @@ def solve_triangular(matrices: np.ndarray, right: np.ndarray, *, lower: bool, ve
         return solve_triangular(matrices, right[..., None], lower=lower, vectors=False)[..., 0]
     batch = np.broadcast_shapes(matrices.shape[:-2], right.shape[:-2])
     result = np.empty((*batch, *right.shape[-2:]))
+    if size > LARGEST:
+        matrices, right = (np.broadcast_to(a, (*batch, *a.shape[-2:])) for a in (matrices, right))
+        for k in np.ndindex(batch):
+            solved, failed = dtrtrs(matrices[k].T, right[k], lower=not lower, trans=1)
+            result[k] = np.nan if failed else solved
+        return result
     with np.errstate(all="ignore"):
         for i in range(size) if lower else reversed(range(size)):
             known = slice(0, i) if lower else slice(i + 1, size)

@@ -97,7 +97,7 @@ def performed(node: Apply) -> _Call:
     many = of_many(node)
 
     def call(arguments: list[Any]) -> Any:
-        if many is not None and _many_and_small(arguments):
+        if many is not None and max(a.size for a in arguments) >= MANY * arguments[0].shape[-1] ** 2:
             return many(*arguments)
         storage: list[list[Any]] = [[None] for _ in node.outputs]
         # A value spread over a shape has strides of zero, with which BLAS cannot work.
@@ -132,7 +132,7 @@ def _reshaped(value: Any, shapes: Any, inner: int) -> np.ndarray:
 
 
 def one_by_one(node: Apply) -> bool:
-    """Whether a node is run one array after the other, at a few microseconds each: by static shapes."""
+    """Whether LAPACK is called for one array after the other, at a few microseconds each: by static shapes."""
     if not isinstance(node.op, Blockwise):
         return False
     op: Any = node.op
@@ -141,12 +141,6 @@ def one_by_one(node: Apply) -> bool:
     size = node.inputs[0].type.shape[-1] if node.inputs[0].type.ndim else None
     together = of_many(node) is not None and size is not None and size <= LARGEST
     return not together and _side_by_side(node) is None
-
-
-def _many_and_small(arguments: list[Any]) -> bool:
-    """Whether there are many matrices (the first argument, or right-hand sides to solve for), and all of them small."""
-    size = arguments[0].shape[-1]
-    return size <= LARGEST and max(a.size for a in arguments) >= MANY * size**2
 
 
 def _unpacked(function: Callable[..., list[Any]]) -> _Call:

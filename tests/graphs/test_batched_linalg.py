@@ -1,4 +1,4 @@
-"""Many small matrices at once against LAPACK, one by one."""
+"""Many matrices at once against LAPACK, one by one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.inference.quadrature import CALL, LEAST, WORK
 from bayeskit.model.unconstrained import calls_of
 
-SIZES = [1, 2, 3, 8, 20]
+SIZES = [1, 2, 3, 8, 20, LARGEST + 1]
 
 
 def definite(number: int, size: int, seed: int = 0) -> np.ndarray:
