@@ -172,15 +172,15 @@ def survey(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float,
     search ends when no such point is left, or when ``STALE`` climbs in a row found no mode that was not known.
     """
     peaks = [first_peak(f, start, probes)]
-    few, others = probes[: PROBED[0]], probes[PROBED[0] :]
-    if len(others):
-        few = np.concatenate([few, others[np.argsort(-safe(f(others)))[: PROBED[1]]]])
-    loose = np.concatenate([_around(start), few])
-    suspects = [_unexplained(f, loose, safe(f(loose)), [peaks[0]]), _outward(f, peaks[0], rng)]
+    loose = np.concatenate([_around(start), probes])
+    values = safe(f(loose))
+    near = len(loose) - len(probes) + PROBED[0]
+    few = np.append(np.arange(min(near, len(loose))), near + np.argsort(-values[near:])[: PROBED[1]])
+    suspects = [_unexplained(f, loose[few], values[few], [peaks[0]]), _outward(f, peaks[0], rng)]
     climbs, known = _climbed(f, suspects, peaks, cut, 0, rng), 0
     while known < len(peaks):
         known = len(peaks)
-        climbs = _climbed(f, [_overlooked(f, probes, peaks, cut)], peaks, cut, climbs, rng)
+        climbs = _climbed(f, [_overlooked(f, loose, values, peaks, cut)], peaks, cut, climbs, rng)
     peaks.sort(key=lambda peak: -peak[1])
     modes, heights, hessians = zip(*peaks, strict=True)
     return Landscape(f, cut, np.array(modes), np.array(heights), widths(f, *peaks[0]), tuple(hessians))
@@ -218,12 +218,11 @@ def _climbed(
     return climbs
 
 
-def _overlooked(f: CountedDensity, probes: np.ndarray, peaks: list[_Peak], cut: float) -> _Suspects:
+def _overlooked(f: CountedDensity, probes: np.ndarray, values: np.ndarray, peaks: list[_Peak], cut: float) -> _Suspects:
     """The highest probes at which the density is more than normal densities at the known modes show.
 
     Of nine narrow modes alike the forty highest probes lay in eight: the ninth held a twentieth of the mass.
     """
-    values = safe(f(probes)) if len(probes) else np.empty(0)
     away = [probes - mode for mode, _, _ in peaks]
     shown = [h + np.einsum("ni,ij,nj->n", d, c, d) / 2 for d, (_, h, c) in zip(away, peaks, strict=True)]
     highest = max(height for _, height, _ in peaks)
