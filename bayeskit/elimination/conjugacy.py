@@ -11,7 +11,7 @@ random point.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -43,6 +43,7 @@ class Proofs:
     joint: LogJoint
     shapes: Mapping[str, tuple[int, ...]]
     supports: Mapping[str, Support]
+    _truths: dict[Variable, tuple[bool, bool]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def reference(self) -> dict[str, np.ndarray]:
@@ -58,6 +59,12 @@ class Proofs:
         return point
 
     def truth(self, var: Variable) -> tuple[bool, bool]:
+        """Whether a condition holds in all its entries at the reference point, and whether in none."""
+        if var not in self._truths:
+            self._truths[var] = self._found_truth(var)
+        return self._truths[var]
+
+    def _found_truth(self, var: Variable) -> tuple[bool, bool]:
         function = compile_small(list(self.joint.values.values()), var)
 
         def ask() -> tuple[bool, bool]:

@@ -55,7 +55,7 @@ def with_sums(plain: Analysis) -> Analysis:
     finite = [] if plain.summed else _finite(plain)
     if not finite:
         return plain
-    first = Search(plain.joint, ancestral_first=True)
+    first = Search(plain.joint, plain, ancestral_first=True)
     first.eliminate_ancestral()
     joint = left = plain.joint.without(first.ancestral)
     summed: list[Summed] = []
@@ -72,7 +72,7 @@ def with_sums(plain: Analysis) -> Analysis:
             continue
         rows *= len(step.values) if step.kind == "joint" else 1
         summed.append(step)
-    found = _search(left) if summed else plain
+    found = _search(left, plain) if summed else plain
     refused = tuple(refusals.get(r.variable, _inside(r, left, summed)) for r in found.plan.refusals)
     if not summed:
         return replace(plain, plan=replace(plain.plan, refusals=refused))
@@ -93,12 +93,13 @@ def _finite(analysis: Analysis) -> list[str]:
     return [n for n in left if analysis.supports[n].kind == "finite"]
 
 
-def _search(joint: LogJoint) -> Analysis:
-    leaves_last = Search(joint).run()
-    if not leaves_last.plan.remaining:
+def _search(joint: LogJoint, known: Analysis | None = None) -> Analysis:
+    search = Search(joint, known)
+    leaves_last = search.run()
+    if not leaves_last.plan.remaining or not search.passed_over:
         return leaves_last
     # A leaf may also be drawn forward instead of joining a block; try that before giving up.
-    leaves_first = Search(joint, ancestral_first=True).run()
+    leaves_first = Search(joint, leaves_last, ancestral_first=True).run()
     # Where something remains, a leaf in a block would be integrated out anew at every value of it.
     return min(leaves_first, leaves_last, key=lambda a: len(a.plan.remaining))
 

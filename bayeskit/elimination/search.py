@@ -38,15 +38,18 @@ COUPLED = (
 class Search:
     """The state of one search for a plan; not part of any result.
 
-    With ``ancestral_first`` real leaves are drawn forward, instead of being made part of a Gaussian block.
+    With ``ancestral_first`` real leaves are drawn forward, instead of being made part of a Gaussian block; whether a
+    search without it passed any over is ``passed_over``. What is ``known`` of the model is not asked again.
     """
 
-    def __init__(self, joint: LogJoint, *, ancestral_first: bool = False) -> None:
+    def __init__(self, joint: LogJoint, known: Analysis | None = None, *, ancestral_first: bool = False) -> None:
         self.joint = joint
         self.ancestral_first = ancestral_first
-        self.shapes = joint.shapes()
-        rvs = {rv.name: rv for rv in joint.model.free_RVs}
-        self.supports: dict[str, Support] = {n: support_of(joint.model, rv) for n, rv in rvs.items()}
+        self.passed_over = False
+        self.shapes = known.shapes if known else joint.shapes()
+        self.supports: dict[str, Support] = (
+            known.supports if known else {rv.name: support_of(joint.model, rv) for rv in joint.model.free_RVs}
+        )
         self.proofs = Proofs(joint, self.shapes, self.supports)
         self.left = dict.fromkeys(joint.names)
         self.active = dict.fromkeys(joint.factors)
@@ -206,7 +209,10 @@ class Search:
                 if self.factors_of(name) != [name] or not self.supports[name].normalised:
                     continue
                 latent_parents = self.joint.scopes[name] - {name}
-                if (with_parents and not latent_parents) or (self.supports[name].kind == "real" and not real):
+                if with_parents and not latent_parents:
+                    continue
+                if self.supports[name].kind == "real" and not real:
+                    self.passed_over = True
                     continue
                 del self.active[name]
                 self.refusals.pop(name, None)

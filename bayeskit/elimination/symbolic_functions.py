@@ -170,15 +170,15 @@ def fixed_difference(symbols: Symbols, a: sympy.Expr, b: sympy.Expr) -> bool:
 
 def fixed_sign(symbols: Symbols, expression: sympy.Expr) -> bool:
     """Whether an expression is (a φ-free one) times powers of what is positive: its sign does not depend on φ."""
-    if symbols.free_of_views(expression):
+    if _signs_known(symbols, expression):
         return True
-    for factor in sympy.Mul.make_args(sympy.factor(sympy.cancel(sympy.together(expression)))):
-        base = factor.as_base_exp()[0]
-        if symbols.free_of_views(factor):
-            continue
-        if _positive(symbols, base) is None and not _one_sided(symbols, base):
-            return False
-    return True
+    return _signs_known(symbols, sympy.factor(sympy.cancel(sympy.together(expression))))
+
+
+def _signs_known(symbols: Symbols, product: sympy.Expr) -> bool:
+    """Whether every factor of a product as it stands is free of φ or one that is positive, up to its sign."""
+    bases = [f.as_base_exp()[0] for f in sympy.Mul.make_args(product) if not symbols.free_of_views(f)]
+    return all(_positive(symbols, b) is not None or _one_sided(symbols, b) for b in bases)
 
 
 def magnitude(symbols: Symbols, expression: sympy.Expr) -> sympy.Expr:
