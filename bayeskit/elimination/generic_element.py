@@ -20,8 +20,9 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from bayeskit.elimination.symbolic_functions import applied, fixed_difference, matrix_function, name_of
 from bayeskit.elimination.symbols import LIMIT, Element, NotProved, Symbols
 from bayeskit.families import SupportKind
-from bayeskit.graphs.domain import GraphAnalysis, Kind, exponents, kind_of, parts
+from bayeskit.graphs.domain import GraphAnalysis
 from bayeskit.graphs.nodes import core_op
+from bayeskit.graphs.operations import Kind, exponents, kind_of, parts
 from bayeskit.types import Graph
 
 __all__ = ["GenericElements"]

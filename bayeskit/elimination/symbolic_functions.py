@@ -15,8 +15,8 @@ from pytensor.scalar import basic as ps
 from pytensor.scalar.math import Log1mexp, Sigmoid, Softplus
 
 from bayeskit.elimination.symbols import Element, NotProved, Symbols
-from bayeskit.graphs.domain import coefficients, exponents
 from bayeskit.graphs.nodes import core_op
+from bayeskit.graphs.operations import coefficients, exponents
 from bayeskit.types import Graph
 
 __all__ = ["applied", "fixed_difference", "fixed_sign", "magnitude", "matrix_function", "name_of"]

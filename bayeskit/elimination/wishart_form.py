@@ -18,8 +18,9 @@ from pytensor.tensor.math import All, Sum
 from pytensor.tensor.shape import SpecifyShape
 
 from bayeskit.elimination.symbols import NotProved
-from bayeskit.graphs.domain import GraphAnalysis, Kind, coefficients, exponents, kind_of, parts
+from bayeskit.graphs.domain import GraphAnalysis
 from bayeskit.graphs.nodes import applies, constant_number, core_op
+from bayeskit.graphs.operations import Kind, coefficients, exponents, kind_of, parts
 from bayeskit.types import Graph
 
 __all__ = ["is_wishart_form"]

@@ -25,9 +25,9 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
-from bayeskit.graphs.axes import followed_axes
 from bayeskit.graphs.domain import GraphAnalysis
 from bayeskit.graphs.nodes import applies, core_op
+from bayeskit.graphs.operations import followed_axes
 from bayeskit.types import Graph
 
 __all__ = ["Axis", "EntriesMixed", "connection"]

@@ -38,9 +38,9 @@ from bayeskit.gaussian.gram import (
 from bayeskit.gaussian.jacobians import Jacobian
 from bayeskit.graphs.chunked_sums import compile_rows
 from bayeskit.graphs.compile import compile_small
-from bayeskit.graphs.domain import Kind, kind_of
 from bayeskit.graphs.gradient import gradient as gradient_of
 from bayeskit.graphs.nodes import core_op
+from bayeskit.graphs.operations import Kind, kind_of
 from bayeskit.graphs.polynomial_degree import degrees
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.vector_layout import VectorLayout

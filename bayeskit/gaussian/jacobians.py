@@ -22,8 +22,8 @@ from pytensor.tensor.math import Dot
 from scipy import sparse
 from scipy.linalg import solve_triangular
 
-from bayeskit.graphs.domain import perform
 from bayeskit.graphs.nodes import core_op
+from bayeskit.graphs.operations import perform
 
 __all__ = [
     "Jacobian",

@@ -27,8 +27,9 @@ from bayeskit.gaussian.separable_forms import (
     joined,
     joint_classes,
 )
-from bayeskit.graphs.domain import (
-    GraphAnalysis,
+from bayeskit.graphs.domain import GraphAnalysis
+from bayeskit.graphs.nodes import core_op
+from bayeskit.graphs.operations import (
     Kind,
     coefficients,
     entry_sources,
@@ -38,7 +39,6 @@ from bayeskit.graphs.domain import (
     parts,
     sum_targets,
 )
-from bayeskit.graphs.nodes import core_op
 from bayeskit.types import Graph
 
 __all__ = ["MIXED", "Separator", "Targets"]

@@ -24,8 +24,9 @@ from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.scalar import basic as ps
 
 from bayeskit.graphs.compile import compile_small
-from bayeskit.graphs.domain import GraphAnalysis, coefficients, exponents, parts
+from bayeskit.graphs.domain import GraphAnalysis
 from bayeskit.graphs.nodes import applies, constant_number
+from bayeskit.graphs.operations import coefficients, exponents, parts
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.types import Graph
 

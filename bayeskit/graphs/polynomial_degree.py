@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from bayeskit.graphs.domain import GraphAnalysis, coefficients, exponents, linear_argument, parts
+from bayeskit.graphs.domain import GraphAnalysis
+from bayeskit.graphs.operations import coefficients, exponents, linear_argument, parts
 from bayeskit.types import Graph
 
 __all__ = ["degrees"]

@@ -21,14 +21,17 @@ from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Cast, upcast
-from pytensor.tensor.basic import MakeVector
-from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.basic import Alloc, Join, MakeVector
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
+
+from bayeskit.types import Graph
 
 __all__ = [
     "apart_from_checks",
     "depends_on",
+    "entry",
     "inline",
     "substitute",
     "wide_leaf",
@@ -165,3 +168,41 @@ def without_checks(graphs: list[Variable]) -> list[Variable]:
     fgraph = FunctionGraph(outputs=copies, clone=False)
     dfs_rewriter(local_check_parameter_to_ninf_switch).rewrite(fgraph)
     return list(fgraph.outputs)
+
+
+def entry(graph: Any, index: int, axis: int) -> Graph:
+    """``graph[..., index, ...]`` along an axis, as the graph of that entry alone.
+
+    A stack of K densities, multiplied by weights and summed, is then K sums that have nothing to do with each other.
+    """
+    if graph.type.shape[axis] == 1:
+        index = 0
+    node = graph.owner
+    op: Any = None if node is None else node.op
+    if isinstance(op, Elemwise):
+        return op(*[entry(i, index, axis) for i in node.inputs])
+    if isinstance(op, DimShuffle):
+        below = op.new_order[axis]
+        order = [o for i, o in enumerate(op.new_order) if i != axis]
+        if below == "x":
+            return node.inputs[0].dimshuffle(order)
+        picked = entry(node.inputs[0], index, below)
+        return picked.dimshuffle([o if o == "x" else o - (o > below) for o in order])
+    if isinstance(op, Alloc):
+        value, *shape = node.inputs
+        below = axis - (graph.type.ndim - value.type.ndim)
+        kept = [s for i, s in enumerate(shape) if i != axis]
+        return op(value if below < 0 else entry(value, index, below), *kept)
+    if isinstance(op, Join) and op.axis == axis:
+        start = 0
+        for piece in node.inputs:
+            length = piece.type.shape[axis]
+            if length is None:
+                break
+            if index < start + length:
+                return entry(piece, index - start, axis)
+            start += length
+    if isinstance(graph, Constant):
+        shape = graph.type.shape[:axis] + graph.type.shape[axis + 1 :]
+        return type(graph)(graph.type.clone(shape=shape), np.take(graph.data, index, axis))
+    return graph[(slice(None),) * axis + (index,)]

@@ -21,10 +21,9 @@ from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.scalar.basic import Switch
 from pytensor.tensor.elemwise import Elemwise
 
-from bayeskit.graphs.axes import entry
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
-from bayeskit.graphs.rewriting import depends_on, substitute
+from bayeskit.graphs.rewriting import depends_on, entry, substitute
 from bayeskit.point_estimates.column_forms import Columns, NotReduced
 from bayeskit.point_estimates.complete_data import CompleteData, weighted
 from bayeskit.point_estimates.sufficient_statistics import form_of

@@ -24,10 +24,10 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import SpecifyShape
 
-from bayeskit.graphs.axes import followed_axes
 from bayeskit.graphs.compile import compile_small
-from bayeskit.graphs.domain import GraphAnalysis, coefficients, exponents, parts
+from bayeskit.graphs.domain import GraphAnalysis
 from bayeskit.graphs.nodes import applies, core_op, without_shuffles
+from bayeskit.graphs.operations import coefficients, exponents, followed_axes, parts
 from bayeskit.point_estimates.column_forms import ONE, ColumnForm, Columns, NotReduced, lengths, stretched
 from bayeskit.types import Graph
 

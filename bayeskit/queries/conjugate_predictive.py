@@ -30,7 +30,7 @@ from bayeskit.elimination.analysis import Scale
 from bayeskit.elimination.conjugate_posterior import Part
 from bayeskit.families.base import Parameters
 from bayeskit.graphs.compile import compile_small, stacked
-from bayeskit.graphs.domain import Kind, kind_of
+from bayeskit.graphs.operations import Kind, kind_of
 from bayeskit.graphs.rewriting import depends_on
 
 __all__ = ["ConjugateUpdate", "NoClosedForm", "log_leaf_density"]
