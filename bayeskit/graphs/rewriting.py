@@ -23,6 +23,7 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Cast, upcast
 from pytensor.tensor.basic import Alloc, Join, MakeVector
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
@@ -85,6 +86,10 @@ def widen(outputs: list[Variable]) -> list[Variable]:
             takes_only_narrow = upcast(*[i.type.dtype for i in inputs]) in NARROW
             if makes_float and takes_only_narrow:
                 inputs = [pt.cast(i, "float64") if i.type.dtype in NARROW - {"bool"} else i for i in inputs]
+        if isinstance(op, RandomVariable) and inputs != node.inputs:
+            # Its outputs are of the types they were; made anew, it would infer their shapes again, by rewriting graphs.
+            memo.update(zip(node.outputs, Apply(op, inputs, [o.type() for o in node.outputs]).outputs, strict=True))
+            continue
         if isinstance(op, CAReduce) and not node.inputs[0].type.ndim:
             # PyMC's CAR sums a scalar over its last axis, which NumPy refuses.
             memo[node.outputs[0]] = pt.cast(inputs[0], node.outputs[0].type.dtype)
