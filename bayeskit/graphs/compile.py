@@ -17,7 +17,7 @@ import pytensor.tensor as pt
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import clone_replace, graph_replace
+from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import (
     GraphRewriter,
     MergeOptimizer,
@@ -36,15 +36,23 @@ from pytensor.tensor.rewriting.math import local_useless_reduce
 
 from bayeskit.graphs.instructions import NotEvaluable
 from bayeskit.graphs.interpreter import evaluator
+from bayeskit.graphs.rewriting import with_known_shapes
 from bayeskit.types import Graph
 
-__all__ = ["compile_small", "fill_to_alloc", "small_mode", "stacked", "vectorised"]
+__all__ = ["compile_small", "compile_stacked", "fill_to_alloc", "small_mode", "stacked", "vectorised"]
 
 
 def stacked(variables: Iterable[Graph]) -> dict[Graph, Any]:
     """For each variable, an input of its type with an axis in front: of draws, points or rows."""
     # ``pt.tensor`` reads the name "1|g_stacked" as a type of numbers, and raises.
     return {v: pt.TensorType(v.type.dtype, (None, *v.type.shape))(f"{v.name}_stacked") for v in variables}
+
+
+def compile_stacked(variables: Iterable[Graph], graphs: Any) -> Any:
+    """One or several graphs as a function of many values of the variables at once, the first axis of each."""
+    rows, single = stacked(variables), isinstance(graphs, Variable)
+    known = with_known_shapes([graphs] if single else list(graphs))
+    return compile_small(list(rows.values()), vectorize_graph(known[0] if single else known, rows))
 
 
 @node_rewriter([Elemwise])

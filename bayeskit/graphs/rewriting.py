@@ -21,9 +21,12 @@ from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Cast, upcast
-from pytensor.tensor.basic import Alloc, Join, MakeVector
+from pytensor.tensor.basic import Alloc, Join, MakeVector, infer_shape_db
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.rewriting.basic import topo_constant_folding
+from pytensor.tensor.rewriting.shape import ShapeFeature
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
@@ -38,6 +41,7 @@ __all__ = [
     "wide_leaf",
     "widen",
     "with_constant_data",
+    "with_known_shapes",
     "without_checks",
 ]
 
@@ -51,13 +55,19 @@ def _rebuild(node: Apply, inputs: list[Variable], memo: dict[Variable, Variable]
             memo.setdefault(old, new)
 
 
+def _alone(node: Apply) -> Any:
+    """The operation of a node, without a ``Blockwise`` around it that has nothing to repeat: gradients make some."""
+    op: Any = node.op
+    return op.core_op if isinstance(op, Blockwise) and not op.batch_ndim(node) else op
+
+
 def inline(outputs: list[Variable]) -> list[Variable]:
     """The same graphs with every ``OpFromGraph`` (einsum, pad, …) written out, so that proofs can see inside."""
-    while any(v.owner and isinstance(v.owner.op, OpFromGraph) for v in ancestors(outputs)):
+    while any(v.owner and isinstance(_alone(v.owner), OpFromGraph) for v in ancestors(outputs)):
         memo: dict[Variable, Variable] = {}
         for node in toposort(outputs):
             inputs = [memo.get(i, i) for i in node.inputs]
-            op: Any = node.op
+            op: Any = _alone(node)
             if isinstance(op, OpFromGraph):
                 bound = op.fgraph.bind(dict(zip(op.fgraph.inputs, inputs, strict=True)))
                 memo.update(zip(node.outputs, bound, strict=True))
@@ -141,6 +151,22 @@ def with_constant_data(graphs: list[Variable]) -> list[Variable]:
     ]
     constants: dict[Variable, Any] = {v: pt.constant(v.get_value(), name=v.name) for v in shared}
     return substitute(graphs, constants)
+
+
+def with_known_shapes(graphs: list[Variable]) -> list[Variable]:
+    """The same graphs with numbers for the shapes that follow from types and constants.
+
+    Vectorised, each shape that is asked for is an array of its own, and PyTensor rewrites all that is above it to find
+    its type: seconds for the gradient of a factorisation.
+    """
+    asked = [v for v in ancestors(graphs) if v.owner and isinstance(v.owner.op, Shape | Shape_i)]
+    if not asked:
+        return graphs
+    fgraph = FunctionGraph(outputs=asked, features=[ShapeFeature()], clone=True)
+    infer_shape_db.default_query.rewrite(fgraph)
+    topo_constant_folding.rewrite(fgraph)
+    pairs = zip(asked, fgraph.outputs, strict=True)
+    return substitute(graphs, {old: new for old, new in pairs if isinstance(new, Constant)})
 
 
 def substitute(graphs: list[Variable], replacements: Mapping[Variable, Variable]) -> list[Variable]:

@@ -16,11 +16,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from pytensor.graph.replace import vectorize_graph
 from scipy import sparse
 
 from bayeskit.errors import ModelError
-from bayeskit.graphs.compile import compile_small, stacked
+from bayeskit.graphs.compile import compile_stacked
 from bayeskit.graphs.environment import silently
 from bayeskit.model.transforms import forward_graphs
 from bayeskit.model.unconstrained import Unconstrained
@@ -232,12 +231,11 @@ class Coordinates:
         points = np.repeat(self.probes[:1], size + 1, axis=0)
         points[:, block] = np.vstack([np.zeros(size), np.eye(size)])
         inputs, graphs = forward_graphs(self.space.model, self.space.rvs)
-        graph, rows = graphs[self.space.names.index(name)], stacked(inputs)
         with silently():
             natural = self.space.backward(points)
             natural[name] = _permuted(natural[name], [a + 1 for a in axes], order)
             try:
-                images = compile_small(list(rows.values()), vectorize_graph(graph, rows))(*natural.values())
+                images = compile_stacked(inputs, graphs[self.space.names.index(name)])(*natural.values())
             except (NotImplementedError, ValueError):
                 return None
         images = np.asarray(images).reshape(size + 1, -1)

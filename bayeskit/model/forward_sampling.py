@@ -18,7 +18,7 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
-from bayeskit.graphs.compile import compile_small, stacked
+from bayeskit.graphs.compile import compile_small, compile_stacked, stacked
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.nodes import core_op
 from bayeskit.model.log_joint import LogJoint
@@ -39,8 +39,7 @@ def over_draws(
     one are given, it is zero.
     """
     graphs = [pt.as_tensor_variable(g) for g in graphs]
-    rows = stacked(inputs.values())
-    function = compile_small(list(rows.values()), vectorize_graph(graphs, rows))
+    function = compile_stacked(inputs.values(), graphs)
 
     def evaluate(draws: Mapping[str, np.ndarray], number: int) -> list[np.ndarray]:
         arguments = [

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.replace import clone_replace
 
-from bayeskit.graphs.compile import compile_small, stacked
+from bayeskit.graphs.compile import compile_small, compile_stacked
 from bayeskit.graphs.environment import lightly, silently
 from bayeskit.graphs.rewriting import inline, widen, without_checks
 from bayeskit.model.vector_layout import VectorLayout
@@ -88,8 +88,7 @@ class Natural:
 
     def over_points(self, graphs: Any) -> Any:
         """Graphs in the value variables as a function of their values at many points, first axis the points."""
-        batched = stacked(self.variables)
-        return compile_small(list(batched.values()), vectorize_graph(graphs, batched))
+        return compile_stacked(self.variables, graphs)
 
     @cached_property
     def _backward(self) -> Any:
@@ -120,8 +119,7 @@ class Natural:
     def forward_over(self, draws: Mapping[str, np.ndarray], number: int) -> np.ndarray:
         """x of shape (n, k) at draws of φ, first axis the draws."""
         inputs, graphs = forward_graphs(self.model, self.rvs)
-        rows = stacked(inputs)
-        function = compile_small(list(rows.values()), vectorize_graph(graphs, rows))
+        function = compile_stacked(inputs, graphs)
         with silently():
             values = function(*[np.asarray(draws[n], v.type.dtype) for n, v in zip(self.names, inputs, strict=True)])
         return np.concatenate([np.reshape(v, (number, -1)) for v in values], axis=1)
