@@ -234,12 +234,12 @@ class AxisDensity:
                 break
         return t
 
-    def expect(self, function: ArrayFunction, bounded: bool = False) -> float:
-        """E function(x), ``bounded`` if it is known to be; infinite or nan where the tails do not let it converge."""
+    def expect(self, function: ArrayFunction, bounded: tuple[bool, bool] = (False, False)) -> float:
+        """E function(x), ``bounded`` to a side if it is known to be; infinite or nan where it does not converge."""
         t, weights = _panels(self.t[:-1], self.t[1:])
         with np.errstate(over="ignore", invalid="ignore"):
             inside = float((weights * function(self.position(t)) * np.exp(self.interpolant(t) - self._top)).sum())
-            tails = sum(self._tail_integral(side, function, bounded) for side in (0, 1))
+            tails = sum(self._tail_integral(side, function, bounded[side]) for side in (0, 1))
             return (inside + tails) * float(np.exp(-self._integrals[1]))
 
 

@@ -114,7 +114,8 @@ class GridDensity(ArrayDistribution):
 
     def _moment_about(self, centre: Any, power: int) -> Any:
         """E (y − centre)^power, entry by entry; infinite or nan where it does not exist."""
-        bounded = bool(np.all(np.isfinite(self.support)))  # every moment exists
+        low, high = (bool(np.isfinite(end)) for end in self.support)  # towards an end nothing grows
+        bounded = (high, low) if self._decreasing else (low, high)
         centres = np.broadcast_to(centre, self.shape).flat
         values = [
             a.expect(lambda x, c=c: (self.backward(x) - c) ** power, bounded)
@@ -131,7 +132,7 @@ class GridDensity(ArrayDistribution):
         # Around the median first: the mean square less the squared mean would lose digits.
         shift, square = (self._moment_about(self.median(), power) for power in (1, 2))
         with np.errstate(invalid="ignore"):
-            return np.where(np.isinf(shift), square, square - shift**2)[()]
+            return np.where(np.isinf(square), square, square - shift**2)[()]
 
     def stats(self, moments: str = "mv") -> tuple[Any, ...]:
         """Mean (m), variance (v), skewness (s) and excess kurtosis (k), as asked for."""

@@ -57,7 +57,9 @@ class MixtureDensity(ArrayDistribution):
     def var(self) -> Any:
         """Variance: within the components and between them."""
         within = self._average(np.asarray(self.components.var()))
-        return within + self._average((self._means - self.mean()) ** 2)
+        with np.errstate(invalid="ignore"):
+            between = self._average((self._means - self.mean()) ** 2)
+        return np.where(np.isinf(within), within, within + between)[()]
 
     def stats(self, moments: str = "mv") -> tuple[Any, ...]:
         """Mean (m), variance (v), skewness (s) and excess kurtosis (k), as asked for."""

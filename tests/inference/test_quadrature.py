@@ -25,6 +25,7 @@ import bayeskit as bk
 from bayeskit.quadrature.axis_density import AxisDensity
 from bayeskit.quadrature.grid_distribution import GridDensity
 from bayeskit.quadrature.integrate import NotIntegrable, Quadrature, integrate
+from bayeskit.quadrature.mixture_distribution import MixtureDensity
 
 Density = Callable[[np.ndarray], np.ndarray]
 SHEAR = np.array([[1.0, 0, 0], [0.7, 1, 0], [-0.5, 0.4, 1]])
@@ -355,6 +356,32 @@ def test_moments_of_a_scale_with_a_power_tail(power: float) -> None:
         assert_allclose(density.var(), reference.var(), rtol=1e-4)
     else:
         assert not np.isfinite(density.var())
+
+
+@pytest.mark.parametrize("falling", [False, True])
+@pytest.mark.parametrize("share", [1e-7, 1e-9, 1e-10])
+def test_moments_towards_an_end_of_the_support_need_no_tail(share: float, falling: bool) -> None:
+    """A Gamma variable with a share from an Exponential one: nodes end on its shoulder, where no tail is to be seen."""
+    main = stats.gamma(60, scale=1 / 60)
+    x = np.linspace(-1.75, 0.65, 85)
+    log_p = np.logaddexp(main.logpdf(np.exp(x)), np.log(share) - np.exp(x)) + x
+    sign = -1.0 if falling else 1.0
+    axis = np.empty((), object)
+    axis[()] = AxisDensity((sign * x)[:: int(sign)], log_p[:: int(sign)])
+    density = GridDensity(
+        axis, lambda y: sign * np.log(y), lambda x: np.exp(sign * x), lambda y: -np.log(y), (0.0, np.inf)
+    )
+    assert_allclose(density.mean(), 1.0, rtol=1e-6)
+    assert_allclose(density.var(), 1 / 60, rtol=1e-5)
+
+
+def test_an_infinite_variance_is_infinite_and_not_nothing() -> None:
+    cauchy = grid(integrate(lambda x: stats.cauchy.logpdf(x[:, 0]), np.ones(1)))
+    assert cauchy.var() == np.inf
+    heavy = MixtureDensity(np.array([0.5, 0.5]), stats.invgamma(np.array([[0.8, 3.0], [1.5, 4.0]])))
+    assert heavy.var()[0] == heavy.mean()[0] == np.inf
+    mean = (1 / 2 + 1 / 3) / 2
+    assert_allclose(heavy.var()[1], (1 / 4 + 1 / 18) / 2 + ((1 / 2 - mean) ** 2 + (1 / 3 - mean) ** 2) / 2)
 
 
 def test_an_array_of_densities_broadcasts_like_scipy() -> None:
