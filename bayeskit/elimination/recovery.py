@@ -27,7 +27,7 @@ from bayeskit.graphs.rewriting import inline
 from bayeskit.model.forward_sampling import draw_given, over_draws
 from bayeskit.types import Draws, Graph
 
-__all__ = ["Recovery", "draw_states_and_leaves", "state_recovery"]
+__all__ = ["Recovery", "draw_states_and_leaves", "needed_for", "state_marginals", "state_recovery"]
 
 MARGINALS_LIMIT = 100_000_000  # numbers in all the matrices that moments take
 
@@ -36,6 +36,24 @@ def state_recovery(analysis: Analysis) -> dict[str, StateRecovery]:
     """For each variable summed out, the way back; in the order in which they come back."""
     inputs, shapes = analysis.original.values, analysis.shapes
     return {s.name: StateRecovery(s, inputs, shapes) for s in reversed(analysis.summed)}
+
+
+def needed_for(analysis: Analysis, name: str) -> set[str]:
+    """The variables that a variable summed out depends on given the data: those in the same factors, but for leaves."""
+    order, leaves = [s.name for s in analysis.summed], set(analysis.ancestral)
+    # What was summed out before it has no part in its terms.
+    reached = set(order[: order.index(name) + 1])
+    scopes = [s for s in analysis.original.scopes.values() if s & reached and not s & leaves]
+    return set().union(*scopes) - reached
+
+
+def state_marginals(analysis: Analysis, draws: Mapping[str, np.ndarray], weights: np.ndarray) -> dict[str, Any]:
+    """The distributions of variables summed out that depend on nothing but these, averaged over weighted draws."""
+    return {
+        name: states.averaged(draws, weights)
+        for name, states in state_recovery(analysis).items()
+        if needed_for(analysis, name) <= set(draws)
+    }
 
 
 def draw_states_and_leaves(analysis: Analysis, draws: Draws, number: int, rng: np.random.Generator) -> Draws:

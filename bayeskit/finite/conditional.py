@@ -19,7 +19,7 @@ from scipy import special
 
 from bayeskit.errors import ModelError
 from bayeskit.finite import hmm
-from bayeskit.finite.discrete_distribution import draw_indices
+from bayeskit.finite.discrete_distribution import FiniteDensity, draw_indices
 from bayeskit.finite.sum_out import Summed
 from bayeskit.graphs.rewriting import inline
 from bayeskit.model.forward_sampling import over_draws
@@ -40,6 +40,11 @@ class StateRecovery:
     summed: Summed
     inputs: Mapping[str, Any]
     shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def states(self) -> np.ndarray:
+        """The values that an entry may have, in increasing order."""
+        return np.unique(self.summed.values)
 
     @cached_property
     def graphs(self) -> list[Graph]:
@@ -97,15 +102,21 @@ class StateRecovery:
         return float(np.sum(taken + steps - evidence))
 
     def probabilities(self, draws: Mapping[str, np.ndarray], number: int) -> Iterator[tuple[slice, np.ndarray]]:
-        """p(z entry = k | rest) for each draw, some draws at a time: (draws, *shape, K)."""
-        if self.summed.kind == "joint":
-            raise NotImplementedError(f"{self.summed.name!r} was enumerated as a whole")
+        """p(z entry = k | rest) for each draw and state, some draws at a time: (draws, *shape, K)."""
         for rows, (table, *chain) in self.terms(draws, number):
             if self.summed.kind == "chain":
                 initial, transition = chain
                 yield rows, hmm.smooth_states(initial, transition, table)
+            elif self.summed.kind == "joint":
+                is_in = self.summed.values[..., None] == self.states
+                yield rows, np.tensordot(special.softmax(table, axis=1), is_in, axes=(1, 0))
             else:
                 yield rows, np.moveaxis(special.softmax(table, axis=1), 1, -1)
+
+    def averaged(self, draws: Mapping[str, np.ndarray], weights: np.ndarray) -> FiniteDensity:
+        """p(z entry = k), averaged over weighted draws of the rest."""
+        parts = (np.tensordot(weights[rows], p, axes=(0, 0)) for rows, p in self.probabilities(draws, len(weights)))
+        return FiniteDensity(self.states, np.sum(list(parts), axis=0))
 
     def require_steady(self) -> None:
         """Refuse to look beyond the end of a chain of which every step has transitions of its own."""

@@ -15,6 +15,7 @@ from scipy import stats
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.conjugate_posterior import Component, Part
+from bayeskit.finite.discrete_distribution import FiniteDensity
 
 __all__ = ["Closed", "finite_marginals", "part_marginals"]
 
@@ -80,14 +81,13 @@ def _multivariate_t(part: Part) -> dict[str, Closed]:
 
 
 def finite_marginals(analysis: Analysis, components: list[Component], weights: np.ndarray) -> dict[str, Closed]:
-    """Posterior probabilities of scalar finite variables, from the table of hypotheses."""
+    """Posterior probabilities of finite variables, from the table of hypotheses."""
     result: dict[str, Closed] = {}
     for name in analysis.finite:
-        if analysis.shapes[name] != ():
-            continue
-        values = np.array([int(c.fixed[name]) for c in components])
-        support, place = np.unique(values, return_inverse=True)
-        probabilities = np.bincount(place, weights)
-        dist = stats.rv_discrete(values=(support, probabilities / probabilities.sum()))()
+        values = np.array([c.fixed[name] for c in components], dtype=int)
+        support = np.unique(values)
+        probabilities = np.tensordot(weights / weights.sum(), values[..., None] == support, axes=(0, 0))
+        scalar = analysis.shapes[name] == ()
+        dist = stats.rv_discrete(values=(support, probabilities))() if scalar else FiniteDensity(support, probabilities)
         result[name] = dist, "categorical", None, True
     return result

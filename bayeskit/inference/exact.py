@@ -21,9 +21,8 @@ from bayeskit.elimination.certificate import certify, certify_states
 from bayeskit.elimination.check_points import points_away
 from bayeskit.elimination.conjugate_posterior import Component, hypotheses, solve_posterior
 from bayeskit.elimination.log_joint_evaluator import Evaluator
-from bayeskit.elimination.recovery import draw_states_and_leaves, state_recovery
+from bayeskit.elimination.recovery import draw_states_and_leaves, state_marginals
 from bayeskit.errors import CertificateError, InferenceError, UnanswerableError
-from bayeskit.finite.discrete_distribution import FiniteDensity
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.closed_form_marginals import Closed, finite_marginals, part_marginals
 from bayeskit.inference.methods import Request
@@ -111,12 +110,9 @@ def _check_points(analysis: Analysis, component: Component, random_seed: int) ->
 def _marginals(
     model: pm.Model, analysis: Analysis, components: list[Component], weights: np.ndarray
 ) -> Mapping[str, Marginal]:
-    states: dict[str, Closed] = {}
-    for name, recovery in state_recovery(analysis).items():
-        # With another finite variable among what it depends on, its marginal is a mixture.
-        if len(analysis.summed) == 1 and not analysis.joint.names and recovery.summed.kind != "joint":
-            ((_, probabilities),) = recovery.probabilities({}, 1)
-            states[name] = FiniteDensity(recovery.summed.values, probabilities[0]), "categorical", None, True
+    # Where other variables have a part in its sum, its marginal is a mixture.
+    summed = state_marginals(analysis, {}, np.ones(1))
+    states: dict[str, Closed] = {n: (density, "categorical", None, True) for n, density in summed.items()}
     labels = {n: labels_of(n, model) for n in analysis.original.names}
 
     def make() -> dict[str, Marginal]:

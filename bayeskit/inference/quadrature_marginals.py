@@ -10,7 +10,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.traversal import ancestors
 
-from bayeskit.elimination.recovery import Recovery
+from bayeskit.elimination.recovery import Recovery, state_marginals
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.inference.methods import Request
@@ -54,8 +54,11 @@ def quadrature_marginals(
         axes.reshape(-1)[:] = result.marginals[space.slices[name]]
         densities[name] = GridDensity(axes, *transforms[name]), "quadrature"
     points, weights = result.nodes(NEGLIGIBLE)
-    for name, components in recovery.marginals(space.backward(points)).items():
+    remaining = space.backward(points)
+    for name, components in recovery.marginals(remaining).items():
         densities[name] = MixtureDensity(weights, components), "mixture"
+    for name, probabilities in state_marginals(recovery.collapsed.analysis, remaining, weights).items():
+        densities[name] = probabilities, "categorical"
     return {
         n: Marginal(n, *densities[n], *labels_of(n, request.model), label="quadrature")
         for n in request.analysis.original.names

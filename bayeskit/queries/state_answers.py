@@ -27,7 +27,8 @@ class States:
     """A finite latent variable with the parameters at which it is asked about.
 
     Every probability is an :class:`xarray.Dataset` with ``probability`` and ``error``, its Monte Carlo standard error:
-    zero where it is exact, at fixed parameters or where there are no others. ``attrs["label"]`` says which.
+    zero where it is exact, at fixed parameters or where there are no others, and the error bound of the evidence where
+    the posterior is by quadrature and the probability too. ``attrs["label"]`` says which.
 
     Attributes
     ----------
@@ -48,6 +49,7 @@ class States:
     _layout: tuple[tuple[str, ...], dict[str, Any]] = field(repr=False)
     snapshot: Snapshot = field(repr=False)
     exact: bool = True
+    _known: tuple[np.ndarray, float, str] | None = field(repr=False, default=None)  # the marginals, if not by draws
 
     @property
     def kind(self) -> str:
@@ -57,7 +59,8 @@ class States:
     @on_its_data
     def responsibilities(self) -> xr.Dataset:
         r""":math:`p(z_i = k \mid y)`: the probability that each entry is in each state, given all data."""
-        return self._averaged(self._marginals(), (*self._layout[0], "state"))
+        dims = (*self._layout[0], "state")
+        return self._averaged(self._marginals(), dims) if self._known is None else self._labelled(*self._known, dims)
 
     @on_its_data
     def smooth(self) -> xr.Dataset:
@@ -119,8 +122,13 @@ class States:
     @on_its_data
     def occupancy(self) -> xr.Dataset:
         r"""The expected number of entries, or of steps, in each state, :math:`\sum_t p(z_t = k \mid y)`."""
+        dims = (*self._layout[0][:-1], "state")
+        if self._known is not None:
+            probabilities, error, label = self._known
+            entries = probabilities.shape[-2]
+            return self._labelled(probabilities.sum(axis=-2), error * entries, label, dims, "expected")
         found = ((rows, p.sum(axis=-2)) for rows, p in self._marginals())
-        return self._averaged(found, (*self._layout[0][:-1], "state"), name="expected")
+        return self._averaged(found, dims, name="expected")
 
     @on_its_data
     def next_observation(self, steps: int = 1, *, random_seed: int | None = None) -> xr.Dataset:
@@ -173,14 +181,7 @@ class States:
             )
 
     def _marginals(self) -> Iterator[tuple[slice, np.ndarray]]:
-        try:
-            yield from self._recovery.probabilities(self._parameters, self.draws)
-        except NotImplementedError:
-            for rows, (table, *_) in self._recovery.terms(self._parameters, self.draws):
-                weights = special.softmax(table, axis=1)
-                kinds = np.unique(self._recovery.summed.values)
-                is_in = self._recovery.summed.values[..., None] == kinds
-                yield rows, np.tensordot(weights, is_in, axes=(1, 0))
+        return self._recovery.probabilities(self._parameters, self.draws)
 
     def _of_chain(self, function: Callable[..., np.ndarray]) -> Iterator[tuple[slice, np.ndarray]]:
         for rows, (table, initial, transition) in self._recovery.terms(self._parameters, self.draws):
@@ -205,9 +206,14 @@ class States:
         mean = total / self.draws
         variance = np.maximum(square / self.draws - mean**2, 0.0) if self.draws > 1 else np.zeros_like(mean)
         error = np.sqrt(variance / max(self.draws - 1, 1))
-        coords = {"state": np.unique(self._recovery.summed.values)} | self._layout[1]
+        return self._labelled(mean, error, "exact" if self.exact else "estimated", dims, name)
+
+    def _labelled(
+        self, mean: np.ndarray, error: Any, label: str, dims: tuple[str, ...], name: str = "probability"
+    ) -> xr.Dataset:
+        coords = {"state": self._recovery.states} | self._layout[1]
         if "step_ahead" in dims:
             coords["step_ahead"] = np.arange(1, mean.shape[dims.index("step_ahead")] + 1)
         known = {d: c for d, c in coords.items() if d in dims}
-        label = "exact" if self.exact else "estimated"
-        return xr.Dataset({name: (dims, mean), "error": (dims, error)}, coords=known, attrs={"label": label})
+        errors = np.broadcast_to(error, mean.shape)
+        return xr.Dataset({name: (dims, mean), "error": (dims, errors)}, coords=known, attrs={"label": label})

@@ -19,7 +19,7 @@ import pymc as pm
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.plan import analyse, with_sums
-from bayeskit.elimination.recovery import state_recovery
+from bayeskit.elimination.recovery import needed_for, state_recovery
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly
 from bayeskit.marginal_likelihood.relabelling import under_one_labelling
@@ -78,20 +78,31 @@ def states(
         analysis = with_sums(source.analysis) if isinstance(source, Posterior) else analyse(model, sums=True)
     name = _variable(analysis, variable)
     recovery = state_recovery(analysis)[name]
-    others = [n for n in analysis.original.names if n in _needed(analysis, name)]
+    others = [n for n in analysis.original.names if n in needed_for(analysis, name)]
     if at is not None or not isinstance(source, Posterior):
-        values = {n: _value(analysis, n, at or {})[None] for n in others}
+        values, known = {n: _value(analysis, n, at or {})[None] for n in others}, None
     else:
         continuous = any(analysis.supports[n].kind != "finite" for n in others)
-        values = thinned(under_one_labelling(source)[0] if continuous else source.tree, others, draws)
-    number = len(next(iter(values.values()))) if values else 1
+        tree = under_one_labelling(source)[0] if continuous else source.tree
+        values = thinned(tree, others, draws)
+        known = _known(source, name, recovery.states) if tree is source.tree else None
+    number = len(next(iter(values.values()), [None]))
     dims = dims_of(model, name, len(analysis.shapes[name]))
     coords = {
         d: np.arange(n) if (labels := model.coords.get(d)) is None else list(labels)
         for d, n in zip(dims, analysis.shapes[name], strict=True)
     }
-    exact = at is not None or not others
-    return States(name, recovery, values, number, analysis, (dims, coords), Snapshot.of(model), exact)
+    fixed = at is not None or not others
+    return States(name, recovery, values, number, analysis, (dims, coords), Snapshot.of(model), fixed, known)
+
+
+def _known(post: Posterior, name: str, states: np.ndarray) -> tuple[np.ndarray, float, str] | None:
+    """The marginal probabilities of a finite variable, over all labellings, where known; their error and its label."""
+    if name not in post.marginals:
+        return None
+    marginal = post.marginals[name]
+    probabilities = np.stack([np.asarray(marginal.pmf(k)) for k in states], axis=-1)
+    return probabilities, 0.0 if marginal.label == "exact" else post.log_evidence.error, marginal.label
 
 
 def _variable(analysis: Analysis, name: str | None) -> str:
@@ -105,15 +116,6 @@ def _variable(analysis: Analysis, name: str | None) -> str:
     if name is not None and name not in known:
         raise ModelError(f"{name!r} was not summed out; the finite variables that were are {', '.join(known)}")
     return known[0] if name is None else name
-
-
-def _needed(analysis: Analysis, name: str) -> set[str]:
-    """The variables that the states depend on: those in the same factors, but for leaves."""
-    order, leaves = [s.name for s in analysis.summed], set(analysis.ancestral)
-    # What was summed out before it has no part in its terms.
-    reached = set(order[: order.index(name) + 1])
-    scopes = [s for s in analysis.original.scopes.values() if s & reached and not s & leaves]
-    return set().union(*scopes) - reached
 
 
 def _value(analysis: Analysis, name: str, at: Mapping[str, Any]) -> np.ndarray:

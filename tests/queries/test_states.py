@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -203,13 +204,62 @@ def test_states_on_a_posterior_average_over_its_draws() -> None:
         total = np.logaddexp(total, value)
         inside = np.where(a == 1, np.logaddexp(inside, value), inside)
     assert float(post.log_evidence) == pytest.approx(total, abs=1e-11)
-    found = bk.states(post, draws=4000).responsibilities()
-    expected = np.exp(inside - total)
+    asked = bk.states(post, draws=4000)
+    known, expected = asked.responsibilities(), np.exp(inside - total)
+    assert known.attrs["label"] == "exact" and np.all(known.error == 0)
+    np.testing.assert_allclose(known.probability.sel(state=1), expected, atol=1e-11)
+    np.testing.assert_allclose(post.marginal("z").mean(), expected, atol=1e-11)
+    occupancy = asked.occupancy()
+    assert occupancy.attrs["label"] == "exact"
+    np.testing.assert_allclose(occupancy.expected, [6 - expected.sum(), expected.sum()], atol=1e-11)
+    found = replace(asked, _known=None).responsibilities()
     assert found.attrs["label"] == "estimated"
     difference = np.abs(found.probability.sel(state=1) - expected)
     assert np.all(difference <= 4 * found.error.sel(state=1) + 1e-12)
     frequency = post.tree["posterior"]["z"].mean(("chain", "draw")).to_numpy()
     assert np.all(np.abs(frequency - expected) < 4 * np.sqrt(expected * (1 - expected) / 4000) + 1e-12)
+
+
+@pytest.mark.parametrize("kind", ["entries", "a switch", "sums"])
+def test_after_quadrature_the_states_are_a_sum_over_its_nodes(kind: str) -> None:
+    """Against a fine grid of the one parameter; without exchangeable labels there is nothing to average over draws."""
+    y = np.array([0.3, 2.5, 1.9, -0.4, 2.2])
+    with pm.Model() as model:
+        p = pm.LogitNormal("p", 0.0, 1.5)
+        if kind == "entries":
+            pm.Normal("y", 2.0 * pm.Bernoulli("z", p, shape=5), 1.0, observed=y)
+        elif kind == "a switch":
+            z = pm.DiscreteUniform("z", 0, 4)
+            pm.Normal("y", 4.0 * p * (np.arange(5) >= z), 1.0, observed=y)
+        else:
+            z = pm.Bernoulli("z", p, shape=3)
+            pm.Normal("y", pt.sum(z), 1.0, observed=y)
+    post = bk.infer(model, draws=8, random_seed=2, progressbar=False)
+    assert post.method == "quadrature"
+    grid = special.expit(np.linspace(-15, 15, 20_001))
+    prior = stats.norm(0.0, 1.5).logpdf(special.logit(grid))
+    if kind == "entries":
+        each = np.exp(stats.norm(np.array([[0.0], [2.0]]), 1.0).logpdf(y))
+        terms = np.stack([(1 - grid)[:, None] * each[0], grid[:, None] * each[1]], axis=-1)
+        weights = special.softmax(prior + np.log(terms.sum(axis=-1)).sum(axis=1))
+        expected = np.tensordot(weights, terms / terms.sum(axis=-1, keepdims=True), axes=(0, 0))
+    elif kind == "a switch":
+        after = np.arange(5) >= np.arange(5)[:, None]
+        log_p = prior[:, None] + stats.norm(4.0 * grid[:, None, None] * after, 1.0).logpdf(y).sum(axis=-1)
+        expected = special.softmax(log_p.ravel()).reshape(log_p.shape).sum(axis=0)
+    else:
+        paths = np.array(list(itertools.product((0, 1), repeat=3)))
+        ones = paths.sum(axis=1)
+        log_p = prior[:, None] + ones * np.log(grid)[:, None] + (3 - ones) * np.log1p(-grid)[:, None]
+        log_p = log_p + stats.norm(ones[:, None], 1.0).logpdf(y).sum(axis=1)
+        weights = special.softmax(log_p.ravel()).reshape(log_p.shape).sum(axis=0)
+        expected = np.stack([weights @ (1 - paths), weights @ paths], axis=-1)
+    found = bk.states(post).responsibilities()
+    assert found.attrs["label"] == post.marginal("z").label == "quadrature"
+    np.testing.assert_allclose(found.probability, expected, atol=1e-7)
+    assert 0 < float(found.error.max()) < 1e-6
+    np.testing.assert_allclose(post.marginal("z").mean(), expected @ np.arange(expected.shape[-1]), atol=1e-6)
+    assert set(post.summary().loc[[n for n in post.summary().index if n.startswith("z")], "label"]) == {"quadrature"}
 
 
 def mixture_weight(data: pm.Data) -> None:
