@@ -73,6 +73,14 @@ class Analysis:
             self._memory[key] = make()
         return make() if self.snapshot is None else self._memory[key]
 
+    def remembered_of(self, model: pm.Model, key: str, make: Callable[[], Any]) -> Any:
+        """What is found once while a model has these data; with any other array in their place it is found anew."""
+        now = Snapshot.of(model).values
+        before, found = self._memory.get(key, (None, None))
+        if before is None or before.keys() != now.keys() or any(before[v] is not now[v] for v in now):
+            self._memory[key] = now, (found := make())
+        return found
+
     def remembered_unread(self, key: str, make: Callable[[], Any]) -> Any:
         """What is built once for all data of the same shapes, if without reading them; anew each time where it is not.
 

@@ -91,8 +91,8 @@ def _rewriter() -> GraphRewriter:
 
 
 def small_mode() -> Mode:
-    """The Python linker and no rewrites, in a form to which PyMC can add its own."""
-    return Mode(linker="py", optimizer=RewriteDatabaseQuery(include=()))
+    """The Python linker and few rewrites, in a form to which PyMC can add its own."""
+    return Mode(linker="py", optimizer=RewriteDatabaseQuery(include=(), extra_rewrites=[(_rewriter(), 0)]))
 
 
 def vectorised(graph: Variable) -> Variable:

@@ -73,6 +73,14 @@ def lightly() -> AbstractContextManager[None]:
     return _LIGHT.used()
 
 
+@cache
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+_ALONE = _Shared(lambda: _threads().limit(limits=1, user_api="blas"))
+
+
 @contextmanager
 def on_one_thread() -> Iterator[None]:
     """Linear algebra on one thread.
@@ -80,7 +88,7 @@ def on_one_thread() -> Iterator[None]:
     For many small matrices, and for chains that run side by side, more threads only wait for each other: where another
     process keeps a core busy, eight schools took seventy seconds on two threads and one second on one.
     """
-    with _threads().limit(limits=1, user_api="blas"):
+    with _ALONE.used():
         yield
 
 
@@ -88,11 +96,6 @@ def available_cpus() -> int:
     """CPUs that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-@cache
-def _threads() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 @contextmanager

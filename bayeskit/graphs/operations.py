@@ -225,10 +225,12 @@ def _one_number(var: Graph) -> float | None:
         types.append(var.type.dtype)
     if not isinstance(var, Constant) or np.size(var.data) == 0:
         return None
-    data = np.unique(var.data)
+    data = np.ravel(var.data)
+    if data.size > 1 and np.any(data != data[0]):
+        return None
     for dtype in types[::-1]:
-        data = data.astype(dtype)
-    return float(data[0]) if data.size == 1 else None
+        data = data[:1].astype(dtype)
+    return float(data[0])
 
 
 def perform(node: Apply, inputs: Sequence[Any]) -> list[np.ndarray]:

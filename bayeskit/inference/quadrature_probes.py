@@ -17,7 +17,7 @@ from pytensor.graph.traversal import graph_inputs
 
 from bayeskit.graphs.environment import silently
 from bayeskit.inference.quadrature_marginals import Transform
-from bayeskit.model.forward_sampling import draws_of_independent
+from bayeskit.model.forward_sampling import draws_together
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.unconstrained import Unconstrained
 
@@ -30,7 +30,7 @@ NUMBERS = {1: 500, 2: 25, 3: 8}  # values tried for each of one to three numbers
 
 def prior_probes(space: Unconstrained) -> np.ndarray:
     """Points (n, k) on the unconstrained scale of draws from the prior."""
-    draws = draws_of_independent(space.model, DRAWS, 0)
+    draws = draws_together(space.model, DRAWS, 0, independent=True)
     if draws is None:
         return space.prior_draws(ONE_BY_ONE, 0)
     points = space.forward_over(draws, DRAWS)

@@ -39,7 +39,7 @@ from bayeskit.errors import ModelError
 from bayeskit.graphs.environment import lightly
 from bayeskit.marginal_likelihood.permutations import Coordinates, Exchangeable, exchanged
 from bayeskit.model.ascent import climb
-from bayeskit.model.unconstrained import Unconstrained, weight_of
+from bayeskit.model.unconstrained import Unconstrained
 
 __all__ = ["exchangeable", "exchangeable_in"]
 
@@ -59,7 +59,7 @@ def exchangeable(model: pm.Model, *, random_seed: int = 0) -> tuple[Exchangeable
         names = ", ".join(str(v.name) for v in model.discrete_value_vars)
         raise ModelError(f"{names} is discrete; sum it out before looking for exchangeable components")
     with lightly():
-        return exchangeable_in(Unconstrained(model, weight_of(model)), random_seed=random_seed)
+        return exchangeable_in(Unconstrained(model, None), random_seed=random_seed)
 
 
 def exchangeable_in(

@@ -102,7 +102,8 @@ def relabel(
     if "posterior" not in tree.children:
         raise DataError("the draws have no group 'posterior'")
     if groups is None:
-        groups = exchangeable(_without_labels(model, known))
+        of, look = model, lambda: exchangeable(_without_labels(of, known))
+        groups = look() if known is None else known.remembered_of(of, "exchangeable", look)
     if not groups:
         raise ModelError("the model has no exchangeable components: exchanging labels changes its density")
     joint = LogJoint.from_model(model) if known is None else known.original

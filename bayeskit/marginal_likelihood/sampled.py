@@ -25,7 +25,7 @@ from bayeskit.marginal_likelihood.other_modes import unvisited_share
 from bayeskit.marginal_likelihood.permutations import labellings
 from bayeskit.marginal_likelihood.proposal import Refused, Unvisited, finds_more
 from bayeskit.marginal_likelihood.symmetries import Symmetric, flat, symmetries_of
-from bayeskit.model.unconstrained import Unconstrained, weight_of
+from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.records import LogEvidence
 
 __all__ = ["evidence_of_draws"]
@@ -54,12 +54,11 @@ def evidence_of_draws(
     is about how many numbers the evaluation of the density at one point holds, ``modes`` are known beforehand (rows).
     """
     audited = audit(analysis) if audited is None else audited
+    space = Unconstrained(model, weight)
     if reason := audit_of_draws(model, audited, sample_stats):
-        unvisited = _missing_mode(model, unconstrained, sample_stats, random_seed, weight)
-        return replace(refused(reason), unvisited=unvisited)
+        return replace(refused(reason), unvisited=_missing_mode(space, unconstrained, sample_stats, random_seed))
     orderings = audited.one_ordering
     with lightly():
-        space = Unconstrained(model, weight or weight_of(model))
         draws = flat(space, unconstrained)
         try:
             _require_the_same_density(space, draws, sample_stats)
@@ -88,17 +87,12 @@ def evidence_of_draws(
 
 
 def _missing_mode(
-    model: pm.Model,
-    unconstrained: Mapping[str, np.ndarray],
-    sample_stats: xr.Dataset,
-    random_seed: int,
-    weight: int | None,
+    space: Unconstrained, unconstrained: Mapping[str, np.ndarray], sample_stats: xr.Dataset, random_seed: int
 ) -> str:
     """What the integral of a density finds missing in its draws: for that, its prior need not be normalised."""
-    if model.discrete_value_vars or not unconstrained:
+    if space.model.discrete_value_vars or not unconstrained:
         return ""
     with lightly():
-        space = Unconstrained(model, weight or weight_of(model))
         draws = flat(space, unconstrained)
         try:
             _require_the_same_density(space, draws, sample_stats)

@@ -12,6 +12,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.distributions.shape_utils import change_dist_size
 from pymc.pytensorf import collect_default_updates, reseed_rngs
 from pytensor.graph.replace import graph_replace, vectorize_graph
@@ -24,7 +25,7 @@ from bayeskit.graphs.nodes import core_op
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph
 
-__all__ = ["deterministics", "draw_given", "draws_of_independent", "over_draws", "prior_points", "prior_sampler"]
+__all__ = ["deterministics", "draw_given", "draws_together", "over_draws", "prior_points", "prior_sampler"]
 
 COMPILED_FROM = 500  # draws from which it pays to compile a graph with a matrix factorisation
 TOGETHER = 50  # draws of the variables drawn forward at a time: each may hold a covariance matrix
@@ -120,19 +121,27 @@ def _updates(inputs: list[TensorVariable], outputs: list[Any]) -> dict[Any, Any]
     return {k: v for k, v in updates.items() if isinstance(k, pytensor.compile.SharedVariable)}
 
 
-def draws_of_independent(model: pm.Model, number: int, random_seed: int) -> dict[str, np.ndarray] | None:
-    """Draws from the prior made together; None where a variable depends on another, or has no sampler."""
-    rvs = list(model.free_RVs)
-    if any(other in ancestors([rv]) for rv in rvs for other in rvs if other is not rv):
-        return None
+def draws_together(
+    model: pm.Model, number: int, random_seed: int, *, independent: bool = False
+) -> dict[str, np.ndarray] | None:
+    """Draws from the prior made together; None where a variable has no sampler for many parameters at once.
+
+    None as well where they are to be ``independent`` of each other, and are not.
+    """
+    drawn: dict[Any, Any] = {}
     try:
-        outputs = [change_dist_size(rv, (number,), expand=True) for rv in rvs]
-        updates = _updates([], outputs)
+        for rv in model.free_RVs:  # parents first
+            above = set(ancestors([rv]))
+            parents = {other: many for other, many in drawn.items() if other in above}
+            if parents and (independent or isinstance(rv.owner.op, SymbolicRandomVariable)):
+                return None
+            drawn[rv] = vectorize_graph(rv, parents) if parents else change_dist_size(rv, (number,), expand=True)
+        updates = _updates([], [*drawn.values()])
         reseed_rngs(list(updates), int(np.random.default_rng(random_seed).integers(2**31)))
-        values = compile_small([], outputs, updates=updates)()
-    except (NotImplementedError, TypeError, ValueError, np.linalg.LinAlgError):
+        values = compile_small([], [*drawn.values()], updates=updates)()
+    except (ArithmeticError, NotImplementedError, TypeError, ValueError, np.linalg.LinAlgError):
         return None
-    return dict(zip([str(rv.name) for rv in rvs], map(np.asarray, values), strict=True))
+    return dict(zip([str(rv.name) for rv in drawn], map(np.asarray, values), strict=True))
 
 
 def prior_points(model: pm.Model, number: int, random_seed: int) -> Iterator[dict[str, np.ndarray]]:

@@ -25,13 +25,14 @@ from bayeskit.graphs.environment import silently
 from bayeskit.graphs.instructions import one_by_one
 from bayeskit.graphs.mvnormal_gradients import shared_factorisations
 from bayeskit.graphs.rewriting import inline, widen, without_checks
-from bayeskit.model.forward_sampling import prior_points
+from bayeskit.model.forward_sampling import draws_together, prior_points
 from bayeskit.model.transforms import Natural
 from bayeskit.types import Graph
 
-__all__ = ["Objective", "Unconstrained", "calls_of", "negative_hessian", "weight_of"]
+__all__ = ["Objective", "Unconstrained", "calls_of", "negative_hessian"]
 
 BATCH = 20_000_000  # numbers held at once
+MANY = 100  # draws from the prior that are made together
 
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]  # f and its gradient at one point
 
@@ -39,12 +40,18 @@ Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]  # f and its gradie
 class Unconstrained(Natural):
     """The log density of a model with continuous free variables, on its unconstrained scale.
 
-    ``weight`` is about how many numbers the evaluation of one point holds.
+    ``weight`` is about how many numbers the evaluation of one point holds; None for those of its largest part.
     """
 
-    def __init__(self, model: pm.Model, weight: int = 1) -> None:
+    def __init__(self, model: pm.Model, weight: int | None = 1) -> None:
         super().__init__(model, [str(rv.name) for rv in model.free_RVs])
-        self.weight = weight
+        self._weight = weight
+
+    @cached_property
+    def weight(self) -> int:
+        """As it was given, or by static shapes."""
+        shapes = [] if self._weight else [getattr(v.type, "shape", ()) for v in ancestors([self._log_density])]
+        return self._weight or 100 + 4 * max(math.prod(n or 1 for n in s) for s in shapes)
 
     @cached_property
     def _graph(self) -> Graph:
@@ -105,11 +112,14 @@ class Unconstrained(Natural):
 
     def prior_draws(self, number: int, random_seed: int) -> np.ndarray:
         """x of draws from the prior, of shape (n, k); none where a variable has no prior that can be drawn from."""
+        many = MANY <= number <= BATCH / self.weight
         try:
-            drawn = list(prior_points(self.model, number, random_seed))
+            if many and (together := draws_together(self.model, number, random_seed)) is not None:
+                points = self.forward_over(together, number)
+            else:
+                points = np.array([self.forward(d) for d in prior_points(self.model, number, random_seed)])
         except NotImplementedError:
             return np.empty((0, self.size))
-        points = np.array([self.forward(d) for d in drawn])
         return points[np.all(np.isfinite(points), axis=1)]
 
 
@@ -133,10 +143,3 @@ def calls_of(graph: Graph) -> int:
         op: Any = node.op
         total += math.prod(n or 1 for n in variable.type.shape[: op.batch_ndim(node)])
     return total
-
-
-def weight_of(model: pm.Model) -> int:
-    """About how many numbers one evaluation of the density holds: those of its largest part, by static shapes."""
-    graph = model.logp(jacobian=True, sum=True)
-    shapes = [getattr(v.type, "shape", ()) for v in ancestors([graph])]
-    return 100 + 4 * max(math.prod(n or 1 for n in s) for s in shapes)
