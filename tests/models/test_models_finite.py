@@ -34,16 +34,31 @@ POINTS = 3
 Point = Mapping[str, np.ndarray]
 
 
-def summed_density(model: pm.Model, point: Point) -> tuple[float, Analysis]:
-    """log p(y, φ) with z summed out, as the plan has it."""
+def without_states(model: pm.Model) -> Analysis:
+    """The model with z summed out, as the plan has it."""
     analysis = analyse(model)
     assert [s.name for s in analysis.summed] == ["z"]
-    return analysis.joint.logp({n: point[n] for n in analysis.joint.names}), analysis
+    return analysis
+
+
+def density_of(analysis: Analysis, point: Point) -> float:
+    """log p(y, φ)."""
+    return analysis.joint.logp({n: point[n] for n in analysis.joint.names})
+
+
+def summed_density(model: pm.Model, point: Point) -> tuple[float, Analysis]:
+    analysis = without_states(model)
+    return density_of(analysis, point), analysis
+
+
+def states_at(analysis: Analysis, points: list[Point]) -> np.ndarray:
+    """p(z | y, φ) at each point."""
+    draws = {n: np.stack([np.asarray(p[n]) for p in points]) for n in points[0]}
+    return np.concatenate([found for _, found in state_recovery(analysis)["z"].probabilities(draws, len(points))])
 
 
 def state_probabilities(analysis: Analysis, point: Point) -> np.ndarray:
-    ((_, found),) = state_recovery(analysis)["z"].probabilities({n: np.asarray(v)[None] for n, v in point.items()}, 1)
-    return found[0]
+    return states_at(analysis, [point])[0]
 
 
 # --- Gaussian mixtures ------------------------------------------------------------------------------------------------
@@ -95,6 +110,7 @@ def test_gaussian_mixture_with_its_components_summed_out(features: int, covarian
         data, components=components, covariance=covariance, standardise=standardise, concentration=concentration,
         mean_scale=scale, spread=spread, degrees_of_freedom=nu, **options,
     )  # fmt: skip
+    analysis, points, probabilities = without_states(model), list[Point](), []
     for _ in range(POINTS):
         point, sigma, expected = gaussian_point(rng, y, components, covariance, nu, spread * unit)
         point["weights"] = rng.dirichlet(np.ones(components))
@@ -105,10 +121,11 @@ def test_gaussian_mixture_with_its_components_summed_out(features: int, covarian
             np.log(point["weights"][k]) + stats.multivariate_normal(point["mean"][k], sigma[k]).logpdf(y)
             for k in range(components)
         ]
-        found, analysis = summed_density(model, point)
+        found = density_of(analysis, point)
         assert found == pytest.approx(expected + special.logsumexp(terms, axis=0).sum(), rel=1e-10, abs=1e-10)
-        responsibilities = special.softmax(np.array(terms), axis=0).T
-        np.testing.assert_allclose(state_probabilities(analysis, point), responsibilities, atol=1e-10)
+        points.append(point)
+        probabilities.append(special.softmax(np.array(terms), axis=0).T)
+    np.testing.assert_allclose(states_at(analysis, points), probabilities, atol=1e-10)
 
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
@@ -166,12 +183,12 @@ def test_one_component_is_the_gaussian_itself(covariance: str) -> None:
     # The integral over the precision, with the mean integrated out, on a fine grid.
     guess = 0.25 * y.var()
     precision = np.exp(np.linspace(-12, 8, 4001)) / y.var()
-    evidence = [
-        stats.multivariate_normal(np.full(10, y.mean()), np.eye(10) / p + y.var()).logpdf(y)
-        + stats.gamma(1.5, scale=1 / (1.5 * guess)).logpdf(p)
-        for p in precision
-    ]
-    expected = special.logsumexp(np.array(evidence) + np.log(precision)) + np.log(20 / 4000)
+    of_data = np.eye(10) / precision[:, None, None] + y.var()
+    centred = np.broadcast_to((y - y.mean())[:, None], (4001, 10, 1))
+    square = np.sum(centred * np.linalg.solve(of_data, centred), axis=(1, 2))
+    evidence = -0.5 * (square + np.linalg.slogdet(of_data)[1] + 10 * np.log(2 * np.pi))
+    evidence += stats.gamma(1.5, scale=1 / (1.5 * guess)).logpdf(precision)
+    expected = special.logsumexp(evidence + np.log(precision)) + np.log(20 / 4000)
     assert float(post.log_evidence) == pytest.approx(expected, abs=1e-8)
 
 
@@ -185,6 +202,7 @@ def test_binomial_mixture_with_its_components_summed_out(weights: str) -> None:
     y = rng.binomial(trials, 0.4)
     data = xr.Dataset({"successes": ("row", y), "trials": ("row", trials)})
     model = BINOMIAL.build(data, components=3, weights=weights, alpha=1.5, beta=2.5, concentration=0.7)
+    analysis, points, probabilities = without_states(model), list[Point](), []
     for _ in range(POINTS):
         theta, share = rng.beta(2, 2, size=3), np.full(3, 1 / 3)
         expected = stats.beta(1.5, 2.5).logpdf(theta).sum()
@@ -193,9 +211,11 @@ def test_binomial_mixture_with_its_components_summed_out(weights: str) -> None:
             expected += stats.dirichlet(np.full(3, 0.7)).logpdf(share)
         terms = np.log(share)[:, None] + stats.binom(trials, theta[:, None]).logpmf(y)
         point = {"theta": theta, "weights": share}
-        found, analysis = summed_density(model, point)
+        found = density_of(analysis, point)
         assert found == pytest.approx(expected + special.logsumexp(terms, axis=0).sum(), rel=1e-10)
-        np.testing.assert_allclose(state_probabilities(analysis, point), special.softmax(terms, axis=0).T, atol=1e-10)
+        points.append(point)
+        probabilities.append(special.softmax(terms, axis=0).T)
+    np.testing.assert_allclose(states_at(analysis, points), probabilities, atol=1e-10)
 
 
 def test_two_coins_are_exact_by_all_allocations() -> None:
