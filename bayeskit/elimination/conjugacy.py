@@ -61,17 +61,14 @@ class Proofs:
     def truth(self, var: Variable) -> tuple[bool, bool]:
         """Whether a condition holds in all its entries at the reference point, and whether in none."""
         if var not in self._truths:
-            self._truths[var] = self._found_truth(var)
+            function = compile_small(list(self.joint.values.values()), var)
+
+            def ask() -> tuple[bool, bool]:
+                value = function(*self.reference.values())
+                return bool(np.all(value)), not bool(np.any(value))
+
+            self._truths[var] = self.joint.ask(var, ask)
         return self._truths[var]
-
-    def _found_truth(self, var: Variable) -> tuple[bool, bool]:
-        function = compile_small(list(self.joint.values.values()), var)
-
-        def ask() -> tuple[bool, bool]:
-            value = function(*self.reference.values())
-            return bool(np.all(value)), not bool(np.any(value))
-
-        return self.joint.ask(var, ask)
 
     def scale(self, name: str, factors: Sequence[str], block: GaussianBlock | None) -> Scale:
         """The family of a variable, given the factors that it has a part in and the block that it may scale.
