@@ -17,12 +17,13 @@ from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.methods import Request
-from bayeskit.inference.quadrature_marginals import Transform, quadrature_marginals, transforms_of
+from bayeskit.inference.quadrature_marginals import quadrature_marginals, transforms_of
 from bayeskit.inference.quadrature_probes import named_points, prior_probes
 from bayeskit.marginal_likelihood.conventions import stated
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.model.unconstrained import Unconstrained, calls_of
+from bayeskit.quadrature.change_of_variable import OntoInterval
 from bayeskit.quadrature.integrate import NotIntegrable, integrate
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree
@@ -63,7 +64,7 @@ class _Integrand:
     space: Unconstrained
     recovery: Recovery
     probes: np.ndarray  # draws from the prior, at which other modes are looked for
-    transforms: dict[str, Transform]
+    transforms: dict[str, OntoInterval]
     budget: int  # of evaluations
 
     @classmethod

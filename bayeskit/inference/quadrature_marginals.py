@@ -8,29 +8,31 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.distributions import transforms
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.elimination.recovery import Recovery, state_marginals
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.inference.methods import Request
-from bayeskit.marginal_likelihood.prior_integral import INCREASING
 from bayeskit.model.unconstrained import Unconstrained
+from bayeskit.quadrature.change_of_variable import OntoInterval
 from bayeskit.quadrature.grid_distribution import GridDensity
 from bayeskit.quadrature.integrate import Quadrature
 from bayeskit.quadrature.mixture_distribution import MixtureDensity
 from bayeskit.results.marginals import Marginal, labels_of
-from bayeskit.types import ArrayFunction
 
-__all__ = ["Transform", "quadrature_marginals", "transforms_of"]
+__all__ = ["quadrature_marginals", "transforms_of"]
 
-# Forward, backward, log |dx/dy| and the support.
-Transform = tuple[ArrayFunction, ArrayFunction, ArrayFunction, tuple[float, float]]
-
+ENDS = {
+    transforms.LogTransform: OntoInterval(0.0),
+    transforms.LogExpM1: OntoInterval(0.0, soft=True),
+    transforms.LogOddsTransform: OntoInterval(0.0, 1.0),
+}
 NEGLIGIBLE = 1e-8  # weight of the nodes left out of the marginals of eliminated variables, in all
 
 
-def transforms_of(space: Unconstrained, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Transform]:
+def transforms_of(space: Unconstrained, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, OntoInterval]:
     """The transforms of the variables whose entries they move each by itself."""
     result = {}
     for name, rv in zip(space.names, space.rvs, strict=True):
@@ -44,15 +46,15 @@ def quadrature_marginals(
     request: Request,
     recovery: Recovery,
     space: Unconstrained,
-    transforms: Mapping[str, Transform],
+    onto: Mapping[str, OntoInterval],
     result: Quadrature,
 ) -> dict[str, Marginal]:
     """Of what remains, densities on a grid; of what was eliminated, mixtures over the nodes of the rule."""
     densities: dict[str, tuple[Any, str]] = {}
-    for name in transforms:
+    for name, t in onto.items():
         axes = np.empty(space.initial[name].shape, dtype=object)
         axes.reshape(-1)[:] = result.marginals[space.slices[name]]
-        densities[name] = GridDensity(axes, *transforms[name]), "quadrature"
+        densities[name] = GridDensity(axes, t.forward, t.backward, t.log_jacobian, (t.low, t.high)), "quadrature"
     points, weights = result.nodes(NEGLIGIBLE)
     remaining = space.backward(points)
     for name, components in recovery.marginals(remaining).items():
@@ -66,39 +68,17 @@ def quadrature_marginals(
     }
 
 
-def _transform(model: pm.Model, rv: Any) -> Transform | None:
-    """A monotone transform that acts on each entry alike; else None."""
+def _transform(model: pm.Model, rv: Any) -> OntoInterval | None:
+    """The transform onto an interval that acts on each entry alike; else None."""
     transform = model.rvs_to_transforms.get(rv)
     if transform is None:
-        return (lambda y: y), (lambda x: x), np.zeros_like, (-np.inf, np.inf)
-    if not isinstance(transform, INCREASING):
+        return OntoInterval()
+    if not isinstance(transform, transforms.Interval):
+        return ENDS.get(type(transform))
+    low, high = transform.args_fn(*rv.owner.inputs)
+    ends = [pt.as_tensor(-np.inf if low is None else low), pt.as_tensor(np.inf if high is None else high)]
+    if {*model.free_RVs} & {*ancestors(ends)}:
         return None
-    others = set(model.free_RVs) - {rv}
-    constants: list[Any] = []
-    for parameter in rv.owner.inputs:
-        if not hasattr(parameter.type, "dtype"):
-            constants.append(parameter)
-            continue
-        if others & set(ancestors([parameter])):
-            return None
-        value = np.asarray(compile_small([], parameter)())
-        if value.size and np.any(value != value.flat[0]):
-            return None
-        constants.append(pt.constant(value.flat[0] if value.size else value))
-    x = pt.vector("x")
-    forward = compile_small([x], transform.forward(x, *constants))
-    backward = compile_small([x], transform.backward(x, *constants))
-    slope = compile_small([x], -transform.log_jac_det(transform.forward(x, *constants), *constants))
-
-    def on_any_shape(function: Any) -> ArrayFunction:
-        def call(values: np.ndarray) -> np.ndarray:
-            values = np.asarray(values, dtype=float)
-            with silently():
-                return np.asarray(function(values.ravel())).reshape(values.shape)
-
-        return call
-
     with silently():
-        ends = np.sort(np.asarray(backward(np.array([-1e3, 1e3]))))
-    support = (float(ends[0]), float(ends[1]) if ends[1] < 1e100 else np.inf)
-    return on_any_shape(forward), on_any_shape(backward), on_any_shape(slope), support
+        below, above = (np.unique(end) for end in compile_small([], ends)())
+    return OntoInterval(float(below[0]), float(above[0])) if below.size == above.size == 1 else None

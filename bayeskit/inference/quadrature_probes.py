@@ -16,10 +16,10 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import graph_inputs
 
 from bayeskit.graphs.environment import silently
-from bayeskit.inference.quadrature_marginals import Transform
 from bayeskit.model.forward_sampling import draws_together
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.unconstrained import Unconstrained
+from bayeskit.quadrature.change_of_variable import OntoInterval
 
 __all__ = ["named_points", "prior_probes"]
 
@@ -37,7 +37,7 @@ def prior_probes(space: Unconstrained) -> np.ndarray:
     return points[np.all(np.isfinite(points), axis=1)]
 
 
-def named_points(space: Unconstrained, joint: LogJoint, transforms: Mapping[str, Transform]) -> np.ndarray:
+def named_points(space: Unconstrained, joint: LogJoint, transforms: Mapping[str, OntoInterval]) -> np.ndarray:
     """Points at which every remaining variable has a value that is a constant or a datum of the model."""
     inputs = list(graph_inputs(list(joint.factors.values())))
     held = [
@@ -50,12 +50,12 @@ def named_points(space: Unconstrained, joint: LogJoint, transforms: Mapping[str,
     numbers = numbers[np.isfinite(numbers)]
     values = []
     for name in space.names:
-        forward, _, _, (low, high) = transforms[name]
-        inside = numbers[(numbers > low) & (numbers < high)]
+        onto = transforms[name]
+        inside = numbers[(numbers > onto.low) & (numbers < onto.high)]
         most = NUMBERS[space.size]
         if len(inside) > most:
             inside = inside[np.linspace(0, len(inside) - 1, most).astype(int)]
         with silently():
-            moved = forward(inside)
+            moved = onto.forward(inside)
         values += [moved[np.isfinite(moved)]] * (space.slices[name].stop - space.slices[name].start)
     return np.array(list(itertools.product(*values)), float).reshape(-1, space.size)

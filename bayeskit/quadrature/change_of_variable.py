@@ -12,11 +12,50 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 from scipy.optimize import brentq
 
 from bayeskit.quadrature.many_scales import ManyScales
 
-__all__ = ["Bend", "Frame", "Stretch", "fit_stretch", "invert"]
+__all__ = ["Bend", "Frame", "OntoInterval", "Stretch", "fit_stretch", "invert"]
+
+
+@dataclass(frozen=True)
+class OntoInterval:
+    """y on (low, high) as a function of x on the line: low + eˣ, high − eˣ, or low + (high − low) / (1 + e⁻ˣ).
+
+    ``soft`` is low + log(1 + eˣ), for an interval without an upper end.
+    """
+
+    low: float = -np.inf
+    high: float = np.inf
+    soft: bool = False
+
+    @np.errstate(all="ignore")
+    def backward(self, x: np.ndarray) -> np.ndarray:
+        """y at x."""
+        if np.isinf(self.low):
+            return np.asarray(x, float) if np.isinf(self.high) else self.high - np.exp(x)
+        if np.isfinite(self.high):
+            return special.expit(x) * self.high + special.expit(-x) * self.low
+        return self.low + (np.logaddexp(0.0, x) if self.soft else np.exp(x))
+
+    @np.errstate(all="ignore")
+    def forward(self, y: np.ndarray) -> np.ndarray:
+        """x at y."""
+        if np.isinf(self.low):
+            return np.asarray(y, float) if np.isinf(self.high) else np.log(self.high - y)
+        x = y - self.low + np.log(-np.expm1(self.low - y)) if self.soft else np.log(y - self.low)
+        return x - np.log(self.high - y) if np.isfinite(self.high) else x
+
+    @np.errstate(all="ignore")
+    def log_jacobian(self, y: np.ndarray) -> np.ndarray:
+        """log |dx/dy| at y."""
+        if self.soft:
+            return -np.log(-np.expm1(self.low - y))
+        ends = [end for end in (self.low, self.high) if np.isfinite(end)]
+        whole = np.log(self.high - self.low) if len(ends) == 2 else 0.0
+        return whole - sum((np.log(np.abs(y - end)) for end in ends), np.zeros(np.shape(y)))
 
 
 @dataclass(frozen=True)
