@@ -27,6 +27,7 @@ from bayeskit.graphs.environment import lightly
 from bayeskit.graphs.rewriting import widen
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.results.tree import build_tree, stacked_draws
+from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.types import Graph
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def collapsed_model(collapsed: Collapsed) -> pm.Model:
     return model
 
 
-def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: int | None = None) -> xr.DataTree:
+def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: RandomSeed = None) -> xr.DataTree:
     """All variables of a model from draws of its collapsed form.
 
     Parameters
@@ -132,7 +133,7 @@ def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: in
         The original model.
     draws : xarray.DataTree or xarray.Dataset
         Posterior draws of the variables of ``collapse(model)``, as ``pymc.sample`` gives them.
-    random_seed : int, optional
+    random_seed : int, sequence of int or numpy.random.Generator, optional
 
     Returns
     -------
@@ -151,6 +152,6 @@ def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: in
             raise DataError(f"no draws of {', '.join(missing)}; sample bayeskit.collapse(model) first")
         chains, length = posterior.sizes["chain"], posterior.sizes["draw"]
         remaining = stacked_draws(posterior, collapsed.remaining)
-        values = Recovery(collapsed).draw(remaining, np.random.default_rng(random_seed))
+        values = Recovery(collapsed).draw(remaining, np.random.default_rng(whole_seed(random_seed)))
         values |= deterministics(collapsed.analysis.original, values)
     return build_tree(model, values, chains * length, chains=chains)

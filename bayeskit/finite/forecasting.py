@@ -22,6 +22,7 @@ from bayeskit.graphs.rewriting import apart_from_checks
 from bayeskit.model.forward_sampling import draw_given
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.markov_chain import is_chain
+from bayeskit.seeds import RandomSeed, whole_seed
 
 __all__ = ["observe_next"]
 
@@ -33,7 +34,7 @@ def observe_next(
     number: int,
     dims: Sequence[str],
     steps: int,
-    random_seed: int | None,
+    random_seed: RandomSeed,
 ) -> xr.Dataset:
     """Draws of the next states and observations, one of each for each of a ``number`` of draws of the parameters.
 
@@ -44,7 +45,7 @@ def observe_next(
     summed = recovery.summed
     model = joint.model
     observed = _observed(joint, summed.name, summed.shape)
-    rng = np.random.default_rng(random_seed)
+    rng = np.random.default_rng(whole_seed(random_seed))
     path = _path(model, recovery, parameters, number, steps, rng)
     found: dict[str, list[np.ndarray]] = {name: [] for name in observed}
     for step in range(steps):

@@ -39,11 +39,10 @@ from bayeskit.marginal_likelihood.conventions import audit
 from bayeskit.model.snapshot import Snapshot
 from bayeskit.results.records import Plan, Posterior
 from bayeskit.sampling.options import checked_options
+from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.terminal import is_terminal
 
-__all__ = ["explain", "infer", "whole_seed"]
-
-type RandomSeed = int | Sequence[int] | np.random.Generator | None
+__all__ = ["explain", "infer"]
 
 
 def explain(model: pm.Model | Analysis) -> Plan:
@@ -154,19 +153,6 @@ def answer(
         if rung.samples:
             post = with_diagnostics(post)
     return replace(post, seconds=time.perf_counter() - started)
-
-
-def whole_seed(random_seed: RandomSeed) -> int:
-    """A seed as PyMC takes them, as one whole number; a fresh one for None."""
-    if isinstance(random_seed, int | np.integer) and not isinstance(random_seed, bool) and random_seed >= 0:
-        return int(random_seed)
-    try:
-        if isinstance(random_seed, bool):
-            raise TypeError
-        return int(np.random.default_rng(random_seed).integers(2**32))
-    except (TypeError, ValueError):
-        kinds = "a whole number of at least 0, a sequence of such numbers, or a numpy.random.Generator"
-        raise OptionError(f"random_seed is {random_seed!r}; it must be {kinds}") from None
 
 
 def _first_that_answers(rungs: Sequence[Method], request: Request, building: ExitStack) -> tuple[Method, Posterior]:

@@ -23,6 +23,7 @@ from bayeskit.point_estimates.complete_data import CompleteData, marginal_probab
 from bayeskit.point_estimates.em_problem import Problem, Run
 from bayeskit.point_estimates.m_step import Degenerate
 from bayeskit.results.tree import dims_of
+from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.terminal import draws_rich_bars, quiet
 from bayeskit.types import Point
 
@@ -100,7 +101,7 @@ def em(
     max_iterations: int = 1000,
     tolerance: float = 1e-9,
     start: Mapping[str, Any] | None = None,
-    random_seed: int | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
 ) -> EMResult:
     r"""Maximise the likelihood or the posterior density by expectation–maximisation.
@@ -129,7 +130,7 @@ def em(
         one plus the size of the objective. Zero: no gain at all.
     start : mapping of str to array, optional
         A single start: values on their own supports; those left out are taken from the model's initial point.
-    random_seed : int, optional
+    random_seed : int, sequence of int or numpy.random.Generator, optional
         Of the starts.
     progressbar : bool
 
@@ -147,9 +148,9 @@ def em(
         If every start is degenerate, or the objective falls by more than rounding.
     """
     _require_options(objective, starts, max_iterations, tolerance)
+    rng = np.random.default_rng(whole_seed(random_seed))
     with lightly(), quiet():
         problem = Problem(model, objective)
-        rng = np.random.default_rng(random_seed)
         first = None if start is None else problem.completed(start)
         return _best(problem, 1 if first else starts, first, rng, max_iterations, tolerance, progressbar)
 

@@ -25,6 +25,7 @@ from bayeskit.model.ascent import value_and_gradient
 from bayeskit.model.unconstrained import Objective, Unconstrained
 from bayeskit.point_estimates.maximum import FLAT, Maximum, maximum, maximum_near
 from bayeskit.results.records import LogEvidence, Plan
+from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.types import Graph
 
 if TYPE_CHECKING:
@@ -77,11 +78,11 @@ class PointEstimate:
     _collapsed: Collapsed = field(repr=False)
     flat: tuple[str, ...] = ()
 
-    def draw(self, number: int = 1000, *, random_seed: int | None = None) -> dict[str, np.ndarray]:
+    def draw(self, number: int = 1000, *, random_seed: RandomSeed = None) -> dict[str, np.ndarray]:
         """Exact draws of the eliminated variables given φ̂, first axis the draws."""
         fixed = {n: np.broadcast_to(v, (number, *np.shape(v))) for n, v in self.point.items()}
         with lightly():
-            values = Recovery(self._collapsed).draw(fixed, np.random.default_rng(random_seed))
+            values = Recovery(self._collapsed).draw(fixed, np.random.default_rng(whole_seed(random_seed)))
         return {n: v for n, v in values.items() if n not in self.point}
 
     def __str__(self) -> str:
@@ -96,7 +97,7 @@ class PointEstimate:
         return "\n".join(lines)
 
 
-def maximize_evidence(model: pm.Model, *, random_seed: int | None = None) -> PointEstimate:
+def maximize_evidence(model: pm.Model, *, random_seed: RandomSeed = None) -> PointEstimate:
     r"""Type-II maximum likelihood (empirical Bayes): the remaining variables at the maximum of the evidence.
 
     .. math:: \hat\phi = \arg\max_\phi \log \int p(y, \theta \mid \phi) \, d\theta
@@ -107,7 +108,7 @@ def maximize_evidence(model: pm.Model, *, random_seed: int | None = None) -> Poi
     Parameters
     ----------
     model : pymc.Model
-    random_seed : int, optional
+    random_seed : int, sequence of int or numpy.random.Generator, optional
         Of the starting points.
 
     Returns
@@ -124,7 +125,7 @@ def maximize_evidence(model: pm.Model, *, random_seed: int | None = None) -> Poi
     return _maximum(model, random_seed, with_prior=False)
 
 
-def map_estimate(model: pm.Model, *, random_seed: int | None = None) -> PointEstimate:
+def map_estimate(model: pm.Model, *, random_seed: RandomSeed = None) -> PointEstimate:
     r"""The mode of :math:`p(\phi \mid y)`, with everything that has a closed form integrated out.
 
     The density is that of the variables as the model has them, without the Jacobian of a transform, as in
@@ -133,7 +134,7 @@ def map_estimate(model: pm.Model, *, random_seed: int | None = None) -> PointEst
     Parameters
     ----------
     model : pymc.Model
-    random_seed : int, optional
+    random_seed : int, sequence of int or numpy.random.Generator, optional
         Of the starting points.
 
     Returns
@@ -150,8 +151,9 @@ def map_estimate(model: pm.Model, *, random_seed: int | None = None) -> PointEst
     return _maximum(model, random_seed, with_prior=True)
 
 
-def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> PointEstimate:
+def _maximum(model: pm.Model, random_seed: RandomSeed, *, with_prior: bool) -> PointEstimate:
     """The maximum of log p(y | φ), or of log p(y, φ), with what is known around it."""
+    seed = whole_seed(random_seed)
     with lightly(), explained(), on_one_thread():
         collapsed = _collapsed_for(model, with_prior)
         small = collapsed_model(collapsed)
@@ -164,7 +166,7 @@ def _maximum(model: pm.Model, random_seed: int | None, *, with_prior: bool) -> P
         graphs: list[Graph] = widen(densities)
         prior, likelihood, with_jacobian = graphs
         objective = value_and_gradient(space, likelihood + prior if with_prior else likelihood)
-        top = maximum(objective, space, np.random.default_rng(random_seed))
+        top = maximum(objective, space, np.random.default_rng(seed))
         jacobian = _jacobian(space, top)
         curvature, covariance, moved = _of_entries(top, jacobian)
         natural = space.at(top.x)

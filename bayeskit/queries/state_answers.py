@@ -18,6 +18,7 @@ from bayeskit.finite.conditional import StateRecovery
 from bayeskit.finite.forecasting import observe_next
 from bayeskit.model.markov_chain import is_chain
 from bayeskit.model.snapshot import Snapshot, on_its_data
+from bayeskit.seeds import RandomSeed
 
 __all__ = ["States"]
 
@@ -131,7 +132,7 @@ class States:
         return self._averaged(found, dims, name="expected")
 
     @on_its_data
-    def next_observation(self, steps: int = 1, *, random_seed: int | None = None) -> xr.Dataset:
+    def next_observation(self, steps: int = 1, *, random_seed: RandomSeed = None) -> xr.Dataset:
         r"""Draws from the predictive distribution of what is observed next, :math:`p(y_{T+h} \mid y_{1:T})`.
 
         One draw for each draw of the parameters: of a chain, a path of the states after the last, and the observations
@@ -141,7 +142,7 @@ class States:
         ----------
         steps : int, default 1
             How many steps ahead, h = 1 … ``steps``; new entries of a mixture.
-        random_seed : int, optional
+        random_seed : int, sequence of int or numpy.random.Generator, optional
 
         Returns
         -------

@@ -23,6 +23,7 @@ from bayeskit.graphs.compile import compile_small, small_mode
 from bayeskit.model.data_slots import uncut
 from bayeskit.model.snapshot import Snapshot
 from bayeskit.results.tree import countable
+from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.terminal import quiet
 from bayeskit.types import Graph
 
@@ -37,7 +38,7 @@ def predict(
     coords: Mapping[str, Any] | None = None,
     var_names: Sequence[str] | None = None,
     leaves: Sequence[str] = (),
-    random_seed: int | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = False,
 ) -> xr.Dataset:
     """Posterior predictive draws at new data; the model is left as it was.
@@ -55,7 +56,7 @@ def predict(
     for name in var_names or ():
         if name not in model.named_vars:
             raise DataError(f"no variable {name!r} to predict; the model has {', '.join(model.named_vars)}")
-    new_coords = dict(coords or {})
+    new_coords, seed = dict(coords or {}), whole_seed(random_seed)
     for name, value in values.items():
         for dim, length in zip(model.named_vars_to_dims.get(name, ()), value.shape, strict=False):
             labels = model.coords.get(dim)
@@ -77,7 +78,7 @@ def predict(
                 # The parameters keep their draws; only what is downstream of the new data is drawn anew.
                 freeze_vars=[n for n in kept if n not in leaves],
                 sample_vars=[n for n in kept if n in leaves] or None,
-                random_seed=random_seed,
+                random_seed=seed,
                 progressbar=progressbar,
                 compile_kwargs={"mode": small_mode()},
             )
@@ -177,7 +178,7 @@ def _checked(
     return uncut(name, array, old.dtype)
 
 
-def ensure_posterior_predictive(model: pm.Model, tree: xr.DataTree, *, random_seed: int | None = None) -> xr.Dataset:
+def ensure_posterior_predictive(model: pm.Model, tree: xr.DataTree, *, random_seed: RandomSeed = None) -> xr.Dataset:
     """Posterior predictive draws, drawn once and kept in the tree."""
     if "posterior_predictive" not in tree.children:
         tree["posterior_predictive"] = xr.DataTree(predict(model, tree, {}, random_seed=random_seed))
@@ -185,13 +186,13 @@ def ensure_posterior_predictive(model: pm.Model, tree: xr.DataTree, *, random_se
 
 
 def ensure_prior_predictive(
-    model: pm.Model, tree: xr.DataTree, *, draws: int = 1000, random_seed: int | None = None
+    model: pm.Model, tree: xr.DataTree, *, draws: int = 1000, random_seed: RandomSeed = None
 ) -> xr.Dataset:
     """Prior and prior predictive draws, drawn once and kept in the tree."""
     if "prior_predictive" not in tree.children:
-        mode = {"mode": small_mode()}
+        mode, seed = {"mode": small_mode()}, whole_seed(random_seed)
         with quiet():
-            prior = pm.sample_prior_predictive(draws, model=model, random_seed=random_seed, compile_kwargs=mode)
+            prior = pm.sample_prior_predictive(draws, model=model, random_seed=seed, compile_kwargs=mode)
         for group in ("prior", "prior_predictive"):
             if group in prior.children:
                 tree[group] = prior[group]

@@ -22,12 +22,13 @@ import pymc as pm
 import xarray as xr
 
 from bayeskit.errors import InferenceError, ModelError, OptionError
-from bayeskit.inference.ladder import explain, infer, whole_seed
+from bayeskit.inference.ladder import explain, infer
 from bayeskit.results.diagnostics import ESTIMABLE_ESS, ESTIMABLE_R_HAT
 from bayeskit.results.marginals import scalar_labels
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import stacked_draws
 from bayeskit.sampling.nuts import sample_nuts
+from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.terminal import is_terminal, quiet
 from bayeskit.validation.draws import as_arrays
 from bayeskit.validation.record import Validation, notes_on, table_of, verdicts_of
@@ -51,7 +52,7 @@ def judge(
     alpha: float = ALPHA,
     min_ess: float = ESTIMABLE_ESS,
     max_rhat: float = ESTIMABLE_R_HAT,
-    random_seed: int | None = None,
+    random_seed: RandomSeed = None,
     method: str = "draws given by the caller",
     divergences: int | None = None,
     seconds: float = np.nan,
@@ -71,7 +72,7 @@ def judge(
     min_ess, max_rhat : float, default 100 and 1.05
         Smallest effective sample size, of bulk and tail, and largest rank-normalised split R-hat. Right draws with an
         effective size of 400 pass the usual 1.01 only six times in ten; a bias is for the other tests to see.
-    random_seed : int, optional
+    random_seed : int, sequence of int or numpy.random.Generator, optional
         Only breaks ties of discrete variables.
     method, divergences, seconds
         Kept in the record.
@@ -83,6 +84,7 @@ def judge(
     """
     if not 0 < alpha < 1:
         raise OptionError(f"alpha is {alpha}; it must lie between 0 and 1")
+    random_seed = whole_seed(random_seed)
     rows, tests = _tested(exact, draws, var_names, random_seed)
     failures, verdicts, comparisons = verdicts_of(rows, tests, alpha, min_ess, max_rhat)
     return Validation(
@@ -102,7 +104,7 @@ def judge(
 
 
 def _tested(
-    exact: Posterior, draws: Any, var_names: Sequence[str] | None, random_seed: int | None
+    exact: Posterior, draws: Any, var_names: Sequence[str] | None, random_seed: int
 ) -> tuple[list[dict[str, Any]], list[ScalarTests]]:
     """A row of the table and the tests of each scalar of the variables to judge."""
     reference: xr.Dataset = exact.tree["posterior"].to_dataset()
@@ -130,7 +132,7 @@ def assert_matches_exact(
     alpha: float = ALPHA,
     min_ess: float = ESTIMABLE_ESS,
     max_rhat: float = ESTIMABLE_R_HAT,
-    random_seed: int | None = None,
+    random_seed: RandomSeed = None,
 ) -> Validation:
     """Assert that a sampler's draws come from the exact posterior of ``model``; made for the tests of samplers.
 
@@ -140,7 +142,7 @@ def assert_matches_exact(
         A model whose posterior has a closed form.
     draws, var_names, alpha, min_ess, max_rhat
         As in :func:`judge`.
-    random_seed : int, optional
+    random_seed : int, sequence of int or numpy.random.Generator, optional
         Of the exact draws, needed only for scalars without a closed-form marginal.
 
     Returns
@@ -175,7 +177,7 @@ def validate(
     model: pm.Model,
     *,
     draws: int = 4000,
-    random_seed: int | None = None,
+    random_seed: RandomSeed = None,
     progressbar: bool = True,
     exact: Posterior | None = None,
 ) -> Validation:
@@ -215,7 +217,7 @@ def validate(
 
 
 def _validated(
-    model: pm.Model, draws: int, random_seed: int | None, progressbar: bool, exact: Posterior | None
+    model: pm.Model, draws: int, random_seed: RandomSeed, progressbar: bool, exact: Posterior | None
 ) -> Validation:
     random_seed = whole_seed(random_seed)
     if exact is None or not all(
@@ -238,7 +240,7 @@ def _validated(
     )
 
 
-def _infer_exactly(model: pm.Model, random_seed: int | None) -> Posterior:
+def _infer_exactly(model: pm.Model, random_seed: RandomSeed) -> Posterior:
     method = "quadrature" if explain(model).method == "quadrature" else "exact"
     try:
         return infer(model, method=method, draws=EXACT_DRAWS, random_seed=random_seed, progressbar=False)
