@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bayeskit.queries.comparison import Comparison, compare
     from bayeskit.queries.states import states
     from bayeskit.reporting import report
+    from bayeskit.reporting.saved import load
     from bayeskit.results.diagnostics import Diagnostics
     from bayeskit.results.records import LogEvidence, Plan, Posterior, Refusal
     from bayeskit.validation import Validation, validate
@@ -44,6 +45,7 @@ __all__ = [
     "em",
     "explain",
     "infer",
+    "load",
     "map_estimate",
     "maximize_evidence",
     "recover",
@@ -69,6 +71,7 @@ _HOMES = {
     "em": "bayeskit.point_estimates.em",
     "explain": "bayeskit.inference.ladder",
     "infer": "bayeskit.inference.ladder",
+    "load": "bayeskit.reporting.saved",
     "map_estimate": "bayeskit.point_estimates.point_estimate",
     "maximize_evidence": "bayeskit.point_estimates.point_estimate",
     "recover": "bayeskit.elimination.collapsed_model",

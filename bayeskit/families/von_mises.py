@@ -17,7 +17,7 @@ from scipy import special, stats
 from bayeskit.families.base import ConjugateFamily, Parameters
 from bayeskit.families.support_kinds import SupportKind
 
-__all__ = ["CIRCLE", "FAMILY"]
+__all__ = ["CIRCLE", "DISTRIBUTION", "FAMILY"]
 
 CIRCLE = SupportKind(
     name="circle",
@@ -72,7 +72,7 @@ class _VonMises(stats.rv_continuous):
         return np.asarray(np.sum(half * WEIGHTS * density * (phi - centre[..., None]) ** power, axis=(-2, -1)))
 
 
-_distribution = _VonMises(a=-np.pi, b=np.pi, name="von_mises", shapes="kappa, mu")
+DISTRIBUTION = _VonMises(a=-np.pi, b=np.pi, name="von_mises", shapes="kappa, mu")
 
 
 def _mean_direction(p: Parameters) -> np.ndarray:
@@ -112,7 +112,7 @@ FAMILY = ConjugateFamily(
     log_density=_log_density,
     log_density_graph=_log_density_graph,
     draw=_draw,
-    frozen=lambda p: _distribution(np.hypot(p["cosine"], p["sine"]), _mean_direction(p)),
+    frozen=lambda p: DISTRIBUTION(np.hypot(p["cosine"], p["sine"]), _mean_direction(p)),
     mode=lambda c, now: np.where(np.hypot(c[0], c[1]) > 0, np.arctan2(c[1], -c[0]), now),
     advice="A VonMises or Uniform(-π, π) prior is conjugate to VonMises data of known concentration with this "
     "direction, turned by a known angle, as mean.",

@@ -87,7 +87,5 @@ def finite_marginals(analysis: Analysis, components: list[Component], weights: n
         values = np.array([c.fixed[name] for c in components], dtype=int)
         support = np.unique(values)
         probabilities = np.tensordot(weights / weights.sum(), values[..., None] == support, axes=(0, 0))
-        scalar = analysis.shapes[name] == ()
-        dist = stats.rv_discrete(values=(support, probabilities))() if scalar else FiniteDensity(support, probabilities)
-        result[name] = dist, "categorical", None, True
+        result[name] = FiniteDensity(support, probabilities), "categorical", None, True
     return result

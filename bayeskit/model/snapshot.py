@@ -6,11 +6,12 @@ therefore a snapshot, and costs no copy of the data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from threading import RLock
+from types import SimpleNamespace
 from typing import Any
 
 import pymc as pm
@@ -18,7 +19,9 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomType
 
-__all__ = ["Snapshot", "on_its_data"]
+from bayeskit.errors import ModelError
+
+__all__ = ["Snapshot", "WrittenModel", "on_its_data", "written_down"]
 
 _PUTTING = RLock()
 
@@ -73,5 +76,37 @@ def on_its_data[**P, R](query: Callable[P, R]) -> Callable[P, R]:
         snapshot = getattr(args[0], "snapshot", None) if args else None
         with nullcontext() if snapshot is None else snapshot.restored():
             return query(*args, **kwargs)
+
+    return asked
+
+
+@dataclass(frozen=True)
+class WrittenModel:
+    """What stands for the model in a posterior that was loaded without it; a ModelError where it is not enough."""
+
+    name: str
+    answers: Mapping[str, Any] = field(repr=False)  # of the functions that are ``written_down``, by name
+
+    @property
+    def free_RVs(self) -> list[Any]:
+        """Named as those of a model are."""
+        return [SimpleNamespace(name=name) for name in self.answers["priors_of"]]
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        raise ModelError(
+            "this needs the model, and the posterior was loaded without it: bayeskit.load(path, model=model)"
+        )
+
+
+def written_down[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """What is asked of a model, or of a posterior: of one that was loaded without its model, what its file says."""
+
+    @wraps(function)
+    def asked(*args: P.args, **kwargs: P.kwargs) -> R:
+        model: Any = args[0] if isinstance(args[0], WrittenModel) else getattr(args[0], "model", None)
+        known: Any = model.answers if type(model) is WrittenModel else {}
+        return known[function.__name__] if known else function(*args, **kwargs)
 
     return asked

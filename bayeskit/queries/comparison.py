@@ -29,10 +29,12 @@ from scipy import special
 
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.inference.ladder import infer
+from bayeskit.model.snapshot import written_down
 from bayeskit.queries.leave_one_out import leave_one_out, require_evidence, require_same_data
 from bayeskit.results.records import Posterior
+from bayeskit.seeds import RandomSeed, whole_seed
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "compare", "priors_of"]
 
 # The columns of a comparison in their order, and how their numbers are written.
 COLUMNS = {
@@ -98,7 +100,7 @@ def compare(
     *,
     prior_odds: Mapping[str, float] | None = None,
     loo: bool = True,
-    random_seed: int | None = None,
+    random_seed: RandomSeed = None,
 ) -> Comparison:
     """Compare models of the same data by their evidence.
 
@@ -111,7 +113,7 @@ def compare(
         Prior weight of each model, on any scale; models not named have weight 1. Equal by default.
     loo : bool, default True
         Whether to compute LOO beside the evidence.
-    random_seed : int, optional
+    random_seed : int, sequence of int or numpy.random.Generator, optional
         Of the draws that LOO is computed from; the evidence does not depend on it where it is exact.
 
     Returns
@@ -135,12 +137,12 @@ def compare(
     models = _named(models)
     if len(models) < 2:
         raise ModelError(f"{len(models)} model(s) to compare: give at least two")
-    weights = _prior_weights(list(models), prior_odds)
+    weights, seed = _prior_weights(list(models), prior_odds), whole_seed(random_seed)
     for name, model in models.items():
         require_evidence(name, model)
     require_same_data(models)
     posteriors = {
-        name: model if isinstance(model, Posterior) else infer(model, random_seed=random_seed, progressbar=False)
+        name: model if isinstance(model, Posterior) else infer(model, random_seed=seed, progressbar=False)
         for name, model in models.items()
     }
     for name, posterior in posteriors.items():
@@ -180,14 +182,16 @@ def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: boo
         notes.append("not every log evidence is exact: mind the error columns")
     table = _table(rows, weights)
     notes += _undecided(table)
-    priors = {name: tuple(map(_prior, posterior.model.free_RVs)) for name, posterior in posteriors.items()}
+    priors = {name: tuple(priors_of(posterior.model).values()) for name, posterior in posteriors.items()}
     return Comparison(table, priors, tuple(notes))
 
 
-def _prior(rv: Any) -> str:
-    """The prior of a variable; missing entries of the data, which PyMC makes a variable of, have none of their own."""
-    text = getattr(rv, "str_repr", None)
-    return f"{rv.name}: missing data, drawn from the likelihood" if text is None else str(text(formatting="plain"))
+@written_down
+def priors_of(model: pm.Model) -> dict[str, str]:
+    """Of each free variable; missing entries of the data, which PyMC makes one of, have no prior of their own."""
+    texts = {rv.name: getattr(rv, "str_repr", None) for rv in model.free_RVs}
+    missing = "missing data, drawn from the likelihood"
+    return {n: f"{n}: {missing}" if text is None else str(text(formatting="plain")) for n, text in texts.items()}
 
 
 def _prior_weights(names: list[str], prior_odds: Mapping[str, float] | None) -> np.ndarray:

@@ -13,13 +13,13 @@ import xarray as xr
 from pymc.backends.arviz import find_observations
 
 from bayeskit.errors import ModelError
-from bayeskit.model.snapshot import on_its_data
+from bayeskit.model.snapshot import WrittenModel, on_its_data, written_down
 from bayeskit.model.support import IMPROPER
 from bayeskit.queries.class_rows import whole_rows
-from bayeskit.results.log_densities import log_likelihood
+from bayeskit.results.log_densities import log_densities
 from bayeskit.results.records import Posterior
 
-__all__ = ["leave_one_out", "require_evidence", "require_same_data"]
+__all__ = ["leave_one_out", "observed_values", "require_evidence", "require_same_data"]
 
 # Pointwise log likelihoods kept at once for LOO (draws × observations, 8 bytes each), and the fewest draws LOO is
 # computed from.
@@ -31,6 +31,8 @@ SAME = 1e-12  # relative spread below which a term is the same at every draw
 def require_evidence(name: str, given: pm.Model | Posterior) -> None:
     """Refuse what cannot have an evidence that means something."""
     model = given.model if isinstance(given, Posterior) else given
+    if isinstance(model, WrittenModel):
+        return  # its evidence, or why it has none, is written down
     if not isinstance(model, pm.Model):
         raise ModelError(f"{name}: a {type(given).__name__} cannot be compared; give a pymc.Model or a Posterior")
     if model.potentials:
@@ -48,8 +50,9 @@ def require_evidence(name: str, given: pm.Model | Posterior) -> None:
         raise ModelError(f"{name}: it has no observed variable, so there is no evidence")
 
 
+@written_down
 @on_its_data
-def _observed(given: pm.Model | Posterior) -> dict[str, tuple[bool, np.ndarray]]:
+def observed_values(given: pm.Model | Posterior) -> dict[str, tuple[bool, np.ndarray]]:
     """Observed values by variable, with whether the variable is discrete."""
     model = given.model if isinstance(given, Posterior) else given
     kinds = {rv.name: np.dtype(rv.type.dtype).kind in "biu" for rv in model.observed_RVs}
@@ -61,7 +64,7 @@ def _observed(given: pm.Model | Posterior) -> dict[str, tuple[bool, np.ndarray]]
 
 def require_same_data(models: Mapping[str, pm.Model | Posterior]) -> None:
     """Refuse models that do not explain the same data, naming the first difference."""
-    (first, reference), *others = ((name, _observed(model)) for name, model in models.items())
+    (first, reference), *others = ((name, observed_values(model)) for name, model in models.items())
     for name, observed in others:
         pair = f"{first} and {name} do not explain the same data"
         advice = "compare models of the same observed values"
@@ -93,6 +96,7 @@ def _by_content(observed: Mapping[str, tuple[bool, np.ndarray]]) -> list[str]:
     return sorted(observed, key=lambda name: (observed[name][1].shape, observed[name][1].tobytes()))
 
 
+@written_down
 @on_its_data
 def leave_one_out(posterior: Posterior) -> tuple[tuple[float, float, float], str]:
     """(elpd, its standard error, number of high Pareto k) and a note; NaN and the reason where LOO is not available."""
@@ -102,7 +106,7 @@ def leave_one_out(posterior: Posterior) -> tuple[tuple[float, float, float], str
         # Each observation has a label of its own, drawn given that observation: its weight would be infinite.
         return missing, f"LOO was not computed: the draws of {', '.join(labels)} have seen each observation"
     draws = posterior.tree["posterior"].to_dataset()
-    observations = sum(value.size for _, value in _observed(posterior).values())
+    observations = sum(value.size for _, value in observed_values(posterior).values())
     if posterior.model.free_RVs:
         kept = min(draws.sizes["chain"] * draws.sizes["draw"], LOO_ELEMENTS // max(observations, 1))
         if kept < LOO_MIN_DRAWS:
@@ -140,6 +144,6 @@ def _pointwise(posterior: Posterior, draws: xr.Dataset) -> np.ndarray:
     if "log_likelihood" in posterior.tree.children:
         known = posterior.tree["log_likelihood"].to_dataset().isel(draw=slice(draws.sizes["draw"]))
     else:
-        known = log_likelihood(posterior.model, draws)
+        known = log_densities(posterior.model, draws, ["log_likelihood"])["log_likelihood"]
     terms = [v.transpose("chain", "draw", ...).to_numpy() for v in known.data_vars.values()]
     return np.concatenate([v.reshape(*v.shape[:2], -1) for v in terms], axis=2)

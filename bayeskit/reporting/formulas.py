@@ -29,6 +29,7 @@ from pytensor.tensor.subtensor import indices_from_subtensor
 
 from bayeskit.graphs.compile import small_mode
 from bayeskit.graphs.nodes import core_op
+from bayeskit.model.snapshot import written_down
 
 __all__ = ["VariableText", "describe_variables"]
 
@@ -70,6 +71,7 @@ class VariableText:
         return self.text.partition("(")[0] if self.random else self.role.capitalize()
 
 
+@written_down
 def describe_variables(model: pm.Model) -> tuple[VariableText, ...]:
     """Every variable of a model in the order of a reader: data, priors, Deterministics, likelihood, Potentials."""
     named, sizes = set(model.named_vars.values()), _sizes(model)

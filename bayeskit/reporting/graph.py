@@ -18,6 +18,7 @@ import numpy as np
 import pymc as pm
 from pymc.model_graph import ModelGraph
 
+from bayeskit.model.snapshot import written_down
 from bayeskit.reporting.formulas import VariableText
 from bayeskit.reporting.records import BLUE, INK, MUTED, Picture, to_picture
 
@@ -41,6 +42,7 @@ class Structure:
     hidden: int = 0
 
 
+@written_down
 def read_structure(model: pm.Model, variables: Sequence[VariableText], *, max_nodes: int = MAX_NODES) -> Structure:
     """Read the edges between the variables of a model, which :func:`describe_variables` describes.
 

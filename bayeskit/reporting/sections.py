@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bayeskit.model.snapshot import on_its_data
+from bayeskit.model.snapshot import WrittenModel, on_its_data
 from bayeskit.reporting.checks import check_pictures
 from bayeskit.reporting.classes import class_picture, class_plane
 from bayeskit.reporting.components import allocation_picture, component_picture, gaussian_components, same_component
@@ -32,11 +32,13 @@ if TYPE_CHECKING:
     from bayeskit.results.records import Posterior
     from bayeskit.validation import Validation
 
-__all__ = ["MAX_ROWS", "build_sections"]
+__all__ = ["MAX_ROWS", "build_sections", "package_versions"]
 
 MAX_ROWS = 30
 RELABELLED = " The draws exchange labels and were relabelled first, unlike those of the table."
 PACKAGES = ("pymc", "pytensor", "arviz", "numpy", "scipy", "xarray")
+# Of models of some kinds: what there is to see, and its picture.
+PICTURES = ((class_plane, class_picture), (state_series, state_picture), (latent_projection, projection_picture))
 ERRORS = {
     "exact": "It is exact; the error given is that of rounding.",
     "quadrature": "It comes from quadrature; the error given is a bound.",
@@ -140,13 +142,8 @@ def _posterior(post: Posterior, validation: Validation | None) -> Section:
     table = _frame_table(_in_model_order(post.summary(), post), "variable", caption)
     panels, intervals, hidden = split_variables(post)
     marginals = marginal_picture(post, panels, validation)
-    projection = latent_projection(post)
-    plane, series = class_plane(post), state_series(post)
     pictures = (
-        *((class_picture(plane),) if plane is not None else ()),
-        *((state_picture(series),) if series is not None else ()),
-        *_state_pictures(post),
-        *((projection_picture(projection),) if projection is not None else ()),
+        *(() if isinstance(post.model, WrittenModel) else _pictures_of_model(post)),
         *((marginals,) if marginals else ()),
         *interval_pictures(post, intervals),
     )
@@ -157,6 +154,11 @@ def _posterior(post: Posterior, validation: Validation | None) -> Section:
     if hidden:
         paragraphs.append(f"Not drawn, because there are many: {_list(hidden[:8])}{' …' if len(hidden) > 8 else ''}.")
     return Section("posterior", "The posterior", tuple(paragraphs), tables=(table,), pictures=pictures)
+
+
+def _pictures_of_model(post: Posterior) -> tuple[Picture, ...]:
+    found: list[tuple[Any, Any]] = [(draw, find(post)) for find, draw in PICTURES]
+    return (*(draw(data) for draw, data in found if data is not None), *_state_pictures(post))
 
 
 def _state_pictures(post: Posterior) -> tuple[Picture, ...]:
@@ -174,8 +176,12 @@ def _state_pictures(post: Posterior) -> tuple[Picture, ...]:
 
 
 def _predictive(post: Posterior) -> Section:
+    written = isinstance(post.model, WrittenModel)
+    if written and "posterior_predictive" not in post.tree.children:
+        absent = "There are no replicated data: the posterior was loaded without its model, which would draw them."
+        return Section("predictive", "Posterior predictive check", (absent,))
     pictures = check_pictures(post)
-    if (curve := fitted_curve(post)) is not None:
+    if not written and (curve := fitted_curve(post)) is not None:
         pictures = (curve_picture(curve), *pictures)
     paragraph = (
         "Would the fitted model produce data like these? "
@@ -229,11 +235,18 @@ def _comparison(comparison: Comparison) -> Section:
 
 
 def _versions(post: Posterior) -> Section:
-    # Ours also from a checkout that is not installed.
-    rows = (("python", platform.python_version()), ("bayeskit", __version__), *((p, _version(p)) for p in PACKAGES))
+    rows = tuple(package_versions(post).items())
     seed = "none was given" if post.random_seed is None else str(post.random_seed)
     table = Table(("package", "version"), rows)
     return Section("versions", "To reproduce this", (f"Random seed: {seed}.",), tables=(table,))
+
+
+def package_versions(post: Posterior) -> dict[str, str]:
+    """What the posterior was made with: of one from a file, what it says."""
+    # Ours also from a checkout that is not installed.
+    own = {"python": platform.python_version(), "bayeskit": __version__}
+    known = own | {package: _version(package) for package in PACKAGES}
+    return {package: post.tree.attrs.get(f"{package}_version", text) for package, text in known.items()}
 
 
 def _version(package: str) -> str:

@@ -11,7 +11,7 @@ Like theirs, the groups leave Potentials out, and entries that were missing in t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -32,7 +32,7 @@ from bayeskit.graphs.rewriting import substitute, with_constant_data, without_ch
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.results.tree import stacked_draws
 
-__all__ = ["log_likelihood", "with_log_densities"]
+__all__ = ["log_densities", "with_log_densities"]
 
 HELD = 5_000_000  # numbers of the largest part of a graph held at once
 KEPT = 125_000_000  # numbers of a group, 8 bytes each
@@ -43,25 +43,24 @@ def with_log_densities(model: pm.Model, tree: xr.DataTree) -> xr.DataTree:
     """A tree of the same draws that has ``log_likelihood`` and ``log_prior``, too."""
     if "posterior" not in tree.children:
         raise ModelError("there are no draws, so they have no log likelihood; infer with draws=4000")
+    if not (absent := [group for group in GROUPS if group not in tree.children]):
+        return tree
     if not (model.free_RVs and model.observed_RVs):
         missing = "observed" if model.free_RVs else "free"
         raise ModelError(f"the model has no {missing} variable, so there is no log likelihood of a draw")
-    joint, draws, result = _joint(model), tree["posterior"].to_dataset(), tree.copy(deep=False)
-    for group, rvs in zip(GROUPS, (model.observed_RVs, model.free_RVs), strict=True):
-        if group not in tree.children:
-            result[group] = xr.DataTree(_log_densities(joint, draws, [str(rv.name) for rv in rvs], group))
+    result = tree.copy(deep=False)
+    found = log_densities(model, tree["posterior"].to_dataset(), absent)
+    result.update({group: xr.DataTree(of) for group, of in found.items()})
     return result
 
 
-def log_likelihood(model: pm.Model, draws: xr.Dataset) -> xr.Dataset:
-    """log p(y_i | θ) of each entry of the observed variables, at draws with the dims ``chain`` and ``draw``."""
-    names = [str(rv.name) for rv in model.observed_RVs]
-    return _log_densities(_joint(model), draws, names, "log_likelihood")
-
-
-def _joint(model: pm.Model) -> LogJoint:
+def log_densities(model: pm.Model, draws: xr.Dataset, groups: Iterable[str] = tuple(GROUPS)) -> dict[str, xr.Dataset]:
+    """log p(y_i | θ) and log p(θ_j) of each entry of the variables, at draws with the dims ``chain`` and ``draw``."""
     with lightly():
-        return LogJoint.from_model(model)
+        joint = LogJoint.from_model(model)
+    rvs = {"log_likelihood": model.observed_RVs, "log_prior": model.free_RVs}
+    names = {group: [str(rv.name) for rv in rvs[group]] for group in groups}
+    return {group: _log_densities(joint, draws, of, group) for group, of in names.items() if of}
 
 
 def _log_densities(joint: LogJoint, draws: xr.Dataset, names: Sequence[str], group: str) -> xr.Dataset:

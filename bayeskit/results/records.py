@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -23,6 +27,7 @@ from bayeskit.results.diagnostics import Diagnostics, convergence_table
 from bayeskit.results.log_densities import with_log_densities
 from bayeskit.results.marginals import Marginal, summarise
 from bayeskit.results.plan import Plan, Refusal, Step
+from bayeskit.seeds import RandomSeed
 
 __all__ = ["LABELS", "LogEvidence", "Plan", "Posterior", "Refusal", "Step"]
 
@@ -154,7 +159,7 @@ class Posterior:
         *,
         coords: Mapping[str, Any] | None = None,
         var_names: Sequence[str] | None = None,
-        random_seed: int | None = None,
+        random_seed: RandomSeed = None,
         progressbar: bool = False,
     ) -> xr.Dataset:
         """Draw from the posterior predictive distribution at new data.
@@ -169,7 +174,7 @@ class Posterior:
             New coordinates of dims whose length changes.
         var_names : sequence of str, optional
             Variables to predict, observed variables by default; Deterministics may be named.
-        random_seed : int, optional
+        random_seed : int, sequence of int or numpy.random.Generator, optional
         progressbar : bool, default False
 
         Returns
@@ -194,12 +199,12 @@ class Posterior:
         )
 
     @on_its_data
-    def posterior_predictive(self, *, random_seed: int | None = None) -> xr.Dataset:
+    def posterior_predictive(self, *, random_seed: RandomSeed = None) -> xr.Dataset:
         """Posterior predictive draws of the observed variables; also kept in ``tree["posterior_predictive"]``."""
         return predictive.ensure_posterior_predictive(self.model, self.tree, random_seed=random_seed)
 
     @on_its_data
-    def prior_predictive(self, *, draws: int = 1000, random_seed: int | None = None) -> xr.Dataset:
+    def prior_predictive(self, *, draws: int = 1000, random_seed: RandomSeed = None) -> xr.Dataset:
         """Prior predictive draws of the observed variables; also kept in ``tree["prior_predictive"]``, beside the
         draws of the latent variables in ``tree["prior"]``."""
         return predictive.ensure_prior_predictive(self.model, self.tree, draws=draws, random_seed=random_seed)
@@ -247,7 +252,32 @@ class Posterior:
         judged = convergence_table(draws, map(str, draws.data_vars))
         return pd.concat([table.drop(columns="label"), judged, table["label"]], axis=1)
 
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write all but the model to a file that :func:`bayeskit.load` reads, and ArviZ as any other.
+
+        Parameters
+        ----------
+        path : path-like
+            Ends in ``.nc`` for a netCDF file, in ``.zarr`` for a new zarr store. A file of that name is replaced whole
+            or not at all. The model is code, which only a pickle of the posterior holds.
+
+        Raises
+        ------
+        ModelError, OptionError
+            If there are no draws, or labels that cannot be stored; if the file cannot be written there.
+        """
+        saved: Path = import_module("bayeskit.reporting.saved").save(self, path)
+        return saved
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        # A model holds functions that pickle knows by name only, and some have none.
+        return _unpickled, (cloudpickle.dumps({f.name: getattr(self, f.name) for f in fields(self)}),)
+
     def __str__(self) -> str:
         proof = "" if np.isnan(self.certificate) else f"\ncertificate: {self.certificate:.1e} nats"
         found = "" if self.diagnostics is None else f"\n{self.diagnostics}"
         return f"{self.plan}\nlog evidence: {self.log_evidence}{proof}{found}"
+
+
+def _unpickled(data: bytes) -> Posterior:
+    return Posterior(**cloudpickle.loads(data))

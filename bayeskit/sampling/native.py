@@ -27,7 +27,7 @@ from bayeskit.graphs.environment import lightly, silently
 from bayeskit.graphs.mvnormal_gradients import shared_factorisations
 from bayeskit.graphs.rewriting import inline, with_constant_data, without_checks
 from bayeskit.model.vector_layout import VectorLayout
-from bayeskit.sampling.codegen.generated import density_source, draw_source, load
+from bayeskit.sampling.codegen.generated import density_source, draw_source, load_functions
 from bayeskit.sampling.codegen.loops import program
 from bayeskit.sampling.codegen.workspace import NoLoops
 from bayeskit.types import Graph
@@ -72,7 +72,7 @@ def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
     draw = program("draw", variables, _rewritten(of_draw), at, density.data.size)
     data = np.concatenate([density.data, draw.data, np.zeros(1)])
     source = density_source(density, layout.size, data.size) + draw_source(draw, layout.size, data.size)
-    module = load(source, {**density.calls, **draw.calls})
+    module = load_functions(source, {**density.calls, **draw.calls})
     _hold(module, data, layout, drawn, graph_of_density, graph_of_draw, layout.ravel(start).astype(np.float64))
 
     shape_info = (list(drawn.shapes), list(drawn.slices.values()), list(drawn.shapes.values()))

@@ -22,8 +22,8 @@ from bayeskit.errors import ModelError
 from bayeskit.inference.ladder import infer
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.queries.leave_one_out import leave_one_out
-from bayeskit.results import log_densities
-from bayeskit.results.log_densities import log_likelihood, with_log_densities
+from bayeskit.results import log_densities as module
+from bayeskit.results.log_densities import log_densities, with_log_densities
 from bayeskit.results.records import Posterior
 
 RNG = np.random.default_rng(131)
@@ -207,9 +207,10 @@ def test_a_censored_row_has_the_probability_of_its_tail() -> None:
 def test_batches_change_nothing(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model = built(_groups_by_index)
     tree = drawn_from_the_prior(model)
-    monkeypatch.setattr(log_densities, "HELD", held)
+    monkeypatch.setattr(module, "HELD", held)
     expected = by_pymc(model, tree, "log_likelihood")["y"]
-    np.testing.assert_allclose(log_likelihood(model, tree["posterior"].to_dataset())["y"], expected, rtol=1e-10)
+    found = log_densities(model, tree["posterior"].to_dataset(), ["log_likelihood"])
+    np.testing.assert_allclose(found["log_likelihood"]["y"], expected, rtol=1e-10)
 
 
 def _refused(graphs: Any, replace: Any) -> Any:
@@ -224,7 +225,7 @@ def _wrong(graphs: Any, replace: Any) -> Any:
 def test_what_is_not_vectorised_is_left_to_pymc(vectorise: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = built(_counts_of_classes)
     tree = drawn_from_the_prior(model)
-    monkeypatch.setattr(log_densities, "vectorize_graph", vectorise)
+    monkeypatch.setattr(module, "vectorize_graph", vectorise)
     found = with_log_densities(model, tree)
     for group in ("log_likelihood", "log_prior"):
         for name, values in by_pymc(model, tree, group).data_vars.items():
@@ -233,7 +234,7 @@ def test_what_is_not_vectorised_is_left_to_pymc(vectorise: Any, monkeypatch: pyt
 
 def test_what_is_too_large_to_keep_is_refused_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     model = built(_groups_by_index)
-    monkeypatch.setattr(log_densities, "KEPT", 80)
+    monkeypatch.setattr(module, "KEPT", 80)
     with pytest.raises(ModelError, match=r"log_likelihood of 14 draws is 84 numbers, .* 80 are kept; infer with fewer"):
         with_log_densities(model, drawn_from_the_prior(model))
 

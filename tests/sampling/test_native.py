@@ -27,7 +27,7 @@ from bayeskit.graphs.compile import compile_small, small_mode
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.models import MODELS, load_model
-from bayeskit.sampling.codegen.generated import load
+from bayeskit.sampling.codegen.generated import load_functions
 from bayeskit.sampling.codegen.loops import program
 from bayeskit.sampling.codegen.scalar_expressions import PATTERNS
 from bayeskit.sampling.codegen.workspace import NoLoops
@@ -221,7 +221,7 @@ def test_threads_may_compile_the_same_model_at_once() -> None:
         pm.Normal("y", pm.StudentT("mu", 3.0, mu=0.0, sigma=1.0), 1.0, observed=np.arange(7.0))
     with ThreadPoolExecutor(4) as pool:
         source = "\n\ntime.sleep(0.1)\n\n\ndef density():\n    return 1\n"
-        modules = list(pool.map(lambda _: load("import time" + source, {}), range(8)))
+        modules = list(pool.map(lambda _: load_functions("import time" + source, {}), range(8)))
     assert len({id(m) for m in modules}) == 1
     assert value_at(compiled_loops(model, set()), np.zeros(1))[0] == 0
 

@@ -27,7 +27,7 @@ from bayeskit.sampling.codegen.loops import Program
 from bayeskit.sampling.codegen.strided_view import Place
 from bayeskit.sampling.codegen.workspace import FAILED, Call
 
-__all__ = ["density_source", "draw_source", "load"]
+__all__ = ["density_source", "draw_source", "load_functions"]
 
 LOADING = RLock()
 # What the source takes for known: a flat array and an integer of its own functions, and numbers as C passes them.
@@ -111,7 +111,7 @@ def _copies(places: Sequence[Place], to: str) -> list[str]:
     return lines
 
 
-def load(source: str, calls: dict[str, Call]) -> Any:
+def load_functions(source: str, calls: dict[str, Call]) -> Any:
     """The functions of a source, compiled or found compiled; ``calls`` are those that it calls by these names."""
     about = [f"# numba {numba.__version__}, pytensor {pytensor.__version__}"]
     text = "\n".join([*about, *(f"# {name}: {call.key}" for name, call in calls.items()), helpers(source), source])
