@@ -92,7 +92,7 @@ def test_processes_give_the_same(normal: tuple[demo.Outcome, str], tmp_path: Pat
 
 def test_an_error_in_a_process_is_raised_here(tmp_path: Path) -> None:
     with pytest.raises(BayeskitError, match="no model 'nothing'"):
-        list(demo._outcomes(("nothing", "nothing"), tmp_path, 20260101, workers=2))
+        list(demo._outcomes(("nothing",), tmp_path, 20260101, workers=2))
 
 
 @pytest.mark.parametrize(("passed", "code"), [(True, 0), (False, 1)])

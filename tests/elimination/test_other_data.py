@@ -17,7 +17,7 @@ import bayeskit as bk
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import BayeskitError, DataError
-from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.compile import compile_small, small_mode
 from bayeskit.graphs.environment import lightly
 from bayeskit.inference.ladder import answer
 from bayeskit.model.data_slots import DataRead, DataSlot, sealed, with_constants, with_slots
@@ -34,7 +34,7 @@ def found(model: pm.Model) -> Analysis:
 
 def prior_predictive(model: pm.Model, seed: int) -> dict[str, np.ndarray]:
     """Values of the observed variables, of the shapes that they have."""
-    drawn = pm.draw(list(model.observed_RVs), random_seed=seed, mode="FAST_COMPILE")
+    drawn = pm.draw(list(model.observed_RVs), random_seed=seed, mode=small_mode())
     return {str(rv.name): np.asarray(v) for rv, v in zip(model.observed_RVs, drawn, strict=True)}
 
 

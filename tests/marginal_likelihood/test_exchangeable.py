@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -158,9 +159,15 @@ CASES: dict[str, tuple[Callable[[], pm.Model], Found]] = {
 }
 
 
-@pytest.mark.parametrize(("build", "expected"), CASES.values(), ids=CASES.keys())
-def test_exchangeable_components(build: Callable[[], pm.Model], expected: Found) -> None:
-    groups = exchangeable(build())
+@cache
+def found_in(name: str) -> tuple[pm.Model, tuple[Exchangeable, ...]]:
+    model = CASES[name][0]()
+    return model, exchangeable(model)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_exchangeable_components(name: str) -> None:
+    expected, (_, groups) = CASES[name][1], found_in(name)
     found = [(dict(g.axes), g.labels) for g in groups]
     assert len(found) == len(expected) and all(e in found for e in expected)
 
@@ -168,16 +175,16 @@ def test_exchangeable_components(build: Callable[[], pm.Model], expected: Found)
 @pytest.mark.parametrize("name", ["mixture of five", "hidden Markov", "three mixtures", "one component differs"])
 def test_labellings_are_a_group_of_symmetries(name: str) -> None:
     """As many different maps as there are labellings; each leaves the density unchanged, with a determinant of ±1."""
-    model = CASES[name][0]()
-    groups, space = exchangeable(model), Unconstrained(model)
+    model, groups = found_in(name)
+    space = Unconstrained(model)
     maps = labellings(space, groups)
     points = np.random.default_rng(1).normal(size=(3, space.size))
     level = space.log_density(points)
     assert len({m.toarray().tobytes() for m in maps}) == len(maps) == number_of_labellings(groups)
     assert np.array_equal(maps[0].toarray(), np.eye(space.size))
-    for m in maps:
-        assert space.log_density((m @ points.T).T) == pytest.approx(level, rel=1e-10)
-        assert abs(np.linalg.det(m.toarray())) == pytest.approx(1.0)
+    moved = space.log_density(np.concatenate([(m @ points.T).T for m in maps]))
+    assert moved.reshape(len(maps), -1) == pytest.approx(np.tile(level, (len(maps), 1)), rel=1e-10)
+    assert np.abs(np.linalg.det([m.toarray() for m in maps])) == pytest.approx(1.0)
 
 
 def test_labellings_permute_the_variables_themselves() -> None:
@@ -278,6 +285,9 @@ def in_order(w: np.ndarray, mu: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.take_along_axis(w, order, axis=-1), np.take_along_axis(mu, order, axis=-1)
 
 
+analysis_of = cache(analyse)  # of one model, which several sets of draws are from
+
+
 def evidence(model: pm.Model, w: np.ndarray, mu: np.ndarray, seed: int = 1) -> LogEvidence:
     """From draws (n, K) as four chains."""
     values = {str(v.name): v for v in model.value_vars}
@@ -285,7 +295,7 @@ def evidence(model: pm.Model, w: np.ndarray, mu: np.ndarray, seed: int = 1) -> L
     if "mu_ordered__" in values:
         draws["mu_ordered__"] = np.concatenate([mu[:, :1], np.log(np.diff(mu, axis=1))], axis=1)
     chains = {n: draws[n].reshape(4, -1, draws[n].shape[-1]) for n in values}
-    return evidence_of_draws(analyse(model), model, chains, xr.Dataset(), seed)
+    return evidence_of_draws(analysis_of(model), model, chains, xr.Dataset(), seed)
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -298,8 +308,8 @@ def test_evidence_of_a_mixture_against_all_allocations(size: int) -> None:
     which = [orders[c % len(orders)] for c in range(4) for _ in range(500)]
     each_w, each_mu = np.take_along_axis(one_w, np.array(which), 1), np.take_along_axis(one_mu, np.array(which), 1)
     model = oracle.model()
-    for draws in ((w, mu), (one_w, one_mu), (each_w, each_mu)):
-        estimate = evidence(model, *draws)
+    estimates = [evidence(model, *draws) for draws in ((w, mu), (one_w, one_mu), (each_w, each_mu))]
+    for estimate in estimates:
         assert abs(estimate.value - oracle.log_evidence) < 4 * estimate.error < 0.2
         count = math.factorial(size)
         assert estimate.convention == f"over all {size}! = {count} labellings of the components (w, mu)"
@@ -308,7 +318,7 @@ def test_evidence_of_a_mixture_against_all_allocations(size: int) -> None:
     assert abs(ordered.value - oracle.log_evidence) < 4 * ordered.error < 0.3
     assert ordered.convention == f"ordered: log {size}! added for the restriction of the prior of mu"
     # By the same estimator: without the order, and so without the tails that it makes where two means come close.
-    assert ordered.value == pytest.approx(evidence(model, one_w, one_mu).value, abs=1e-6)
+    assert ordered.value == pytest.approx(estimates[1].value, abs=1e-6)
 
 
 def test_evidence_over_labellings_has_an_honest_error() -> None:
@@ -360,19 +370,18 @@ def test_two_equal_observations_are_no_components() -> None:
     assert estimate.convention == ""
 
 
+# As many as are too many for a table of all allocations, in which every row has a closed form.
+THIRTEEN = np.array([-2.3, -1.9, -2.6, -1.1, -1.7, -2.2, -2.0, 1.8, 2.4, 2.9, 1.2, 2.1, 1.6])
+
+
 def mixture_without_an_axis(spelling: str) -> pm.Model:
-    # As many as are too many for a table of all allocations, in which every row has a closed form.
-    y = np.array([-2.3, -1.9, -2.6, -1.1, -1.7, -2.2, -2.0, 1.8, 2.4, 2.9, 1.2, 2.1, 1.6])
     with pm.Model() as model:
-        if spelling == "weights":
-            z: Any = pm.Categorical("z", pm.Dirichlet("w", np.ones(2)), shape=y.size)
-        else:
-            z = pm.Bernoulli("z", pm.Beta("w", 1, 2 if spelling == "asymmetric" else 1), shape=y.size)
+        z = pm.Bernoulli("z", pm.Beta("w", 1, 2 if spelling == "asymmetric" else 1), shape=THIRTEEN.size)
         if spelling == "two names":
             mean: Any = pt.switch(z, pm.Normal("low", 0, 3), pm.Normal("high", 0, 3))
         else:
             mean = pm.Normal("mu", 0, 3, shape=2)[z]
-        pm.Normal("y", mean, 1, observed=y)
+        pm.Normal("y", mean, 1, observed=THIRTEEN)
     return model
 
 
@@ -391,11 +400,9 @@ def test_mirror_images(spelling: str, expected: list[str]) -> None:
 
 
 def test_evidence_counts_mirror_images() -> None:
-    expected = bk.infer(mixture_without_an_axis("weights"), draws=4, random_seed=1).log_evidence
-    assert expected.label == "quadrature"
     found = bk.infer(mixture_without_an_axis("two names"), method="nuts", draws=2000, random_seed=1).log_evidence
     assert "mirror images" in found.convention
-    assert abs(found.value - expected.value) < 5 * found.error < 0.1
+    assert abs(found.value - Conjugate(2, THIRTEEN).log_evidence) < 5 * found.error < 0.1
 
 
 def test_quadrature_says_what_it_integrates_over() -> None:

@@ -15,6 +15,8 @@ from sklearn.decomposition import PCA, FactorAnalysis
 import bayeskit as bk
 from bayeskit.catalogue.starts import fit_factors
 from bayeskit.datasets import Variable, example_data, prepare
+from bayeskit.elimination.collapsed_model import collapse
+from bayeskit.elimination.plan import analyse
 from bayeskit.errors import DataError, OptionError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.model.unconstrained import Unconstrained
@@ -154,8 +156,9 @@ def test_collapsed_density_against_the_covariance_of_the_observed_entries(
     if missing:
         y[4] = np.nan
     model = build(y, components=components, mean_scale=3.0, noise_scale=2.0, loading_scale=1.3, **options)
-    assert {"mu", "z"}.isdisjoint(bk.explain(model).remaining)
-    space = Unconstrained(bk.collapse(model))
+    analysis = analyse(model)
+    assert {"mu", "z"}.isdisjoint(analysis.plan.remaining)
+    space = Unconstrained(collapse(analysis))
     point = np.random.default_rng(5).normal(size=space.size) * 0.4
     values = {n: v[0] for n, v in space.backward(point).items()}
     relevance, noise = "relevance" in options, np.broadcast_to(values["sigma"], columns)

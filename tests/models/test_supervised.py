@@ -6,6 +6,7 @@ Every closed form is written here, with SciPy; every class probability is also a
 from __future__ import annotations
 
 import itertools
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,13 @@ def infer(model: pm.Model) -> bk.Posterior:
     return post
 
 
-def assert_evidence(model: pm.Model, expected: float) -> bk.Posterior:
-    post = infer(model)
+@cache
+def of_iris(covariance: str) -> bk.Posterior:
+    return infer(CLASSIFIER.build(iris(), covariance=covariance))
+
+
+def assert_evidence(model: pm.Model | bk.Posterior, expected: float) -> bk.Posterior:
+    post = model if isinstance(model, bk.Posterior) else infer(model)
     assert float(post.log_evidence) == pytest.approx(expected, abs=1e-10 * max(1.0, abs(expected)))
     return post
 
@@ -163,9 +169,8 @@ def classifier_evidence(data: xr.Dataset, covariance: str, classes: int, **optio
 @pytest.mark.parametrize("options", [{}, {"prior": "given", "mean_weight": 0.02, "sd": 2.0, "concentration": 3.0}])
 def test_evidence_of_the_classifier(covariance: str, options: dict[str, Any]) -> None:
     data = iris()
-    assert_evidence(
-        CLASSIFIER.build(data, covariance=covariance, **options), classifier_evidence(data, covariance, 3, **options)
-    )
+    found = CLASSIFIER.build(data, covariance=covariance, **options) if options else of_iris(covariance)
+    assert_evidence(found, classifier_evidence(data, covariance, 3, **options))
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
@@ -264,6 +269,11 @@ def chains() -> xr.Dataset:
     )
 
 
+@cache
+def of_chains() -> bk.Posterior:
+    return infer(MARKOV.build(chains()[["state", "y"]]))
+
+
 @pytest.mark.parametrize("states", [None, "low,middle,high,extreme"])
 def test_evidence_of_the_supervised_markov_model(states: str | None) -> None:
     data = chains()
@@ -335,14 +345,15 @@ def test_class_probabilities_are_those_of_student_t_predictives(covariance: str)
     ]  # labels, not codes
 
 
-def by_evidence(module: Any, data: xr.Dataset, new: xr.Dataset, labels: list[Any], **options: Any) -> np.ndarray:
-    """log p(c, x | y) of one row, as log p(y, row) − log p(y) for each class it might have."""
-    before = float(infer(module.build(data, **options)).log_evidence)
+def by_evidence(
+    module: Any, post: bk.Posterior, data: xr.Dataset, new: xr.Dataset, labels: list[Any], **options: Any
+) -> np.ndarray:
+    """log p(c, x | y) of one row, as log p(y, row) − log p(y) for each class it might have; ``post`` is that of y."""
     result = []
     for label in labels:
         row = new.assign(label=("row", np.array([label])))
-        result.append(float(infer(module.build(xr.concat([data, row], "row"), **options)).log_evidence) - before)
-    return np.array(result)
+        result.append(float(infer(module.build(xr.concat([data, row], "row"), **options)).log_evidence))
+    return np.array(result) - float(post.log_evidence)
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
@@ -352,8 +363,9 @@ def test_class_probabilities_are_ratios_of_evidences(covariance: str) -> None:
     data = data.isel(feature=[1, 3])
     train, new = rows_of(data, slice(0, None, 5)), rows_of(data, [121])
     options = {"covariance": covariance, "prior": "given", "mean": 3.0, "classes": ",".join(labels)}
-    found = bk.classify(infer(CLASSIFIER.build(train, **options)), new[["x"]])
-    expected = by_evidence(CLASSIFIER, train, new[["x"]], labels, **options)
+    post = infer(CLASSIFIER.build(train, **options))
+    found = bk.classify(post, new[["x"]])
+    expected = by_evidence(CLASSIFIER, post, train, new[["x"]], labels, **options)
     assert found["log_density"].item() == pytest.approx(special.logsumexp(expected), abs=1e-9)
     assert found["probability"].to_numpy()[0] == pytest.approx(special.softmax(expected), abs=1e-10)
 
@@ -363,8 +375,9 @@ def test_class_probabilities_of_mixed_features_are_ratios_of_evidences(counts: s
     data = mixed()
     train, new = rows_of(data, slice(0, 30)), rows_of(data, [34])
     options = {"prior": "given", "counts": counts, "classes": "0,1,2,3", **NAIVE_OPTIONS}
-    found = bk.classify(infer(NAIVE.build(train, **options)), new.drop_vars("label"))
-    some, none = by_evidence(NAIVE, train, new.drop_vars("label"), [1, 3], **options)  # class 3 has no rows
+    post = infer(NAIVE.build(train, **options))
+    found = bk.classify(post, new.drop_vars("label"))
+    some, none = by_evidence(NAIVE, post, train, new.drop_vars("label"), [1, 3], **options)  # class 3 has no rows
     log_joint = np.log(found["probability"].sel({"class": [1, 3]}).to_numpy()[0]) + found["log_density"].item()
     assert log_joint == pytest.approx([some, none], abs=1e-9)
 
@@ -392,8 +405,9 @@ def test_features_that_share_their_parameters_are_judged_together() -> None:
     data = dataset(label=label, one=one, two=two).assign(x=("row", x), y=("row", y))
     new = xr.Dataset({"one": ("row", [5]), "two": ("row", [1]), "x": ("row", [0.3]), "y": ("row", [1.9])})
     module = type("module", (), {"build": staticmethod(build)})
-    expected = by_evidence(module, data, new, [0, 1])
-    found = bk.classify(infer(build(data)), new)
+    post = infer(build(data))
+    expected = by_evidence(module, post, data, new, [0, 1])
+    found = bk.classify(post, new)
     assert found.attrs["label"] == "exact"
     assert found["log_density"].item() == pytest.approx(special.logsumexp(expected), abs=1e-9)
     assert found["probability"].to_numpy()[0] == pytest.approx(special.softmax(expected), abs=1e-10)
@@ -544,7 +558,7 @@ def test_a_class_that_is_predicted_from_covariates() -> None:
 
 def test_covariances_are_compared_by_evidence_though_one_is_written_class_by_class() -> None:
     data = iris()
-    models = {c: CLASSIFIER.build(data, covariance=c) for c in ("separate", "tied", "spherical")}
+    models = {c: of_iris(c) for c in ("separate", "tied", "spherical")}
     table = bk.compare(models, loo=False, random_seed=1).table
     assert table.index.tolist() == ["tied", "separate", "spherical"]
     for covariance in models:
@@ -590,7 +604,7 @@ def test_many_features_are_seen_in_the_plane_of_the_discriminant_directions() ->
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     data = iris()
-    plane = class_plane(infer(CLASSIFIER.build(data)))
+    plane = class_plane(of_iris("tied"))
     assert plane is not None
     assert plane.axes == ("first discriminant direction", "second discriminant direction")
     theirs = LinearDiscriminantAnalysis(solver="eigen").fit(data["x"], data["label"]).transform(data["x"].to_numpy())
@@ -599,7 +613,7 @@ def test_many_features_are_seen_in_the_plane_of_the_discriminant_directions() ->
     digits = class_plane(infer(NAIVE.build(example_data(NAIVE.EXAMPLE, NAIVE.VARIABLES))))
     assert digits is not None
     assert digits.probability is None
-    assert class_plane(infer(MARKOV.build(chains()[["state", "y"]]))) is None
+    assert class_plane(of_chains()) is None
 
 
 def test_a_series_of_states_knows_where_its_sequences_begin() -> None:
@@ -610,16 +624,16 @@ def test_a_series_of_states_knows_where_its_sequences_begin() -> None:
     assert np.flatnonzero(series.begins).tolist() == [0, 1, 30]
     assert series.means is not None
     assert series.means.shape == (3, 2)
-    assert state_series(infer(CLASSIFIER.build(iris()))) is None
+    assert state_series(of_iris("tied")) is None
 
 
 def test_reports_have_their_pictures(tmp_path: Path) -> None:
-    small = CLASSIFIER.build(rows_of(iris(), slice(None, None, 5)))
-    for model, words in (
+    small = infer(CLASSIFIER.build(rows_of(iris(), slice(None, None, 5))))
+    for post, words in (
         (small, "in the plane of the two leading discriminant directions of 4 features"),
-        (MARKOV.build(chains()[["state", "y"]]), "The series over its observed states"),
+        (of_chains(), "The series over its observed states"),
     ):
-        assert words in bk.report(infer(model), tmp_path / "page.html").read_text(encoding="utf-8")
+        assert words in bk.report(post, tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 # --- what a person sees -----------------------------------------------------------------------------------------------
@@ -661,10 +675,8 @@ def test_labelled_rows_are_scored_and_keep_their_names() -> None:
     ],
 )
 def test_new_rows_that_do_not_fit_are_refused(new: dict[str, Any], message: str) -> None:
-    if not hasattr(test_new_rows_that_do_not_fit_are_refused, "post"):
-        test_new_rows_that_do_not_fit_are_refused.post = infer(CLASSIFIER.build(iris()))
     with pytest.raises(DataError, match=message):
-        bk.classify(test_new_rows_that_do_not_fit_are_refused.post, new)
+        bk.classify(of_iris("tied"), new)
 
 
 @pytest.mark.parametrize("kind", ["count", "binary", "covariate"])
@@ -689,7 +701,7 @@ def test_models_without_a_class_or_with_several_are_refused() -> None:
     post = infer(normal.build(example_data(normal.EXAMPLE, normal.VARIABLES)))
     with pytest.raises(ModelError, match=r"classification needs an observed Categorical or Bernoulli .* it has none"):
         bk.classify(post, {"y": [1.0]})
-    chain = infer(MARKOV.build(chains()[["state", "y"]]))
+    chain = of_chains()
     with pytest.raises(ModelError, match=r"it has several: state_first, state_next; say which is the class"):
         bk.classify(chain, {"y": np.ones((1, 2))})
     with pytest.raises(ModelError, match=r"'y' is no observed Categorical or Bernoulli variable"):
