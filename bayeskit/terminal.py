@@ -1,15 +1,19 @@
-"""What a person at a terminal sees of the libraries below: bars only where somebody watches, no logging chatter."""
+"""Between a person at a terminal and the libraries: bars where somebody watches, no chatter, a Ctrl-C that ends it."""
 
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import warnings
+from _thread import interrupt_main
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from threading import Timer, current_thread, main_thread
+from typing import NoReturn
 
-__all__ = ["draws_rich_bars", "is_terminal", "quiet"]
+__all__ = ["draws_rich_bars", "interruptible", "is_terminal", "quiet"]
 
 
 def is_terminal() -> bool:
@@ -47,3 +51,39 @@ def quiet(least: int = logging.ERROR) -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+class _Interrupt(BaseException):
+    """Ctrl-C, under a name that no library catches."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end what runs here, as ``KeyboardInterrupt``, also where a library would not.
+
+    nutpie and PyMC catch that one and return arrays that are partly empty, or go on to the next chain; and what is
+    raised where C calls Python back is printed and forgotten: it comes again a moment later. Only the main thread hears
+    signals; who handles this one in a way of their own is left to it.
+    """
+    if current_thread() is not main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    came: list[object] = []
+    forgotten = sys.unraisablehook
+
+    def interrupt(*what: object) -> NoReturn:
+        came.append(what)
+        raise _Interrupt
+
+    def remember(lost: sys.UnraisableHookArgs) -> None:
+        Timer(0.05, interrupt_main).start() if lost.exc_type is _Interrupt else forgotten(lost)
+
+    try:
+        sys.unraisablehook = remember
+        signal.signal(signal.SIGINT, interrupt)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.unraisablehook = forgotten
+        if came:
+            raise KeyboardInterrupt from None

@@ -26,6 +26,7 @@ LAYERS = (
     "seeds",
     "types",
     "terminal",
+    "files",
     "graphs",
     "families",
     "model",

@@ -1,7 +1,8 @@
 """Options of a model: read from the signature of its ``build``, parsed from text, checked before use.
 
-An option is a keyword-only parameter of ``build`` with a default and one of these annotations: ``bool``, ``int``,
-``float``, ``str``, ``Literal[...]``, any of them ``| None``, any of them in ``Annotated[..., Range(...)]``.
+An option is a keyword-only parameter of ``build``, or another whose default is a number or a text, with one of these
+annotations: ``bool``, ``int``, ``float``, ``str``, ``Literal[...]``, any of them ``| None``, any of them in
+``Annotated[..., Range(...)]``.
 """
 
 from __future__ import annotations
@@ -19,12 +20,17 @@ from bayeskit.errors import ModelError, OptionError
 
 __all__ = ["check_options", "model_options", "option_error", "parse_options"]
 
+TYPES = (bool, int, float, str)
 BOOLS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 
 
 def model_options(build: Callable[..., Any]) -> dict[str, Option]:
     """The options of a model's ``build``, in their order; one without an annotation has the type of its default."""
-    parameters = [p for p in inspect.signature(build).parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    parameters = [
+        p
+        for p in inspect.signature(build).parameters.values()
+        if p.kind is p.KEYWORD_ONLY or (p.name != "data" and isinstance(p.default, TYPES))
+    ]
     # Options only: the type of ``data`` may be known to type checkers alone.
     annotated = types.SimpleNamespace(__annotations__={p.name: p.annotation for p in parameters})
     hints = get_type_hints(annotated, globalns=inspect.unwrap(build).__globals__, include_extras=True)
@@ -106,7 +112,7 @@ def _option(name: str, hint: Any, default: Any, doc: str) -> Option:
             break
     if hint is inspect.Parameter.empty:
         hint = type(default)
-    if hint not in (bool, int, float, str):
+    if hint not in TYPES:
         raise ModelError(
             f"parameter {name!r} of build has the type {getattr(hint, '__name__', hint)}; "
             "an option is a bool, int, float, str or Literal: annotate it as one"

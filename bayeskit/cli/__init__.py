@@ -1,13 +1,14 @@
 """The command line: ``bayeskit models | explain | infer | compare | validate | report | demo``.
 
-Exit codes: 0, done; 1, a check failed (a validation, or a certificate); 2, something the user can mend, said in one
-line on stderr. Nothing heavy is imported before a command needs it.
+Exit codes: 0, done; 1, a check failed (a validation, or a certificate); 2, something the user can mend; 130, Ctrl-C.
+What is not done is said in one line on stderr. Nothing heavy is imported before a command needs it.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from bayeskit.cli.arguments import parser
 from bayeskit.cli.commands import CHECK_FAILED, COMMANDS, DONE
 from bayeskit.errors import BayeskitError, InferenceError
+from bayeskit.terminal import interruptible
 
 __all__ = ["main"]
 
@@ -24,21 +26,30 @@ USER_ERROR, INTERRUPTED = 2, 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command, with the arguments of the process by default, and give its exit code."""
     try:
-        arguments = parser().parse_args(argv)
-        with _quiet():
+        with interruptible(), _quiet():
+            arguments = parser().parse_args(argv)
             code = COMMANDS[arguments.command](arguments)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        # The reader of a pipe has had enough (`bayeskit models | head`); Python would complain again when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+            sys.stdout.flush()
+            return code
     except BayeskitError as error:
-        print(f"bayeskit: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return CHECK_FAILED if isinstance(error, InferenceError) else USER_ERROR
+        return _ended(str(error), CHECK_FAILED if isinstance(error, InferenceError) else USER_ERROR)
+    except OSError as error:
+        # What standard output still holds would be tried again, and complained of, when Python exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return DONE  # the reader of a pipe has had enough (`bayeskit models | head`)
+        return _ended(f"the system refused: {error}", USER_ERROR)
     except KeyboardInterrupt:
         print("bayeskit: interrupted", file=sys.stderr)
         return INTERRUPTED
+    finally:
+        if argv is None:  # the process has said all that it has to say
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _ended(why: str, code: int) -> int:
+    print(f"bayeskit: error: {' '.join(why.split())}", file=sys.stderr)
+    return code
 
 
 @contextmanager

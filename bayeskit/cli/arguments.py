@@ -19,8 +19,9 @@ EXAMPLES = """examples:
   bayeskit compare linear_regression linear_regression:degree=2 --data trees.csv --columns y=strength,x=density
   bayeskit infer my_model.py --json
 
-A MODEL is a name that `bayeskit models` lists, or a Python file that defines build(data, ...) or model;
-options may follow it as MODEL:option=value,option=value. Without --data, the model's own example is used."""
+A MODEL is a name that `bayeskit models` lists, or a Python file that defines build(data, ...) or model; parameters
+of build that have a default are its options, and `bayeskit models FILE` lists them. Options may follow a MODEL as
+MODEL:option=value,option=value. Without --data, the model's own example is used."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -52,10 +53,9 @@ def parser() -> argparse.ArgumentParser:
     table = ("--data", "--columns", "--set")
     answer = ("--draws", "--seed", "--method", "--tune", "--chains", "--target-accept", "--json")
     models = command("models", "list the catalogue: models, the data they need, their options", "--json")
-    models.add_argument("model", nargs="?", metavar="MODEL", help="show this model only")
-    command(
-        "explain", "say what would be integrated out, in which order, and why not the rest", "model", *table, "--json"
-    )
+    models.add_argument("model", nargs="?", metavar="MODEL", help="show this model only; a name, or a Python file")
+    explained = "say what would be integrated out, in which order, and why not the rest"
+    command("explain", explained, "model", *table, "--json")
     infer = command("infer", "the posterior and the log evidence", "model", *table, *answer)
     infer.add_argument("--report", type=Path, metavar="HTML", help="write a report to this file")
     compare = command("compare", "compare models of the same data by their evidence", *table, "--seed", "--json")
@@ -85,11 +85,7 @@ def _shared() -> dict[str, dict[str, Any]]:
         "--method": {"choices": method_names(), "default": "auto", "help": "default: auto"},
         "--tune": {"type": _positive_integer, "metavar": "N", "help": "warm-up steps of each chain of NUTS"},
         "--chains": {"type": _positive_integer, "metavar": "N", "help": "of NUTS, which share the draws"},
-        "--target-accept": {
-            "type": float,
-            "metavar": "P",
-            "help": "share of proposals that NUTS accepts, such as 0.99",
-        },
+        "--target-accept": {"type": float, "metavar": "P", "help": "share of proposals that NUTS accepts"},
         "--json": {"action": "store_true", "help": "print one JSON object"},
     }
 

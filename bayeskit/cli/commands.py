@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayeskit.cli.rendering import frame_records, posterior_record, print_frame, print_json, print_table
-from bayeskit.cli.specification import BuiltModel, build_model
+from bayeskit.cli.specification import BuiltModel, build_model, load_module
 from bayeskit.errors import OptionError
 from bayeskit.terminal import is_terminal
 
@@ -24,37 +25,33 @@ DONE, CHECK_FAILED = 0, 1
 
 def _models(arguments: argparse.Namespace) -> int:
     from bayeskit.catalogue.options import model_options
-    from bayeskit.models import MODELS, load_model
+    from bayeskit.models import MODELS
 
-    names = (arguments.model,) if arguments.model else MODELS
-    records = []
-    for name in names:
-        module = load_model(name)
-        options = model_options(module.build).values()
+    records: list[dict[str, Any]] = []
+    for name in (arguments.model,) if arguments.model else MODELS:
+        module, _ = load_module(name)
+        build, example = getattr(module, "build", None), getattr(module, "EXAMPLE", None)
+        known = model_options(build).values() if callable(build) else ()
         records.append(
             {
                 "name": name,
-                "description": (module.__doc__ or "").strip().splitlines()[0],
-                "variables": [{"name": key, **asdict(v)} for key, v in module.VARIABLES.items()],
-                "options": [{key: getattr(o, key) for key in ("name", "allowed", "default", "doc")} for o in options],
-                "example": asdict(module.EXAMPLE),
+                "description": (module.__doc__ or "").strip().partition("\n")[0],
+                "variables": [{"name": key, **asdict(v)} for key, v in getattr(module, "VARIABLES", {}).items()],
+                "options": [{key: getattr(o, key) for key in ("name", "allowed", "default", "doc")} for o in known],
+                "example": asdict(example) if example else None,
             }
         )
     if arguments.json:
         print_json({"models": records})
         return DONE
     for record in records:
-        print(f"{record['name']}: {record['description']}\n")
-        print_table(
-            ["data", "dims", "kind", "meaning"],
-            ([v["name"], " × ".join(v["dims"]), v["kind"], v["doc"]] for v in record["variables"]),
-        )
+        print(": ".join(filter(None, (record["name"], record["description"]))) + "\n")
+        variables = [[v["name"], " × ".join(v["dims"]), v["kind"], v["doc"]] for v in record["variables"]]
+        options = [[o["name"], str(o["default"]).lower(), o["allowed"], o["doc"]] for o in record["options"]]
+        print_table(["data", "dims", "kind", "meaning"], variables)
         print()
-        print_table(
-            ["option", "default", "allowed", "meaning"],
-            ([o["name"], str(o["default"]).lower(), o["allowed"], o["doc"]] for o in record["options"]),
-        )
-        print(f"\nexample: {record['example']['dataset']}\n")
+        print_table(["option", "default", "allowed", "meaning"], options)
+        print(f"\nexample: {record['example']['dataset'] if record['example'] else 'none'}\n")
     return DONE
 
 
@@ -99,14 +96,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     built = [_build(arguments, text) for text in arguments.model]
     comparison = bk.compare({b.name: b.model for b in built}, prior_odds=prior_odds, random_seed=arguments.seed)
     if arguments.json:
-        print_json(
-            {
-                "models": [_source(b) for b in built],
-                "comparison": frame_records(comparison.table, index="model"),
-                "priors": comparison.priors,
-                "notes": comparison.notes,
-            }
-        )
+        facts = {"comparison": frame_records(comparison.table, index="model"), "priors": comparison.priors}
+        print_json({"models": [_source(b) for b in built], **facts, "notes": comparison.notes})
     else:
         print(*map(_heading, built), "", comparison, sep="\n")
     return DONE
@@ -155,10 +146,14 @@ def _answered(
 ) -> tuple[BuiltModel, Posterior, Path | None]:
     """The posterior, printed if it is to be JSON, and its report, which must be possible before all else."""
     import bayeskit as bk
-    from bayeskit.reporting.html import check_writable
+    from bayeskit.files import check_writable
+    from bayeskit.reporting.html import REPORT
 
     if path:
-        check_writable(path)
+        check_writable(path, REPORT)
+        for source in filter(os.path.exists, (arguments.data or "", arguments.model.partition(":")[0])):
+            if path.exists() and path.samefile(source):
+                raise OptionError(f"cannot write {REPORT} {path}: {source} is read; name another file")
     built, sampling = _build(arguments, arguments.model), _sampling(arguments)
     given = {name: getattr(arguments, name) for name in ("tune", "chains", "target_accept")}
     options = {name: value for name, value in given.items() if value is not None}
@@ -192,15 +187,9 @@ def _source(built: BuiltModel) -> dict[str, Any]:
 
 def _heading(built: BuiltModel) -> str:
     options = ", ".join(f"{name}={value}" for name, value in built.options.items())
-    return f"{built.name}: {built.data}{f' ({options})' if options else ''}"
+    source = "" if built.name.startswith(built.data) else f": {built.data}"  # a model file may hold its data
+    return f"{built.name}{source}{f' ({options})' if options else ''}"
 
 
-COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "models": _models,
-    "explain": _explain,
-    "infer": _infer,
-    "compare": _compare,
-    "validate": _validate,
-    "report": _report,
-    "demo": _demo,
-}
+_ALL = (_models, _explain, _infer, _compare, _validate, _report, _demo)
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {command.__name__[1:]: command for command in _ALL}

@@ -8,12 +8,14 @@ from __future__ import annotations
 import inspect
 import logging
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +23,13 @@ import numpy as np
 
 from bayeskit.cli.rendering import print_table
 from bayeskit.datasets import describe_example, example_data
+from bayeskit.files import check_writable
 from bayeskit.graphs.environment import available_cpus, on_one_thread
 from bayeskit.inference.ladder import infer
 from bayeskit.models import MODELS, load_model
 from bayeskit.queries.comparison import Comparison, compare
 from bayeskit.reporting import report
-from bayeskit.reporting.html import check_writable, page, table_markup, write_page
+from bayeskit.reporting.html import REPORT, page, table_markup, write_page
 from bayeskit.reporting.records import Link, Table
 from bayeskit.sampling.nuts import sample_nuts
 from bayeskit.validation import Validation, judge, validate
@@ -74,7 +77,7 @@ def run(output: Path, *, random_seed: int = 20260101, progressbar: bool = True, 
     from rich.console import Console
     from rich.progress import track
 
-    check_writable(output / "index.html")
+    check_writable(output / "index.html", REPORT)
     shown = progressbar and sys.stderr.isatty()
     finished = _outcomes(MODELS, output, random_seed, workers or min(available_cpus(), MOST_WORKERS))
     steps = track(finished, "catalogue", len(MODELS), console=Console(stderr=True), transient=True, disable=not shown)
@@ -94,21 +97,31 @@ def _outcomes(names: Sequence[str], output: Path, random_seed: int, workers: int
         yield from (run_model(name, output, random_seed=random_seed) for name in names)
         return
     context = multiprocessing.get_context("spawn")  # a fork of a process that has threads may hang
-    level = logging.root.manager.disable
+    level, others = logging.root.manager.disable, set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(min(workers, len(names)), context, initializer=_start_worker, initargs=(level,))
     try:
+        # A process that is being started would meet Ctrl-C with a traceback: it is left to this one to end them all.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         # The catalogue goes from simple to large: the last come first, lest one process be left alone with a long one.
         jobs = [pool.submit(run_model, name, output, random_seed=random_seed) for name in reversed(names)]
+        signal.signal(signal.SIGINT, before)
         for job in as_completed(jobs):
             yield job.result()
     finally:
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
         pool.shutdown(cancel_futures=True)
 
 
 def _start_worker(logging_disabled: int) -> None:
-    """As quiet as the process that started it; Ctrl-C ends it at once and without a traceback."""
+    """As quiet as the process that started it, and not to outlive it."""
+
+    def end_with(parent: Any) -> None:
+        parent.join()
+        os._exit(1)
+
     logging.disable(logging_disabled)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    Thread(target=end_with, args=[multiprocessing.parent_process()], daemon=True).start()
 
 
 @on_one_thread()  # the last digits of linear algebra depend on the number of threads, and so does where a chain goes
@@ -133,16 +146,8 @@ def run_model(name: str, output: Path, *, random_seed: int) -> Outcome:
         title=f"{name.replace('_', ' ').capitalize()}: {module.EXAMPLE.dataset.replace('_', ' ')}",
         about=(f"Data: {about['title']}.", f"Source: {about['source']}."),
     )
-    return Outcome(
-        model=name,
-        data=module.EXAMPLE.dataset,
-        method=post.method,
-        log_evidence=post.log_evidence,
-        certificate=post.certificate,
-        agreement=agreement,
-        passed=passed,
-        page=target.name,
-    )
+    found = post.method, post.log_evidence, post.certificate
+    return Outcome(name, module.EXAMPLE.dataset, *found, agreement, passed, target.name)
 
 
 def _validate(post: Posterior, module: ModuleType, data: xr.Dataset, random_seed: int) -> tuple[Validation, str]:

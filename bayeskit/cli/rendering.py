@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bayeskit.results.diagnostics import Diagnostics
     from bayeskit.results.records import Posterior
 
 __all__ = ["frame_records", "posterior_record", "print_frame", "print_json", "print_table"]
@@ -53,21 +52,17 @@ def frame_records(frame: pd.DataFrame, *, index: str) -> list[dict[str, Any]]:
 
 def posterior_record(posterior: Posterior) -> dict[str, Any]:
     """What a posterior is and how it was got, as a dictionary; draws are not in it."""
+    found = posterior.diagnostics
     return {
         "method": posterior.method,
         "log_evidence": asdict(posterior.log_evidence),
         "certificate": posterior.certificate,
-        "diagnostics": None if posterior.diagnostics is None else diagnostics_record(posterior.diagnostics),
+        "diagnostics": found and {**asdict(found), "converged": found.converged, "problems": found.problems},
         "plan": asdict(posterior.plan),
         "summary": frame_records(posterior.summary(), index="variable"),
         "seed": posterior.random_seed,
         "seconds": posterior.seconds,
     }
-
-
-def diagnostics_record(diagnostics: Diagnostics) -> dict[str, Any]:
-    """The fields of a record of diagnostics, and what is concluded from them."""
-    return {**asdict(diagnostics), "converged": diagnostics.converged, "problems": diagnostics.problems}
 
 
 def _shown(value: Any) -> str:

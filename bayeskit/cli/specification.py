@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from bayeskit.datasets.schema import Variable
 
-__all__ = ["BuiltModel", "build_model"]
+__all__ = ["BuiltModel", "build_model", "load_module"]
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,7 @@ class BuiltModel:
 
 
 def build_model(
-    specification: str,
-    *,
-    data: str | None,
-    columns: Mapping[str, str | tuple[str, ...]],
-    settings: Sequence[str],
+    specification: str, *, data: str | None, columns: Mapping[str, str | tuple[str, ...]], settings: Sequence[str]
 ) -> BuiltModel:
     """Build the model that a specification names.
 
@@ -57,28 +53,25 @@ def build_model(
     """
     from bayeskit.catalogue.options import parse_options
     from bayeskit.datasets import example_data
-    from bayeskit.models import load_model
 
     match = re.fullmatch(r"(.*?):(\w+=.*)", specification)
     name, own = (match[1], match[2].split(",")) if match else (specification, [])
-    settings, path = [*own, *settings], Path(name)
-    running: Callable[[], AbstractContextManager[None]]
-    if name.endswith(".py") or os.sep in name or "/" in name:
-        module, running = _load_file(path), partial(_running, path)
-    else:
-        module, running = load_model(name), nullcontext
+    settings = [*own, *settings]
+    left_out: dict[str, str] = {}
+    module, running = load_module(name)
     build = getattr(module, "build", None)
     if not callable(build):
-        return BuiltModel(specification, _finished_model(module, path, data, settings), str(path))
+        return BuiltModel(specification, _finished_model(module, Path(name), data, settings), name)
     with running():
         options = parse_options(build, settings)
         parameters = inspect.signature(build).parameters.values()
     arguments: tuple[Any, ...] = ()
-    if not any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
+    if not any(p.kind < p.VAR_POSITIONAL and (p.default is p.empty or p.name == "data") for p in parameters):
         _refuse_data(specification, data, "its build() takes no data")
-        label = str(getattr(module, "__file__", specification))
+        label = name
     elif data is not None:
-        arguments, label = (_read(data, getattr(module, "VARIABLES", None), columns),), data
+        table, left_out = _read(data, getattr(module, "VARIABLES", None), columns)
+        arguments, label = (table,), data
     else:
         if columns:
             raise OptionError("--columns names columns of a table; name the table with --data")
@@ -86,25 +79,34 @@ def build_model(
             raise DataError(f"model {specification!r} has no example data; name a table with --data")
         arguments, label = (example_data(module.EXAMPLE, module.VARIABLES),), module.EXAMPLE.dataset
         options = {**module.EXAMPLE.options, **options}
-    with running():
-        model = build(*arguments, **options)
+    try:
+        with running():
+            model = build(*arguments, **options)
+    except ModelError as error:
+        asked = [why for column, why in left_out.items() if repr(column) in str(error)]
+        raise (DataError(asked[0]) if asked else error) from error.__cause__
     return BuiltModel(specification, _checked(model, specification), label, options)
 
 
 def _read(
     path: str, variables: Mapping[str, Variable] | None, columns: Mapping[str, str | tuple[str, ...]]
-) -> xr.Dataset:
-    """A user's table with the variables a model declares; one that declares none gets the columns that were named."""
+) -> tuple[xr.Dataset, dict[str, str]]:
+    """A user's table with the variables that a model declares, and why columns were left out.
+
+    A model that declares none gets the columns that were named, or all that hold numbers: it may not need the others.
+    """
     from bayeskit.datasets import Variable, load_table, prepare
 
-    table = load_table(path)
+    table, left_out = load_table(path), {}
     if variables is None:
-        names = columns or {str(name): str(name) for name in table}
-        variables = {
-            name: Variable(("row",) if isinstance(chosen, str) else ("row", f"{name}_column"))
-            for name, chosen in names.items()
-        }
-    return prepare(table, variables, columns)
+        chosen = columns or {str(name): str(name) for name in table}
+        variables = {n: Variable(("row",) if isinstance(c, str) else ("row", f"{n}_column")) for n, c in chosen.items()}
+        for name in () if columns else chosen:
+            try:
+                prepare(table[[name]], {name: Variable()})
+            except DataError as error:
+                left_out[name] = str(error)
+    return prepare(table, {n: v for n, v in variables.items() if n not in left_out}, columns), left_out
 
 
 def _refuse_data(specification: str, data: str | None, why: str) -> None:
@@ -134,6 +136,15 @@ def _checked(model: Any, name: str) -> pm.Model:
     if not isinstance(model, pm.Model):
         raise ModelError(f"model {name!r} is a {type(model).__name__}, not a pymc.Model; return the model")
     return model
+
+
+def load_module(name: str) -> tuple[ModuleType, Callable[[], AbstractContextManager[None]]]:
+    """The module of a catalogue name or of a Python file, and what its code is to be run in."""
+    from bayeskit.models import load_model
+
+    if name.endswith(".py") or os.sep in name or "/" in name:
+        return _load_file(Path(name)), partial(_running, Path(name))
+    return load_model(name), nullcontext
 
 
 def _load_file(path: Path) -> ModuleType:

@@ -40,7 +40,7 @@ from bayeskit.model.snapshot import Snapshot
 from bayeskit.results.records import Plan, Posterior
 from bayeskit.sampling.options import checked_options
 from bayeskit.seeds import RandomSeed, whole_seed
-from bayeskit.terminal import is_terminal
+from bayeskit.terminal import interruptible, is_terminal
 
 __all__ = ["explain", "infer"]
 
@@ -136,7 +136,7 @@ def answer(
     started = time.perf_counter()
     random_seed = whole_seed(random_seed)
     # Two stacks: a rung that samples ends the building early, but goes on with the data of the analysis.
-    with ExitStack() as data, ExitStack() as building:
+    with interruptible(), ExitStack() as data, ExitStack() as building:
         building.enter_context(lightly())
         analysis = model if isinstance(model, Analysis) else analyse(model)
         written = analysis.original.model

@@ -39,7 +39,7 @@ def report(
     post : Posterior
         From :func:`bayeskit.inference.ladder`.
     path : path-like
-        The page; its folder is made if it is missing, and a page of that name is replaced whole or not at all.
+        The page; its folder is made if it is missing. Only a regular file is replaced, whole or not at all.
     validation : Validation, optional
         From :func:`bayeskit.validate`: adds the sampler beside the closed form.
     comparison : Comparison, optional
@@ -66,7 +66,8 @@ def report(
     shown, and the page says how many are not. A page takes one to a few seconds.
     """
     from bayeskit.errors import ModelError, OptionError
-    from bayeskit.reporting.html import check_writable, render, write_page
+    from bayeskit.files import check_writable
+    from bayeskit.reporting.html import REPORT, render, write_page
     from bayeskit.reporting.sections import build_sections
     from bayeskit.results.records import Posterior
 
@@ -75,6 +76,6 @@ def report(
     if not isinstance(path, str | PathLike):
         raise OptionError("a report needs the path of its page, as in report(posterior, 'line.html')")
     target = Path(path)
-    check_writable(target)  # before the pictures are made
+    check_writable(target, REPORT)  # before the pictures are made
     sections = build_sections(post, validation=validation, comparison=comparison, about=about)
     return write_page(target, render(title or post.model.name or "Posterior report", sections))

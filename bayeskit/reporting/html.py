@@ -7,36 +7,23 @@ from __future__ import annotations
 
 import base64
 import math
-import os
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from uuid import uuid4
 
-from bayeskit.errors import OptionError
+from bayeskit.files import replacing
 from bayeskit.reporting.records import Cell, Link, Picture, Section, Table
 
-__all__ = ["check_writable", "number", "page", "render", "write_page"]
+__all__ = ["REPORT", "number", "page", "render", "write_page"]
 
+REPORT = "the report"  # what an error calls a page
 WIDE = 8  # a table with more columns is set smaller
 SIMILAR = 300  # largest over smallest number of a column that is written with the same decimals
 
 BADGES = {"exact": "", "quadrature": "", "estimated": "", "agrees": "", "pass": "", "fail": " bad"}
-DECIMALS = {
-    "z_mean": 2,
-    "z_sd": 2,
-    "p_ecdf": 3,
-    "ess": 0,
-    "rhat": 3,
-    "r_hat": 3,
-    "ess_bulk": 0,
-    "ess_tail": 0,
-    "elpd_loo": 2,
-    "se_loo": 2,
-}
+DECIMALS = dict.fromkeys(("z_mean", "z_sd", "elpd_loo", "se_loo"), 2) | dict.fromkeys(("p_ecdf", "rhat", "r_hat"), 3)
+DECIMALS |= dict.fromkeys(("ess", "ess_bulk", "ess_tail"), 0)
 HEADS = {
     "mcse_mean": "MCSE of mean",
     "p_ecdf": "p (ECDF)",
@@ -165,36 +152,8 @@ def _figure(picture: Picture) -> str:
     return f"<figure>{image}{caption}</figure>"
 
 
-def check_writable(path: Path) -> None:
-    """Make sure that a page can be put there, before anything is computed; nothing is left behind."""
-    if path.is_dir():
-        raise OptionError(
-            f"cannot write the report {path}: that is a folder; name a file in it, such as {path / 'report.html'}"
-        )
-    folder = path.parent
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    try:
-        # Asking for permission is not enough: root is always told yes, even on a read-only file system.
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise OptionError(_message(path, error)) from error
-
-
 def write_page(path: Path, page: str) -> Path:
-    """Write a page beside its place and move it there: a reader never finds half a page, an error leaves nothing."""
-    temporary = path.parent / f".{uuid4().hex}.part"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(page, encoding="utf-8", newline="\n")
-        os.replace(temporary, path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise OptionError(_message(path, error)) from error
+    """Write a page whole, or leave what is there and say why."""
+    with replacing(path, REPORT) as temporary:
+        temporary.write_text(page, encoding="utf-8", errors="replace", newline="\n")
     return path
-
-
-def _message(path: Path, error: OSError) -> str:
-    return f"cannot write the report {path}: {error.strerror or error}; name a file in a folder you can write to"

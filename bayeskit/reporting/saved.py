@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import zlib
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pymc as pm
@@ -23,6 +21,7 @@ import xarray as xr
 
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
+from bayeskit.files import replacing
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.snapshot import Snapshot, WrittenModel, on_its_data, written_down
 from bayeskit.queries.comparison import priors_of
@@ -65,19 +64,14 @@ def save(post: Posterior, path: str | os.PathLike[str]) -> Path:
 
 
 def _write(tree: xr.DataTree, target: Path, engine: str) -> None:
-    """Beside its place, and moved there: an error leaves nothing, and what was there as it was."""
-    temporary = target.with_name(f".{uuid4().hex}{target.suffix}")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if engine == "zarr":
-            tree.to_zarr(temporary, zarr_format=2)  # the third has no texts
-        else:
-            tree.to_netcdf(temporary, engine="h5netcdf")
-        os.replace(temporary, target)
-    except (OSError, NotImplementedError, TypeError, ValueError) as error:
-        raise OptionError(f"cannot write {target}: {getattr(error, 'strerror', None) or error}") from error
-    finally:
-        shutil.rmtree(temporary) if temporary.is_dir() else temporary.unlink(missing_ok=True)
+        with replacing(target, "the posterior") as temporary:
+            if engine == "zarr":
+                tree.to_zarr(temporary, zarr_format=2)  # the third has no texts
+            else:
+                tree.to_netcdf(temporary, engine="h5netcdf")
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise error if isinstance(error, OptionError) else OptionError(f"cannot write {target}: {error}") from error
 
 
 def load(path: str | os.PathLike[str], *, model: pm.Model | None = None) -> Posterior:

@@ -24,7 +24,7 @@ from bayeskit.model.data_slots import uncut
 from bayeskit.model.snapshot import Snapshot
 from bayeskit.results.tree import countable
 from bayeskit.seeds import RandomSeed, whole_seed
-from bayeskit.terminal import quiet
+from bayeskit.terminal import interruptible, quiet
 from bayeskit.types import Graph
 
 __all__ = ["ensure_posterior_predictive", "ensure_prior_predictive", "predict"]
@@ -68,7 +68,7 @@ def predict(
         var_names = [*(rv.name for rv in model.observed_RVs), *leaves, *missing.values()]
     kept = [rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars]
     try:
-        with Snapshot.of(model).restored(), model, quiet():
+        with interruptible(), Snapshot.of(model).restored(), model, quiet():
             if values:
                 _set_data(model, values, new_coords)
             result = pm.sample_posterior_predictive(

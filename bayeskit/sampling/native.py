@@ -22,6 +22,7 @@ from nutpie.compile_pymc import CompiledPyMCModel, _prepare_dims_and_coords
 from pymc.initial_point import make_initial_point_fn
 from pytensor.graph.rewriting.utils import rewrite_graph
 
+from bayeskit.errors import InferenceError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, silently
 from bayeskit.graphs.mvnormal_gradients import shared_factorisations
@@ -32,13 +33,14 @@ from bayeskit.sampling.codegen.loops import program
 from bayeskit.sampling.codegen.workspace import NoLoops
 from bayeskit.types import Graph
 
-__all__ = ["compile_for_nutpie", "compiled_loops", "density_graphs"]
+__all__ = ["compile_for_nutpie", "compiled_loops", "density_graphs", "require_a_start"]
 
 # Fused nodes hide what they do, and nothing is to be written over: the loops do both.
 LEFT_OUT = ("fusion", "inplace", "BlasOpt", "local_pow_to_nested_squaring")
 # Points around the start at which the machine code is held against the graph: their spread on the unconstrained scale,
 # and how far the two may be apart. A gradient through a covariance that is nearly singular keeps no more digits.
 POINTS = ((0.0, 1e-6), (0.1, 1e-6), (0.1, 1e-6), (1.0, 1e-3))
+STARTS = 500  # points that a chain of nutpie tries
 
 
 def compile_for_nutpie(model: pm.Model, jitter: set[Any]) -> Any:
@@ -52,6 +54,19 @@ def compile_for_nutpie(model: pm.Model, jitter: set[Any]) -> Any:
             return compiled_loops(model, jitter)
     except (NoLoops, NumbaError):
         return nutpie.compile_pymc_model(model, jitter_rvs=jitter)
+
+
+def require_a_start(compiled: CompiledPyMCModel) -> None:
+    """Refuse a density that is zero or not a number wherever a chain would try to start.
+
+    nutpie ends at its first chain that cannot start, and lets the others try on: Python would crash if it ended then.
+    """
+    value, gradient = np.zeros(1), np.zeros(compiled.n_dim)
+    for seed in range(STARTS):
+        point = np.ascontiguousarray(compiled.initial_point_func(seed), dtype=np.float64)
+        if not _called(compiled.compiled_logp_func, point.size, point, gradient, value, compiled.user_data):
+            return
+    raise InferenceError("NUTS could not start: no density at any point; check the data and the support of the priors")
 
 
 def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
@@ -85,7 +100,7 @@ def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
         _shapes=drawn.shapes,
         compiled_logp_func=module.density,
         compiled_expand_func=module.draw,
-        initial_point_func=_flat(first, layout),
+        initial_point_func=_flat(first, layout, data),
         shared_data={},
         shared_var_keys={},
         user_data=data,
@@ -97,12 +112,16 @@ def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
     )
 
 
-def _flat(first: Callable[[Any], dict[str, np.ndarray]], layout: VectorLayout) -> Callable[[Any], np.ndarray]:
-    """Starting points as vectors; chains ask for theirs at the same time."""
+def _flat(
+    first: Callable[[Any], dict[str, np.ndarray]], layout: VectorLayout, data: np.ndarray
+) -> Callable[[Any], np.ndarray]:
+    """Starting points as vectors; chains ask for theirs at the same time, and for none once they were told to stop."""
     lock = Lock()
 
     def start(seed: Any) -> np.ndarray:
         with lock:
+            if data[-1]:
+                raise InterruptedError
             return layout.ravel(first(seed)).astype(np.float64)
 
     return start
@@ -165,7 +184,9 @@ def _hold(
 def _called(function: Any, *arguments: Any) -> int:
     numbers = ctypes.POINTER(ctypes.c_double)
     try:
-        status: int = function.ctypes(*(a.ctypes.data_as(numbers) if np.ndim(a) else a for a in arguments))
+        status: int = function.ctypes(
+            *(a.ctypes.data_as(numbers) if isinstance(a, np.ndarray) else a for a in arguments)
+        )
     except SystemError as error:  # Python code that was called back has raised
         raise NoLoops("a function that is called raises an error") from error
     return status

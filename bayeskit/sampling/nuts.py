@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +17,9 @@ from pymc.progress_bar import NutpieProgressBarManager
 
 from bayeskit.errors import InferenceError, OptionError
 from bayeskit.graphs.environment import available_cpus, on_one_thread
-from bayeskit.sampling.native import compile_for_nutpie
+from bayeskit.sampling.native import compile_for_nutpie, require_a_start
 from bayeskit.sampling.options import sampler_defaults
-from bayeskit.terminal import quiet
+from bayeskit.terminal import interruptible, quiet
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,11 +42,11 @@ def sample_nuts(
     ``draws`` are those of all chains together, rounded up; with ``unconstrained`` those on the unconstrained scale are
     kept as well, for :func:`pop_unconstrained`. ``sampler`` holds options that differ from
     :func:`bayeskit.sampling.options.sampler_defaults`. nutpie cannot sample discrete variables; a model that has some
-    goes to PyMC's own compound step.
+    goes to PyMC's own compound step. Ctrl-C is a KeyboardInterrupt, not a tree of the draws so far.
     """
     options = {**sampler_defaults(), **(sampler or {})}
     options["draws"] = -(-draws // options["chains"])
-    with quiet(), on_one_thread(), warnings.catch_warnings():
+    with interruptible(), quiet(), on_one_thread(), warnings.catch_warnings():
         # ArviZ suspects swapped dimensions where there are fewer draws than chains.
         warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
         if model.discrete_value_vars:
@@ -64,23 +66,20 @@ def _by_pymc(model: pm.Model, options: dict[str, Any], random_seed: int | None, 
 
 
 def _by_nutpie(
-    model: pm.Model,
-    options: dict[str, Any],
-    random_seed: int | None,
-    progressbar: bool,
-    unconstrained: bool,
+    model: pm.Model, options: dict[str, Any], random_seed: int | None, progressbar: bool, unconstrained: bool
 ) -> xr.DataTree:
     # Jitter of one on the unconstrained scale is far more than a posterior sd where there are many data: loadings
     # with the wrong sign are a mode of their own. Where the author gave a start, it is kept.
     given, jittered = model.rvs_to_initial_values, options["init"].startswith("jitter")
     compiled = compile_for_nutpie(model, {rv for rv in model.free_RVs if jittered and given.get(rv) is None})
+    require_a_start(compiled)
     # The threads share one process and need no lock of Python's.
     cores = min(options["chains"], available_cpus())
     passed = {"cores": cores} | {name: value for name, value in options.items() if name != "init"}
     start = time.perf_counter()
     try:
         with NutpieProgressBarManager(options["chains"], options["draws"], progressbar) as bar:
-            tree = nutpie.sample(
+            sampler = nutpie.sample(
                 compiled,
                 **passed,
                 seed=int(np.random.default_rng(random_seed).integers(2**30)),
@@ -88,7 +87,13 @@ def _by_nutpie(
                 store_unconstrained=unconstrained,
                 progress_bar=False,
                 progress_callback=bar.update,
+                blocking=False,
             )
+            with ExitStack() as interrupted:
+                # Not waited for here, only when Python ends.
+                interrupted.callback(Thread(target=_cancel, args=(sampler, compiled)).start)
+                tree = sampler.wait()
+                interrupted.pop_all()
     except RuntimeError as error:
         # nutpie's own words: the density is zero or not a number wherever chains could start.
         reason = str(error).splitlines()[0]
@@ -99,6 +104,14 @@ def _by_nutpie(
     # PyMC's name, by which ArviZ finds it.
     tree["sample_stats/reached_max_treedepth"] = tree["sample_stats"]["maxdepth_reached"]
     return tree
+
+
+def _cancel(sampler: Any, compiled: Any) -> None:
+    """Have chains end, which they do between draws; one may be a thousand gradients away."""
+    if compiled.user_data.dtype == np.float64:  # of loops, which fail from now on: a draw ends at its next gradient
+        compiled.user_data[-1] = 1.0
+    with suppress(RuntimeError):  # of a chain that had not started
+        sampler.cancel()
 
 
 def pop_unconstrained(tree: xr.DataTree) -> dict[str, np.ndarray]:

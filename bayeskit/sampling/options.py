@@ -13,13 +13,8 @@ __all__ = ["checked_options", "sampler_defaults"]
 
 STARTS = ("jitter+adapt_diag", "adapt_diag")
 ADAPTATIONS = ("diag", "draw_diag", "low_rank")
-OURS = (
-    "num_tune",
-    "num_draws",
-    "num_chains",
-    "seed",
-    "store_unconstrained",
-)  # nutpie's names of what is said otherwise
+# nutpie's names of what is said otherwise.
+OURS = ("num_tune", "num_draws", "num_chains", "seed", "store_unconstrained")
 
 
 def sampler_defaults() -> dict[str, Any]:

@@ -85,6 +85,10 @@ BAD_INPUT = {
     "no example": (("infer", "raises.py"), LINE, ["raises.py", "--data"]),
     "output in a file": (infer("beta_binomial", "--report", "table.csv/page.html"), BINOMIAL, ["table.csv"]),
     "output is a folder": (infer("beta_binomial", "--report", "."), BINOMIAL, ["folder"]),
+    "output is a device": (infer("beta_binomial", "--report", "/dev/full"), BINOMIAL, ["/dev/full", "no regular file"]),
+    "output over the data": (infer("beta_binomial", "--report", "table.csv"), BINOMIAL, ["report table.csv", "read"]),
+    "output over the model": (infer("raises.py", "--report", "raises.py"), LINE, ["report raises.py", "read"]),
+    "text that build reads": (infer("reads.py"), LINE.replace("2.9", "tall"), ["'y'", "row 3", "'tall'"]),
     "output folder of report": (("report", "normal", "--output", "table.csv/page.html"), LINE, ["table.csv"]),
     "output folder of demo": (("demo", "--output", "table.csv"), LINE, ["table.csv"]),
     "draws": (infer("beta_binomial", "--draws", "0"), BINOMIAL, ["--draws", "'0'"]),
@@ -108,6 +112,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(
         "table.docx": table,
         "table.py": "no python here",
         "raises.py": RAISES,
+        "reads.py": "def build(data):\n    return data['y']\n",
         "stops.py": "raise SystemExit(3)\n",
         "empty.py": "x = 1\n",
         "number.py": "def build():\n    return 1.5\n" if "--data" not in arguments else "model = 1.5\n",
@@ -339,6 +344,24 @@ def test_exit_codes(run: Run, monkeypatch: pytest.MonkeyPatch, raised: BaseExcep
     assert run("models") == (code, "", line)
 
 
+def test_an_interrupt_is_one_line_and_leaves_nothing(run: Run, folder: Path) -> None:
+    """Of a file that catches it, where the command is running it; every command runs in the same way."""
+    catches = "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt:\n    pass\n"
+    (folder / "mine.py").write_text(catches)
+    for command in ("models mine.py", "explain mine.py", "infer mine.py --report out/page.html", "report mine.py"):
+        assert run(*command.split()) == (130, "", "bayeskit: interrupted\n")
+    assert [path.name for path in folder.iterdir()] == ["mine.py"]
+
+
+def test_an_output_that_is_full_is_one_line() -> None:
+    command = [sys.executable, "-m", "bayeskit.cli", "models", "normal"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("bayeskit: error: ") and done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+
+
 def test_a_reader_that_stops_early_is_no_error() -> None:
     command = [sys.executable, "-m", "bayeskit.cli", "models"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -419,3 +442,58 @@ def test_a_table_in_a_pipe_is_not_broken(capsys: pytest.CaptureFixture[str]) -> 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert lines[1].startswith("[a] long") and lines[1].endswith("1.23457")
+
+
+POSITIONAL = '''"""Counts with one rate.
+
+More on it.
+"""
+import pymc as pm
+def build(data, rate: float = 1.0, shape=2.0, prior=None):
+    """Build it.
+
+    Parameters
+    ----------
+    rate
+        Of the prior.
+    """
+    with pm.Model() as model:
+        pm.Poisson("y", pm.Gamma("theta", shape, rate), observed=data["y"].to_numpy().astype(int))
+    return model
+'''
+
+
+def test_a_column_that_is_not_used_is_in_nobodys_way(run: Run, folder: Path) -> None:
+    (folder / "mine.py").write_text(POSITIONAL)
+    (folder / "table.csv").write_text("y,note,day,gap\n3,a,2020-01-01,1\n1,b,2020-01-02,\n4,c,2020-01-03,inf\n")
+    code, out, err = run("infer", "mine.py", "--data", "table.csv", "--draws", "40", "--set", "rate=3", "--json")
+    assert (code, err) == (0, "")
+    record = json.loads(out)
+    assert record["options"] == {"rate": 3.0}
+    assert math.isclose(record["summary"][0]["mean"], 10 / 6, rel_tol=1e-9)
+
+
+def test_a_model_file_is_listed_as_the_catalogue_is(run: Run, folder: Path) -> None:
+    (folder / "mine.py").write_text(POSITIONAL)
+    code, out, err = run("models", "mine.py", "--json")
+    assert (code, err) == (0, "")
+    (record,) = json.loads(out)["models"]
+    assert (record["name"], record["description"]) == ("mine.py", "Counts with one rate.")
+    assert (record["variables"], record["example"]) == ([], None)
+    assert [(o["name"], o["default"], o["doc"]) for o in record["options"]] == [
+        ("rate", 1, "Of the prior."),
+        ("shape", 2, ""),
+    ]
+    code, out, err = run("models", "mine.py")
+    assert (code, err) == (0, "")
+    assert "mine.py: Counts with one rate." in out and "a finite number" in out
+    (folder / "plain.py").write_text(ONE_SCALE)
+    assert run("models", "plain.py")[0] == 0
+
+
+def test_a_model_file_is_named_once(run: Run, folder: Path) -> None:
+    (folder / "plain.py").write_text(ONE_SCALE)
+    for path in ("plain.py", "./plain.py"):
+        code, out, err = run("explain", path)
+        assert (code, err) == (0, "")
+        assert out.splitlines()[0] == path

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from threading import Timer
 
 import numpy as np
 import pytest
@@ -93,6 +97,21 @@ def test_processes_give_the_same(normal: tuple[demo.Outcome, str], tmp_path: Pat
 def test_an_error_in_a_process_is_raised_here(tmp_path: Path) -> None:
     with pytest.raises(BayeskitError, match="no model 'nothing'"):
         list(demo._outcomes(("nothing",), tmp_path, 20260101, workers=2))
+
+
+def test_an_interrupt_ends_the_processes_without_a_word(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """From the terminal it goes to all of them, also while they are starting."""
+
+    def press() -> None:
+        for process in (*multiprocessing.active_children(), multiprocessing.current_process()):
+            os.kill(process.pid or 0, signal.SIGINT)
+
+    Timer(0.4, press).start()
+    with pytest.raises(KeyboardInterrupt):
+        list(demo._outcomes(("normal", "normal"), tmp_path, 20260101, workers=2))
+    assert not multiprocessing.active_children()
+    assert not list(tmp_path.iterdir())
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(("passed", "code"), [(True, 0), (False, 1)])

@@ -47,11 +47,14 @@ KNOWN = {
 def density_source(program: Program, inputs: int, data: int) -> str:
     """nutpie's C signature for the log density and its gradient; what it returns is not zero where they are not finite.
 
-    ``inputs`` are the numbers in a point, ``data`` those in the constants of all programs.
+    ``inputs`` are the numbers in a point, ``data`` those in the constants of all programs and one more, which is set to
+    have it fail from then on.
     """
     value, *gradient = program.outputs
     end = [
         "    return 1",
+        f"if data[{data - 1}] != 0.0:",
+        "    return 2",
         *_copies(gradient, "gradient"),
         *_copies([value], "value"),
         f"for i in range({inputs}):",

@@ -88,12 +88,7 @@ def _triangle(ws: Workspace, node: Apply) -> None:
 def _of_matrix(ws: Workspace, function: str, node: Apply, to: Place, rest: str) -> None:
     """A function of the only argument, for each matrix; ``rest`` is what it is told besides the places of the two."""
     matrix = ws.place(node.inputs[0])
-    _each(
-        ws,
-        to.shape[:-2],
-        [matrix, to],
-        lambda at, a, b: [f"{function}({at(a)}, {_steps(a)}, {at(b)}, {rest})"],
-    )
+    _each(ws, to.shape[:-2], [matrix, to], lambda at, a, b: [f"{function}({at(a)}, {_steps(a)}, {at(b)}, {rest})"])
 
 
 def _solve_triangular(ws: Workspace, node: Apply) -> None:
