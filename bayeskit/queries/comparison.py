@@ -132,7 +132,8 @@ def compare(
     -----
     The observed *values* must be the same, in variables of the same names (or, where the names differ, the same set of
     arrays; variables written class by class, ``x_<class>``, count as one). A Normal model of log y and a LogNormal
-    model of y are therefore refused: their evidences differ by a Jacobian. Write both for the same y.
+    model of y are therefore refused: their evidences differ by a Jacobian. Write both for the same y. So are a Normal
+    model and one that is censored at some of the values, or has a spike there: these have a probability, not a density.
     """
     models = _named(models)
     if len(models) < 2:

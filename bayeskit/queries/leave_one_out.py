@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 import arviz as az
 import numpy as np
 import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import find_observations
+from pytensor.graph.traversal import ancestors
 
 from bayeskit.errors import ModelError
+from bayeskit.graphs.compile import compile_small
 from bayeskit.model.snapshot import WrittenModel, on_its_data, written_down
 from bayeskit.model.support import IMPROPER
 from bayeskit.queries.class_rows import whole_rows
@@ -52,14 +55,32 @@ def require_evidence(name: str, given: pm.Model | Posterior) -> None:
 
 @written_down
 @on_its_data
-def observed_values(given: pm.Model | Posterior) -> dict[str, tuple[bool, np.ndarray]]:
-    """Observed values by variable, with whether the variable is discrete."""
+def observed_values(given: pm.Model | Posterior) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Observed values by variable, with which of them have a probability and not a density."""
     model = given.model if isinstance(given, Posterior) else given
-    kinds = {rv.name: np.dtype(rv.type.dtype).kind in "biu" for rv in model.observed_RVs}
+    values, random = find_observations(model), set(model.basic_RVs)
+    atoms = {rv.name: _atoms(rv, np.asarray(values[rv.name]), random) for rv in model.observed_RVs if rv.name in values}
     return {
-        name: (kinds.get(name, value.dtype.kind in "biu"), value.astype(np.float64))
-        for name, value in whole_rows(model, find_observations(model)).items()
+        name: (atoms.get(name, np.full(value.shape, value.dtype.kind in "biu")), value.astype(np.float64))
+        for name, value in whole_rows(model, values).items()
     }
+
+
+def _atoms(rv: Any, values: np.ndarray, random: set[Any]) -> np.ndarray:
+    """Where values have a probability: those of a discrete variable, at a bound that censors, on a spike of a mixture.
+
+    Bounds and spikes at a place that is itself drawn are met by no value.
+    """
+    kind, inputs = type(rv.owner.op).__name__, rv.owner.inputs
+    mixed = {"CensoredRV": inputs[:1], "MixtureRV": inputs[2:], "_HurdleRV": inputs[2:]}.get(kind, [])
+    places = {"CensoredRV": inputs[1:3], "DiracDeltaRV": inputs[-1:]}.get(kind, [])
+    found = np.full(values.shape, np.dtype(rv.type.dtype).kind in "biu")
+    for component in mixed:
+        found |= _atoms(component, values, random)
+    for place in places:
+        if not random.intersection(ancestors([place])):
+            found |= values == compile_small([], place)()
+    return found
 
 
 def require_same_data(models: Mapping[str, pm.Model | Posterior]) -> None:
@@ -76,7 +97,7 @@ def require_same_data(models: Mapping[str, pm.Model | Posterior]) -> None:
         else:
             had, has = (f"observed {', '.join(names)}" for names in (reference, observed))
             raise ModelError(f"{pair}: {had} in {first}, {has} in {name}; {advice}")
-        for variable, (discrete, values), (other_discrete, other_values) in matches:
+        for variable, (atoms, values), (other_atoms, other_values) in matches:
             if values.shape != other_values.shape:
                 raise ModelError(f"{pair}: {variable} has shape {values.shape} and {other_values.shape}; {advice}")
             if not np.array_equal(values, other_values, equal_nan=True):
@@ -85,14 +106,15 @@ def require_same_data(models: Mapping[str, pm.Model | Posterior]) -> None:
                     f"{pair}: {count} of {values.size} values of {variable} differ; {advice} (a transformed "
                     "observation, such as log y, is other data: write both models for the same y)"
                 )
-            if discrete != other_discrete:
-                raise ModelError(
-                    f"{pair}: {variable} is discrete in one and continuous in the other, and a probability cannot be "
-                    "compared with a density"
-                )
+            if count := int((atoms != other_atoms).sum()):
+                which = f"{variable} is discrete in one and continuous in the other"
+                if count < values.size:
+                    part = f"{count} of {values.size} values of {variable}"
+                    which = f"{part} have a probability in one, a density in the other"
+                raise ModelError(f"{pair}: {which}, and a probability cannot be compared with a density")
 
 
-def _by_content(observed: Mapping[str, tuple[bool, np.ndarray]]) -> list[str]:
+def _by_content(observed: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:
     return sorted(observed, key=lambda name: (observed[name][1].shape, observed[name][1].tobytes()))
 
 

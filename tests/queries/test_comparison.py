@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -13,7 +14,7 @@ import bayeskit as bk
 from bayeskit import BayeskitError
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.queries.comparison import Comparison, compare
-from bayeskit.queries.leave_one_out import leave_one_out
+from bayeskit.queries.leave_one_out import leave_one_out, require_same_data
 
 Y = np.array([0.3, -0.8, 1.9, 0.7, 1.2, 0.4])
 X = np.array([-1.0, -0.6, -0.2, 0.2, 0.6, 1.0])
@@ -215,6 +216,49 @@ def test_probabilities_are_not_compared_with_densities() -> None:
         pm.Poisson("y", pm.Gamma("rate", 2.0, 1.0), observed=counts)
     with pytest.raises(ModelError, match=r"y is discrete in one and continuous in the other"):
         compare({"poisson": poisson, "normal": mean_model(y=counts.astype(float))})
+
+
+def spiked(kind: str) -> pm.Model:
+    """Models of one y ≥ 0, of whose values two are 0 and one is 3."""
+    y = np.array([0.0, 0.7, 0.0, 3.0, 1.2])
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0.0, 2.0)
+        if kind == "density":
+            pm.Normal("y", mean, 1.0, observed=y)
+        elif kind == "truncated":
+            pm.Truncated("y", pm.Normal.dist(mean, 1.0), lower=-1.0, observed=y)
+        elif kind == "censored":
+            pm.Censored("y", pm.Normal.dist(mean, 1.0), lower=pm.Data("floor", 0.0), upper=None, observed=y)
+        elif kind == "censored below the data":
+            pm.Censored("y", pm.Normal.dist(mean, 1.0), lower=-0.5, upper=9.0, observed=y)
+        elif kind == "censored twice":
+            pm.Censored("y", pm.Normal.dist(mean, 1.0), lower=0.0, upper=3.0, observed=y)
+        elif kind == "hurdle":
+            pm.HurdleLogNormal("y", psi=0.6, mu=mean, sigma=1.0, observed=y)
+        elif kind == "spike and slab":
+            pm.Mixture("y", [0.4, 0.6], [pm.DiracDelta.dist(0.0), pm.Normal.dist(mean, 1.0)], observed=y)
+        else:
+            pm.Mixture("y", [0.4, 0.6], [pm.Normal.dist(0.0, 0.1), pm.Normal.dist(mean, 1.0)], observed=y)
+    return model
+
+
+MEASURES = {  # how many of the values have a probability
+    "density": 0, "truncated": 0, "censored below the data": 0, "mixture": 0,
+    "censored": 2, "hurdle": 2, "spike and slab": 2,
+    "censored twice": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "two"), list(itertools.combinations(MEASURES, 2)))
+def test_single_values_with_a_probability_are_not_compared_with_densities(one: str, two: str) -> None:
+    models = {name: spiked(name) for name in (one, two)}
+    count = abs(MEASURES[one] - MEASURES[two])
+    if count == 0:
+        require_same_data(models)
+        return
+    words = rf"{count} of 5 values of y have a probability in one, a density in the other, and a probability cannot"
+    with pytest.raises(ModelError, match=words):
+        compare(models)
 
 
 def test_potentials_are_refused() -> None:
