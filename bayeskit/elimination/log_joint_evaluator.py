@@ -15,10 +15,11 @@ from pytensor.graph.traversal import toposort
 from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.graphs.chunked_sums import compile_rows
 from bayeskit.graphs.compile import compile_small, vectorised
-from bayeskit.graphs.extended_precision import compile_extended
+from bayeskit.graphs.extended_precision import compile_extended, rounding_of
 from bayeskit.graphs.gradient import gradient as gradient_of
 from bayeskit.graphs.gradient import without_log_of_zero
 from bayeskit.graphs.rewriting import depends_on
+from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Point
 
 __all__ = ["Evaluator", "Point"]
@@ -61,6 +62,14 @@ class Evaluator:
                 return self._log_joint(*self._arguments(point))
         except (ParameterValueError, np.linalg.LinAlgError):
             return -np.inf
+
+    def rounding(self, log_density: float) -> float:
+        """How far a log p(y) without latent variables may be off; with some, its values at several θ tell."""
+        size = self.analysis.joint.data_size
+        if size > EXTENDED_LIMIT:
+            return float(np.finfo(float).eps * (size + abs(log_density)))
+        # PyMC computes with constants when it derives a density: a covariance matrix is rounded before it is seen.
+        return rounding_of(LogJoint.from_model(self.analysis.original.model, fold=1).total, log_density)
 
     @property
     def differentiated(self) -> list[Scale]:

@@ -10,7 +10,8 @@ Where ``longdouble`` is the same as double (Windows, ARM), nothing is lost but t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
+from contextlib import suppress
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from bayeskit.graphs.instructions import Instruction, instructions_of, performed
 from bayeskit.graphs.interpreter import evaluator
 from bayeskit.graphs.nodes import applies
 
-__all__ = ["compile_extended", "gammaln", "xlogy"]
+__all__ = ["compile_extended", "gammaln", "rounding_of", "xlogy"]
 
 Long = np.longdouble
 HALF_LOG_TWO_PI = Long("0.91893853320467274178032973640561763986")
@@ -117,6 +118,34 @@ def compile_extended(inputs: Sequence[Variable], output: Variable) -> Callable[.
     """A function from values of ``inputs`` to the value of ``output``, a scalar graph, as a ``longdouble``."""
     function = evaluator(inputs, [output], rules=_extended, loaded=_widened)
     return lambda *arguments: function(*arguments)[0][()]
+
+
+def rounding_of(output: Variable, value: float, samples: int = 5) -> float:
+    """How far a value of a constant graph is from what the graph gives where every operation rounds at random.
+
+    Monte Carlo arithmetic (Parker 1997): what cancels within, and the condition of matrices, show in the differences.
+    """
+    differences = [np.finfo(float).eps * abs(value)]
+    for seed in range(samples):
+        rules = partial(_rounded_at_random, np.random.default_rng(seed))
+        # A probability of one, rounded upward, is none.
+        with suppress(ValueError, AssertionError, np.linalg.LinAlgError):
+            differences.append(abs(evaluator([], [output], rules=rules, loaded=_widened)()[0][()] - value))
+    return 2 * float(np.nanmax(differences))
+
+
+def _rounded_at_random(rng: np.random.Generator, node: Apply, of_inner: Callable[..., Any]) -> Iterator[Instruction]:
+    def rounded(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [rounded(v) for v in value]
+        if np.asarray(value).dtype.kind != "f":
+            return value
+        return value * (1 + np.finfo(value.dtype).eps * rng.choice([-1, 1], size=np.shape(value)).astype(value.dtype))
+
+    for step in _extended(node, of_inner):
+        if type(node.op).__name__ not in AS_THEY_ARE:
+            step.call = partial(lambda call, a: rounded(call(a)), step.call)
+        yield step
 
 
 def _widened(value: Any) -> Any:

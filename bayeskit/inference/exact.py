@@ -79,7 +79,8 @@ def _answer(request: Request) -> Posterior:
     values = draw_states_and_leaves(analysis, values, draws, rng)
     certificate = max(certificate, certify_states(analysis, values, random_seed))
     values |= deterministics(analysis.original, values)
-    evidence = stated(LogEvidence(log_evidence, certificate, "exact"), (), request.audit)
+    error = certificate if analysis.original.names else evaluator.rounding(log_evidence)
+    evidence = stated(LogEvidence(log_evidence, error, "exact"), (), request.audit)
     marginals = _marginals(model, analysis, components, weights)
     return request.posterior(evidence, build_tree(model, values, request.draws), certificate, marginals)
 

@@ -51,12 +51,15 @@ class LogJoint:
     facts: list[tuple[Callable[[], Any], Any]] = field(default_factory=list, repr=False)
 
     @classmethod
-    def from_model(cls, model: pm.Model) -> LogJoint:
-        """Read a model; a ModelError if it is none, has no random variable, or PyMC cannot derive a log density."""
+    def from_model(cls, model: pm.Model, *, fold: int = LARGE) -> LogJoint:
+        """Read a model; a ModelError if it is none, has no random variable, or PyMC cannot derive a log density.
+
+        Arrays of more than ``fold`` real numbers are not computed with.
+        """
         _require_readable(model)
         fresh: dict[Any, Any] = {rv: rv.clone(name=rv.name) for rv in model.basic_RVs}
         # Merging equal nodes reads and hashes every constant; a design matrix of a million rows is set aside for that.
-        large = {v: v.type() for v in graph_inputs(model.basic_RVs) if _is_large(v)}
+        large = {v: v.type() for v in graph_inputs(model.basic_RVs) if _is_large(v, fold)}
         # Widened before PyMC derives the density too, because it folds constants: 1/float32(3) would stay wrong.
         widened = widen(substitute(list(model.basic_RVs), large))
         wide = dict(zip(widened, fresh.values(), strict=True))
@@ -163,8 +166,10 @@ class LogJoint:
         return shapes
 
 
-def _is_large(var: Variable) -> bool:
-    return isinstance(var, Constant) and np.size(var.data) > LARGE
+def _is_large(var: Variable, limit: int = LARGE) -> bool:
+    return isinstance(var, Constant) and np.size(var.data) > (
+        limit if np.asarray(var.data).dtype.kind == "f" else LARGE
+    )
 
 
 def _require_readable(model: Any) -> None:

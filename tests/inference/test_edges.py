@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import mpmath as mp
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -110,6 +111,37 @@ def test_a_point_null_is_compared_predicted_and_reported(tmp_path: Path) -> None
         bk.validate(model)
     with pytest.raises(ModelError, match="nothing remains to sample"):
         bk.infer(model, method="nuts")
+
+
+@pytest.mark.parametrize("origin", [0.0, 1980.0])
+@pytest.mark.parametrize("length", [0.05, 0.3])
+def test_an_evidence_without_free_variables_states_its_rounding(origin: float, length: float) -> None:
+    """A Gaussian process over years, in sixty digits: PyMC's squared distances cancel far from zero."""
+    t, y = origin + np.linspace(0.0, 1.0, 12), np.random.default_rng(1).normal(size=12)
+    with pm.Model() as model:
+        process = pm.gp.Marginal(cov_func=4.0 * pm.gp.cov.ExpQuad(1, length))
+        process.marginal_likelihood("y", t[:, None], y, sigma=0.3, jitter=0.0)
+    evidence = bk.infer(model, draws=2, random_seed=1, progressbar=False).log_evidence
+    with mp.workdps(60):
+        times, values = [mp.mpf(v) for v in t], mp.matrix([mp.mpf(v) for v in y])
+        covariance = mp.matrix([[4 * mp.exp(-(((a - b) / mp.mpf(length)) ** 2) / 2) for a in times] for b in times])
+        covariance += mp.mpf(0.3) ** 2 * mp.eye(12)
+        quadratic = (values.T * mp.lu_solve(covariance, values))[0]
+        exact = -(quadratic + mp.log(mp.det(covariance)) + 12 * mp.log(2 * mp.pi)) / 2
+        error = float(abs(mp.mpf(evidence.value) - exact))
+    assert evidence.label == "exact"
+    assert error <= evidence.error <= 100 * max(error, 1e-14)
+
+
+def test_an_evidence_of_counts_without_free_variables_is_known_to_the_last_digits() -> None:
+    counts = np.array([1_000_003, 999_998])
+    with pm.Model() as model:
+        pm.Poisson("y", 1e6, observed=counts)
+    evidence = bk.infer(model, draws=2, random_seed=1, progressbar=False).log_evidence
+    with mp.workdps(40):
+        exact = sum(int(c) * mp.log(mp.mpf(10) ** 6) - 10**6 - mp.loggamma(int(c) + 1) for c in counts)
+        error = float(abs(mp.mpf(evidence.value) - exact))
+    assert error <= evidence.error < 1e-8
 
 
 def test_names_that_are_no_identifiers(tmp_path: Path) -> None:
