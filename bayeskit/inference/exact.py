@@ -31,6 +31,7 @@ from bayeskit.model.forward_sampling import deterministics
 from bayeskit.results.marginals import LaterMarginals, Marginal, labels_of
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree
+from bayeskit.types import Point
 
 __all__ = ["answer", "obstacle"]
 
@@ -71,11 +72,9 @@ def _answer(request: Request) -> Posterior:
         raise UnanswerableError("the data are impossible whatever the variables are: check them against the model")
     weights = np.exp(log_weights - log_evidence)
     values = _draw(components, weights, rng, draws)
-    certificate = max(
-        certify(evaluator, c, _check_points(analysis, c, random_seed))
-        for c in components
-        if np.isfinite(c.log_evidence)
-    )
+    away = points_away(analysis, 1 if analysis.joint.data_size > LARGE else POINTS, random_seed)
+    possible = [c for c in components if np.isfinite(c.log_evidence)]
+    certificate = max(certify(evaluator, c, _check_points(c, away, random_seed)) for c in possible)
     values = draw_states_and_leaves(analysis, values, draws, rng)
     certificate = max(certificate, certify_states(analysis, values, random_seed))
     values |= deterministics(analysis.original, values)
@@ -99,12 +98,11 @@ def _draw(components: list[Component], weights: np.ndarray, rng: np.random.Gener
     return result
 
 
-def _check_points(analysis: Analysis, component: Component, random_seed: int) -> Iterator[dict[str, np.ndarray]]:
-    number = 1 if analysis.joint.data_size > LARGE else POINTS
-    drawn = component.draw(np.random.default_rng([random_seed, 1]), number)
-    for k in range(number):
+def _check_points(component: Component, away: list[Point], random_seed: int) -> Iterator[Point]:
+    drawn = component.draw(np.random.default_rng([random_seed, 1]), len(away))
+    for k in range(len(away)):
         yield {n: v[k] for n, v in drawn.items()}
-    for point in points_away(analysis, number, random_seed):
+    for point in away:
         yield {**point, **component.fixed}
 
 

@@ -121,13 +121,8 @@ def _updates(inputs: list[TensorVariable], outputs: list[Any]) -> dict[Any, Any]
     return {k: v for k, v in updates.items() if isinstance(k, pytensor.compile.SharedVariable)}
 
 
-def draws_together(
-    model: pm.Model, number: int, random_seed: int, *, independent: bool = False
-) -> dict[str, np.ndarray] | None:
-    """Draws from the prior made together; None where a variable has no sampler for many parameters at once.
-
-    None as well where they are to be ``independent`` of each other, and are not.
-    """
+def draws_together(model: pm.Model, number: int, seed: int, *, independent: bool = False) -> dict[str, Any] | None:
+    """Draws from the prior made together; None where they cannot be, or where one depends on another and must not."""
     drawn: dict[Any, Any] = {}
     try:
         for rv in model.free_RVs:  # parents first
@@ -137,7 +132,7 @@ def draws_together(
                 return None
             drawn[rv] = vectorize_graph(rv, parents) if parents else change_dist_size(rv, (number,), expand=True)
         updates = _updates([], [*drawn.values()])
-        reseed_rngs(list(updates), int(np.random.default_rng(random_seed).integers(2**31)))
+        reseed_rngs(list(updates), int(np.random.default_rng(seed).integers(2**31)))
         values = compile_small([], [*drawn.values()], updates=updates)()
     except (ArithmeticError, NotImplementedError, TypeError, ValueError, np.linalg.LinAlgError):
         return None
