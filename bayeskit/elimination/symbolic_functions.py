@@ -170,9 +170,8 @@ def fixed_difference(symbols: Symbols, a: sympy.Expr, b: sympy.Expr) -> bool:
 
 def fixed_sign(symbols: Symbols, expression: sympy.Expr) -> bool:
     """Whether an expression is (a φ-free one) times powers of what is positive: its sign does not depend on φ."""
-    if _signs_known(symbols, expression):
-        return True
-    return _signs_known(symbols, sympy.factor(sympy.cancel(sympy.together(expression))))
+    known = _signs_known(symbols, expression)
+    return known or _signs_known(symbols, sympy.factor(sympy.cancel(sympy.together(expression))))
 
 
 def _signs_known(symbols: Symbols, product: sympy.Expr) -> bool:

@@ -101,11 +101,6 @@ def _kept(node: Apply, position: int) -> _Axes:
     return tuple(i for i in _beside(node, position) if i is not None)
 
 
-def _spread(node: Apply, position: int) -> _Axes:
-    same = _same(node, position)
-    return (None,) * (node.outputs[0].type.ndim - len(same)) + same
-
-
 # --- what is known of each operation ----------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Meaning:
@@ -137,7 +132,9 @@ OPERATIONS: dict[type, Meaning] = {
     CheckAndRaise: Meaning(Kind.CHECK, _same),
     **dict.fromkeys((SpecifyShape, ViewOp), Meaning(Kind.MOVE, _same)),
     DimShuffle: Meaning(Kind.MOVE, lambda node, _: tuple(None if i == "x" else i for i in node.op.new_order)),
-    ptb.Alloc: Meaning(Kind.MOVE, _spread),
+    ptb.Alloc: Meaning(
+        Kind.MOVE, lambda node, k: (None,) * (len(node.inputs) - 1 - node.inputs[k].type.ndim) + _same(node, k)
+    ),
     ptb.ExtractDiag: Meaning(
         Kind.MOVE, lambda node, k: (*(i for i in _same(node, k) if i not in (node.op.axis1, node.op.axis2)), None)
     ),
@@ -155,13 +152,12 @@ OPERATIONS: dict[type, Meaning] = {
     Dot: Meaning(Kind.BILINEAR),
     **dict.fromkeys((Solve, SolveTriangular, CholeskySolve), Meaning(Kind.SOLVE, parts=(1,))),
 }
-NOTHING = Meaning(Kind.OTHER)
 _COEFFICIENTS = {ps.Sub: (1.0, -1.0), ps.Neg: (-1.0,), ps.Identity: (1.0,), ps.Second: (0.0, 1.0)}
 _EXPONENTS = {ps.TrueDiv: (1.0, -1.0), ps.Reciprocal: (-1.0,), ps.Sqr: (2.0,), ps.Sqrt: (0.5,)}
 
 
 def _meaning(op: Any) -> Meaning:
-    return next((OPERATIONS[c] for c in type(op).__mro__ if c in OPERATIONS), NOTHING)
+    return next((OPERATIONS[c] for c in type(op).__mro__ if c in OPERATIONS), Meaning(Kind.OTHER))
 
 
 def kind_of(node: Apply) -> Kind:
