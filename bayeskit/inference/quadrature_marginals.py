@@ -51,10 +51,10 @@ def quadrature_marginals(
 ) -> dict[str, Marginal]:
     """Of what remains, densities on a grid; of what was eliminated, mixtures over the nodes of the rule."""
     densities: dict[str, tuple[Any, str]] = {}
-    for name, t in onto.items():
+    for name, transform in onto.items():
         axes = np.empty(space.initial[name].shape, dtype=object)
         axes.reshape(-1)[:] = result.marginals[space.slices[name]]
-        densities[name] = GridDensity(axes, t.forward, t.backward, t.log_jacobian, (t.low, t.high)), "quadrature"
+        densities[name] = GridDensity(axes, transform), "quadrature"
     points, weights = result.nodes(NEGLIGIBLE)
     remaining = space.backward(points)
     for name, components in recovery.marginals(remaining).items():

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bayeskit.quadrature.axis_density import AxisDensity
+from bayeskit.quadrature.change_of_variable import OntoInterval
 from bayeskit.results.marginals import ArrayDistribution
 from bayeskit.types import ArrayFunction
 
 __all__ = ["GridDensity"]
 
 
-def _identity(x: np.ndarray) -> np.ndarray:
-    return x
-
-
 @dataclass(frozen=True)
 class GridDensity(ArrayDistribution):
-    """Densities of y = backward(x), each x with an :class:`AxisDensity`; ``axes`` is 0-d for a scalar.
+    """Densities of y, a function of x ``onto`` an interval, each x with an :class:`AxisDensity`.
 
-    The transform x = forward(y) is increasing or decreasing, and ``log_jacobian`` is log |dx/dy| as a function of y;
-    outside its ``support`` the density of y is 0.
+    ``axes`` is 0-d for a scalar. Outside the interval the density of y is 0.
     """
 
     axes: np.ndarray
-    forward: ArrayFunction = _identity
-    backward: ArrayFunction = _identity
-    log_jacobian: ArrayFunction = np.zeros_like
-    support: tuple[float, float] = (-np.inf, np.inf)
+    onto: OntoInterval = field(default_factory=OntoInterval)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -42,7 +35,7 @@ class GridDensity(ArrayDistribution):
     @cached_property
     def _decreasing(self) -> bool:
         with np.errstate(all="ignore"):
-            low, high = self.backward(np.array([-1.0, 1.0]))
+            low, high = self.onto.backward(np.array([-1.0, 1.0]))
         return bool(low > high)
 
     def _each(self, function: Callable[[AxisDensity, np.ndarray], Any], argument: Any) -> Any:
@@ -55,15 +48,15 @@ class GridDensity(ArrayDistribution):
         return result[()]
 
     def _within(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        inside = (y > self.support[0]) & (y < self.support[1])
-        return inside, np.where(inside, y, self.backward(np.zeros(())))
+        inside = (y > self.onto.low) & (y < self.onto.high)
+        return inside, np.where(inside, y, self.onto.backward(np.zeros(())))
 
     def logpdf(self, x: Any) -> Any:
         """Logarithm of the density."""
 
         def one(axis: AxisDensity, y: np.ndarray) -> np.ndarray:
             inside, y_in = self._within(y)
-            value = axis.logpdf(self.forward(y_in)) + self.log_jacobian(y_in)
+            value = axis.logpdf(self.onto.forward(y_in)) + self.onto.log_jacobian(y_in)
             return np.where(np.isnan(y), np.nan, np.where(inside, value, -np.inf))
 
         return self._each(one, x)
@@ -75,8 +68,8 @@ class GridDensity(ArrayDistribution):
     def _probability(self, x: Any, above: bool) -> Any:
         def one(axis: AxisDensity, y: np.ndarray) -> np.ndarray:
             inside, y_in = self._within(y)
-            value = axis.probability(self.forward(y_in), int(above != self._decreasing))
-            outside = np.where((y <= self.support[0]) != above, 0.0, 1.0)
+            value = axis.probability(self.onto.forward(y_in), int(above != self._decreasing))
+            outside = np.where((y <= self.onto.low) != above, 0.0, 1.0)
             return np.where(np.isnan(y), np.nan, np.where(inside, value, outside))
 
         return self._each(one, x)
@@ -92,7 +85,7 @@ class GridDensity(ArrayDistribution):
     def _quantile(self, q: Any, above: bool) -> Any:
         side = int(above != self._decreasing)
         with np.errstate(over="ignore"):
-            return self._each(lambda axis, p: self.backward(axis.quantile(p, side)), q)
+            return self._each(lambda axis, p: self.onto.backward(axis.quantile(p, side)), q)
 
     def ppf(self, q: Any) -> Any:
         """Quantiles."""
@@ -109,16 +102,16 @@ class GridDensity(ArrayDistribution):
 
     def expect(self, function: ArrayFunction) -> Any:
         """E function(y), entry by entry; infinite or nan where it does not exist."""
-        values = [a.expect(lambda x: function(self.backward(x))) for a in self.axes.flat]
+        values = [a.expect(lambda x: function(self.onto.backward(x))) for a in self.axes.flat]
         return np.array(values).reshape(self.shape)[()]
 
     def _moment_about(self, centre: Any, power: int) -> Any:
         """E (y − centre)^power, entry by entry; infinite or nan where it does not exist."""
-        low, high = (bool(np.isfinite(end)) for end in self.support)  # towards an end nothing grows
+        low, high = (bool(np.isfinite(end)) for end in (self.onto.low, self.onto.high))  # towards an end nothing grows
         bounded = (high, low) if self._decreasing else (low, high)
         centres = np.broadcast_to(centre, self.shape).flat
         values = [
-            a.expect(lambda x, c=c: (self.backward(x) - c) ** power, bounded)
+            a.expect(lambda x, c=c: (self.onto.backward(x) - c) ** power, bounded)
             for a, c in zip(self.axes.flat, centres, strict=True)
         ]
         return np.array(values).reshape(self.shape)[()]

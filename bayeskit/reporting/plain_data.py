@@ -46,7 +46,6 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "WrittenModel": WrittenModel,
     "distribution": lambda name, arguments, options: CONTINUOUS[name](*arguments, **options),
     "mapping": lambda *items: dict(items),
-    "method": lambda of, name: getattr(of, name),
     "objects": lambda shape, *items: np.array([*items, None], dtype=object)[:-1].reshape(shape),
     "time": pd.Timestamp,
     "tuple": lambda *items: items,
@@ -83,7 +82,7 @@ def _plain(value: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def _parts(value: Any) -> tuple[str, Any]:
-    kind, of = type(value).__name__, getattr(value, "__self__", None)
+    kind = type(value).__name__
     if kind in JOINT:
         return kind, [getattr(value, name) for name in JOINT[kind][1]]
     if kind in MAKERS and is_dataclass(value):
@@ -94,8 +93,6 @@ def _parts(value: Any) -> tuple[str, Any]:
         return "time", [str(value)]
     if isinstance(value, Mapping | tuple):
         return ("tuple", value) if isinstance(value, tuple) else ("mapping", value.items())
-    if isinstance(of, change_of_variable.OntoInterval):
-        return "method", [of, value.__name__]
     if getattr(getattr(value, "dist", None), "name", "") in CONTINUOUS:
         return "distribution", [value.dist.name, value.args, value.kwds]
     raise ModelError(f"a {kind} cannot be saved; pickle the posterior instead")

@@ -7,7 +7,6 @@ and a report say of the model. The model itself is code, and is not in the file.
 
 from __future__ import annotations
 
-import math
 import os
 import zlib
 from dataclasses import replace
@@ -20,8 +19,8 @@ import pymc as pm
 import xarray as xr
 
 from bayeskit.elimination.plan import analyse
-from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
-from bayeskit.files import replacing
+from bayeskit.errors import DataError, ModelError, OptionError
+from bayeskit.files import check_writable, replacing
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.snapshot import Snapshot, WrittenModel, on_its_data, written_down
 from bayeskit.queries.comparison import priors_of
@@ -36,6 +35,7 @@ from bayeskit.results.records import Posterior
 __all__ = ["load", "save"]
 
 FORMAT = 1
+POSTERIOR = "the posterior"
 ENGINES = {".nc": "h5netcdf", ".zarr": "zarr"}
 LONGEST = 10_000  # characters of an attribute: HDF5 has room for 64 kB
 KNOWN_BY = 4  # draws at which a model is known by its densities
@@ -48,6 +48,7 @@ def save(post: Posterior, path: str | os.PathLike[str]) -> Path:
     target, engine = _place(path)
     if "posterior" not in post.tree.children:
         raise ModelError("there are no draws to save; infer with draws=4000")
+    check_writable(target, POSTERIOR)  # before anything is computed
     groups = {name: node.to_dataset() for name, node in post.tree.children.items()}
     kinds = {name: {str(n): v.dtype.str for n, v in data.variables.items()} for name, data in groups.items()}
     record = {name: getattr(post, name) for name in HELD} | {"marginals": dict(post.marginals)}
@@ -64,14 +65,14 @@ def save(post: Posterior, path: str | os.PathLike[str]) -> Path:
 
 
 def _write(tree: xr.DataTree, target: Path, engine: str) -> None:
-    try:
-        with replacing(target, "the posterior") as temporary:
+    with replacing(target, POSTERIOR) as temporary:
+        try:
             if engine == "zarr":
                 tree.to_zarr(temporary, zarr_format=2)  # the third has no texts
             else:
                 tree.to_netcdf(temporary, engine="h5netcdf")
-    except (NotImplementedError, TypeError, ValueError) as error:
-        raise error if isinstance(error, OptionError) else OptionError(f"cannot write {target}: {error}") from error
+        except (NotImplementedError, TypeError, ValueError) as error:
+            raise OptionError(f"cannot write {POSTERIOR} {target}: {error}") from error
 
 
 def load(path: str | os.PathLike[str], *, model: pm.Model | None = None) -> Posterior:
@@ -143,11 +144,7 @@ def _answers(post: Posterior) -> dict[str, Any]:
     variables = describe_variables(post.model)
     answers: dict[str, Any] = {"observed_values": observed_values(post), "_densities": _densities(post)}
     answers |= {"describe_variables": variables, "read_structure": read_structure(post.model, variables)}
-    try:
-        loo = leave_one_out(post)
-    except BayeskitError as error:
-        loo = (math.nan, math.nan, math.nan), f"LOO was not computed: {error}"
-    return answers | {"priors_of": priors_of(post.model), "leave_one_out": loo}
+    return answers | {"priors_of": priors_of(post.model), "leave_one_out": leave_one_out(post)}
 
 
 @written_down

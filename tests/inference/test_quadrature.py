@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import integrate as si
 from scipy import stats
-from scipy.special import expit, gammaln, logit, logsumexp
+from scipy.special import expit, gammaln, logsumexp
 
 import bayeskit as bk
 from bayeskit.quadrature.axis_density import AxisDensity
+from bayeskit.quadrature.change_of_variable import OntoInterval
 from bayeskit.quadrature.grid_distribution import GridDensity
 from bayeskit.quadrature.integrate import NotIntegrable, Quadrature, integrate
 from bayeskit.quadrature.mixture_distribution import MixtureDensity
@@ -288,7 +289,17 @@ def grid(result: Quadrature, **transform: Any) -> GridDensity:
     return distribution(result.marginals[0], **transform)
 
 
-LOG = {"forward": np.log, "backward": np.exp, "log_jacobian": lambda y: -np.log(y), "support": (0.0, np.inf)}
+LOG = {"onto": OntoInterval(0.0)}
+
+
+class Falling(OntoInterval):
+    """The same backwards: it decreases."""
+
+    def forward(self, y: np.ndarray) -> np.ndarray:
+        return -super().forward(y)
+
+    def backward(self, x: np.ndarray) -> np.ndarray:
+        return super().backward(-x)
 
 
 def test_a_positive_variable() -> None:
@@ -313,9 +324,8 @@ def test_a_decreasing_transform_and_a_bounded_one() -> None:
     result = integrate(
         lambda x: stats.beta(2, 3).logpdf(expit(x[:, 0])) + np.log(expit(x[:, 0]) * expit(-x[:, 0])), np.zeros(1)
     )
-    unit = {"log_jacobian": lambda y: -np.log(y) - np.log1p(-y), "support": (0.0, 1.0)}
-    rising = grid(result, forward=logit, backward=expit, **unit)
-    falling = grid(result, forward=lambda y: logit(1 - y), backward=lambda x: expit(-x), **unit)
+    rising = grid(result, onto=OntoInterval(0.0, 1.0))
+    falling = grid(result, onto=Falling(0.0, 1.0))
     y = np.array([0.05, 0.4, 0.9])
     for density, reference in ((rising, stats.beta(2, 3)), (falling, stats.beta(3, 2))):
         assert_allclose(density.pdf(y), reference.pdf(y), rtol=1e-5)
@@ -368,9 +378,7 @@ def test_moments_towards_an_end_of_the_support_need_no_tail(share: float, fallin
     sign = -1.0 if falling else 1.0
     axis = np.empty((), object)
     axis[()] = AxisDensity((sign * x)[:: int(sign)], log_p[:: int(sign)])
-    density = GridDensity(
-        axis, lambda y: sign * np.log(y), lambda x: np.exp(sign * x), lambda y: -np.log(y), (0.0, np.inf)
-    )
+    density = GridDensity(axis, (Falling if falling else OntoInterval)(0.0))
     assert_allclose(density.mean(), 1.0, rtol=1e-6)
     assert_allclose(density.var(), 1 / 60, rtol=1e-5)
 
