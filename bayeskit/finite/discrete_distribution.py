@@ -88,6 +88,18 @@ class FiniteDensity(ArrayDistribution):
         deviation = self.values.astype(float) - self.mean()[..., None]
         return np.asarray(np.sum(self.probabilities * deviation**2, axis=-1))
 
+    def stats(self, moments: str = "mv") -> tuple[np.ndarray, ...]:
+        """Mean, variance, skewness and excess kurtosis, those whose letters m, v, s and k are asked for."""
+        with np.errstate(invalid="ignore"):
+            scores = (self.values - self.mean()[..., None]) / self.std()[..., None]
+        third, fourth = (np.sum(self.probabilities * scores**power, axis=-1) for power in (3, 4))
+        found = {"m": self.mean(), "v": self.var(), "s": third, "k": fourth - 3}
+        return tuple(found[letter] for letter in moments)
+
+    def support(self) -> tuple[Any, Any]:
+        """The smallest and the largest value."""
+        return self.values[0], self.values[-1]
+
     def rvs(self, size: Any = None, random_state: Any = None) -> np.ndarray:
         """Draws, each entry on its own: of a chain, draws from the posterior itself keep what ties its steps."""
         rng = np.random.default_rng(random_state)

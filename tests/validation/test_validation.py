@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from scipy import signal, special, stats
@@ -15,6 +16,7 @@ from statsmodels.stats.multitest import multipletests
 
 from bayeskit import BayeskitError
 from bayeskit.errors import DataError, ModelError, OptionError
+from bayeskit.inference.ladder import infer
 from bayeskit.validation import assert_matches_exact, judge, one_step_ahead, validate
 from bayeskit.validation.statistics import compare_with_distribution, compare_with_draws, holm
 
@@ -431,3 +433,18 @@ def test_prequential_identity() -> None:
     np.testing.assert_allclose(terms, expected, atol=1e-10)
     with pytest.raises(ModelError, match="no models"):
         one_step_ahead([])
+
+
+def test_finite_variables_are_judged_by_their_closed_forms() -> None:
+    """Two coins, and which one was tossed is not known."""
+    with pm.Model() as model:
+        z = pm.Categorical("z", [0.3, 0.7], shape=3)
+        pm.Binomial("y", 9, pt.as_tensor([0.2, 0.6])[z], observed=[1, 4, 8])
+    post = infer(model, draws=4000, random_seed=1)
+    dist = post.marginal("z").dist
+    p = stats.bernoulli(dist.pmf(1))
+    np.testing.assert_allclose(dist.stats("mvsk"), p.stats("mvsk"), rtol=1e-9)
+    assert dist.support() == (0, 1)
+    assert judge(post, post.tree, random_seed=2).passed
+    wrong = post.tree.posterior.to_dataset().assign(z=lambda d: d["z"] * 0)
+    assert not judge(post, wrong, random_seed=2).passed
