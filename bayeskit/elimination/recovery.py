@@ -48,11 +48,14 @@ def needed_for(analysis: Analysis, name: str) -> set[str]:
 
 
 def state_marginals(analysis: Analysis, draws: Mapping[str, np.ndarray], weights: np.ndarray) -> dict[str, Any]:
-    """The distributions of variables summed out that depend on nothing but these, averaged over weighted draws."""
+    """The distributions of variables summed out that depend on nothing but these, averaged over weighted draws.
+
+    Not where that takes more numbers than a marginal is worth.
+    """
     return {
         name: states.averaged(draws, weights)
         for name, states in state_recovery(analysis).items()
-        if needed_for(analysis, name) <= set(draws)
+        if needed_for(analysis, name) <= set(draws) and len(weights) * states.size <= MARGINALS_LIMIT
     }
 
 

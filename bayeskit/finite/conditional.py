@@ -42,6 +42,11 @@ class StateRecovery:
     shapes: Mapping[str, tuple[int, ...]]
 
     @property
+    def size(self) -> int:
+        """How many numbers the terms at one draw are, at most."""
+        return len(self.summed.values) * max(1, int(np.prod(self.summed.shape, dtype=int)))
+
+    @property
     def states(self) -> np.ndarray:
         """The values that an entry may have, in increasing order."""
         return np.unique(self.summed.values)
@@ -58,8 +63,7 @@ class StateRecovery:
 
     def terms(self, draws: Mapping[str, np.ndarray], number: int) -> Iterator[tuple[slice, list[np.ndarray]]]:
         """The terms at each of ``number`` draws of what the sum depends on, some at a time; first axis the draws."""
-        size = len(self.summed.values) * max(1, int(np.prod(self.summed.shape, dtype=int)))
-        step = max(1, BATCH // size)
+        step = max(1, BATCH // self.size)
         for start in range(0, number, step):
             rows = slice(start, min(start + step, number))
             table, *chain = self._function({n: v[rows] for n, v in draws.items()}, rows.stop - rows.start)

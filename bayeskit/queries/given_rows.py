@@ -33,8 +33,7 @@ class GivenRows:
         if missing:
             raise DataError(f"the new rows lack {', '.join(missing)}; a new row has {', '.join(known)}")
         self.classes = classes
-        kinds = {f.name: post.model[f.strata[0]].type.dtype for f in classes.features}
-        self.values = {f.name: uncut(f.name, _values(f, given[f.name]), kinds[f.name]) for f in classes.features}
+        self.values = {f.name: _values(f, given[f.name], post.model[f.strata[0]].type.dtype) for f in classes.features}
         self.covariates = {n: _covariate(n, given[n], post.model[n]) for n in classes.covariates}
         self.true = _codes(classes, given[classes.label]) if classes.label in given else None
         true = {} if self.true is None else {classes.label: self.true}
@@ -79,7 +78,7 @@ class GivenRows:
         return xr.Dataset(variables, coords=coords, attrs=attributes)
 
 
-def _values(feature: Feature, given: Any) -> np.ndarray:
+def _values(feature: Feature, given: Any, dtype: Any) -> np.ndarray:
     """The values of one feature as an array of shape (rows,) or (rows, columns)."""
     dims: Any = getattr(given, "dims", ())
     if feature.columns and len(dims) == 2 and dims[1] in given.coords:
@@ -90,9 +89,7 @@ def _values(feature: Feature, given: Any) -> np.ndarray:
                 f"the new values of {feature.name!r} lack the column {lacking[0]!r}; it has {', '.join(have)}"
             )
         given = given[:, [have.index(str(c)) for c in feature.columns]]
-    values = np.asarray(given)
-    if values.dtype.kind not in "biuf":
-        raise DataError(f"the new values of {feature.name!r} are not numbers")
+    values = uncut(feature.name, np.asarray(given), dtype)
     if feature.width is not None and (values.ndim != 2 or values.shape[1] != feature.width):
         raise DataError(
             f"the new values of {feature.name!r} have shape {values.shape}; the model needs one row each, with "
