@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -58,6 +59,9 @@ def _quiet() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(max(before, logging.INFO))
     try:
-        yield
+        with warnings.catch_warnings():
+            # PyTensor knows constants by their sums.
+            warnings.filterwarnings("ignore", "overflow encountered in reduce", RuntimeWarning)
+            yield
     finally:
         logging.disable(before)

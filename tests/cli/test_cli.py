@@ -353,6 +353,14 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(run: Run, folder: Path) -> 
     assert [path.name for path in folder.iterdir()] == ["mine.py"]
 
 
+def test_numbers_that_overflow_are_one_line(run: Run, folder: Path) -> None:
+    (folder / "table.csv").write_text("y\n1e308\n1e308\n-1e308\n1\n")
+    code, out, err = run(*infer("normal"))
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("bayeskit: error: ") and "y[0] is 1e+308" in err
+    assert [path.name for path in folder.iterdir()] == ["table.csv"]
+
+
 def test_an_output_that_is_full_is_one_line() -> None:
     command = [sys.executable, "-m", "bayeskit.cli", "models", "normal"]
     with open("/dev/full", "w") as full:
