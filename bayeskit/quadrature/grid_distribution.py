@@ -32,6 +32,10 @@ class GridDensity(ArrayDistribution):
         """Shape of the variable."""
         return np.shape(self.axes)
 
+    def support(self) -> tuple[float, float]:
+        """The ends of the support."""
+        return self.onto.low, self.onto.high
+
     @cached_property
     def _decreasing(self) -> bool:
         with np.errstate(all="ignore"):

@@ -25,8 +25,7 @@ def judge_variable(
         shape = draws.shape[2:]
         moments = _moments(marginal, shape)
         probability = _probability(marginal, draws, rng).reshape(flat.shape)
-        support = marginal.dist.support  # a method of SciPy's distributions, the ends themselves of a density on a grid
-        low, high = (np.broadcast_to(e, shape).ravel() for e in (support() if callable(support) else support))
+        low, high = (np.broadcast_to(end, shape).ravel() for end in marginal.dist.support())
         tests = [
             _outside(x, low[k], high[k]) or compare_with_distribution(x, probability[..., k], [m[k] for m in moments])
             for k, x in enumerate(columns)
