@@ -15,7 +15,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import Alloc
@@ -47,7 +47,7 @@ def require_possible(joint: LogJoint, conditions: Conditions | None = None) -> N
     for container in joint.model.data_vars:
         _require(str(container.name), values := _held(container), ~np.isnan(values))
     for name, graph in joint.factors.items():
-        for values in [_held(leaf) for leaf in graph_inputs([graph]) if isinstance(leaf, Constant)]:
+        for values in map(_held, _constants(graph)):
             _require(f"a constant in the density of {name!r}: it", values, ~np.isnan(values))
     for name, holds in (conditions_on_data(joint) if conditions is None else conditions).items():
         with silently():
@@ -81,6 +81,12 @@ def _held(variable: Any) -> np.ndarray:
     if isinstance(variable, SharedVariable):
         data = variable.get_value(borrow=True)
     return data if isinstance(data, np.ndarray) and data.dtype.kind in "biuf" else np.empty(0)
+
+
+def _constants(graph: Graph) -> set[Graph]:
+    """The constants of a density, but for the branches of a choice: PyTensor writes √x² as x where x ≥ 0, else NaN."""
+    nodes = toposort([graph])
+    return {i for n in nodes for i in n.inputs[: 1 if applies(n, ps.Switch) else None] if isinstance(i, Constant)}
 
 
 def _require(name: str, values: np.ndarray, fine: np.ndarray) -> None:

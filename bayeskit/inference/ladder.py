@@ -37,6 +37,7 @@ from bayeskit.inference.convergence import with_diagnostics
 from bayeskit.inference.methods import Method, Request, ladder, method_names
 from bayeskit.marginal_likelihood.conventions import audit
 from bayeskit.model.snapshot import Snapshot
+from bayeskit.quadrature.counted_density import NotIntegrable
 from bayeskit.results.records import Plan, Posterior
 from bayeskit.sampling.options import checked_options
 from bayeskit.seeds import RandomSeed, whole_seed
@@ -63,11 +64,24 @@ def explain(model: pm.Model | Analysis) -> Plan:
     ModelError
         If the object is not a PyMC model or PyMC has no log density for it.
     """
-    with lightly():
+    with lightly(), ExitStack() as data:
         analysis = model if isinstance(model, Analysis) else analyse(model)
-        audited = audit(analysis)
-    first = next(method for method in ladder() if not method.obstacle(analysis))
-    return first.planned(audited.noted(analysis.plan), evidence=not audited.reason)
+        first = next(method for method in ladder() if not method.obstacle(analysis))
+        plan = first.planned(analysis.plan, audit(analysis), analysis.original.model)
+        if analysis.snapshot is not None:
+            data.enter_context(analysis.snapshot.restored())
+        try:
+            _require_answerable(analysis)
+        except BayeskitError as error:
+            return replace(plan, outlook=f"bayeskit.infer will refuse: {error}.")
+    return plan
+
+
+def _require_answerable(analysis: Analysis) -> None:
+    """Refuse what no method can answer: data and covariances that are impossible or no numbers."""
+    conditions = analysis.remembered("conditions", lambda: conditions_on_data(analysis.original))
+    require_possible(analysis.original, conditions)
+    require_positive_definite(analysis)
 
 
 def infer(
@@ -143,9 +157,7 @@ def answer(
         snapshot = analysis.snapshot or Snapshot.of(written)
         if analysis.snapshot is not None:
             data.enter_context(snapshot.restored())
-        conditions = analysis.remembered("conditions", lambda: conditions_on_data(analysis.original))
-        require_possible(analysis.original, conditions)
-        require_positive_definite(analysis)
+        _require_answerable(analysis)
         shown = progressbar and is_terminal()
         request = Request(written, analysis, draws, random_seed, audit(analysis), shown, sampler or {})
         rung, post = _first_that_answers(ladder(method), request, building)
@@ -188,14 +200,14 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
 
 def _planned(rung: Method, request: Request, failures: dict[Method, Exception]) -> Analysis:
     """The analysis with the plan that a rung carries out after others failed."""
-    analysis, plan = request.analysis, request.audit.noted(request.analysis.plan)
+    analysis, plan = request.analysis, request.analysis.plan
     if not rung.closed_form:
         plan = replace(plan, eliminated=(), remaining=tuple(analysis.original.names))
+    plan = rung.planned(plan, request.audit, request.model)
     notes = [f"{failed.title} was tried: {_said(error)}; {rung.title} was used" for failed, error in failures.items()]
     if request.sampler and not rung.samples:
         notes.append(f"no sampler was needed: its options {', '.join(request.sampler)} were not used")
-    planned = rung.planned(plan, evidence=not request.audit.reason)
-    return replace(analysis, plan=replace(planned, notes=(*plan.notes, *notes)))
+    return replace(analysis, plan=replace(plan, notes=(*plan.notes, *notes)))
 
 
 def _no_answer(failures: dict[Method, Exception], at_fault: str) -> BayeskitError:
@@ -215,4 +227,5 @@ def _no_answer(failures: dict[Method, Exception], at_fault: str) -> BayeskitErro
 def _said(error: Exception) -> str:
     """The first line of what went wrong, with its type where the words were not written for people."""
     line = next(iter(str(error).strip().splitlines()), "")
-    return line if isinstance(error, BayeskitError) and line else f"{type(error).__name__}: {line}".removesuffix(": ")
+    for_people = line and isinstance(error, BayeskitError | NotIntegrable)
+    return line if for_people else f"{type(error).__name__}: {line}".removesuffix(": ")

@@ -63,7 +63,8 @@ class Method:
     title: str  # what a sentence calls it
     home: str  # the module of its two functions
     account: str  # how the posterior was found, for the report
-    outlook: str = ""  # what will be done, for the plan; ``{}`` stands for the variables that remain
+    # What will be done, for the plan: ``{0}`` are the variables that remain; the others follow where some do not.
+    outlook: str = ""
     remedy: str = ""  # what to do where it was forced and failed; empty where its own errors say so
     # Whether it rests on the closed form of what was eliminated; then it is no help where that failed its proof.
     closed_form: bool = True
@@ -78,14 +79,21 @@ class Method:
         posterior: Posterior = import_module(self.home).answer(request)
         return posterior
 
-    def planned(self, plan: Plan, *, evidence: bool = True) -> Plan:
-        """A plan that this method carries out, for a model that has an evidence or has none."""
-        outlook = self.outlook.format(", ".join(plan.remaining))
-        estimated = " The log evidence will be estimated." if self.samples and evidence else ""
-        return replace(plan, method=self.name, outlook=outlook + estimated)
+    def planned(self, plan: Plan, audit: Audit, model: pm.Model) -> Plan:
+        """A plan of some model that this method carries out, with what becomes of its evidence."""
+        plan, reason = audit.noted(plan), audit.reason
+        rest = (", everything else in closed form given it", "; what has a closed form is recovered exactly")
+        outlook = self.outlook.format(", ".join(plan.remaining), *(rest if plan.eliminated else ("", "")))
+        if self.samples and not reason:
+            from bayeskit.marginal_likelihood.conventions import why_not_estimated
+
+            reason = why_not_estimated([rv for rv in model.free_RVs if rv.name in plan.remaining], model, audit)
+            plan = replace(plan, notes=(*plan.notes, *([f"no log evidence: {reason}"] if reason else [])))
+        estimated = " The log evidence will be estimated, if the draws pass their checks."
+        return replace(plan, method=self.name, outlook=outlook + estimated * (self.samples and not reason))
 
 
-_SAMPLED = "NUTS will sample {}; what has a closed form is recovered exactly."
+_SAMPLED = "NUTS will sample {0}{2}."
 
 METHODS: tuple[Method, ...] = (
     Method(
@@ -99,7 +107,8 @@ METHODS: tuple[Method, ...] = (
         "quadrature",
         "bayeskit.inference.quadrature",
         "What has a closed form was integrated out, the rest by quadrature; the draws are independent.",
-        "{} will be integrated by quadrature, everything else in closed form given it.",
+        "{0} will be integrated by quadrature{1}. Should that be refused (for an edge or a kink of the density, tails "
+        "that fall off too slowly, or its cost), NUTS will sample {0}.",
         "use method='nuts'",
     ),
     Method(

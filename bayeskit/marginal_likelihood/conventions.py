@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pymc as pm
 import xarray as xr
@@ -27,7 +28,7 @@ from bayeskit.marginal_likelihood.prior_mass import PriorMass, prior_mass
 from bayeskit.results.diagnostics import DIVERGENT
 from bayeskit.results.records import LogEvidence, Plan
 
-__all__ = ["Audit", "audit", "audit_of_draws", "stated"]
+__all__ = ["Audit", "audit", "audit_of_draws", "stated", "why_not_estimated"]
 
 # Transforms under which priors were found to integrate to one. Not among them: those of LKJCorr and LKJCholeskyCov,
 # whose priors have masses of their own; the circular one, whose density is periodic on the whole line.
@@ -88,18 +89,22 @@ def stated(evidence: LogEvidence, groups: Sequence[Exchangeable], audit: Audit) 
     return replace(evidence, value=value, error=error, convention="; ".join(said))
 
 
-def audit_of_draws(model: pm.Model, audit: Audit, sample_stats: xr.Dataset) -> str:
-    """Why draws of the model of an analysis, or of its collapsed form, give no evidence; empty where they may."""
-    if audit.reason:
-        return audit.reason
+def why_not_estimated(sampled: Sequence[Any], model: pm.Model, audit: Audit) -> str:
+    """Why draws of some random variables of a model can give no evidence, whatever they are; empty where they can."""
     known = {m.variable for m in audit.masses}
-    for rv, transform in model.rvs_to_transforms.items():
+    for rv in sampled:
+        transform = model.rvs_to_transforms.get(rv)
         if transform is not None and rv.name not in known and not isinstance(transform, NORMALISED):
             name = type(transform).__name__
             return f"the density of {rv.name} under its transform {name} is not known to integrate to one"
-    if model.discrete_value_vars:
-        names = ", ".join(str(v.name) for v in model.discrete_value_vars)
-        return f"an estimate from draws is for continuous variables, and {names} is discrete"
+    names = ", ".join(str(rv.name) for rv in sampled if not rv.dtype.startswith("float"))
+    return f"an estimate from draws is for continuous variables, and {names} is discrete" if names else ""
+
+
+def audit_of_draws(model: pm.Model, audit: Audit, sample_stats: xr.Dataset) -> str:
+    """Why draws of the model of an analysis, or of its collapsed form, give no evidence; empty where they may."""
+    if reason := audit.reason or why_not_estimated(model.free_RVs, model, audit):
+        return reason
     share = float(sample_stats["diverging"].mean()) if "diverging" in sample_stats else 0.0
     if share > DIVERGENT:
         return f"{share:.1%} of the transitions diverged, so the draws may miss a part of the posterior"

@@ -85,8 +85,8 @@ def draw_given(
         if dense and number >= COMPILED_FROM:
             raise NotImplementedError("a matrix for each draw: PyTensor's compiled loops are faster")
         return dict(zip(wanted, _vectorised_draws(arguments, outputs, rng, number), strict=True))
-    except NotImplementedError:
-        pass  # or a distribution that PyTensor cannot draw for many parameters at once
+    except (NotImplementedError, ValueError):
+        pass  # or a distribution that PyTensor cannot draw for many parameters at once, or not of this size
     function = _random_function(list(known.values()), outputs, rng, compiled=dense and number >= COMPILED_FROM)
     rows = [function(*[a[k] for a in arguments.values()]) for k in range(number)]
     return {name: np.stack([np.asarray(r[i]) for r in rows]) for i, name in enumerate(wanted)}

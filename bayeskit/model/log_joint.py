@@ -186,6 +186,12 @@ def _require_readable(model: Any) -> None:
                 f"{rv.name!r} is a pm.Simulator, which has no density; sample the model with pm.sample_smc"
             )
     for rv in model.observed_RVs:
+        masked = rv.owner is not None and type(rv.owner.op).__name__ == "PartialObservedRV"
+        if masked and rv.dtype.startswith(("int", "uint")) and getattr(rv.owner.inputs[0].owner.op, "ndim_supp", 0):
+            raise ModelError(
+                f"{rv.name!r} has rows of counts of which some entries are masked, and no density for what is left of "
+                "them: mask such rows as a whole, or leave them out"
+            )
         if rv.owner is not None and type(rv.owner.op).__name__ == "MinibatchRandomVariable":
             raise ModelError(
                 f"{rv.name!r} has a total_size, which multiplies its log density: what is left is no posterior of "
