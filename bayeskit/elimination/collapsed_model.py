@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pymc as pm
+from pymc.distributions import transforms
 from pytensor.graph.replace import clone_replace, graph_replace
 
 from bayeskit.elimination.analysis import Analysis
@@ -90,8 +91,11 @@ def explained() -> Iterator[None]:
         raise ModelError(f"no collapsed model: {error}; use bayeskit.infer, or sample the model as written") from error
 
 
-def collapsed_model(collapsed: Collapsed) -> pm.Model:
-    """The collapsed density as a ``pm.Model``, which there is none of where a discrete prior was integrated over."""
+def collapsed_model(collapsed: Collapsed, *, open_circles: bool = False) -> pm.Model:
+    """The collapsed density as a ``pm.Model``, which there is none of where a discrete prior was integrated over.
+
+    With ``open_circles`` an angle lies in (−π, π): on the line that PyMC winds around the circle it has no integral.
+    """
     joint, original = collapsed.analysis.joint, collapsed.analysis.joint.model
     wide = dict(zip([rv.name for rv in original.basic_RVs], widen(list(original.basic_RVs)), strict=True))
     typical = typical_points(collapsed.analysis, 1)[0]
@@ -112,6 +116,8 @@ def collapsed_model(collapsed: Collapsed) -> pm.Model:
                 graph = pm.Flat.dist(shape=collapsed.analysis.shapes[name])
                 initial = typical[name] if initial is None else initial
             dims, transform = original.named_vars_to_dims.get(name), original.rvs_to_transforms.get(rv)
+            if open_circles and isinstance(transform, transforms.CircularTransform):
+                transform = transforms.Interval(-np.pi, np.pi)
             made[name] = model.register_rv(
                 graph, name, dims=dims, default_transform=None, transform=transform, initval=initial
             )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.mode import Mode
@@ -28,6 +29,7 @@ from pytensor.graph.rewriting.basic import (
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Clip, Second
+from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.linalg.solvers.core import SolveBase
 from pytensor.tensor.rewriting.basic import local_elemwise_alloc, local_useless_alloc
@@ -49,8 +51,15 @@ def stacked(variables: Iterable[Graph]) -> dict[Graph, Any]:
 
 
 def compile_stacked(variables: Iterable[Graph], graphs: Any) -> Any:
-    """One or several graphs as a function of many values of the variables at once, the first axis of each."""
-    rows, single = stacked(variables), isinstance(graphs, Variable)
+    """One or several graphs as a function of many values of the variables at once, the first axis of each.
+
+    Graphs with loops are compiled, and asked for one value after the other: Python takes some hundred times as long.
+    """
+    single, variables = isinstance(graphs, Variable), list(variables)
+    if any(v.owner and isinstance(v.owner.op, Scan) for v in ancestors([graphs] if single else graphs)):
+        one = pytensor.function(variables, graphs, mode="NUMBA", on_unused_input="ignore")
+        return lambda *values: _stack([one(*row) for row in zip(*values, strict=True)], single)
+    rows = stacked(variables)
     known = with_known_shapes([graphs] if single else list(graphs))
     return compile_small(list(rows.values()), vectorize_graph(known[0] if single else known, rows))
 
@@ -147,6 +156,10 @@ def compile_small(inputs: Sequence[Variable], outputs: Any, **options: Any) -> A
     return pytensor.function(
         list(inputs), graphs[0] if single else graphs, mode=mode, on_unused_input="ignore", **options
     )
+
+
+def _stack(found: list[Any], single: bool) -> Any:
+    return np.array(found) if single else [np.array(each) for each in zip(*found, strict=True)]
 
 
 def _of(function: Callable[..., list[Any]], single: bool) -> Callable[..., Any]:

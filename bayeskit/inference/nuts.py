@@ -6,6 +6,8 @@ sampling on the collapsed density, which has fewer dimensions and no funnels.
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -15,15 +17,20 @@ from bayeskit.elimination.certificate import certify_collapsed
 from bayeskit.elimination.collapsed_density import collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.recovery import Recovery
+from bayeskit.errors import InferenceError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.methods import Request
 from bayeskit.marginal_likelihood.sampled import evidence_of_draws
 from bayeskit.model.forward_sampling import deterministics
+from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree, stacked_draws
 from bayeskit.sampling.nuts import pop_unconstrained, sample_nuts
 
 __all__ = ["answer", "obstacle", "sampled_with_evidence"]
+
+LARGE = 20_000  # numbers that a density computes with, from which its gradients may be what sampling takes
+SLOWER = 8.0  # times that the steps of a sampler in more dimensions may be more
 
 
 def obstacle(analysis: Analysis) -> str:
@@ -40,6 +47,8 @@ def answer(request: Request) -> Posterior:
     with lightly():
         collapsed = collapsed_density(analysis)
         small = collapsed_model(collapsed)
+        if collapsed.weight > LARGE:
+            _require_worthwhile(Unconstrained(small), Unconstrained(analysis.original.model))
     sampled, evidence = sampled_with_evidence(request, small, collapsed.weight)
     posterior = sampled["posterior"]
     with lightly():
@@ -52,6 +61,21 @@ def answer(request: Request) -> Posterior:
     tree["sample_stats"] = sampled["sample_stats"]
     tree["posterior"].attrs.update(posterior.attrs)
     return request.posterior(evidence, tree, certificate)
+
+
+def _require_worthwhile(collapsed: Unconstrained, written: Unconstrained) -> None:
+    """Refuse a density of which a gradient takes far longer than one of the model as written."""
+    if written.model.discrete_value_vars:
+        return
+    taken = []
+    for space in (collapsed, written):
+        space.value_and_gradient(space.start)  # compiled
+        started = time.thread_time()
+        space.value_and_gradient(space.start)
+        taken.append(time.thread_time() - started)
+    if taken[0] > SLOWER * taken[1]:
+        many = f"{taken[0] / taken[1]:.0f} times one of the model as written"
+        raise InferenceError(f"a gradient of the collapsed density takes {1e3 * taken[0]:.1f} ms, {many}")
 
 
 @on_one_thread()

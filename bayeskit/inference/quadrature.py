@@ -6,6 +6,7 @@ variables come back exactly from their conditional distribution. The certificate
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +36,13 @@ FEWEST = 4  # draws at which the certificate is evaluated where none are asked f
 TOLERANCE = {1: 1e-8, 2: 1e-8, 3: 1e-6}  # nats, by number of dimensions
 WORK = 3e8  # numbers that quadrature may compute with; beyond it NUTS is quicker
 CALL = 30  # numbers that handling one matrix by itself counts for
-EVALUATIONS = (20_000, 2_000_000)
-LEAST = 200_000  # evaluations that three dimensions take
+EVALUATIONS = (20_000, {1: 500_000, 2: 1_000_000, 3: 2_000_000})
+LEAST = {1: 3_000, 2: 10_000, 3: 200_000}  # evaluations that an integral takes
+# What NUTS takes: seconds whatever the model is, and gradients that cost as much as so many evaluations of a density of
+# which each number takes so long. A density that PyTensor's Python loops through takes far longer here than compiled.
+SECONDS, GRADIENTS, NUMBER = 10.0, 240_000, 6e-8
+ENOUGH, MANY = 0.05, 1024  # seconds and evaluations by which one is measured: a call takes milliseconds of its own
+NODE = 5e-6  # seconds that the rule itself takes for an evaluation
 
 
 def obstacle(analysis: Analysis) -> str:
@@ -65,20 +71,41 @@ class _Integrand:
     recovery: Recovery
     probes: np.ndarray  # draws from the prior, at which other modes are looked for
     transforms: dict[str, OntoInterval]
-    budget: int  # of evaluations
+    work: int  # numbers that an evaluation computes with
 
     @classmethod
     def of(cls, analysis: Analysis) -> _Integrand:
         """Everything that may read data is made here."""
         collapsed = collapsed_density(analysis)
-        space = Unconstrained(collapsed_model(collapsed), collapsed.weight)
+        space = Unconstrained(collapsed_model(collapsed, open_circles=True), collapsed.weight)
         work = space.weight + CALL * calls_of(collapsed.likelihood)
         with silently():
             probes = prior_probes(space)
-        budget = int(np.clip(WORK / work, *EVALUATIONS))
-        if space.size == 3 and budget < LEAST:
-            raise NotIntegrable("in three dimensions it would take longer than sampling")
-        return cls(space, Recovery(collapsed), probes, transforms_of(space, analysis.shapes), budget)
+        return cls(space, Recovery(collapsed), probes, transforms_of(space, analysis.shapes), work)
+
+
+def _budget(space: Unconstrained, work: int) -> int:
+    """Evaluations that take no longer than sampling; NotIntegrable where no integral can do with so few."""
+    kind = min(max(space.size, 1), NUMBERS)
+    lowest, most = EVALUATIONS
+    seconds = _seconds(space) + NODE
+    measured = (SECONDS + GRADIENTS * min(seconds, NUMBER * work)) / seconds
+    budget = int(min(np.clip(WORK / work, lowest, most[kind]), measured))
+    if budget < LEAST[kind]:
+        raise NotIntegrable(f"over {space.size} real numbers it would take longer than sampling")
+    return budget
+
+
+def _seconds(space: Unconstrained) -> float:
+    """What one of many evaluations of a density takes: of this thread's time, which other processes take none of."""
+    space.log_density(space.start)  # compiled
+    number = 1
+    while True:
+        started = time.thread_time()
+        space.log_density(np.repeat(space.start[None], number, axis=0))
+        if (taken := time.thread_time() - started) > ENOUGH or number >= MANY:
+            return taken / number
+        number *= 4
 
 
 def answer(request: Request) -> Posterior:
@@ -87,7 +114,7 @@ def answer(request: Request) -> Posterior:
     with lightly(), on_one_thread():
         made: _Integrand = analysis.remembered_unread("integrand", lambda: _Integrand.of(analysis))
         space, recovery = made.space, made.recovery
-        tolerance, budget = TOLERANCE[min(space.size, 3)], made.budget
+        tolerance, budget = TOLERANCE[min(max(space.size, 1), NUMBERS)], _budget(space, made.work)
         # The values of data are read here: what is made above holds for all of them.
         probes = np.concatenate([made.probes, named_points(space, analysis.joint, made.transforms)])
         with silently():

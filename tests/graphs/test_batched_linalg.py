@@ -98,4 +98,5 @@ def test_matrices_that_are_handled_one_by_one_count_as_work() -> None:
         graph = pt.sum(pt.linalg.solve_triangular(factor, np.ones(size), lower=True, b_ndim=1))
         assert calls_of(graph) == number
     # A density that solves for every row of a table is left to sampling in three dimensions.
-    assert WORK / (CALL * 300) < LEAST
+    affordable = WORK / (CALL * 300)
+    assert affordable < LEAST[3]
