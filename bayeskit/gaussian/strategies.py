@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg
 
 from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
 from bayeskit.gaussian.factorisation import Precision, factorise_entries
@@ -32,6 +31,7 @@ from bayeskit.gaussian.integral import diagonal_integral, plates_integral, solve
 from bayeskit.gaussian.observation_space_draws import DataSideConditional, stacks
 from bayeskit.gaussian.observation_space_integral import data_side_integral
 from bayeskit.gaussian.quadratic_form import QuadraticForm
+from bayeskit.graphs.batched_linalg import solve_triangular
 from bayeskit.types import Graph
 
 __all__ = ["STRATEGIES", "Conditional", "Strategy", "strategy_of"]
@@ -107,7 +107,7 @@ class DenseConditional:
             inner = np.eye(size) + np.swapaxes(inverse, 1, 2) @ precision @ inverse
             log_scale = np.linalg.slogdet(whitener / largest)[1] + np.sum(np.log(largest), axis=(1, 2))
         factor = np.linalg.cholesky(inner)
-        half = linalg.solve_triangular(factor, np.swapaxes(inverse, 1, 2), lower=True)
+        half = solve_triangular(factor, np.swapaxes(inverse, 1, 2), lower=True, vectors=False)
         mean = centre + np.swapaxes(half, 1, 2) @ (half @ (linear - precision @ centre))
         log_determinant = np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2)), axis=1) + log_scale
         return mean[..., 0], half, (factor, whitener, log_determinant)

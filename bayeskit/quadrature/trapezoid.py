@@ -215,9 +215,10 @@ class Lattice:
             if next((d for d in direction if d), -1) < 0:
                 continue
             turn = nodes @ np.array(direction)
+            turn -= turn.min(initial=0)
             # Frequencies within the layers are judged layer by layer: no cancellation between layers is relied on.
             group = layer if direction[0] == 0 else np.zeros(len(g), np.int64)
-            quarter, half = (self._spectrum(g, 2 * np.pi * f * turn, group) / total for f in (0.25, NEAR_HALF))
+            quarter, half = (self._spectrum(g, f, turn, group) / total for f in (0.25, NEAR_HALF))
             floor = 1e-16
             decay = min(1.0, max(half, floor) / max(quarter, floor))
             estimate = 2 * half * (decay if decay > 0.05 else decay**2)
@@ -226,8 +227,9 @@ class Lattice:
         return error, by_axis
 
     @staticmethod
-    def _spectrum(g: np.ndarray, phase: np.ndarray, group: np.ndarray) -> float:
-        real, imaginary = np.bincount(group, g * np.cos(phase)), np.bincount(group, g * np.sin(phase))
+    def _spectrum(g: np.ndarray, frequency: float, turn: np.ndarray, group: np.ndarray) -> float:
+        phase = 2 * np.pi * frequency * np.arange(turn.max(initial=0) + 1)
+        real, imaginary = (np.bincount(group, g * wave(phase)[turn]) for wave in (np.cos, np.sin))
         return float(np.hypot(real, imaginary).sum())
 
     def layers(self) -> tuple[np.ndarray, np.ndarray]:
