@@ -10,6 +10,9 @@ EXTRAS := .[dev,examples]
 FITS = -c 'import sys; sys.exit(sys.version_info < (3, 12))' >/dev/null 2>&1
 CANDIDATES = python3.13 python3.14 python3.12 python3 python
 
+# The tests start some thirty processes: the library is compiled once, not by each of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help test lint types demo benchmark format clean
 .DEFAULT_GOAL := help
 

@@ -84,6 +84,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
+        import_module("arviz_base")  # from here: it reads the source of every frame between, a second from far within
         value = getattr(import_module(_HOMES[name]), name)
         setattr(sys.modules[__name__], name, value)
         return value

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 
+import arviz_base  # noqa: F401 (before all others: it reads the source of every frame of the stack, in all modules so far)
 import matplotlib
 import pytensor
 import pytest
