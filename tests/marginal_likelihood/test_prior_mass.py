@@ -184,7 +184,7 @@ def integral_of_factors(eta: float, scale: float) -> float:
     with pm.Model() as model:
         pm.LKJCholeskyCov("x", n=2, eta=eta, sd_dist=pm.HalfNormal.dist(scale), compute_corr=False)
     joint = LogJoint.from_model(model)
-    nodes, weights = np.polynomial.legendre.leggauss(60)
+    nodes, weights = np.polynomial.legendre.leggauss(24)
     sd, angle = 5 * scale * (1 + nodes), math.pi / 2 * nodes
     first, second, theta = (v.ravel() for v in np.meshgrid(sd, sd, angle, indexing="ij"))
     rule = np.einsum("i,j,k->ijk", 5 * scale * weights, 5 * scale * weights, math.pi / 2 * weights).ravel()
