@@ -17,7 +17,7 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as ps
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
-from bayeskit.elimination.symbolic_functions import applied, fixed_difference, matrix_function, name_of
+from bayeskit.elimination.symbolic_functions import applied, fixed_difference, in_words, matrix_function
 from bayeskit.elimination.symbols import LIMIT, Element, NotProved, Symbols
 from bayeskit.families import SupportKind
 from bayeskit.graphs.domain import GraphAnalysis
@@ -98,7 +98,7 @@ class GenericElements(GraphAnalysis[Value]):
             if isinstance(op, CAReduce) and kind is not Kind.SUM:
                 if isinstance(op.scalar_op, ps.AND | ps.OR):
                     return self.is_fixed(out.owner.inputs[0])
-                raise NotProved(f"it enters through {name_of(op)}")
+                raise NotProved(f"it enters through {in_words(op)}")
             if out.type.dtype == "bool" and kind is not Kind.CHECK:
                 return self.comparison(out, values)
             return super().transfer(out, values)
@@ -184,7 +184,7 @@ class GenericElements(GraphAnalysis[Value]):
     def unknown(self, out: Graph, values: list[Value]) -> Element:
         """Matrix functions of φ^k · (φ-free matrix), for a scalar φ: homogeneous, so only the power is needed."""
         if not self.scalar:
-            raise NotProved(f"it enters through {type(core_op(out.owner)).__name__}")
+            raise NotProved(f"it enters through {in_words(core_op(out.owner))}")
         others = frozenset().union(*map(self._others, out.owner.inputs))
         return matrix_function(self.symbols, out.owner, [_element(v) for v in values], others)
 

@@ -16,7 +16,7 @@ from pytensor.graph.traversal import toposort
 
 from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.elimination.conjugacy import Proofs
-from bayeskit.elimination.symbolic_functions import name_of
+from bayeskit.elimination.symbolic_functions import in_words
 from bayeskit.elimination.symbols import NotProved
 from bayeskit.families import families_for
 from bayeskit.gaussian.block import GaussianBlock
@@ -252,8 +252,9 @@ def _blame(graph: Variable, degree: Mapping[Variable, float], factor: str, name:
     for node in toposort([graph]):
         if degree.get(node.outputs[0], 0) <= 2 or any(degree.get(i, 0) > 2 for i in node.inputs):
             continue
-        label = name_of(core_op(node))
+        label = in_words(core_op(node))
+        label = label if " " in label else f"`{label}`"
         if factor == name:
-            return f"its own log density is not quadratic (it goes through `{label}`): its prior is not Normal."
-        return f"it enters the log density of {factor!r} through `{label}`, which is not quadratic in it."
+            return f"its own log density is not quadratic (it goes through {label}): its prior is not Normal."
+        return f"it enters the log density of {factor!r} through {label}, which is not quadratic in it."
     return f"the log density of {factor!r} is not quadratic in it."

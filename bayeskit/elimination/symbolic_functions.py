@@ -19,8 +19,25 @@ from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.operations import coefficients, exponents
 from bayeskit.types import Graph
 
-__all__ = ["applied", "fixed_difference", "fixed_sign", "magnitude", "matrix_function", "name_of"]
+__all__ = ["applied", "fixed_difference", "fixed_sign", "in_words", "magnitude", "matrix_function"]
 
+WORDS = {
+    "dot": "a matrix product",
+    "cumsum": "a cumulative sum",
+    "cumprod": "a cumulative product",
+    "maximum": "the largest of several numbers",
+    "minimum": "the smallest of several numbers",
+    "mul": "a product",
+    "true_div": "a quotient",
+    "pow": "a power",
+    "sqr": "a square",
+    "switch": "a choice between cases",
+    "scan": "a loop",
+    "matrixinverse": "the inverse of a matrix",
+    "cholesky": "the Cholesky factor of a matrix",
+    "solvetriangular": "a system of linear equations",
+    "solve": "a system of linear equations",
+}
 LONGEST = 25  # operations in a sum whose factors are looked for
 
 
@@ -39,12 +56,17 @@ def applied(symbols: Symbols, node: Apply, x: Sequence[sympy.Expr]) -> sympy.Exp
         return _RULES[type(op)](symbols, x[0])
     simple = [sympy.simplify(a) for a in x]
     if not all(symbols.free_of_views(a) for a in simple):
-        raise NotProved(f"it enters through {name_of(op)}")
+        raise NotProved(f"it enters through {in_words(op)}")
     return symbols.fresh(sympy.Function(name_of(op))(*simple))
 
 
-def name_of(op: Any) -> str:
+def in_words(op: Any) -> str:
     """What a person calls an operation."""
+    return WORDS.get(name := name_of(op), name)
+
+
+def name_of(op: Any) -> str:
+    """The name of an operation, without what PyTensor says of its kind."""
     return str(getattr(op, "scalar_op", op)).split("{")[0].lower()
 
 
@@ -143,14 +165,14 @@ def matrix_function(symbols: Symbols, node: Apply, elements: Sequence[Element], 
     """The generic element of linear algebra on multiples of powers of a scalar φ; NotProved of anything else."""
     name = type(core_op(node)).__name__
     if name not in _MATRIX_POWERS or not symbols.support.positive:
-        raise NotProved(f"it enters through {name}")
+        raise NotProved(f"it enters through {in_words(core_op(node))}")
     (symbol,) = symbols.views.values()
     powers = []
     for element in elements:
         rest, part = element.options[0].as_independent(symbol, as_Add=False)
         base, exponent = (symbol, sympy.Integer(0)) if part == 1 else part.as_base_exp()
         if len(element.options) != 1 or element.summed or base != symbol or not exponent.is_number:
-            raise NotProved(f"it enters through {name} of a matrix that is not a multiple of one power of it")
+            raise NotProved(f"it enters through {in_words(core_op(node))} that is not a multiple of one power of it")
         powers.append(exponent)
         depends |= symbols.origins(rest)
     return Element((symbol ** _MATRIX_POWERS[name](powers) * symbols.atom(("matrix", node), depends),))

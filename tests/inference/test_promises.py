@@ -128,3 +128,18 @@ def test_loops_at_many_values_are_compiled() -> None:
     last, total = compile_stacked([x], [path[-1], path])(at)
     np.testing.assert_allclose(last, at**4)
     np.testing.assert_allclose(total, at[:, None] ** np.arange(1, 5))
+
+
+@pytest.mark.parametrize(
+    ("mean", "words"),
+    [
+        (lambda d: pt.cumprod(d), "a cumulative product"),
+        (lambda d: pt.maximum(d, 0.5), "the largest of several numbers"),
+        (lambda d: pt.max(d), "the largest of several numbers"),
+    ],
+)
+def test_reasons_are_in_an_analysts_words(mean: Any, words: str) -> None:
+    with pm.Model() as model:
+        pm.Poisson("y", mean(pm.Gamma("d", 2.0, 1.0, shape=3)), observed=[1, 2, 3])
+    (refusal,) = bk.explain(model).refusals
+    assert words in refusal.reason
