@@ -30,7 +30,7 @@ from bayeskit.sampling.nuts import pop_unconstrained, sample_nuts
 __all__ = ["answer", "obstacle", "sampled_with_evidence"]
 
 LARGE = 20_000  # numbers that a density computes with, from which its gradients may be what sampling takes
-SLOWER = 8.0  # times that the steps of a sampler in more dimensions may be more
+SLOWER = 32.0  # times as many steps may a sampler need in the many dimensions of a hierarchy, and still not converge
 
 
 def obstacle(analysis: Analysis) -> str:

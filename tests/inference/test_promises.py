@@ -114,9 +114,9 @@ def test_a_collapsed_density_with_far_slower_gradients_is_left() -> None:
         named = SimpleNamespace(discrete_value_vars=[])
         return SimpleNamespace(value_and_gradient=gradient, start=np.zeros(1), model=named)
 
-    nuts._require_worthwhile(space(4), space(2))
+    nuts._require_worthwhile(space(20), space(2))
     with pytest.raises(InferenceError, match="times one of the model as written"):
-        nuts._require_worthwhile(space(40), space(2))
+        nuts._require_worthwhile(space(100), space(2))
 
 
 def test_loops_at_many_values_are_compiled() -> None:
