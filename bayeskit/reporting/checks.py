@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import arviz_plots as azp
 import numpy as np
 import xarray as xr
+from matplotlib.figure import Figure
 
 from bayeskit.reporting.figures import flattened
 from bayeskit.reporting.records import BLUE, ORANGE, Picture, figure_of, to_picture
 from bayeskit.results.predictive import predict
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from bayeskit.results.records import Posterior
+from bayeskit.results.records import Posterior
 
 __all__ = ["check_pictures", "generator", "kind_of_check"]
 
@@ -87,15 +85,13 @@ def _replicated(post: Posterior, size: int) -> xr.Dataset:
     return predict(post.model, few, {}, random_seed=post.random_seed)
 
 
-def _selected(
-    observed: xr.DataArray, predicted: xr.DataArray, rng: np.random.Generator
-) -> tuple[xr.DataArray, xr.DataArray]:
+def _selected(observed: xr.DataArray, predicted: xr.DataArray, rng: np.random.Generator) -> list[xr.DataArray]:
     """A random selection of the rows of large data."""
     if observed.ndim == 0 or observed.shape[0] <= MAX_ROWS:
-        return observed, predicted
+        return [observed, predicted]
     total = len(observed)
     rows = {observed.dims[0]: np.sort(rng.choice(total, MAX_ROWS, replace=False))}
-    return observed.isel(rows).assign_attrs(shown=f" {MAX_ROWS:,} of {total:,} rows."), predicted.isel(rows)
+    return [observed.isel(rows).assign_attrs(shown=f" {MAX_ROWS:,} of {total:,} rows."), predicted.isel(rows)]
 
 
 def _check(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> Picture:
@@ -181,8 +177,6 @@ def _drawn(
     plot: str, name: str, observed: xr.DataArray, predicted: xr.DataArray, visuals: dict[str, Any], **options: Any
 ) -> Figure:
     """What a function of arviz-plots draws of replicated data and the observed ones."""
-    import arviz_plots as azp
-
     groups = {"posterior_predictive": xr.Dataset({name: predicted}), "observed_data": xr.Dataset({name: observed})}
     options = {"figure_kwargs": {"figsize": SIZE}, **options}
     return figure_of(getattr(azp, plot)(xr.DataTree.from_dict(groups), visuals=visuals, **options))

@@ -10,20 +10,17 @@ drawn.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from scipy import linalg
 
 from bayeskit.errors import BayeskitError
 from bayeskit.queries.class_rows import Classes, find_classes, whole_rows
 from bayeskit.queries.classification import classify
 from bayeskit.reporting.records import COLOURS, INK, MUTED, Picture, blend, subplots, to_picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from bayeskit.results.records import Posterior
+from bayeskit.results.records import Posterior
 
 __all__ = ["ClassPlane", "class_picture", "class_plane"]
 
@@ -134,17 +131,12 @@ def class_picture(plane: ClassPlane) -> Picture:
     if plane.features > 2:
         where = f"the two leading discriminant directions of {plane.features} features"
     if plane.probability is not None:
-        shown = (
-            "Shading says which class is the most probable and how sure that is; lines are where a class has "
-            "probability 0.5 (bold), 0.8 and 0.95"
-        )
+        shown = "Shading says which class is the most probable and how sure that is; lines are where a class has "
+        shown += "probability 0.5 (bold), 0.8 and 0.95"
         cut = "; a point of it stands for the row there that nothing else tells apart" if plane.features > 2 else ""
-    return to_picture(
-        figure,
-        alt=f"Rows of {len(plane.labels)} classes in the plane of {where}, with class probabilities.",
-        caption=f"Rows by class in the plane of {where}{cut}. {shown}. Ringed: rows whose own class has probability "
-        "below one half.",
-    )
+    alt = f"Rows of {len(plane.labels)} classes in the plane of {where}, with class probabilities."
+    ringed = "Ringed: rows whose own class has probability below one half."
+    return to_picture(figure, alt=alt, caption=f"Rows by class in the plane of {where}{cut}. {shown}. {ringed}")
 
 
 def _draw(axes: Axes, plane: ClassPlane) -> None:

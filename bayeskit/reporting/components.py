@@ -8,17 +8,15 @@ two rows have the same component.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 
 from bayeskit.reporting.latent_states import LatentStates
 from bayeskit.reporting.records import BLUE, COLOURS, INK, MUTED, Picture, blend, subplots, to_picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from bayeskit.results.records import Posterior
+from bayeskit.results.records import Posterior
 
 __all__ = ["Components", "allocation_picture", "component_picture", "gaussian_components", "same_component"]
 
@@ -84,22 +82,17 @@ def component_picture(components: Components) -> Picture:
         figure, (above, below) = subplots(2, 1, figsize=(7.4, 4.4), sharex=True, height_ratios=[2.4, 1.0])
         _draw_line(above, below, components)
         name = components.labels[0]
-        return to_picture(
-            figure,
-            alt=f"Histogram of {name} under the density of the mixture, and the responsibilities of the components.",
-            caption=f"Histogram of {name} and the posterior mean of its density, of each component times its weight "
-            "and of all together; beneath, the probability of each component at every value.",
-        )
+        alt = f"Histogram of {name} under the density of the mixture, and the responsibilities of the components."
+        caption = f"Histogram of {name} and the posterior mean of its density, of each component times its weight "
+        caption += "and of all together; beneath, the probability of each component at every value."
+        return to_picture(figure, alt=alt, caption=caption)
     figure, plane = subplots(figsize=(6.4, 5.0))
     _draw_plane(plane, components)
     columns = "the two leading principal axes of the standardised columns"
     where = f"the plane of {columns if components.projected else ' and '.join(components.labels)}"
-    return to_picture(
-        figure,
-        alt=f"Rows of the data and contours of the components in {where}.",
-        caption=f"The rows in {where}, in the colours of the components, mixed as these are responsible. Contours hold "
-        "half and nine tenths of a component's posterior mean density.",
-    )
+    caption = f"The rows in {where}, in the colours of the components, mixed as these are responsible. "
+    caption += "Contours hold half and nine tenths of a component's posterior mean density."
+    return to_picture(figure, alt=f"Rows of the data and contours of the components in {where}.", caption=caption)
 
 
 def _draw_line(above: Axes, below: Axes, components: Components) -> None:
@@ -181,7 +174,6 @@ def same_component(post: Posterior) -> tuple[str, str, np.ndarray, np.ndarray] |
 
 def allocation_picture(name: str, what: str, pairs: np.ndarray, labels: np.ndarray) -> Picture:
     """The matrix of pairs of rows, in the order in which those that belong together stand together."""
-    from matplotlib.colors import LinearSegmentedColormap
     from scipy.cluster.hierarchy import leaves_list, linkage
 
     order = leaves_list(linkage(1 - pairs[np.triu_indices(len(pairs), 1)], "average"))
@@ -200,9 +192,6 @@ def allocation_picture(name: str, what: str, pairs: np.ndarray, labels: np.ndarr
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
     figure.colorbar(image, ax=axes, shrink=0.8, label="probability")
-    return to_picture(
-        figure,
-        alt=f"Matrix of the probabilities that two rows have the same {name}.",
-        caption=f"How probable it is that two rows have the same {name}, rows that belong together side by side. "
-        "Unlike the components themselves, this does not depend on how they are labelled.",
-    )
+    caption = f"How probable it is that two rows have the same {name}, rows that belong together side by side. "
+    caption += "Unlike the components themselves, this does not depend on how they are labelled."
+    return to_picture(figure, alt=f"Matrix of the probabilities that two rows have the same {name}.", caption=caption)

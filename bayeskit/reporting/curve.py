@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pymc as pm
+from matplotlib.axes import Axes
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.reporting.checks import MAX_DRAWS, generator
 from bayeskit.reporting.records import BLUE, INK, Picture, interval_probability, subplots, to_picture
+from bayeskit.results.records import Posterior
 from bayeskit.results.tree import stacked_draws
-
-if TYPE_CHECKING:
-    import pymc as pm
-    from matplotlib.axes import Axes
-
-    from bayeskit.results.records import Posterior
 
 __all__ = ["Curve", "curve_picture", "draw_curve", "fitted_curve"]
 
@@ -124,10 +121,9 @@ def curve_picture(curve: Curve) -> Picture:
     """The data with the mean's credible band and the predictive band."""
     figure, axes = subplots(figsize=(7.4, 3.6))
     draw_curve(axes, curve)
+    alt = f"{curve.response} against {curve.covariate}: data, fitted mean, credible band and predictive band."
     return to_picture(
-        figure,
-        alt=f"{curve.response} against {curve.covariate}: data, fitted mean, credible band and predictive band.",
-        caption=f"Fitted mean of {curve.response} along {curve.covariate}, over the data.",
+        figure, alt=alt, caption=f"Fitted mean of {curve.response} along {curve.covariate}, over the data."
     )
 
 
@@ -137,9 +133,8 @@ def draw_curve(axes: Axes, curve: Curve) -> None:
     tails = [(1 - probability) / 2, (1 + probability) / 2]
     bands = ((curve.predicted, 0.15, "of predictions"), (curve.mean, 0.4, "credible band of the mean"))
     for draws, alpha, label in bands:
-        low, high = np.quantile(draws, tails, axis=0)
-        words = f"{100 * probability:g} % {label}"
-        axes.fill_between(curve.grid, low, high, color=BLUE, alpha=alpha, linewidth=0, label=words)
+        ends, words = np.quantile(draws, tails, axis=0), f"{100 * probability:g} % {label}"
+        axes.fill_between(curve.grid, *ends, color=BLUE, alpha=alpha, linewidth=0, label=words)
     axes.plot(curve.grid, curve.mean.mean(axis=0), color=BLUE, label="posterior mean")
     axes.plot(curve.x, curve.y, "o", color=INK, markersize=4, alpha=0.8, label="data", rasterized=len(curve.x) > 2000)
     axes.set(xlabel=curve.covariate, ylabel=curve.response)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from bayeskit.reporting.latent_states import LatentStates
 from bayeskit.reporting.records import COLOURS, MUTED, Picture, label_rows, subplots, to_picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from bayeskit.results.records import Posterior
+from bayeskit.results.records import Posterior
 
 __all__ = ["DecodedSeries", "decoded_series", "decoding_picture"]
 
@@ -73,12 +70,10 @@ def decoding_picture(series: DecodedSeries) -> Picture:
     _draw_probabilities(below, series)
     which = f"Sequence {series.sequence}: " if series.sequence else ""
     level = "; horizontal lines are the posterior means of the states" if series.levels is not None else ""
-    return to_picture(
-        figure,
-        alt=f"{series.name} by {series.labels}, coloured by its most probable state, over the states' probabilities.",
-        caption=f"{which}{series.name} in the colours of the most probable state of each step{level}; beneath, the "
-        "probabilities of the states given all observations, averaged over the posterior.",
-    )
+    alt = f"{series.name} by {series.labels}, coloured by its most probable state, over the states' probabilities."
+    caption = f"{which}{series.name} in the colours of the most probable state of each step{level}; beneath, the "
+    caption += "probabilities of the states given all observations, averaged over the posterior."
+    return to_picture(figure, alt=alt, caption=caption)
 
 
 def _draw_series(axes: Axes, series: DecodedSeries) -> None:

@@ -6,18 +6,17 @@ No figure is left open. Large models are cut to what a reader can take in; the c
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import arviz_plots as azp
 import numpy as np
 import xarray as xr
+from arviz_base import xarray_sel_iter
+from matplotlib.axes import Axes
 
 from bayeskit.reporting.records import BLUE, INK, ORANGE, Picture, figure_of, interval_probability, to_picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from bayeskit.results.records import Posterior
-    from bayeskit.validation import Validation
+from bayeskit.results.records import Posterior
+from bayeskit.validation import Validation
 
 __all__ = ["MAX_INTERVALS", "flattened", "interval_pictures", "marginal_picture", "split_variables", "variable_order"]
 
@@ -63,9 +62,6 @@ def marginal_picture(post: Posterior, names: tuple[str, ...], validation: Valida
     """Marginal posteriors, one panel a scalar: histogram of the draws, closed-form density, NUTS where it was run."""
     if not names:
         return None
-    import arviz_plots as azp
-    from arviz_base import xarray_sel_iter
-
     draws = post.tree["posterior"].to_dataset()[list(names)]
     count = sum(_size(draws[n]) for n in names)
     columns = count if count < 4 else 4 if count in (4, 7, 8) or count > 9 else 3
@@ -106,8 +102,6 @@ def marginal_picture(post: Posterior, names: tuple[str, ...], validation: Valida
 
 def interval_pictures(post: Posterior, names: tuple[str, ...]) -> tuple[Picture, ...]:
     """50 % and wider intervals of large variables, one forest plot a variable, of its first elements."""
-    import arviz_plots as azp
-
     draws = post.tree["posterior"].to_dataset()
     pictures = []
     for name in names:

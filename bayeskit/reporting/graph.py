@@ -12,18 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
+from matplotlib.axes import Axes
+from matplotlib.patches import Ellipse, FancyArrowPatch, FancyBboxPatch
+from matplotlib.path import Path
 from pymc.model_graph import ModelGraph
 
 from bayeskit.model.snapshot import written_down
 from bayeskit.reporting.formulas import VariableText
 from bayeskit.reporting.records import BLUE, INK, MUTED, Picture, to_picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["MAX_NODES", "Structure", "draw_structure", "read_structure"]
 
@@ -84,8 +85,6 @@ def layers_of(structure: Structure) -> list[list[str]]:
 
 def draw_structure(structure: Structure, alt: str) -> Picture:
     """Draw a structure: observed nodes shaded, Deterministics boxes, data rounded boxes, dims below the name."""
-    import matplotlib.pyplot as plt
-
     nodes = {n.name: n for n in structure.nodes}
     rows, chains = _with_places(layers_of(structure), structure.edges)
     widths = {name: _width(nodes[name]) if name in nodes else PLACE for row in rows for name in row}
@@ -178,8 +177,6 @@ def _place(row: Sequence[str], widths: dict[str, float], x: dict[str, float], wa
 
 
 def _draw_node(axes: Axes, node: VariableText, at: tuple[float, float], width: float) -> None:
-    from matplotlib.patches import Ellipse, FancyBboxPatch
-
     x, y = at
     face, edge = FACES.get(node.role, "white"), BLUE if node.random else MUTED
     style: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "linewidth": 1.2}
@@ -194,9 +191,6 @@ def _draw_node(axes: Axes, node: VariableText, at: tuple[float, float], width: f
 
 def _draw_edge(axes: Axes, points: Sequence[tuple[float, float]], child: VariableText, width: float) -> None:
     """A smooth line through the places of an edge, ending at the border of the child."""
-    from matplotlib.patches import FancyArrowPatch
-    from matplotlib.path import Path
-
     (x0, y0), (x1, y1) = points[-2:]
     dx, dy = 2 * (x0 - x1) / width, 2 * (y0 - y1) / HEIGHT  # in half widths and heights of the child
     reach = 1 / max(math.hypot(dx, dy) if child.random else max(abs(dx), abs(dy)), 1e-9) + 0.02

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
@@ -23,12 +23,8 @@ from bayeskit.graphs.environment import silently
 from bayeskit.graphs.rewriting import apart_from_checks
 from bayeskit.marginal_likelihood.relabelling import under_one_labelling
 from bayeskit.reporting.records import COLOURS
+from bayeskit.results.records import Posterior
 from bayeskit.results.tree import thinned
-
-if TYPE_CHECKING:
-    import pymc as pm
-
-    from bayeskit.results.records import Posterior
 
 __all__ = ["LatentStates", "latent_states"]
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.reporting.records import INK, MUTED, Picture, subplots, to_picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from bayeskit.results.records import Posterior
+from bayeskit.results.records import Posterior
 
 __all__ = ["Projection", "latent_projection", "projection_picture"]
 
@@ -45,12 +42,8 @@ def latent_projection(post: Posterior) -> Projection | None:
     dims = model.named_vars_to_dims
     above = set(ancestors([observed]))
     rows = dims.get(observed.name, ())[:1]
-    found = [
-        rv
-        for rv in model.free_RVs
-        if rv in above and rv.ndim == 2 and len(dims.get(rv.name, ())) == 2 and rv.dtype.startswith("float")
-    ]
-    found = [rv for rv in found if not rows or dims[rv.name][0] == rows[0]]
+    found = [rv for rv in model.free_RVs if rv in above and rv.ndim == 2 and rv.dtype.startswith("float")]
+    found = [rv for rv in found if len(of := dims.get(rv.name, ())) == 2 and of[0] in (rows or of)]
     if len(found) != 1:
         return None
     name = str(found[0].name)
@@ -78,11 +71,9 @@ def projection_picture(projection: Projection) -> Picture:
     figure, axes = subplots(figsize=(6.2, 5.0))
     _draw(axes, projection)
     arrows = "; arrows are the loadings of the columns, scaled to the picture" if projection.columns else ""
-    return to_picture(
-        figure,
-        alt=f"Rows of the data in the plane of the first two entries of {projection.name}.",
-        caption=f"Posterior means of {projection.name}, one point a row, with one posterior sd{arrows}.",
-    )
+    alt = f"Rows of the data in the plane of the first two entries of {projection.name}."
+    caption = f"Posterior means of {projection.name}, one point a row, with one posterior sd{arrows}."
+    return to_picture(figure, alt=alt, caption=caption)
 
 
 def _draw(axes: Axes, projection: Projection) -> None:

@@ -8,9 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from bayeskit.model.snapshot import WrittenModel, on_its_data
+from bayeskit.queries.comparison import Comparison
 from bayeskit.reporting.checks import check_pictures
 from bayeskit.reporting.classes import class_picture, class_plane
 from bayeskit.reporting.components import allocation_picture, component_picture, gaussian_components, same_component
@@ -23,14 +26,9 @@ from bayeskit.reporting.latent_states import latent_states
 from bayeskit.reporting.projection import latent_projection, projection_picture
 from bayeskit.reporting.records import Cell, Picture, Section, Table, styled
 from bayeskit.reporting.states import state_picture, state_series
+from bayeskit.results.records import Posterior
+from bayeskit.validation import Validation
 from bayeskit.version import __version__
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from bayeskit.queries.comparison import Comparison
-    from bayeskit.results.records import Posterior
-    from bayeskit.validation import Validation
 
 __all__ = ["MAX_ROWS", "build_sections", "package_versions"]
 
@@ -39,6 +37,7 @@ RELABELLED = " The draws exchange labels and were relabelled first, unlike those
 PACKAGES = ("pymc", "pytensor", "arviz", "numpy", "scipy", "xarray")
 # Of models of some kinds: what there is to see, and its picture.
 PICTURES = ((class_plane, class_picture), (state_series, state_picture), (latent_projection, projection_picture))
+CAPTIONS = {"free": "Priors", "deterministic": "Deterministics", "observed": "Likelihood", "potential": "Potentials"}
 ERRORS = {
     "exact": "It is exact; the error given is that of rounding.",
     "quadrature": "It comes from quadrature; the error given is a bound.",
@@ -96,24 +95,16 @@ def _question(post: Posterior, about: Sequence[str]) -> Section:
 def _graph(post: Posterior, variables: Sequence[VariableText]) -> Section:
     structure = read_structure(post.model, variables)
     words = ", ".join(f"{n.name} ({n.role})" for n in structure.nodes)
-    legend = (
-        "Ellipses are random variables, shaded where observed; boxes are data and Deterministics. "
-        "Dims are given with their lengths."
-    )
+    legend = "Ellipses are random variables, shaded where observed; boxes are data and Deterministics."
+    legend += " Dims are given with their lengths."
     hidden = (f"{structure.hidden} more variables are not shown.",) if structure.hidden else ()
     picture = draw_structure(structure, alt=f"Graph of the model: {words}.")
     return Section("graph", "The model", (legend, *hidden), pictures=(picture,))
 
 
 def _priors(variables: Sequence[VariableText]) -> Section:
-    captions = {
-        "free": "Priors",
-        "deterministic": "Deterministics",
-        "observed": "Likelihood",
-        "potential": "Potentials",
-    }
     tables = []
-    for role, caption in captions.items():
+    for role, caption in CAPTIONS.items():
         rows = [(v.name, v.text, v.dims or "scalar") for v in variables if v.role == role]
         what = "distribution" if role in {"free", "observed"} else "formula"
         tables += [_table(("variable", what, "dims"), rows, caption)] if rows else []
@@ -142,15 +133,10 @@ def _posterior(post: Posterior, validation: Validation | None) -> Section:
     table = _frame_table(_in_model_order(post.summary(), post), "variable", caption)
     panels, intervals, hidden = split_variables(post)
     marginals = marginal_picture(post, panels, validation)
-    pictures = (
-        *(() if isinstance(post.model, WrittenModel) else _pictures_of_model(post)),
-        *((marginals,) if marginals else ()),
-        *interval_pictures(post, intervals),
-    )
-    paragraphs = [
-        "Rows labelled exact come from the closed form and those labelled quadrature from numerical integration, "
-        "without Monte Carlo error; the others come from draws."
-    ]
+    pictures = () if isinstance(post.model, WrittenModel) else _pictures_of_model(post)
+    pictures += (*((marginals,) if marginals else ()), *interval_pictures(post, intervals))
+    labels = "Rows labelled exact come from the closed form and those labelled quadrature from numerical integration, "
+    paragraphs = [labels + "without Monte Carlo error; the others come from draws."]
     if hidden:
         paragraphs.append(f"Not drawn, because there are many: {_list(hidden[:8])}{' …' if len(hidden) > 8 else ''}.")
     return Section("posterior", "The posterior", tuple(paragraphs), tables=(table,), pictures=pictures)
@@ -183,11 +169,9 @@ def _predictive(post: Posterior) -> Section:
     pictures = check_pictures(post)
     if not written and (curve := fitted_curve(post)) is not None:
         pictures = (curve_picture(curve), *pictures)
-    paragraph = (
-        "Would the fitted model produce data like these? "
-        "Replicated data are drawn from the posterior predictive distribution."
-    )
-    return Section("predictive", "Posterior predictive check", (paragraph,), pictures=pictures)
+    asked = "Would the fitted model produce data like these?"
+    how = "Replicated data are drawn from the posterior predictive distribution."
+    return Section("predictive", "Posterior predictive check", (f"{asked} {how}",), pictures=pictures)
 
 
 def _evidence(post: Posterior) -> Section:
@@ -196,10 +180,8 @@ def _evidence(post: Posterior) -> Section:
         return Section("evidence", title, (f"Log evidence: {evidence}.",))
     rows = ((evidence.value, evidence.error, evidence.label),)
     table = Table(("log evidence (nats)", "error", "label"), rows, digits=10)
-    paragraphs = [
-        "The log evidence is the log probability of the data under the model, parameters integrated out. "
-        + ERRORS[evidence.label]
-    ]
+    meaning = "The log evidence is the log probability of the data under the model, parameters integrated out."
+    paragraphs = [f"{meaning} {ERRORS[evidence.label]}"]
     if evidence.convention:
         paragraphs.append(f"It is {evidence.convention}.")
     if not math.isnan(post.certificate):
@@ -235,9 +217,8 @@ def _comparison(comparison: Comparison) -> Section:
 
 
 def _versions(post: Posterior) -> Section:
-    rows = tuple(package_versions(post).items())
     seed = "none was given" if post.random_seed is None else str(post.random_seed)
-    table = Table(("package", "version"), rows)
+    table = Table(("package", "version"), tuple(package_versions(post).items()))
     return Section("versions", "To reproduce this", (f"Random seed: {seed}.",), tables=(table,))
 
 

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from bayeskit.reporting.records import COLOURS, INK, MUTED, Picture, label_rows, subplots, to_picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from bayeskit.results.records import Posterior
+from bayeskit.results.records import Posterior
 
 __all__ = ["StateSeries", "state_picture", "state_series"]
 
@@ -86,12 +83,8 @@ def state_picture(series: StateSeries) -> Picture:
     label_rows(panels[-1, 0], series.labels)
     panels[0, 0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=min(len(series.states), 5))
     mean = ", with the posterior mean of what each state emits" if series.means is not None else ""
-    words = ", ".join(series.names)
-    return to_picture(
-        figure,
-        alt=f"{words} row by row, over bands of the observed states {', '.join(series.states)}.",
-        caption=f"The series over its observed states{mean}.",
-    )
+    alt = f"{', '.join(series.names)} row by row, over bands of the observed states {', '.join(series.states)}."
+    return to_picture(figure, alt=alt, caption=f"The series over its observed states{mean}.")
 
 
 def _draw(axes: Axes, series: StateSeries, column: int) -> None:
