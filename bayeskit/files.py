@@ -15,7 +15,9 @@ from uuid import uuid4
 
 from bayeskit.errors import OptionError
 
-__all__ = ["check_writable", "replacing"]
+__all__ = ["REPORT", "check_writable", "replacing"]
+
+REPORT = "the report"  # what an error calls a page
 
 
 def check_writable(path: Path, what: str) -> Path:

@@ -26,11 +26,8 @@ BOOLS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false"
 
 def model_options(build: Callable[..., Any]) -> dict[str, Option]:
     """The options of a model's ``build``, in their order; one without an annotation has the type of its default."""
-    parameters = [
-        p
-        for p in inspect.signature(build).parameters.values()
-        if p.kind is p.KEYWORD_ONLY or (p.name != "data" and isinstance(p.default, TYPES))
-    ]
+    known = inspect.signature(build).parameters.values()
+    parameters = [p for p in known if p.kind is p.KEYWORD_ONLY or (p.name != "data" and isinstance(p.default, TYPES))]
     # Options only: the type of ``data`` may be known to type checkers alone.
     annotated = types.SimpleNamespace(__annotations__={p.name: p.annotation for p in parameters})
     hints = get_type_hints(annotated, globalns=inspect.unwrap(build).__globals__, include_extras=True)
@@ -113,10 +110,8 @@ def _option(name: str, hint: Any, default: Any, doc: str) -> Option:
     if hint is inspect.Parameter.empty:
         hint = type(default)
     if hint not in TYPES:
-        raise ModelError(
-            f"parameter {name!r} of build has the type {getattr(hint, '__name__', hint)}; "
-            "an option is a bool, int, float, str or Literal: annotate it as one"
-        )
+        advice = "an option is a bool, int, float, str or Literal: annotate it as one"
+        raise ModelError(f"parameter {name!r} of build has the type {getattr(hint, '__name__', hint)}; {advice}")
     return Option(name, hint, default, choices, allowed, optional, doc)
 
 

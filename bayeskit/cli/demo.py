@@ -23,13 +23,13 @@ import numpy as np
 
 from bayeskit.cli.rendering import print_table
 from bayeskit.datasets import describe_example, example_data
-from bayeskit.files import check_writable
+from bayeskit.files import REPORT, check_writable
 from bayeskit.graphs.environment import available_cpus, on_one_thread
 from bayeskit.inference.ladder import infer
 from bayeskit.models import MODELS, load_model
 from bayeskit.queries.comparison import Comparison, compare
 from bayeskit.reporting import report
-from bayeskit.reporting.html import REPORT, page, table_markup, write_page
+from bayeskit.reporting.html import page, table_markup, write_page
 from bayeskit.reporting.records import Link, Table
 from bayeskit.sampling.nuts import sample_nuts
 from bayeskit.validation import Validation, judge, validate

@@ -92,10 +92,8 @@ def numeric_column(column: pd.Series, name: str) -> np.ndarray:
     text = (numbers.isna() & column.notna()).to_numpy()
     if text.any():
         row = int(np.argmax(text))
-        entry = str(column.iloc[row])
-        raise DataError(
-            f"column {name!r}, row {row + 1}: {entry!r} is not a number; correct it, or name another column"
-        )
+        entry = f"column {name!r}, row {row + 1}: {str(column.iloc[row])!r}"
+        raise DataError(f"{entry} is not a number; correct it, or name another column")
     if isinstance(numbers.dtype, np.dtype) and numbers.dtype.kind in "iub":
         return numbers.to_numpy()
     return numbers.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -115,19 +113,15 @@ def _checked(array: xr.DataArray, name: str, variable: Variable) -> xr.DataArray
         return array.copy(data=values)
     dim = variable.dims[1]
     if array.sizes[dim] < variable.min_columns:
-        raise DataError(
-            f"{name!r} has {array.sizes[dim]} column{'' if array.sizes[dim] == 1 else 's'}; "
-            f"the model needs at least {variable.min_columns}, one for each {dim}"
-        )
+        has = f"{name!r} has {array.sizes[dim]} column{'' if array.sizes[dim] == 1 else 's'}"
+        raise DataError(f"{has}; the model needs at least {variable.min_columns}, one for each {dim}")
     if dim not in array.coords:
         array = array.assign_coords({dim: np.arange(array.sizes[dim])})
     values = array.to_numpy()
     if variable.kind == "real" and values.dtype.kind == "f" and np.isfinite(values).all():
         return array.copy(data=values.astype(np.float64, copy=False))  # wide tables: one pass, no copy
-    checked = [
-        check_values(values[:, k], variable.kind, str(label), missing=variable.missing)
-        for k, label in enumerate(array[dim].to_numpy())
-    ]
+    columns = zip(values.T, map(str, array[dim].to_numpy()), strict=True)
+    checked = [check_values(column, variable.kind, label, missing=variable.missing) for column, label in columns]
     return array.copy(data=np.column_stack(checked))
 
 
@@ -135,10 +129,9 @@ def _check_at_most(array: xr.DataArray, limit: xr.DataArray) -> None:
     value, most = array.to_numpy(), limit.to_numpy()
     if np.any(value > most):
         row = int(np.argmax(value > most))
-        raise DataError(
-            f"column {column_name(array)!r}, row {row + 1}: {value[row]} {array.name} are more than the {most[row]} "
-            f"{limit.name} in column {column_name(limit)!r}; correct the row, or swap the columns"
-        )
+        entry = f"column {column_name(array)!r}, row {row + 1}: {value[row]} {array.name}"
+        other = f"the {most[row]} {limit.name} in column {column_name(limit)!r}"
+        raise DataError(f"{entry} are more than {other}; correct the row, or swap the columns")
 
 
 def _refuse(bad: np.ndarray, values: np.ndarray, column: str, what: str, advice: str) -> None:

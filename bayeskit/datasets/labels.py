@@ -46,17 +46,13 @@ def declared_codes(
     if len(set(text)) < len(text) or "" in text:
         raise OptionError(f"option {option} is {declared!r}; write each label once, separated by commas")
     if len(text) < at_least:
-        raise DataError(
-            f"column {column!r} has one label only, {text[0]!r}; the model needs at least {at_least}: "
-            f"declare those without rows too, {option}={text[0]},another"
-        )
+        advice = f"the model needs at least {at_least}: declare those without rows too, {option}={text[0]},another"
+        raise DataError(f"column {column!r} has one label only, {text[0]!r}; {advice}")
     codes = pd.Index(text).get_indexer(labels.astype(str))
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
-        raise DataError(
-            f"column {column!r}, row {row + 1}: {str(labels[row])!r} is none of the declared labels "
-            f"{', '.join(text)}; correct it, or declare it in {option}"
-        )
+        what = f"{str(labels[row])!r} is none of the declared labels {', '.join(text)}"
+        raise DataError(f"column {column!r}, row {row + 1}: {what}; correct it, or declare it in {option}")
     whole = labels.dtype.kind in "iu" and all(name.lstrip("-").isdigit() for name in text)
     return np.array([int(name) for name in text] if whole else text), codes
 

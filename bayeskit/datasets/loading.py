@@ -77,21 +77,12 @@ def _read_csv(path: Path) -> pd.DataFrame:
         with warnings.catch_warnings():
             # Rows longer than the header would lose their last fields with no more than a warning.
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(
-                path,
-                sep=separator,
-                decimal=decimal,
-                skiprows=skipped,
-                encoding="utf-8-sig",
-                index_col=False,
-                skipinitialspace=True,
-                low_memory=False,
-            )
+            options = {"index_col": False, "skipinitialspace": True, "low_memory": False, "encoding": "utf-8-sig"}
+            table = pd.read_csv(path, sep=separator, decimal=decimal, skiprows=skipped, **options)
     except pd.errors.ParserWarning:
-        raise DataError(
-            f"{path.name} has rows with more fields than the header has names ({len(names)}); "
-            "give each column a name, or quote fields that contain the separator"
-        ) from None
+        what = f"{path.name} has rows with more fields than the header has names ({len(names)})"
+        advice = "give each column a name, or quote fields that contain the separator"
+        raise DataError(f"{what}; {advice}") from None
     except (ValueError, csv.Error) as error:
         raise DataError(f"{path.name} is not a CSV table: {_one_line(error)}; mend that line") from error
     table.columns = pd.Index(names)

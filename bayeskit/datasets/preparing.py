@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -84,10 +85,7 @@ def prepare(
         elif variable.required:
             raise DataError(f"the model needs {name!r}: say which column that is, {name}=column; {_has(source)}")
     coords = {} if labels is None else {ROW: _labels(source, labels)}
-    _same_length(
-        {n: len(v) for n, v in arrays.items()} | {n: len(v) for n, v in coords.items()},
-        "the variables have different numbers of rows ({}); read them from columns of one dim",
-    )
+    _same_length(arrays | coords, "the variables have different numbers of rows", "read them from columns of one dim")
     return check_data(xr.Dataset(arrays, coords=coords, attrs=dict(table.attrs)), variables)
 
 
@@ -134,10 +132,7 @@ def _variable(
     if len(names) == 1 and parts[0].ndim == 2:
         return _matrix(parts[0], variable, names[0])
     values = {column: _numbers(part, column) for part, column in zip(parts, names, strict=True)}
-    _same_length(
-        {column: len(v) for column, v in values.items()},
-        f"the columns of {name!r} have different lengths ({{}}); use columns of one dim",
-    )
+    _same_length(values, f"the columns of {name!r} have different lengths", "use columns of one dim")
     coords = {variable.dims[1]: list(names)}
     return xr.DataArray(np.column_stack(list(values.values())), dims=variable.dims, coords=coords)
 
@@ -152,9 +147,8 @@ def _matrix(array: xr.DataArray, variable: Variable, column: str) -> xr.DataArra
     """A variable of a Dataset that has both dims already, under other names."""
     dim = array.dims[1]
     labels = array[dim].to_numpy()
-    values = [
-        numeric_column(pd.Series(v), f"{column}[{label}]") for v, label in zip(array.to_numpy().T, labels, strict=True)
-    ]
+    columns = zip(array.to_numpy().T, labels, strict=True)
+    values = [numeric_column(pd.Series(v), f"{column}[{label}]") for v, label in columns]
     matrix = np.column_stack(values) if values else np.empty(array.shape)
     return xr.DataArray(matrix, dims=variable.dims, coords={variable.dims[1]: labels}, attrs={"column": column})
 
@@ -173,16 +167,14 @@ def _labels(source: Mapping[str, pd.Series | xr.DataArray], column: str | Sequen
     twice = pd.Index(labels).duplicated()
     if twice.any():
         row = int(np.argmax(twice))
-        raise DataError(
-            f"column {column!r}, row {row + 1}: the label {str(labels[row])!r} is there twice; "
-            "row labels differ from row to row: name another column, or none"
-        )
+        advice = "row labels differ from row to row: name another column, or none"
+        raise DataError(f"column {column!r}, row {row + 1}: the label {str(labels[row])!r} is there twice; {advice}")
     return labels
 
 
-def _same_length(lengths: Mapping[str, int], message: str) -> None:
-    if len(set(lengths.values())) > 1:
-        raise DataError(message.format(", ".join(f"{name} {length}" for name, length in lengths.items())))
+def _same_length(columns: Mapping[str, Any], what: str, advice: str) -> None:
+    if len({len(column) for column in columns.values()}) > 1:
+        raise DataError(f"{what} ({', '.join(f'{n} {len(column)}' for n, column in columns.items())}); {advice}")
 
 
 def _has(source: Mapping[str, object]) -> str:

@@ -68,9 +68,8 @@ def find_classes(model: pm.Model, label: str | None = None) -> Classes:
         raise ModelError(f"{label!r} is no observed Categorical or Bernoulli variable with one entry a row")
     if label is None and len(candidates) != 1:
         has = f"it has several: {', '.join(candidates)}; say which is the class" if candidates else "it has none"
-        raise ModelError(
-            f"classification needs an observed Categorical or Bernoulli variable with one entry a row; {has}"
-        )
+        needs = "an observed Categorical or Bernoulli variable with one entry a row"
+        raise ModelError(f"classification needs {needs}; {has}")
     name = label if label is not None else next(iter(candidates))
     labels = _labels(model, observed[name])
     features = _features(model, observed[name], labels)

@@ -97,9 +97,8 @@ def classify(
         raise OptionError(f"draws is {draws!r}; it must be a whole number of at least 1")
     classes = find_classes(post.model, label)
     if not classes.features and not classes.covariates:
-        raise ModelError(
-            f"nothing tells the classes apart: no observed variable of the model depends on {classes.label!r}"
-        )
+        why = f"no observed variable of the model depends on {classes.label!r}"
+        raise ModelError(f"nothing tells the classes apart: {why}")
     return _classified(post, classes, GivenRows(post, classes, new_data), method, int(draws))
 
 
@@ -128,10 +127,8 @@ def _exact(post: Posterior, classes: Classes, rows: GivenRows) -> np.ndarray:
     component = solve_posterior(analysis, Evaluator(analysis))
     known, again = float(post.log_evidence), float(component.log_evidence)
     if abs(known - again) > TOLERANCE * max(1.0, abs(known)):
-        raise InferenceError(
-            f"the log evidence of the model is {again:.10g} now, and was {known:.10g} when it was fitted: its data "
-            "were changed since; fit it again"
-        )
+        changed = f"the log evidence of the model is {again:.10g} now, and was {known:.10g} when it was fitted"
+        raise InferenceError(f"{changed}: its data were changed since; fit it again")
     features = [f for f in classes.features if f.normal]
     total = _normal_features(component, features, len(classes.labels), rows)
     others = [f for f in classes.features if not f.normal]

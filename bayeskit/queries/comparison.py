@@ -156,13 +156,11 @@ def _named(models: Any) -> dict[str, pm.Model | Posterior]:
     if isinstance(models, Mapping):
         return {str(name): model for name, model in models.items()}
     if not isinstance(models, list | tuple):
-        raise ModelError(
-            f"models is a {type(models).__name__}; give two or more models by name, {{'line': m1, 'curve': m2}}"
-        )
-    own = [getattr(getattr(m, "model", m), "name", "") or f"model {k}" for k, m in enumerate(models, 1)]
-    return dict(
-        zip(own if len({*own}) == len(own) else [f"model {k}" for k in range(1, len(own) + 1)], models, strict=True)
-    )
+        advice = "give two or more models by name, {'line': m1, 'curve': m2}"
+        raise ModelError(f"models is a {type(models).__name__}; {advice}")
+    numbered = [f"model {k}" for k in range(1, len(models) + 1)]
+    own = [getattr(getattr(m, "model", m), "name", "") or number for m, number in zip(models, numbered, strict=True)]
+    return dict(zip(own if len({*own}) == len(own) else numbered, models, strict=True))
 
 
 def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: bool) -> Comparison:
@@ -174,10 +172,8 @@ def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: boo
         evidence = posterior.log_evidence
         if evidence.convention:
             notes.append(f"{name}: the evidence is {evidence.convention}")
-        if posterior.diagnostics is not None:
-            notes += [
-                f"{name}: its draws are not to be relied on: {problem}" for problem in posterior.diagnostics.problems
-            ]
+        problems = () if posterior.diagnostics is None else posterior.diagnostics.problems
+        notes += [f"{name}: its draws are not to be relied on: {problem}" for problem in problems]
         rows[name] = (evidence.value, evidence.error, evidence.label, *elpd)
     if any(posterior.log_evidence.label != "exact" for posterior in posteriors.values()):
         notes.append("not every log evidence is exact: mind the error columns")

@@ -44,10 +44,8 @@ class GivenRows:
         self.number = next(iter(lengths.values()), 0)
         if self.number == 0:
             raise DataError("there are no new rows; give at least one")
-        self.coords = next(
-            (np.asarray(v[v.dims[0]]) for v in given.values() if getattr(v, "coords", None) and v.dims[0] in v.coords),
-            None,
-        )
+        labelled = [v for v in given.values() if getattr(v, "coords", None) and v.dims[0] in v.coords]
+        self.coords = np.asarray(labelled[0][labelled[0].dims[0]]) if labelled else None
 
     def input(self, name: str) -> np.ndarray:
         """What fills a container of :class:`~bayeskit.queries.new_rows.Rows`: a covariate, or the sums of counts."""
@@ -80,32 +78,25 @@ class GivenRows:
 
 def _values(feature: Feature, given: Any, dtype: Any) -> np.ndarray:
     """The values of one feature as an array of shape (rows,) or (rows, columns)."""
+    what = f"the new values of {feature.name!r}"
     dims: Any = getattr(given, "dims", ())
     if feature.columns and len(dims) == 2 and dims[1] in given.coords:
         have = [str(c) for c in given[dims[1]].to_numpy()]
         lacking = [str(c) for c in feature.columns if str(c) not in have]
         if lacking:
-            raise DataError(
-                f"the new values of {feature.name!r} lack the column {lacking[0]!r}; it has {', '.join(have)}"
-            )
+            raise DataError(f"{what} lack the column {lacking[0]!r}; it has {', '.join(have)}")
         given = given[:, [have.index(str(c)) for c in feature.columns]]
     values = uncut(feature.name, np.asarray(given), dtype)
     if feature.width is not None and (values.ndim != 2 or values.shape[1] != feature.width):
-        raise DataError(
-            f"the new values of {feature.name!r} have shape {values.shape}; the model needs one row each, with "
-            f"{feature.width} column{'' if feature.width == 1 else 's'}"
-        )
+        columns = f"{feature.width} column{'' if feature.width == 1 else 's'}"
+        raise DataError(f"{what} have shape {values.shape}; the model needs one row each, with {columns}")
     if feature.width is None and values.ndim != 1:
-        raise DataError(
-            f"the new values of {feature.name!r} have shape {values.shape}; the model needs one number a row"
-        )
+        raise DataError(f"{what} have shape {values.shape}; the model needs one number a row")
     if not np.all(np.isfinite(values)):
         where = np.argwhere(~np.isfinite(values))[0]
         column = f" of column {str(feature.columns[where[1]])!r}" if feature.columns and len(where) == 2 else ""
-        raise DataError(
-            f"the new values of {feature.name!r}, row {where[0] + 1}: the value{column} is missing or infinite; "
-            "fill it in or drop the row"
-        )
+        entry = f"{what}, row {where[0] + 1}: the value{column}"
+        raise DataError(f"{entry} is missing or infinite; fill it in or drop the row")
     return values
 
 
@@ -123,8 +114,6 @@ def _codes(classes: Classes, given: Any) -> np.ndarray:
     codes = pd.Index(known).get_indexer(asked)
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
-        raise DataError(
-            f"the new values of {classes.label!r}, row {row + 1}: {asked[row]!r} is a class that the model was not "
-            f"fitted to; it knows {', '.join(known)}"
-        )
+        entry = f"the new values of {classes.label!r}, row {row + 1}: {asked[row]!r}"
+        raise DataError(f"{entry} is a class that the model was not fitted to; it knows {', '.join(known)}")
     return codes

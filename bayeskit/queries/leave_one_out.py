@@ -39,16 +39,13 @@ def require_evidence(name: str, given: pm.Model | Posterior) -> None:
     if not isinstance(model, pm.Model):
         raise ModelError(f"{name}: a {type(given).__name__} cannot be compared; give a pymc.Model or a Posterior")
     if model.potentials:
-        raise ModelError(
-            f"{name}: it has a Potential ({model.potentials[0].name}), so its density is not normalised and its "
-            "evidence means nothing; write it as a distribution"
-        )
+        why = "so its density is not normalised and its evidence means nothing; write it as a distribution"
+        raise ModelError(f"{name}: it has a Potential ({model.potentials[0].name}), {why}")
     for rv in model.free_RVs:
         kind = type(rv.owner.op).__name__.removesuffix("RV")
         if kind in IMPROPER:
-            raise ModelError(
-                f"{name}: the prior of {rv.name} is improper ({kind}), so it has no evidence; give it a proper prior"
-            )
+            why = f"the prior of {rv.name} is improper ({kind})"
+            raise ModelError(f"{name}: {why}, so it has no evidence; give it a proper prior")
     if not model.observed_RVs:
         raise ModelError(f"{name}: it has no observed variable, so there is no evidence")
 
@@ -102,10 +99,12 @@ def require_same_data(models: Mapping[str, pm.Model | Posterior]) -> None:
                 raise ModelError(f"{pair}: {variable} has shape {values.shape} and {other_values.shape}; {advice}")
             if not np.array_equal(values, other_values, equal_nan=True):
                 count = int((~np.isclose(values, other_values, rtol=0, atol=0, equal_nan=True)).sum())
-                raise ModelError(
-                    f"{pair}: {count} of {values.size} values of {variable} differ; {advice} (a transformed "
-                    "observation, such as log y, is other data: write both models for the same y)"
+                differ, other = (
+                    f"{count} of {values.size} values of {variable} differ",
+                    "a transformed observation, such",
                 )
+                other += " as log y, is other data: write both models for the same y"
+                raise ModelError(f"{pair}: {differ}; {advice} ({other})")
             if count := int((atoms != other_atoms).sum()):
                 which = f"{variable} is discrete in one and continuous in the other"
                 if count < values.size:

@@ -171,15 +171,13 @@ class States:
 
     # -- how ---------------------------------------------------------------------------------------------------------
     def _require_chain(self, what: str) -> None:
-        if self.kind != "chain":
-            if is_chain(self._analysis.original.model[self.variable]):
-                raise ModelError(
-                    f"the chain {self.variable!r} was enumerated as a whole, because other variables couple its steps "
-                    f"or it looks back more than one, and {what} is for chains that are not; ask for responsibilities"
-                )
-            raise ModelError(
-                f"{self.variable!r} is not a Markov chain, and {what} is for those; ask for responsibilities"
-            )
+        if self.kind == "chain":
+            return
+        said = f"{self.variable!r} is not a Markov chain, and {what} is for those"
+        if is_chain(self._analysis.original.model[self.variable]):
+            why = ", because other variables couple its steps or it looks back more than one"
+            said = f"the chain {self.variable!r} was enumerated as a whole{why}, and {what} is for chains that are not"
+        raise ModelError(f"{said}; ask for responsibilities")
 
     def _marginals(self) -> Iterator[tuple[slice, np.ndarray]]:
         return self._recovery.probabilities(self._parameters, self.draws)

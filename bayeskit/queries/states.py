@@ -36,11 +36,7 @@ MOST = 400  # draws of a posterior over which is averaged: enough for an error o
 
 @on_its_data
 def states(
-    source: Posterior | pm.Model,
-    variable: str | None = None,
-    *,
-    at: Mapping[str, Any] | None = None,
-    draws: int = MOST,
+    source: Posterior | pm.Model, variable: str | None = None, *, at: Mapping[str, Any] | None = None, draws: int = MOST
 ) -> States:
     """The states of a finite latent variable, on a fitted posterior or at fixed parameters.
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from bayeskit.queries.comparison import Comparison
-    from bayeskit.results.records import Posterior
-    from bayeskit.validation import Validation
+from bayeskit.errors import ModelError, OptionError
+from bayeskit.files import REPORT, check_writable
+from bayeskit.queries.comparison import Comparison
+from bayeskit.reporting.html import render, write_page
+from bayeskit.reporting.sections import build_sections
+from bayeskit.results.records import Posterior
+from bayeskit.validation import Validation
 
 __all__ = ["report"]
 
@@ -65,12 +67,6 @@ def report(
     ``post.tree``. Of a large model, at most 40 graph nodes, 12 densities, 40 intervals a variable and 30 table rows are
     shown, and the page says how many are not. A page takes one to a few seconds.
     """
-    from bayeskit.errors import ModelError, OptionError
-    from bayeskit.files import check_writable
-    from bayeskit.reporting.html import REPORT, render, write_page
-    from bayeskit.reporting.sections import build_sections
-    from bayeskit.results.records import Posterior
-
     if not isinstance(post, Posterior):
         raise ModelError(f"a report is of a posterior, not of a {type(post).__name__}: report(infer(model), path)")
     if not isinstance(path, str | PathLike):

@@ -113,14 +113,9 @@ def _value(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[
 
 
 def _interval(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
-    visuals = {
-        "trunk": {"color": BLUE, "alpha": 0.25},
-        "twig": {"color": BLUE, "alpha": 0.5},
-        "prediction_markers": False,
-        "observed_markers": {"color": ORANGE, "size": 24, "zorder": 5},
-        "xlabel": False,
-        "ylabel": False,
-    }
+    visuals: dict[str, Any] = {"trunk": {"color": BLUE, "alpha": 0.25}, "twig": {"color": BLUE, "alpha": 0.5}}
+    visuals |= {"observed_markers": {"color": ORANGE, "size": 24, "zorder": 5}}
+    visuals |= dict.fromkeys(("prediction_markers", "xlabel", "ylabel"), False)
     predicted = flattened(predicted.transpose("chain", "draw", *observed.dims))
     observed = flattened(observed).assign_coords(element=predicted["element"])
     figure = _drawn("plot_ppc_interval", name, observed, predicted, visuals)
@@ -141,13 +136,9 @@ def _proportion(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> t
 
 
 def _rootogram(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
-    visuals = {
-        "predictive_markers": {"color": BLUE},
-        "credible_interval": {"color": BLUE},
-        "observed_markers": {"color": ORANGE, "size": 30},
-        "grid": {"color": "#e4e7eb"},
-        **dict.fromkeys(("xlabel", "ylabel", "title"), False),
-    }
+    visuals: dict[str, Any] = {"predictive_markers": {"color": BLUE}, "credible_interval": {"color": BLUE}}
+    visuals |= {"observed_markers": {"color": ORANGE, "size": 30}, "grid": {"color": "#e4e7eb"}}
+    visuals |= dict.fromkeys(("xlabel", "ylabel", "title"), False)
     figure = _drawn("plot_ppc_rootogram", name, observed, predicted, visuals)
     figure.axes[0].set_xlabel(name)
     figure.axes[0].set_ylabel("frequency (root scale)")

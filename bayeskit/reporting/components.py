@@ -120,10 +120,8 @@ def _draw_plane(axes: Axes, components: Components) -> None:
     sides = np.linspace(y.min(axis=0) - margin, y.max(axis=0) + margin, GRID[2])
     first, second = np.meshgrid(sides[:, 0], sides[:, 1])
     density = components.densities(np.stack([first.ravel(), second.ravel()], axis=1)).mean(axis=0)
-    axes.scatter(
-        y[:, 0], y[:, 1], c=blend(components.responsibilities), s=16, linewidths=0.3, edgecolors="white", alpha=0.9,
-        rasterized=len(y) > 2000,
-    )  # fmt: skip
+    dots: dict[str, Any] = {"s": 16, "linewidths": 0.3, "edgecolors": "white", "alpha": 0.9}
+    axes.scatter(*y.T, c=blend(components.responsibilities), rasterized=len(y) > 2000, **dots)
     handles: list[Any] = []
     for k, values in enumerate(density):
         if levels := _levels(values):
@@ -150,11 +148,8 @@ def same_component(post: Posterior) -> tuple[str, str, np.ndarray, np.ndarray] |
     The name of the finite variable, what the labels are, the probabilities (rows, rows) and the labels of the rows.
     None where no finite variable stands for the rows of the data, or there are too many of them.
     """
-    found = [
-        str(rv.name)
-        for rv in post.model.free_RVs
-        if type(rv.owner.op).__name__ == "CategoricalRV" and rv.ndim == 1 and rv.name in post.tree["posterior"]
-    ]
+    categorical = [rv for rv in post.model.free_RVs if type(rv.owner.op).__name__ == "CategoricalRV" and rv.ndim == 1]
+    found = [str(rv.name) for rv in categorical if rv.name in post.tree["posterior"]]
     if len(found) != 1:
         return None
     draws: Any = post.tree["posterior"][found[0]]

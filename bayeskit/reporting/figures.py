@@ -65,21 +65,11 @@ def marginal_picture(post: Posterior, names: tuple[str, ...], validation: Valida
     draws = post.tree["posterior"].to_dataset()[list(names)]
     count = sum(_size(draws[n]) for n in names)
     columns = count if count < 4 else 4 if count in (4, 7, 8) or count > 9 else 3
-    panels = azp.plot_dist(
-        draws,
-        kind="hist",
-        visuals={
-            "dist": False,
-            "face": {"color": BLUE, "alpha": 0.25},
-            "credible_interval": {"color": INK, "width": 2},
-            "point_estimate": {"color": INK},
-            "point_estimate_text": False,
-            "title": {"size": 9},
-        },
-        cols=["__variable__", *(d for d in draws.dims if d not in SAMPLE)],
-        col_wrap=columns,
-        figure_kwargs={"figsize": (min(2.6 * columns, 7.8), 1.75 * -(-count // columns) + 0.15)},
-    )
+    visuals: dict[str, Any] = {"face": {"color": BLUE, "alpha": 0.25}, "credible_interval": {"color": INK, "width": 2}}
+    visuals |= {"dist": False, "point_estimate": {"color": INK}, "point_estimate_text": False, "title": {"size": 9}}
+    size = min(2.6 * columns, 7.8), 1.75 * -(-count // columns) + 0.15
+    layout = {"cols": ["__variable__", *(d for d in draws.dims if d not in SAMPLE)], "col_wrap": columns}
+    panels = azp.plot_dist(draws, kind="hist", visuals=visuals, figure_kwargs={"figsize": size}, **layout)
     sampled = _sampled(validation, names)
     if sampled is not None:
         hidden = ("credible_interval", "point_estimate", "point_estimate_text", "title", "remove_axis")
@@ -103,22 +93,14 @@ def marginal_picture(post: Posterior, names: tuple[str, ...], validation: Valida
 def interval_pictures(post: Posterior, names: tuple[str, ...]) -> tuple[Picture, ...]:
     """50 % and wider intervals of large variables, one forest plot a variable, of its first elements."""
     draws = post.tree["posterior"].to_dataset()
+    visuals: dict[str, Any] = {"labels": {"size": 8}, "point_estimate": {"color": INK}, "ticklabels": False}
+    visuals |= {"trunk": {"color": BLUE}, "twig": {"color": BLUE}}
     pictures = []
     for name in names:
         size, shown = _size(draws[name]), min(_size(draws[name]), MAX_INTERVALS)
-        panels = azp.plot_forest(
-            xr.Dataset({name: flattened(draws[name], MAX_INTERVALS)}),
-            combined=True,
-            labels=["element"],
-            visuals={
-                "labels": {"size": 8},
-                "trunk": {"color": BLUE},
-                "twig": {"color": BLUE},
-                "point_estimate": {"color": INK},
-                "ticklabels": False,
-            },
-            figure_kwargs={"figsize": (7.4, 0.19 * shown + 0.7), "width_ratios": [1, 3]},
-        )
+        first = xr.Dataset({name: flattened(draws[name], MAX_INTERVALS)})
+        layout = {"figsize": (7.4, 0.19 * shown + 0.7), "width_ratios": [1, 3]}
+        panels = azp.plot_forest(first, combined=True, labels=["element"], visuals=visuals, figure_kwargs=layout)
         figure = figure_of(panels)
         figure.axes[0].axis("off")  # the column of labels
         rest = f" The first {shown} of {size} elements; {size - shown} are not shown." if size > shown else ""

@@ -12,12 +12,11 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from bayeskit.files import replacing
+from bayeskit.files import REPORT, replacing
 from bayeskit.reporting.records import Cell, Link, Picture, Section, Table
 
-__all__ = ["REPORT", "number", "page", "render", "write_page"]
+__all__ = ["number", "page", "render", "write_page"]
 
-REPORT = "the report"  # what an error calls a page
 WIDE = 8  # a table with more columns is set smaller
 SIMILAR = 300  # largest over smallest number of a column that is written with the same decimals
 

@@ -6,16 +6,19 @@ Matplotlib figures are kept as bytes that are the same for the same numbers, in 
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import arviz_base
+import matplotlib.pyplot as plt
+import matplotlib.style
 import numpy as np
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba_array
+from matplotlib.figure import Figure
 
 __all__ = [
     "BLUE",
@@ -89,15 +92,8 @@ def styled() -> Iterator[None]:
     The plot is chosen for the data before it is drawn, so ArviZ's advice to use another one is not passed on; nor is
     Matplotlib's remark that its font lacks a letter of a variable's name, for which it draws a box.
     """
-    import warnings
-
-    import matplotlib as mpl
-    import matplotlib.pyplot as plt
-    import matplotlib.style
-    from arviz_base import rc_context
-
-    before = set(plt.get_fignums())
-    with warnings.catch_warnings(), mpl.style.context(["default", STYLE]), plt.ioff(), rc_context(ARVIZ):
+    before, style = set(plt.get_fignums()), matplotlib.style.context(["default", STYLE])
+    with warnings.catch_warnings(), style, plt.ioff(), arviz_base.rc_context(ARVIZ):
         warnings.filterwarnings("ignore", module="arviz_plots")
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         # A rootogram of two or three different values, of classes say, has fewer of them than there are chains.
@@ -111,22 +107,16 @@ def styled() -> Iterator[None]:
 
 def interval_probability() -> float:
     """Of all intervals and bands, as ArviZ has it."""
-    import arviz_base
-
     return float(arviz_base.rcParams["stats.ci_prob"])
 
 
 def subplots(*shape: int, **options: Any) -> tuple[Figure, Any]:
     """Matplotlib's, laid out so that no text is cut off."""
-    import matplotlib.pyplot as plt
-
     return plt.subplots(*shape, layout="constrained", **options)
 
 
 def blend(probabilities: np.ndarray) -> np.ndarray:
     """The colours of states, mixed as these are probable: the last axis in red, green and blue."""
-    from matplotlib.colors import to_rgba_array
-
     return np.clip(probabilities @ to_rgba_array(COLOURS[: probabilities.shape[-1]])[:, :3], 0.0, 1.0)
 
 
@@ -145,8 +135,6 @@ def figure_of(panels: Any) -> Figure:
 
 def to_picture(figure: Figure, *, alt: str, caption: str = "") -> Picture:
     """Store a figure as SVG, or as PNG where the SVG would be large; no dates, so equal figures give equal bytes."""
-    import matplotlib.pyplot as plt
-
     width = round(figure.get_figwidth() * 96)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

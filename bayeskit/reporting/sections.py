@@ -7,7 +7,7 @@ import platform
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
 from typing import Any
 
 import pandas as pd
@@ -226,15 +226,8 @@ def package_versions(post: Posterior) -> dict[str, str]:
     """What the posterior was made with: of one from a file, what it says."""
     # Ours also from a checkout that is not installed.
     own = {"python": platform.python_version(), "bayeskit": __version__}
-    known = own | {package: _version(package) for package in PACKAGES}
+    known = own | {package: import_module(package).__version__ for package in PACKAGES}
     return {package: post.tree.attrs.get(f"{package}_version", text) for package, text in known.items()}
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _in_model_order(summary: pd.DataFrame, post: Posterior) -> pd.DataFrame:

@@ -220,9 +220,8 @@ def _validated(
     model: pm.Model, draws: int, random_seed: RandomSeed, progressbar: bool, exact: Posterior | None
 ) -> Validation:
     random_seed = whole_seed(random_seed)
-    if exact is None or not all(
-        (marginal := exact.marginals.get(rv.name)) is not None and marginal.elementwise for rv in model.free_RVs
-    ):
+    known = () if exact is None else [n for n, marginal in exact.marginals.items() if marginal.elementwise]
+    if exact is None or any(rv.name not in known for rv in model.free_RVs):
         exact = _infer_exactly(model, random_seed)
     start = time.perf_counter()
     with quiet(logging.CRITICAL):  # few effective draws are said in the verdict

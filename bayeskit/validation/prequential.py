@@ -11,15 +11,13 @@ Source: Dawid (1984), "Statistical theory: the prequential approach", JRSS A 147
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pymc as pm
 from numpy.typing import NDArray
 
 from bayeskit.errors import ModelError
-
-if TYPE_CHECKING:
-    import pymc as pm
+from bayeskit.inference.ladder import infer
 
 __all__ = ["one_step_ahead"]
 
@@ -46,8 +44,6 @@ def one_step_ahead(models: Sequence[pm.Model]) -> NDArray[np.float64]:
     -----
     Cost: one exact inference a model.
     """
-    from bayeskit.inference.ladder import infer
-
     if not models:
         raise ModelError("no models: give the same model with nested data, the fewest observations first")
     evidence = []

@@ -97,9 +97,8 @@ def _table_text(table: pd.DataFrame, rows: int = 40) -> str:
     order = (table["verdict"] == "agrees").to_numpy().argsort(kind="stable")
     shown = table.iloc[order[:rows]] if len(table) > rows else table
     formats = {"z_mean": "{:+.2f}", "z_sd": "{:+.2f}", "p_ecdf": "{:.2g}", "ess": "{:.0f}", "rhat": "{:.3f}"}
-    text = shown.to_string(
-        float_format="{:.4g}".format, formatters={name: form.format for name, form in formats.items()}
-    )
+    formatters = {name: form.format for name, form in formats.items()}
+    text = shown.to_string(float_format="{:.4g}".format, formatters=formatters)
     return text if len(table) <= rows else f"{text}\n... and {len(table) - rows} rows more"
 
 
@@ -142,7 +141,6 @@ def notes_on(tests: Sequence[ScalarTests]) -> tuple[str, ...]:
 
 
 def table_of(rows: list[dict[str, Any]], tests: Sequence[ScalarTests], verdicts: Sequence[str]) -> pd.DataFrame:
-    records = [
-        {**row, **asdict(test), "verdict": verdict} for row, test, verdict in zip(rows, tests, verdicts, strict=True)
-    ]
+    parts = zip(rows, tests, verdicts, strict=True)
+    records = [{**row, **asdict(test), "verdict": verdict} for row, test, verdict in parts]
     return pd.DataFrame(records).set_index("name")[COLUMNS].rename_axis(None)

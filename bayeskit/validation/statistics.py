@@ -84,12 +84,8 @@ def compare_with_distribution(draws: Array, probability: Array, moments: Sequenc
     """
     scores = _normal_scores(probability)
     mean, sd, skewness, excess = moments
-    near_normal = (
-        np.isfinite([mean, sd, skewness, excess]).all()
-        and sd > 0
-        and abs(skewness) <= NEAR_NORMAL_SKEWNESS
-        and abs(excess) <= NEAR_NORMAL_EXCESS_KURTOSIS
-    )
+    near_normal = np.isfinite(moments).all() and sd > 0
+    near_normal &= abs(skewness) <= NEAR_NORMAL_SKEWNESS and abs(excess) <= NEAR_NORMAL_EXCESS_KURTOSIS
     judged, kurtosis = ((draws - mean) / sd, 3 + excess) if near_normal else (scores, 3.0)
     sizes = _effective_sizes(judged, scores)
     if isinstance(sizes, str):
@@ -103,14 +99,8 @@ def compare_with_distribution(draws: Array, probability: Array, moments: Sequenc
         z_sd = folded.mean() * np.sqrt(float(array_stats.ess(folded, method="mean")))
         scale = "folded scores"
     distance = float(stats.ks_1samp(probability.ravel(), stats.uniform.cdf, method="asymp").statistic)
-    return ScalarTests(
-        z_mean=float(judged.mean() * np.sqrt(n_mean)),
-        z_sd=float(z_sd),
-        p_ecdf=_kolmogorov_p(distance, min(n_ecdf, draws.size)),
-        ess=n_ecdf,
-        rhat=rhat,
-        scale=scale,
-    )
+    z_mean, p_ecdf = float(judged.mean() * np.sqrt(n_mean)), _kolmogorov_p(distance, min(n_ecdf, draws.size))
+    return ScalarTests(z_mean, float(z_sd), p_ecdf, n_ecdf, rhat, scale)
 
 
 def compare_with_draws(draws: Array, exact: Array, rng: np.random.Generator) -> ScalarTests:
