@@ -121,7 +121,7 @@ def _draw_plane(axes: Axes, components: Components) -> None:
     first, second = np.meshgrid(sides[:, 0], sides[:, 1])
     density = components.densities(np.stack([first.ravel(), second.ravel()], axis=1)).mean(axis=0)
     dots: dict[str, Any] = {"s": 16, "linewidths": 0.3, "edgecolors": "white", "alpha": 0.9}
-    axes.scatter(*y.T, c=blend(components.responsibilities), rasterized=len(y) > 2000, **dots)
+    axes.scatter(y[:, 0], y[:, 1], c=blend(components.responsibilities), rasterized=len(y) > 2000, **dots)
     handles: list[Any] = []
     for k, values in enumerate(density):
         if levels := _levels(values):

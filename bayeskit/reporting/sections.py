@@ -226,7 +226,7 @@ def package_versions(post: Posterior) -> dict[str, str]:
     """What the posterior was made with: of one from a file, what it says."""
     # Ours also from a checkout that is not installed.
     own = {"python": platform.python_version(), "bayeskit": __version__}
-    known = own | {package: import_module(package).__version__ for package in PACKAGES}
+    known = own | {package: str(import_module(package).__version__) for package in PACKAGES}
     return {package: post.tree.attrs.get(f"{package}_version", text) for package, text in known.items()}
 
 
