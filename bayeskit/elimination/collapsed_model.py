@@ -74,9 +74,7 @@ def collapse(model: pm.Model | Analysis) -> pm.Model:
 def require_collapsed(analysis: Analysis) -> Collapsed:
     """The collapsed density of a model that has one; a ModelError where nothing remains, or its data are at fault."""
     if not analysis.plan.remaining:
-        raise ModelError(
-            "nothing remains to sample or to maximise: every variable has a closed form; use bayeskit.infer"
-        )
+        raise ModelError("nothing remains to sample or maximise: every variable has a closed form; use bayeskit.infer")
     require_possible(analysis.original)
     require_positive_definite(analysis)
     return collapsed_density(analysis)

@@ -13,6 +13,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
 
 from bayeskit.elimination.analysis import Analysis, Scale
+from bayeskit.gaussian.block import latent_values
 from bayeskit.graphs.chunked_sums import compile_rows
 from bayeskit.graphs.compile import compile_small, vectorised
 from bayeskit.graphs.extended_precision import compile_extended, rounding_of
@@ -39,11 +40,7 @@ class Evaluator:
         self.total = vectorised(pt.add(*[pt.sum(joint.factors[f]) for f in active], pt.constant(0.0)))
 
     def _arguments(self, point: Mapping[str, Any]) -> list[np.ndarray]:
-        values = self.analysis.joint.values
-        filler = self.analysis.shapes
-        return [
-            np.asarray(point[n] if n in point else np.zeros(filler[n]), dtype=v.type.dtype) for n, v in values.items()
-        ]
+        return latent_values(self.analysis.joint, point, self.analysis.shapes)
 
     @cached_property
     def _log_joint(self) -> Any:
@@ -109,7 +106,6 @@ def _frontier(graphs: list[Variable], dependence: Mapping[Variable, Any], moving
     frontier: dict[Variable, None] = {}
     for node in toposort(graphs):
         if any(dependence.get(i, frozenset()) & moving for i in node.inputs):
-            frontier.update(
-                (i, None) for i in node.inputs if (d := dependence.get(i)) and not d & moving and i.owner is not None
-            )
+            fixed = [i for i in node.inputs if (d := dependence.get(i)) and not d & moving]
+            frontier.update((i, None) for i in fixed if i.owner is not None)
     return list(frontier)

@@ -69,21 +69,17 @@ def require_positive_definite(analysis: Analysis) -> None:
     for factor, matrices in factorised.items():
         moving = depends_on(matrices, inputs)
         function = compile_small(inputs, matrices)
-        points = _points(analysis) if any(moving.get(m) for m in matrices) else typical_points(analysis, 1)
-        tried: list[list[np.ndarray]] = []
-        for point in points:
-            with silently():
-                tried.append(function(*(np.asarray(point[n], dtype=v.type.dtype) for n, v in joint.values.items())))
+        points = typical_points(analysis, 1)
+        if any(moving.get(m) for m in matrices):
+            # Draws from the prior too: with inputs of size 1e-3 a length scale of one makes all rows equal.
+            points = [*typical_points(analysis, POINTS), *points_away(analysis, POINTS, 0)]
+        with silently():
+            tried: list[list[np.ndarray]] = [function(*joint.arguments(point)) for point in points]
         for values in zip(*tried, strict=True):
             stacks = [v.reshape(-1, *v.shape[-2:]) for v in values]
             broken = [next((m for m in stack if not is_positive_definite(m)), None) for stack in stacks]
             if all(b is not None for b in broken) and broken[0] is not None:
                 raise ModelError(_message(analysis, factor, broken[0]))
-
-
-def _points(analysis: Analysis) -> list[dict[str, np.ndarray]]:
-    """Values near one and draws from the prior: with inputs of size 1e-3 a length scale of one makes all rows equal."""
-    return [*typical_points(analysis, POINTS), *points_away(analysis, POINTS, 0)]
 
 
 def _all_factorised(joint: LogJoint) -> dict[str, list[Variable]]:
@@ -121,5 +117,4 @@ def _equal_rows(matrix: np.ndarray) -> tuple[int, int] | None:
     if not close.any():
         return None
     k = int(np.flatnonzero(close)[0])
-    first, second = sorted((int(order[k]), int(order[k + 1])))
-    return first, second
+    return min(int(order[k]), int(order[k + 1])), max(int(order[k]), int(order[k + 1]))

@@ -23,7 +23,7 @@ from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.polynomial_degree import degrees
 from bayeskit.model.log_joint import LogJoint
-from bayeskit.model.support import Support, support_of
+from bayeskit.model.support import support_of
 from bayeskit.results.records import Plan, Refusal, Step
 
 __all__ = ["COUPLED", "Search", "sentence"]
@@ -47,9 +47,8 @@ class Search:
         self.ancestral_first = ancestral_first
         self.passed_over = False
         self.shapes = known.shapes if known else joint.shapes()
-        self.supports: dict[str, Support] = (
-            known.supports if known else {rv.name: support_of(joint.model, rv) for rv in joint.model.free_RVs}
-        )
+        variables = [] if known else joint.model.free_RVs
+        self.supports = known.supports if known else {rv.name: support_of(joint.model, rv) for rv in variables}
         self.proofs = Proofs(joint, self.shapes, self.supports)
         self.left = dict.fromkeys(joint.names)
         self.active = dict.fromkeys(joint.factors)

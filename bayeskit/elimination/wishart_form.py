@@ -180,9 +180,8 @@ def _holds(out: Graph, values: _Parts) -> bool:
     node = out.owner
     if applies(node, ps.GT) or applies(node, ps.GE):
         number = constant_number(node.inputs[1])
-        return (
-            values[0] is not None and values[0].name in ("diagonal", "variances") and number is not None and number <= 0
-        )
+        positive = values[0] is not None and values[0].name in ("diagonal", "variances")
+        return positive and number is not None and number <= 0
     made = isinstance(core_op(node), All | MakeVector | ScalarFromTensor | TensorFromScalar | DimShuffle)
     return (made or applies(node, ps.AND)) and all(v in (None, HOLDS) for v in values)
 

@@ -213,9 +213,8 @@ def _advanced(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
         if own is not None:
             selected = _selected(own, indices[i], value.type.shape[i], ndim, len(arrays) == 1, shape, node)
             group = _together([group, selected], node)
-    rest = [
-        _sliced(a, index, shape, node) for a, index in zip(axes[0], indices, strict=True) if isinstance(index, slice)
-    ]
+    pairs = zip(axes[0], indices, strict=True)
+    rest = [_sliced(own, index, shape, node) for own, index in pairs if isinstance(index, slice)]
     first = 0 if any(b - a > 1 for a, b in itertools.pairwise(arrays)) else arrays[0]
     return (*rest[:first], *group, *rest[first:])
 

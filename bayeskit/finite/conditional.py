@@ -125,6 +125,5 @@ class StateRecovery:
     def require_steady(self) -> None:
         """Refuse to look beyond the end of a chain of which every step has transitions of its own."""
         if self.summed.time_varying:
-            raise ModelError(
-                f"the transitions of {self.summed.name!r} vary with time: those after the last step are not known"
-            )
+            name = self.summed.name
+            raise ModelError(f"the transitions of {name!r} vary with time: those after the last step are not known")

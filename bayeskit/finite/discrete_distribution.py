@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from bayeskit.results.marginals import ArrayDistribution
+from bayeskit.types import Array
 
 __all__ = ["FiniteDensity", "draw_indices"]
 
 
-def draw_indices(
-    probabilities: np.ndarray, rng: np.random.Generator, size: tuple[int, ...] | None = None
-) -> np.ndarray:
+def draw_indices(probabilities: Array, rng: np.random.Generator, size: tuple[int, ...] | None = None) -> np.ndarray:
     """One index for each row of probabilities (*shape, K), by inversion of their sums: of ``size``, or ``shape``.
 
     Rows need not sum to one exactly.

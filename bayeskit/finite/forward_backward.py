@@ -25,6 +25,7 @@ import numpy as np
 from bayeskit.finite import chain_arithmetic
 from bayeskit.finite.chain_arithmetic import compensated_sum, exponentiate, log_sum
 from bayeskit.graphs.numba_functions import as_written
+from bayeskit.types import Array
 
 __all__ = ["evidence_and_filter", "evidence_gradient", "forward"]
 
@@ -53,11 +54,7 @@ def _reachable(state: int, log_transition: np.ndarray, log_likelihood: np.ndarra
 
 @as_written(chain_arithmetic.__file__)
 def _forward_scaled(
-    log_initial: np.ndarray,
-    log_transition: np.ndarray,
-    log_likelihood: np.ndarray,
-    filtered: np.ndarray,
-    log_density: np.ndarray,
+    log_initial: Array, log_transition: Array, log_likelihood: Array, filtered: Array, log_density: Array
 ) -> int:
     """Write filtered probabilities and log p(y_t | y_1 … y_{t-1}); return the outcome."""
     steps, states = log_likelihood.shape
@@ -113,11 +110,7 @@ def _predict_log(filtered: np.ndarray, log_transition: np.ndarray, predicted: np
 
 @as_written(chain_arithmetic.__file__)
 def _forward_log(
-    log_initial: np.ndarray,
-    log_transition: np.ndarray,
-    log_likelihood: np.ndarray,
-    filtered: np.ndarray,
-    log_density: np.ndarray,
+    log_initial: Array, log_transition: Array, log_likelihood: Array, filtered: Array, log_density: Array
 ) -> int:
     """As :func:`_forward_scaled`, but ``filtered`` are the logarithms; never out of range."""
     steps, states = log_likelihood.shape
@@ -212,11 +205,7 @@ def _backward_log(log_transition: np.ndarray, filtered: np.ndarray, smoothed: np
 
 @as_written(chain_arithmetic.__file__)
 def forward(
-    log_initial: np.ndarray,
-    log_transition: np.ndarray,
-    log_likelihood: np.ndarray,
-    filtered: np.ndarray,
-    log_density: np.ndarray,
+    log_initial: Array, log_transition: Array, log_likelihood: Array, filtered: Array, log_density: Array
 ) -> tuple[int, bool]:
     """The forward pass, scaled if that is safe; the outcome, and whether the results are logarithms."""
     outcome = _forward_scaled(log_initial, log_transition, log_likelihood, filtered, log_density)
@@ -226,9 +215,7 @@ def forward(
 
 
 @as_written(chain_arithmetic.__file__)
-def evidence_and_filter(
-    log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray
-) -> tuple[float, np.ndarray, bool]:
+def evidence_and_filter(log_initial: Array, log_transition: Array, log_likelihood: Array) -> tuple[float, Array, bool]:
     """Log evidence, filtered probabilities, and whether these are logarithms; −inf and zeros where it is impossible."""
     filtered = np.empty(log_likelihood.shape)
     log_density = np.empty(len(log_likelihood))
@@ -240,9 +227,7 @@ def evidence_and_filter(
 
 
 @as_written(chain_arithmetic.__file__)
-def evidence_gradient(
-    log_transition: np.ndarray, filtered: np.ndarray, logarithms: bool
-) -> tuple[np.ndarray, np.ndarray]:
+def evidence_gradient(log_transition: Array, filtered: Array, logarithms: bool) -> tuple[Array, Array]:
     """Smoothed probabilities and those of pairs, from what :func:`evidence_and_filter` returned."""
     smoothed, pairs = np.zeros(filtered.shape), np.zeros(log_transition.shape)
     # Where the observations are impossible, the density is −inf all around, and its gradient is called zero.

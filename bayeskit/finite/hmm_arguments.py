@@ -62,9 +62,8 @@ def read_chains(log_initial: ArrayLike, log_transition: ArrayLike, log_likelihoo
         ("log_transition", transition, (matrices, states, states)),
     ):
         if values.shape[-len(core) :] != core:
-            raise ModelError(
-                f"{name} has shape {values.shape}; for {steps} steps and {states} states it must end in {core}"
-            )
+            wanted = f"for {steps} steps and {states} states it must end in {core}"
+            raise ModelError(f"{name} has shape {values.shape}; {wanted}")
     if not np.max(likelihood, initial=-np.inf) < np.inf:
         *_, step, state = np.argwhere(~(likelihood < np.inf))[0]
         value = likelihood[~(likelihood < np.inf)][0]

@@ -14,17 +14,18 @@ from bayeskit.finite.chain_arithmetic import compensated_sum, exponentiate
 from bayeskit.finite.forward_backward import evidence_gradient, forward
 from bayeskit.finite.state_paths import best_path, draw_path
 from bayeskit.graphs.numba_functions import as_written
+from bayeskit.types import Array
 
 __all__ = ["best_paths", "draw_paths", "evidence", "filtering", "smoothing"]
+
+type Outcomes = tuple[np.ndarray, np.ndarray]  # what is found for each sequence, and the outcome (or its log density)
 
 # In what follows: log_initial (·, K), log_transition (·, S, K, K), log_likelihood (·, T, K), index (N, 3).
 CALLED = (chain_arithmetic.__file__, forward_backward.__file__, state_paths.__file__)
 
 
 @as_written(*CALLED)
-def evidence(
-    log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, index: np.ndarray
-) -> np.ndarray:
+def evidence(log_initial: Array, log_transition: Array, log_likelihood: Array, index: np.ndarray) -> Array:
     """Log evidence of each sequence; −inf where an observation is impossible."""
     filtered, log_density = np.empty(log_likelihood.shape[1:]), np.empty(log_likelihood.shape[1])
     result = np.empty(len(index))
@@ -36,27 +37,22 @@ def evidence(
 
 
 @as_written(*CALLED)
-def filtering(
-    log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, index: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def filtering(log_initial: Array, log_transition: Array, log_likelihood: Array, index: np.ndarray) -> Outcomes:
     """Filtered probabilities, and the outcome."""
     steps, states = log_likelihood.shape[1:]
     filtered, log_density = np.empty((len(index), steps, states)), np.empty(steps)
     outcomes = np.empty(len(index), dtype=np.int64)
     for n in range(len(index)):
         i, j, k = index[n]
-        outcomes[n], logarithms = forward(
-            log_initial[i], log_transition[j], log_likelihood[k], filtered[n], log_density
-        )
+        path = filtered[n]
+        outcomes[n], logarithms = forward(log_initial[i], log_transition[j], log_likelihood[k], path, log_density)
         if logarithms:
-            exponentiate(filtered[n], filtered[n])
+            exponentiate(path, path)
     return filtered, outcomes
 
 
 @as_written(*CALLED)
-def smoothing(
-    log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, index: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def smoothing(log_initial: Array, log_transition: Array, log_likelihood: Array, index: np.ndarray) -> Outcomes:
     """Smoothed probabilities, and the outcome."""
     steps, states = log_likelihood.shape[1:]
     filtered, log_density = np.empty((steps, states)), np.empty(steps)
@@ -70,9 +66,7 @@ def smoothing(
 
 
 @as_written(*CALLED)
-def best_paths(
-    log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, index: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def best_paths(log_initial: Array, log_transition: Array, log_likelihood: Array, index: np.ndarray) -> Outcomes:
     """The most probable path of each sequence, and its log joint probability."""
     steps, states = log_likelihood.shape[1:]
     paths, value = np.empty((len(index), steps), dtype=np.int64), np.empty(len(index))
@@ -85,12 +79,8 @@ def best_paths(
 
 @as_written(*CALLED)
 def draw_paths(
-    log_initial: np.ndarray,
-    log_transition: np.ndarray,
-    log_likelihood: np.ndarray,
-    index: np.ndarray,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
+    log_initial: Array, log_transition: Array, log_likelihood: Array, index: np.ndarray, rng: np.random.Generator
+) -> Outcomes:
     """A draw of the path of each sequence, and the outcome."""
     steps, states = log_likelihood.shape[1:]
     paths, outcomes = np.empty((len(index), steps), dtype=np.int64), np.empty(len(index), dtype=np.int64)

@@ -10,18 +10,13 @@ import numpy as np
 from bayeskit.finite import chain_arithmetic
 from bayeskit.finite.chain_arithmetic import add_compensated, exponentiate, log_sum
 from bayeskit.graphs.numba_functions import as_written
+from bayeskit.types import Array
 
 __all__ = ["best_path", "draw_path"]
 
 
 @as_written(chain_arithmetic.__file__)
-def draw_path(
-    log_transition: np.ndarray,
-    filtered: np.ndarray,
-    logarithms: bool,
-    uniforms: np.ndarray,
-    path: np.ndarray,
-) -> None:
+def draw_path(log_transition: Array, filtered: Array, logarithms: bool, uniforms: Array, path: np.ndarray) -> None:
     """Write one draw from p(z | y), backwards: p(z_t = i | z_{t+1} = j, y) is proportional to filtered_t(i) A_ij.
 
     ``filtered`` holds probabilities or, if said so, their logarithms; ``uniforms`` are T numbers in [0, 1).
@@ -59,9 +54,7 @@ def draw_path(
 
 
 @as_written(chain_arithmetic.__file__)
-def best_path(
-    log_initial: np.ndarray, log_transition: np.ndarray, log_likelihood: np.ndarray, best: np.ndarray, path: np.ndarray
-) -> float:
+def best_path(log_initial: Array, log_transition: Array, log_likelihood: Array, best: Array, path: np.ndarray) -> float:
     """Write the most probable path and return its log joint probability (Viterbi 1967).
 
     ``best`` (T, K) is room for the largest log probability of a path that ends in each state, up to a number of each

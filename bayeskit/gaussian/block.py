@@ -216,9 +216,8 @@ class GaussianBlock:
 
 def latent_values(joint: LogJoint, point: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> list[np.ndarray]:
     """The values of all latent variables, zero where a point has none."""
-    return [
-        np.asarray(point[n] if n in point else np.zeros(shapes[n]), dtype=v.type.dtype) for n, v in joint.values.items()
-    ]
+    given = {n: point[n] if n in point else np.zeros(shapes[n]) for n in joint.values}
+    return joint.arguments(given)
 
 
 def boundary(graphs: list[Variable], inside: Callable[[Variable], Any]) -> list[Variable]:

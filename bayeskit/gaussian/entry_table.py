@@ -16,7 +16,7 @@ from bayeskit.gaussian.separated import recentred, stacked_matrix
 from bayeskit.gaussian.separator import Separator
 from bayeskit.gaussian.setting import Setting
 from bayeskit.model.vector_layout import VectorLayout
-from bayeskit.types import Graph
+from bayeskit.types import Array, Graph
 
 __all__ = ["DENSE", "EntryTable", "add_linear", "add_separable", "multiplied"]
 
@@ -173,9 +173,7 @@ def _length(factor: Graph, at_least: int) -> int:
     return int(length)
 
 
-def _add_gram(
-    entries: EntryTable, a: Jacobian, b: Jacobian, weight: np.ndarray, entry: int, theta: VectorLayout
-) -> None:
+def _add_gram(entries: EntryTable, a: Jacobian, b: Jacobian, weight: Array, entry: int, theta: VectorLayout) -> None:
     """Add Aᵀ diag(w) B for one entry of β."""
     place = {n: s.start for n, s in theta.slices.items()} | {OFFSET: theta.size}
     for one, x in a.blocks.items():

@@ -29,6 +29,7 @@ from scipy import linalg, sparse
 from bayeskit.errors import InferenceError
 from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
 from bayeskit.gaussian.triangular_factors import Banded, Bordered, Dense, Triangular
+from bayeskit.types import Array
 
 __all__ = ["NotPositiveDefinite", "Precision", "factorise", "factorise_entries", "factorise_root"]
 
@@ -130,9 +131,7 @@ def factorise(matrix: Any) -> Precision:
     return _dense(matrix.toarray())
 
 
-def factorise_entries(
-    entries: np.ndarray, plan: Layout, places: tuple[np.ndarray, np.ndarray, np.ndarray]
-) -> Precision:
+def factorise_entries(entries: Array, plan: Layout, places: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Precision:
     """Factorise a matrix by a layout, given a list of its entries and from :meth:`Layout.places` where each stands."""
     padded = np.append(entries, 0.0)
     band, border, corner = (padded[place] for place in places)

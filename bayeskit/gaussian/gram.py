@@ -23,6 +23,7 @@ from bayeskit.gaussian.separable_forms import Form, NotSeparable
 from bayeskit.gaussian.separator import MIXED, Separator, Targets
 from bayeskit.graphs.nodes import core_op
 from bayeskit.model.vector_layout import VectorLayout
+from bayeskit.types import Array
 
 __all__ = [
     "Product",
@@ -147,9 +148,7 @@ def square_root(terms: list[WeightedPair], theta: VectorLayout) -> np.ndarray | 
     return np.concatenate(parts)
 
 
-def expanded(
-    product: Product, jacobian: Mapping[Variable, Jacobian], weight: np.ndarray, value_of: Any
-) -> WeightedPair:
+def expanded(product: Product, jacobian: Mapping[Variable, Jacobian], weight: Array, value_of: Any) -> WeightedPair:
     """Both factors of a product, one row a scalar product, with the weight of each in the log density."""
     left, right = jacobian[product.left], jacobian[product.right]
     if product.is_dot:

@@ -73,9 +73,7 @@ def rotated(size: int, rows: np.ndarray, columns: np.ndarray, table: sparse.csr_
     best: tuple[int, np.ndarray, list[Integers]] | None = None
     for shared in _set_aside(size, rows, columns):
         groups = _alike(constants, shared)
-        left = int(shared.sum()) + sum(
-            members.shape[1] * (1 if len(members) > 1 else len(members)) for members in groups
-        )
+        left = int(shared.sum()) + sum(m.shape[1] * min(len(m), 1) for m in groups)
         if best is None or left < best[0]:
             best = left, shared, groups
     if best is None or best[0] > WORTH * size:
@@ -156,9 +154,8 @@ def _rotate(constants: _Constants, shared: np.ndarray, groups: list[Integers], l
         first = member[p] == 0
         p, q, entry, value = rank[p[first]], rank[q[first]], entry[first], value[first]
         shift = start + width * np.repeat(np.arange(keep), len(p))
-        found.append(
-            (shift + np.tile(p, keep), ~(shift + np.tile(q, keep)), np.tile(entry, keep), np.tile(value, keep))
-        )
+        one, two, at, times = (np.tile(part, keep) for part in (p, q, entry, value))
+        found.append((shift + one, ~(shift + two), at, times))
         if keep < count:
             both = np.concatenate([np.arange(len(p)), np.flatnonzero(p != q)])
             at = np.concatenate([p * width + q, (q * width + p)[p != q]])

@@ -91,10 +91,8 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
     size, squares = setting.size, all(g is None for g in setting.linear)
     side = _data_side(setting) if squares else None
     # A design with a zero has another structure; residuals are linear in the data whatever these are.
-    read = (
-        [block.joint.factors[f] for f in block.factors] if side is None else [side.factors, side.spread, setting.rest]
-    )
-    if sealed_in(read):
+    factors = [block.joint.factors[f] for f in block.factors]
+    if sealed_in(factors if side is None else [side.factors, side.spread, setting.rest]):
         raise DataRead("more of the block than its residuals depends on the data")
     if side is not None:
         nothing, none = np.zeros(0, dtype=int), pt.zeros(0)

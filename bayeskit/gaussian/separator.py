@@ -217,10 +217,8 @@ class Separator(GraphAnalysis[Any]):
         """An operation that is linear in one argument, applied to each term's constants."""
         terms = self.factors.split(form)
         images = [t.with_jacobian(linear_image(node, position, t.jacobian, values)) for t in terms]
-        shape = (
-            images[0].jacobian.shape if images else linear_image(node, position, Jacobian(form.shape, {}), values).shape
-        )
-        return Form(shape, tuple(images))
+        image = images[0].jacobian if images else linear_image(node, position, Jacobian(form.shape, {}), values)
+        return Form(image.shape, tuple(images))
 
     def _matrix_product(self, left: Form, right: Form) -> Form:
         """Coordinates in θ times loadings in φ, one term for each column of the coordinates."""

@@ -98,14 +98,9 @@ def _terms(node: Apply, adjoints: list[Graph | None], wanted: list[int]) -> list
 
 def _gathered(term: Graph, argument: Graph, output: Graph) -> Graph:
     """Summed over the axes along which an argument was stretched."""
-    stretched = [
-        k for k, (n, m) in enumerate(zip(argument.type.shape, output.type.shape, strict=True)) if n == 1 and m != 1
-    ]
+    lengths = zip(argument.type.shape, output.type.shape, strict=True)
+    stretched = [k for k, (own, wide) in enumerate(lengths) if own == 1 and wide != 1]
     return pt.sum(term, axis=stretched, keepdims=True) if stretched else term
-
-
-def _product(factors: Sequence[Graph]) -> Graph:
-    return factors[0] if len(factors) == 1 else pt.mul(*factors)
 
 
 def _elementwise(op: ps.ScalarOp, node: Apply, k: int, g: Graph) -> Graph | None:
@@ -115,7 +110,7 @@ def _elementwise(op: ps.ScalarOp, node: Apply, k: int, g: Graph) -> Graph | None
         ps.Add: lambda: g,
         ps.Sub: lambda: g if k == 0 else -g,
         ps.Neg: lambda: -g,
-        ps.Mul: lambda: _product([g, *(v for i, v in enumerate(x) if i != k)]),
+        ps.Mul: lambda: pt.mul(g, *(v for i, v in enumerate(x) if i != k)),
         ps.TrueDiv: lambda: g / x[1] if k == 0 else -g * node.outputs[0] / x[1],
         ps.Sqr: lambda: g * (2.0 * x[0]),
         ps.Sqrt: lambda: g * 0.5 / node.outputs[0],

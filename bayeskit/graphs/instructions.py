@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,11 +63,8 @@ def read_by(node: Apply) -> list[Variable]:
     kind = type(getattr(op, "scalar_op", op))  # asked of every node, twice: isinstance takes four times as long
     if kind in (ps.Second, Alloc) and _known(node.outputs[0]) is not None:
         return [node.inputs[1 if kind is ps.Second else 0]]
-    if (kind is Shape and _known(node.inputs[0]) is not None) or (
-        kind is Shape_i and node.inputs[0].type.shape[op.i] is not None
-    ):
-        return []
-    return node.inputs
+    told = _known(node.inputs[0]) if kind is Shape else node.inputs[0].type.shape[op.i] if kind is Shape_i else None
+    return node.inputs if told is None else []
 
 
 def order(outputs: Iterable[Variable], inputs: Iterable[Variable] = ()) -> Iterator[Apply]:
@@ -250,10 +248,8 @@ def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -
         yield Instruction(lambda a: a[0], reads, outputs)
     elif isinstance(op, CAReduce):
         dtype = outputs[0].type.dtype
-        accumulator = op.acc_dtype or dtype
-        yield Instruction(
-            lambda a: np.asarray(op.ufunc.reduce(a[0], axis=op.axis, dtype=accumulator), dtype=dtype), reads, outputs
-        )
+        reduce = partial(op.ufunc.reduce, axis=op.axis, dtype=op.acc_dtype or dtype)
+        yield Instruction(lambda a: np.asarray(reduce(a[0]), dtype=dtype), reads, outputs)
     else:
         yield Instruction(performed(node), reads, outputs)
 

@@ -187,10 +187,8 @@ def _over_an_argument(function: np.ufunc, arguments: list[Any]) -> np.ndarray | 
     for k in range(len(arguments)):
         if arguments[k].size < WORTHWHILE or arguments[k].dtype != np.float64 or not _is_alone(arguments, k):
             continue
-        shape = arguments[k].shape
-        if all(a.ndim == 0 or a.shape == shape for a in arguments) or shape == np.broadcast_shapes(
-            *(a.shape for a in arguments)
-        ):
+        shape, shapes = arguments[k].shape, [a.shape for a in arguments]
+        if all(s in ((), shape) for s in shapes) or shape == np.broadcast_shapes(*shapes):
             result: np.ndarray = function(*arguments, out=arguments[k])
             return result
     return None

@@ -60,7 +60,8 @@ def shared_factorisations(graphs: list[Graph]) -> list[Graph]:
     replaced: dict[Graph, Graph] = {}
     for node in nodes:
         twin = full.get(tuple(node.inputs))
-        if twin is not None and not node.op.derivatives and not _feeds(node, twin):
+        # Where the weights of the twin depend on the terms themselves, these cannot come from it.
+        if twin and not node.op.derivatives and set(node.outputs).isdisjoint(ancestors(twin.inputs)):
             replaced.update(zip(node.outputs, twin.outputs, strict=False))
     return substitute(graphs, replaced) if replaced else graphs
 
@@ -76,11 +77,6 @@ def _known_shapes(graphs: list[Graph]) -> dict[Graph, Graph]:
         if shape is not None and None not in shape:
             found[var] = pt.constant(np.array(shape, dtype="int64"))
     return found
-
-
-def _feeds(node: Apply, later: Apply) -> bool:
-    """Whether the weights of the later one depend on the terms themselves: they cannot come from it then."""
-    return bool(set(node.outputs) & set(ancestors(later.inputs)))
 
 
 def _quadratic(matrix: Graph, rows: Graph) -> Graph:
@@ -247,7 +243,7 @@ def _replacement(
         return {}
     found = {}
     for square in clients.get(out, []):
-        if not (applies(square, ps.Sqr) or _is_square(square)):
+        if not applies(square, ps.Sqr) and not (applies(square, ps.Pow) and constant_number(square.inputs[1]) == 2):
             continue
         for total in clients.get(square.outputs[0], []):
             axes = total.op.axis if isinstance(total.op, Sum) else ()
@@ -258,7 +254,3 @@ def _replacement(
             answer: Graph = terms(matrix, pt.reshape(right, (number, right.shape[-1] if number < 0 else lengths[-1])))
             found[total.outputs[0]] = pt.reshape(answer, right.shape[:-1], ndim=right.type.ndim - 1)
     return found
-
-
-def _is_square(node: Apply) -> bool:
-    return applies(node, ps.Pow) and constant_number(node.inputs[1]) == 2

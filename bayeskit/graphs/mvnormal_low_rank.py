@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from bayeskit.types import Array
+
 __all__ = ["LowRank", "NormalTerms", "low_rank", "normal_terms"]
 
 MOST = 4  # rows of A for each column of F, at least
@@ -119,9 +121,7 @@ def _combined(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return result
 
 
-def normal_terms(
-    matrix: np.ndarray, rows: np.ndarray, floor: float, weights: tuple[np.ndarray, float] | None = None
-) -> NormalTerms:
+def normal_terms(matrix: Array, rows: Array, floor: float, weights: tuple[Array, float] | None = None) -> NormalTerms:
     """The terms of a multivariate Normal, for A of which the lower triangle counts, rows b, and a noise δ ≥ 0.
 
     Without weights, which are v and w, there are no derivatives in A.

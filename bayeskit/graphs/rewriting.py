@@ -109,9 +109,7 @@ def widen(outputs: list[Variable]) -> list[Variable]:
             continue
         if isinstance(op, OpFromGraph):
             # Its inner graph has declared types; the values are exact in either precision, so they go in as declared.
-            inputs = [
-                pt.cast(n, o.type.dtype) if _narrowed(n, o) else n for n, o in zip(inputs, node.inputs, strict=True)
-            ]
+            inputs = [_of_dtype(new, old) for new, old in zip(inputs, node.inputs, strict=True)]
         _rebuild(node, inputs, memo)
     return [memo.get(o, wide_leaf(o)) for o in outputs]
 
@@ -124,8 +122,9 @@ def wide_leaf(var: Variable) -> Variable:
     return var
 
 
-def _narrowed(new: Variable, old: Variable) -> bool:
-    return getattr(new.type, "dtype", None) != getattr(old.type, "dtype", None)
+def _of_dtype(new: Variable, old: Variable) -> Variable:
+    same = getattr(new.type, "dtype", None) == getattr(old.type, "dtype", None)
+    return new if same else pt.cast(new, old.type.dtype)
 
 
 def depends_on(variables: Iterable[Variable], targets: Iterable[Variable]) -> dict[Variable, frozenset[Variable]]:
@@ -134,10 +133,8 @@ def depends_on(variables: Iterable[Variable], targets: Iterable[Variable]) -> di
     found: dict[Variable, frozenset[Variable]] = {v: frozenset([v]) for v in wanted}
     empty: frozenset[Variable] = frozenset()
     for node in toposort(list(variables)):
-        if isinstance(node.op, Shape | Shape_i):
-            union = empty
-        else:
-            union = empty.union(*[found.get(i, empty) for i in node.inputs])
+        read = () if isinstance(node.op, Shape | Shape_i) else node.inputs
+        union = empty.union(*[found.get(i, empty) for i in read])
         for out in node.outputs:
             if out not in wanted:
                 found[out] = union
@@ -146,9 +143,7 @@ def depends_on(variables: Iterable[Variable], targets: Iterable[Variable]) -> di
 
 def with_constant_data(graphs: list[Variable]) -> list[Variable]:
     """The same graphs with shared data as constants, whose lengths are known and which rewrites can compute with."""
-    shared: list[Any] = [
-        v for v in graph_inputs(graphs) if isinstance(v, SharedVariable) and isinstance(v.type, TensorType)
-    ]
+    shared = [v for v in graph_inputs(graphs) if isinstance(v, SharedVariable) and isinstance(v.type, TensorType)]
     constants: dict[Variable, Any] = {v: pt.constant(v.get_value(), name=v.name) for v in shared}
     return substitute(graphs, constants)
 

@@ -219,18 +219,16 @@ def _optimal(side: BridgeSide) -> BridgeSolution:
         # Both use the same draws: the error of the difference is that of the difference of the weights.
         difference = BridgeSolution(other.log_z - best.log_z, other.drawn - best.drawn, other.proposed - best.proposed)
         if beyond_error(abs(difference.log_z), difference.error):
-            raise Refused(
-                f"two bridges differ by {abs(difference.log_z):.2g} nats: the draws do not follow the density"
-            )
+            apart = f"{abs(difference.log_z):.2g} nats"
+            raise Refused(f"two bridges differ by {apart}: the draws do not follow the density")
     return best
 
 
 def _combined(first: BridgeSolution, second: BridgeSolution) -> LogEvidence:
     difference, scale = abs(first.log_z - second.log_z), math.hypot(first.error, second.error)
     if beyond_error(difference, scale):
-        raise Refused(
-            f"the two halves of the draws differ by {difference:.2g} nats, {difference / scale:.0f} standard errors"
-        )
+        apart = f"{difference:.2g} nats, {difference / scale:.0f} standard errors"
+        raise Refused(f"the two halves of the draws differ by {apart}")
     # The draws' errors add up: near a Normal, that of either half is the product of both halves' deviations, so that
     # they are the same; and a slow chain is off in both alike.
     drawn = 0.5 * (error_of_mean(first.drawn) + error_of_mean(second.drawn))

@@ -45,10 +45,9 @@ class Audit:
     @property
     def reason(self) -> str:
         """Why there is no evidence; empty where there is one."""
-        unknown = (
-            f"the prior of {m.variable} is not known to be normalised ({m.reason})" for m in self.masses if m.reason
-        )
-        return next(unknown, "")
+        unknown = [m for m in self.masses if m.reason]
+        said = [f"the prior of {m.variable} is not known to be normalised ({m.reason})" for m in unknown]
+        return said[0] if said else ""
 
     @property
     def conventions(self) -> list[str]:

@@ -110,9 +110,8 @@ class _ExchangeableAxes:
             return []
         choices = itertools.product(*[[(), *o] for o in options.values()])
         sets = [{n: a for n, a in zip(options, choice, strict=True) if a} for choice in choices][1:]
-        exchanges = [
-            (s, pair, self.coordinates.permutations(s, exchanged(size, *pair))) for s in sets for pair in pairs
-        ]
+        permutations = self.coordinates.permutations
+        exchanges = [(s, pair, permutations(s, exchanged(size, *pair))) for s in sets for pair in pairs]
         trials = [(s, pair, blocks) for s, pair, blocks in exchanges if blocks is not None]
         for point in points:
             same = self.coordinates.unchanged_by(point, [blocks for *_, blocks in trials])

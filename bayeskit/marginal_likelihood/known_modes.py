@@ -27,9 +27,8 @@ def doubt_of_modes(symmetry: Symmetric, modes: np.ndarray) -> str:
         images = np.stack([image @ mode for image in symmetry.maps]) / spread
         if not any(np.linalg.norm(images[0] - other, axis=1).min() < NEAR for other in apart):
             apart.append(images)
-    nearest = np.stack(
-        [np.min([np.linalg.norm(draws / spread - i, axis=2) for i in images], axis=0) for images in apart]
-    ).argmin(axis=0)
+    distances = [[np.linalg.norm(draws / spread - i, axis=2) for i in images] for images in apart]
+    nearest = np.stack([np.min(d, axis=0) for d in distances]).argmin(axis=0)
     visits = np.array([[np.sum(chain == mode) for mode in range(len(apart))] for chain in nearest])
     if visits.min() >= VISITS:
         return ""

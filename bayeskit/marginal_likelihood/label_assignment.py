@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import optimize
 
+from bayeskit.types import Array
+
 __all__ = ["agreed_orders"]
 
 FITTED = 2_000  # draws that the components' Normals are fitted to
@@ -32,9 +34,7 @@ def agreed_orders(features: np.ndarray, pivot: tuple[int, int]) -> np.ndarray:
     return _assigned(flat, centre[order], spread[order]).reshape(chains, length, size)
 
 
-def _iterated(
-    some: np.ndarray, centre: np.ndarray, spread: np.ndarray, overall: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _iterated(some: Array, centre: Array, spread: Array, overall: Array) -> tuple[Array, Array]:
     """Normals of the labels, and permutations of the draws, each chosen given the other until they stay."""
     before = None
     for _ in range(ROUNDS):

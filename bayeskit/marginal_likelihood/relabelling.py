@@ -178,10 +178,8 @@ def _labels_of_groups(
             raise OptionError(f"labels names {name!r}, which is no variable of the draws")
     if not isinstance(labels, Mapping):
         if len(groups) > 1 and names:
-            which = "; ".join(map(str, groups))
-            raise OptionError(
-                f"there are several groups ({which}): say labels={{{names[0]!r}: a variable of its group}}"
-            )
+            which, name = "; ".join(map(str, groups)), names[0]
+            raise OptionError(f"there are several groups ({which}): say labels={{{name!r}: a variable of its group}}")
         return dict.fromkeys(names, groups[0])
     for name in names:
         if not any(labels[name] in g.axes for g in groups):

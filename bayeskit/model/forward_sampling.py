@@ -75,9 +75,8 @@ def draw_given(
     ``draws`` are of the free variables that they depend on, ``number`` of them.
     """
     wanted = {rv.name: rv for rv in model.basic_RVs if rv.name in names}
-    known = {
-        rv: pt.TensorType(rv.type.dtype, rv.type.shape)(f"{rv.name}_given") for rv in model.free_RVs if rv.name in draws
-    }
+    given = [rv for rv in model.free_RVs if rv.name in draws]
+    known = {rv: pt.TensorType(rv.type.dtype, rv.type.shape)(f"{rv.name}_given") for rv in given}
     outputs = graph_replace(list(wanted.values()), known, strict=False)
     arguments = {v: np.asarray(draws[str(rv.name)], dtype=rv.type.dtype) for rv, v in known.items()}
     dense = any(v.owner and type(core_op(v.owner)).__name__ == "Cholesky" for v in ancestors(outputs))
@@ -98,11 +97,10 @@ def _vectorised_draws(
     """All draws at once, some at a time."""
     if not all(any(v in arguments for v in ancestors([o])) for o in outputs):
         raise NotImplementedError("what depends on no draw would be drawn once for all")
-    rows = stacked(arguments)
-    function = _random_function(list(rows.values()), vectorize_graph(outputs, rows), rng)
-    parts = [
-        function(*[a[start : start + TOGETHER] for a in arguments.values()]) for start in range(0, number, TOGETHER)
-    ]
+    many = stacked(arguments)
+    function = _random_function(list(many.values()), vectorize_graph(outputs, many), rng)
+    some = [slice(start, start + TOGETHER) for start in range(0, number, TOGETHER)]
+    parts = [function(*[a[rows] for a in arguments.values()]) for rows in some]
     return [np.concatenate([np.asarray(p[i]) for p in parts]) for i in range(len(outputs))]
 
 

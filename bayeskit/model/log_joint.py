@@ -167,9 +167,8 @@ class LogJoint:
 
 
 def _is_large(var: Variable, limit: int = LARGE) -> bool:
-    return isinstance(var, Constant) and np.size(var.data) > (
-        limit if np.asarray(var.data).dtype.kind == "f" else LARGE
-    )
+    value = var.data if isinstance(var, Constant) else ()
+    return np.size(value) > (limit if np.asarray(value).dtype.kind == "f" else LARGE)
 
 
 def _require_readable(model: Any) -> None:
@@ -182,9 +181,7 @@ def _require_readable(model: Any) -> None:
         raise ModelError("the model has no random variables; add at least one prior and one observed variable")
     for rv in model.basic_RVs:
         if rv.owner is not None and type(rv.owner.op).__name__.startswith("Simulator"):
-            raise ModelError(
-                f"{rv.name!r} is a pm.Simulator, which has no density; sample the model with pm.sample_smc"
-            )
+            raise ModelError(f"{rv.name!r} is a pm.Simulator, which has no density; sample it with pm.sample_smc")
     for rv in model.observed_RVs:
         masked = rv.owner is not None and type(rv.owner.op).__name__ == "PartialObservedRV"
         if masked and rv.dtype.startswith(("int", "uint")) and getattr(rv.owner.inputs[0].owner.op, "ndim_supp", 0):

@@ -111,9 +111,8 @@ class Natural:
     def forward(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
         """x at one φ; infinite or not a number at an end of the support or outside it."""
         with silently():
-            values = self._forward(
-                *[np.asarray(point[n], v.type.dtype) for n, v in zip(self.names, self.rvs, strict=True)]
-            )
+            pairs = zip(self.names, self.rvs, strict=True)
+            values = self._forward(*[np.asarray(point[n], v.type.dtype) for n, v in pairs])
         return self.layout.ravel(dict(zip(self.names, values, strict=True)))
 
     def forward_over(self, draws: Mapping[str, np.ndarray], number: int) -> np.ndarray:

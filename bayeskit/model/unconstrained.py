@@ -87,9 +87,8 @@ class Unconstrained(Natural):
 
     @cached_property
     def _assertions(self) -> set[type[Exception]]:
-        return {
-            v.owner.op.exc_type for v in ancestors([self._graph]) if v.owner and isinstance(v.owner.op, CheckAndRaise)
-        }
+        nodes = [v.owner for v in ancestors([self._graph]) if v.owner]
+        return {n.op.exc_type for n in nodes if isinstance(n.op, CheckAndRaise)}
 
     @cached_property
     def _gradient(self) -> Any:

@@ -31,7 +31,7 @@ from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.sampling.codegen.generated import density_source, draw_source, load_functions
 from bayeskit.sampling.codegen.loops import program
 from bayeskit.sampling.codegen.workspace import NoLoops
-from bayeskit.types import Graph
+from bayeskit.types import Array, Graph, Point
 
 __all__ = ["compile_for_nutpie", "compiled_loops", "density_graphs", "require_a_start"]
 
@@ -112,9 +112,7 @@ def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:
     )
 
 
-def _flat(
-    first: Callable[[Any], dict[str, np.ndarray]], layout: VectorLayout, data: np.ndarray
-) -> Callable[[Any], np.ndarray]:
+def _flat(first: Callable[[Any], Point], layout: VectorLayout, data: Array) -> Callable[[Any], np.ndarray]:
     """Starting points as vectors; chains ask for theirs at the same time, and for none once they were told to stop."""
     lock = Lock()
 
@@ -182,14 +180,12 @@ def _hold(
 
 
 def _called(function: Any, *arguments: Any) -> int:
-    numbers = ctypes.POINTER(ctypes.c_double)
+    double = ctypes.POINTER(ctypes.c_double)
     try:
-        status: int = function.ctypes(
-            *(a.ctypes.data_as(numbers) if isinstance(a, np.ndarray) else a for a in arguments)
-        )
+        code: int = function.ctypes(*(a.ctypes.data_as(double) if isinstance(a, np.ndarray) else a for a in arguments))
     except SystemError as error:  # Python code that was called back has raised
         raise NoLoops("a function that is called raises an error") from error
-    return status
+    return code
 
 
 def _require_agreement(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], agreement: float) -> None:

@@ -96,10 +96,8 @@ def _by_nutpie(
                 interrupted.pop_all()
     except RuntimeError as error:
         # nutpie's own words: the density is zero or not a number wherever chains could start.
-        reason = str(error).splitlines()[0]
-        raise InferenceError(
-            f"NUTS could not sample: {reason}; check the data and the support of the priors"
-        ) from error
+        why = str(error).splitlines()[0]
+        raise InferenceError(f"NUTS could not sample: {why}; check the data and the support of the priors") from error
     patch_nutpie_idata(tree, model, sampling_time=time.perf_counter() - start)
     # PyMC's name, by which ArviZ finds it.
     tree["sample_stats/reached_max_treedepth"] = tree["sample_stats"]["maxdepth_reached"]
