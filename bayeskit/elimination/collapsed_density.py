@@ -98,7 +98,10 @@ def collapsed_density(analysis: Analysis) -> Collapsed:
     priors = tuple(n for n in alone if n in active and not joint.scopes[n] & scaled)
     terms: list[Any] = []
     blocks = []
-    reference = _reference(analysis, points[0])
+    reference = points[0]  # the eliminated ones at their conditional posterior's centre
+    if analysis.scales:
+        fixed = {n: reference[n] for n in remaining}
+        reference = reference | solve_posterior(analysis, Evaluator(analysis), fixed).centre
     for block in analysis.blocks:
         form = quadratic_form(block, [reference, *points[1:]])
         blocks.append((block, form))
@@ -116,14 +119,6 @@ def collapsed_density(analysis: Analysis) -> Collapsed:
         solved.append((scale, parameters))
     inputs = [joint.values[n] for n in remaining]
     return Collapsed(analysis, remaining, inputs, priors, total, tuple(blocks), tuple(solved))
-
-
-def _reference(analysis: Analysis, point: Point) -> dict[str, np.ndarray]:
-    """A typical value of every variable: φ as given, the eliminated ones at their conditional posterior's centre."""
-    fixed = {n: point[n] for n in analysis.plan.remaining}
-    if not analysis.scales:
-        return {**point, **fixed}
-    return {**point, **solve_posterior(analysis, Evaluator(analysis), fixed).centre}
 
 
 def _sum(joint: LogJoint, factors: list[str], point: Point, shapes: Mapping[str, tuple[int, ...]]) -> Graph:

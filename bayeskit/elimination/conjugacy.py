@@ -193,9 +193,8 @@ def _wishart_multiple(block: GaussianBlock, name: str, point: Mapping[str, Any])
     """
     generator = np.random.default_rng(0)
     size = np.shape(point[name])[0]
-    failure = NotProved(
-        f"the precision of {', '.join(block.names)} is not a multiple of it; its prior needs tau = kappa * {name}"
-    )
+    names = ", ".join(block.names)
+    failure = NotProved(f"the precision of {names} is not a multiple of it; its prior needs tau = kappa * {name}")
     means, multiples = [], []
     for _ in range(2):
         matrix = POSITIVE_DEFINITE.typical((size, size), generator)

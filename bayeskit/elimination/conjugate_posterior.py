@@ -191,7 +191,7 @@ def _solve_scales(analysis: Analysis, evaluator: Evaluator, point: Point) -> dic
     guess = {s.name: np.asarray(point[s.name], dtype=float) for s in analysis.scales}
     gradient = evaluator.gradient_at(point) if evaluator.differentiated else None
     for _ in range(12):
-        parameters = _parameters(analysis, evaluator, gradient, point, guess)
+        parameters = _parameters(evaluator, gradient, point, guess)
         if _recentre(analysis.scales, parameters, guess) < 0.7:
             break
     for scale in analysis.scales:
@@ -203,14 +203,12 @@ def _solve_scales(analysis: Analysis, evaluator: Evaluator, point: Point) -> dic
     return parameters
 
 
-def _parameters(
-    analysis: Analysis, evaluator: Evaluator, gradient: Any, point: Point, guess: Point
-) -> dict[str, Parameters]:
+def _parameters(evaluator: Evaluator, gradient: Any, point: Point, guess: Point) -> dict[str, Parameters]:
     anchors = {s.name: s.family.anchors(guess[s.name].shape, guess[s.name]) for s in evaluator.differentiated}
     rounds = range(max((len(a) for a in anchors.values()), default=0))
     gradients = [gradient({n: a[min(k, len(a) - 1)] for n, a in anchors.items()}) for k in rounds]
     parameters = {}
-    for scale in analysis.scales:
+    for scale in evaluator.analysis.scales:
         if scale.family.from_values is not None:
             c = scale.family.from_values(_along(evaluator, point, scale.name), guess[scale.name])
         else:

@@ -113,6 +113,4 @@ class Symbols:
 
 def _is_scalar(key: Any) -> bool:
     """Whether an atom is the same number at every place."""
-    if isinstance(key, tuple):
-        return bool(key) and key[0] == "number"
-    return all(key.type.broadcastable)
+    return key[:1] == ("number",) if isinstance(key, tuple) else all(key.type.broadcastable)

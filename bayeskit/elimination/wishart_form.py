@@ -123,15 +123,12 @@ class _WishartForm(GraphAnalysis[_Part | None]):
             if op.offset == 0 and (op.axis1, op.axis2) == (ndim - 2, ndim - 1):
                 return _Part("diagonal", part.power)
             self.unknown(out, values)
-        if isinstance(op, ExtractDiag) and op.offset == 0 and self.is_leaf(out.owner.inputs[0]):
+        # Of W itself, not of a multiple of it.
+        if isinstance(op, ExtractDiag) and op.offset == 0 and out.owner.inputs[0].owner is None:
             return VARIANCES
         if isinstance(op, Alloc | SpecifyShape) or (isinstance(op, DimShuffle) and _keeps_matrices(op, ndim, part)):
             return part
         return self.join(out, values)
-
-    def is_leaf(self, var: Graph) -> bool:
-        """Whether a node is W itself, not a multiple of it."""
-        return var in self.values and var.owner is None
 
     def join(self, out: Graph, values: _Parts) -> _Part | None:
         entering = parts(out.owner)

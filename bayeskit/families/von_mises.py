@@ -60,9 +60,7 @@ class _VonMises(stats.rv_continuous):
 
     def _below(self, x: Any, kappa: Any, mu: Any, power: int, centre: Any) -> np.ndarray:
         """∫ (φ − centre)^power p(φ) dφ from −π to x, by Gauss–Legendre on panels around the mode and its images."""
-        x, kappa, mu, centre = (
-            np.asarray(v, dtype=float)[..., None] for v in np.broadcast_arrays(x, kappa, mu, centre)
-        )
+        x, kappa, mu, centre = (np.asarray(v, float)[..., None] for v in np.broadcast_arrays(x, kappa, mu, centre))
         around = PANELS / np.sqrt(np.maximum(kappa, 1.0))
         ends = np.concatenate([mu + around + turn for turn in (-2 * np.pi, 0.0, 2 * np.pi)], axis=-1)
         ends = np.sort(np.clip(np.concatenate([ends, np.full_like(x, -np.pi), x], axis=-1), -np.pi, x), axis=-1)

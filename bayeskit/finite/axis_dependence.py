@@ -164,19 +164,13 @@ def _reshape(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
     return tuple(result)
 
 
-def _constant_slice(index: Any) -> slice | None:
-    ends = [index.start, index.stop, index.step]
-    known = [None if e is None else int(e.data) if isinstance(e, Constant) else e for e in ends]
-    return slice(*known) if all(e is None or isinstance(e, int) for e in known) else None
-
-
 def _sliced(own: Axis | None, index: slice, shape: Sequence[int], node: Apply) -> Axis | None:
     if own is None or index == slice(None):
         return own
-    known = _constant_slice(index)
-    if known is None:
+    ends = [int(e.data) if isinstance(e, Constant) else e for e in (index.start, index.stop, index.step)]
+    if not all(e is None or isinstance(e, int) for e in ends):
         raise EntriesMixed(_label(node))
-    return own.select(known, own.length(shape))
+    return own.select(slice(*ends), own.length(shape))
 
 
 def _basic(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:

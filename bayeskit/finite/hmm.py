@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 from bayeskit.errors import OptionError
 from bayeskit.finite import sequences
 from bayeskit.finite.hmm_arguments import read_chains
+from bayeskit.types import Array
 
 __all__ = [
     "StatePath",
@@ -91,9 +92,7 @@ def draw_states(
     return chains.shaped(paths)
 
 
-def forecast_states(
-    log_initial: ArrayLike, log_transition: ArrayLike, log_likelihood: ArrayLike, steps: int
-) -> np.ndarray:
+def forecast_states(log_initial: ArrayLike, log_transition: ArrayLike, log_likelihood: ArrayLike, steps: int) -> Array:
     """p(z_{T+h} | y_1 … y_T) for h = 1 … ``steps``, the last filtered probabilities times A^h: (…, steps, K).
 
     Of a chain with one transition matrix: what follows the last step of another is not known.

@@ -50,9 +50,8 @@ def read_chains(log_initial: ArrayLike, log_transition: ArrayLike, log_likelihoo
     ModelError, DataError
         Probabilities that do not sum to one; shapes that do not fit; a log likelihood that is NaN or +inf.
     """
-    initial, transition, likelihood = stacks = tuple(
-        np.asarray(values, dtype=np.float64) for values in (log_initial, log_transition, log_likelihood)
-    )
+    stacks = [np.asarray(values, dtype=np.float64) for values in (log_initial, log_transition, log_likelihood)]
+    initial, transition, likelihood = stacks
     if likelihood.ndim < 2 or 0 in likelihood.shape[-2:]:
         raise DataError(f"log_likelihood has shape {likelihood.shape}; it must end in (steps, states)")
     steps, states = likelihood.shape[-2:]

@@ -94,11 +94,9 @@ class ChainGradient(Op):
 @register_funcify_default_op_cache_key(ChainLogEvidence)
 def _numba_value(op: ChainLogEvidence, node: Apply, **kwargs: Any) -> Any:
     @numba_basic.numba_njit
-    def chain_log_evidence(log_initial: Any, log_transition: Any, log_likelihood: Any) -> Any:
+    def chain_log_evidence(initial: Any, transition: Any, likelihood: Any) -> Any:
         value, filtered, logarithms = evidence_and_filter(
-            np.ascontiguousarray(log_initial),
-            np.ascontiguousarray(log_transition),
-            np.ascontiguousarray(log_likelihood),
+            np.ascontiguousarray(initial), np.ascontiguousarray(transition), np.ascontiguousarray(likelihood)
         )
         return np.array(value), filtered, np.array(logarithms)
 
@@ -108,10 +106,8 @@ def _numba_value(op: ChainLogEvidence, node: Apply, **kwargs: Any) -> Any:
 @register_funcify_default_op_cache_key(ChainGradient)
 def _numba_gradient(op: ChainGradient, node: Apply, **kwargs: Any) -> Any:
     @numba_basic.numba_njit
-    def chain_gradient(log_transition: Any, filtered: Any, logarithms: Any) -> Any:
-        return evidence_gradient(
-            np.ascontiguousarray(log_transition), np.ascontiguousarray(filtered), logarithms.item()
-        )
+    def chain_gradient(transition: Any, filtered: Any, logarithms: Any) -> Any:
+        return evidence_gradient(np.ascontiguousarray(transition), np.ascontiguousarray(filtered), logarithms.item())
 
     return chain_gradient, source_version(__file__, *CALLED)
 

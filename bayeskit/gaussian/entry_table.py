@@ -186,9 +186,7 @@ def _add_gram(entries: EntryTable, a: Jacobian, b: Jacobian, weight: Array, entr
             entries.add(p + place[one], q + place[two], entry, value)
 
 
-def _row_products(
-    left: sparse.csr_array, right: sparse.csr_array
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _row_products(left: sparse.csr_array, right: sparse.csr_array) -> tuple[np.ndarray, ...]:
     """Row by row, every product of an entry of the left with one of the right: row, both columns, product."""
     one, two = np.diff(left.indptr), np.diff(right.indptr)
     count = one * two

@@ -1,20 +1,12 @@
-"""Factorised precision matrices, with a strategy for each structure.
+"""Factorised precision matrices, each by the factor that its structure makes cheapest.
 
 Λ = S⁻¹ Pᵀ L Lᵀ P S⁻¹ with S diagonal, P a permutation and L lower triangular. Λ is scaled to unit diagonal before it is
 factorised, so that variances of 1e-12 and 1e12 may stand side by side. Draws of covariance Λ⁻¹ are S Pᵀ L⁻ᵀ z with z
 standard normal.
 
-What differs is L, chosen by cost (:mod:`bayeskit.gaussian.banded_layout`):
-
-========  ==============================================  =====================
-strategy  structure                                       cost of a factor
-========  ==============================================  =====================
-dense     any                                             D³/3
-banded    chains, plates, in the order of reverse         D · width²
-          Cuthill–McKee
-bordered  a band once k variables shared by all are set   D · (width + k)² + k³
-          aside: the mean of 25,000 groups
-========  ==============================================  =====================
+What differs is L, chosen by cost (:mod:`bayeskit.gaussian.banded_layout`): dense (D³/3); a band, for chains and plates
+in the order of reverse Cuthill–McKee (D · width²); or a band with a border, once k variables shared by all are set
+aside, such as the mean of 25,000 groups (D · (width + k)² + k³).
 """
 
 from __future__ import annotations

@@ -126,10 +126,8 @@ def jacobians(
     for out in outputs:
         try:
             form = walk.form(out)
-        except NotSeparable as error:
-            raise NotImplementedError(
-                f"no Jacobian rule for {out.owner.op}, or for what it is computed from"
-            ) from error
+        except NotSeparable as why:
+            raise NotImplementedError(f"no Jacobian rule for {out.owner.op}, or for what it is computed from") from why
         result[out] = form.terms[0].jacobian if form.terms else Jacobian(form.shape, {})
     return result
 

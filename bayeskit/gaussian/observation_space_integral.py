@@ -57,15 +57,8 @@ def _diagonal(side: DataSide, residual: Graph) -> Graph:
 
 
 def _short_matrix(side: DataSide) -> Graph:
-    """A matrix with the UUᵀ of U, and no more columns than that takes."""
-    short, columns = _shortened(side)
-    matrix: Any = sum(side.factors[k][:, None] * design for k, design in enumerate(short))
-    return pt.specify_shape(matrix * side.spread[columns], (side.rows, len(columns)))
-
-
-def _shortened(side: DataSide) -> tuple[np.ndarray, np.ndarray]:
-    """Designs with the same UUᵀ and fewer columns where one ρ has many, and the class of each column."""
-    parts, columns = [], []
+    """A matrix with the UUᵀ of U, and no more columns than that takes: fewer where one ρ has many."""
+    parts, of_class = [], []
     stacked = np.concatenate(side.designs)
     order = np.argsort(side.classes, kind="stable")
     for number, members in enumerate(np.split(order, np.cumsum(np.bincount(side.classes))[:-1])):
@@ -73,9 +66,11 @@ def _shortened(side: DataSide) -> tuple[np.ndarray, np.ndarray]:
         if len(members) > len(part):
             part = np.linalg.qr(part.T, mode="r").T
         parts.append(part)
-        columns.append(np.full(part.shape[1], number))
+        of_class.append(np.full(part.shape[1], number))
     short = np.concatenate(parts, axis=1).reshape(len(side.designs), side.rows, -1)
-    return short, np.concatenate(columns)
+    matrix: Any = sum(side.factors[k][:, None] * design for k, design in enumerate(short))
+    columns = np.concatenate(of_class)
+    return pt.specify_shape(matrix * side.spread[columns], (side.rows, len(columns)))
 
 
 def _bordered(matrix: Any, residual: Graph) -> Graph:

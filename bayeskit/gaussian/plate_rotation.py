@@ -190,9 +190,8 @@ def _factor(linear: np.ndarray) -> np.ndarray:
     """R with RᵀR = HᵀH and as many rows as H has rank."""
     scale = np.sqrt(np.sum(linear**2, axis=0))
     used = scale > 0
-    result = np.zeros((0, linear.shape[1]))
     if not np.any(used):
-        return result
+        return np.zeros((0, linear.shape[1]))
     triangle, order = linalg.qr(linear[:, used] / scale[used], mode="r", pivoting=True)
     diagonal = np.abs(np.diag(triangle))
     rank = int(np.sum(diagonal > max(linear.shape) * np.finfo(float).eps * diagonal[0]))

@@ -169,9 +169,6 @@ class BlockProgram:
         graph = value.dimshuffle(*(["x"] * lead), *range(value.type.ndim)) if lead else value
         self._keep(out, pt.cast(graph, out.type.dtype), axis, even=True)
 
-    def _alloc(self, node: Apply, op: Any) -> None:
-        self._spread(node.outputs[0], node.inputs[0])
-
     def _checked(self, node: Apply, op: Any) -> None:
         value, *conditions = node.inputs
         if any(self._is_long(c) for c in conditions):
@@ -222,7 +219,7 @@ class BlockProgram:
 
     _rules: Sequence[tuple[Any, Callable[..., None]]] = (
         (Elemwise, _elementwise),
-        (Alloc, _alloc),
+        (Alloc, lambda self, node, op: self._spread(node.outputs[0], node.inputs[0])),
         (CheckAndRaise, _checked),
         (DimShuffle, _shuffled),
         (CAReduce, _reduced),

@@ -38,6 +38,7 @@ from pytensor.tensor.rewriting.math import local_useless_reduce
 
 from bayeskit.graphs.instructions import NotEvaluable
 from bayeskit.graphs.interpreter import evaluator
+from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.rewriting import with_known_shapes
 from bayeskit.types import Graph
 
@@ -111,19 +112,8 @@ def vectorised(graph: Variable) -> Variable:
 
 def _solves_in_batches(graphs: Sequence[Variable]) -> bool:
     """Whether one system of linear equations is solved for many right-hand sides, one after the other."""
-    return any(
-        v.owner is not None
-        and getattr(core_op := getattr(v.owner.op, "core_op", None), "b_ndim", None) == 1
-        and isinstance(core_op, SolveBase)
-        and v.owner.inputs[1].type.ndim > 1
-        for v in ancestors(graphs)
-    )
-
-
-def _ops(graphs: Sequence[Variable]) -> set[str]:
-    """Names of the kinds of node in graphs, without the ``Blockwise`` around them."""
-    found = {v.owner.op for v in ancestors(graphs) if v.owner is not None}
-    return {type(getattr(op, "core_op", op)).__name__ for op in found}
+    nodes = [v.owner for v in ancestors(graphs) if v.owner is not None and isinstance(core_op(v.owner), SolveBase)]
+    return any(core_op(node).b_ndim == 1 and node.inputs[1].type.ndim > 1 for node in nodes)
 
 
 def _rewritten(graphs: list[Variable]) -> list[Variable]:
@@ -141,7 +131,7 @@ def compile_small(inputs: Sequence[Variable], outputs: Any, **options: Any) -> A
     graphs = [outputs] if single else list(outputs)
     solves = _solves_in_batches(graphs)
     # A factorisation that value and gradient share is made once; for smaller work, finding doubles costs more.
-    factorised = any("Cholesky" in n for n in _ops(graphs))
+    factorised = any("Cholesky" in type(core_op(v.owner)).__name__ for v in ancestors(graphs) if v.owner is not None)
     if not options and not solves:
         with suppress(NotEvaluable):
             return _of(evaluator(inputs, graphs, merge=factorised), single)
@@ -153,9 +143,7 @@ def compile_small(inputs: Sequence[Variable], outputs: Any, **options: Any) -> A
             return _of(evaluator(inputs, _rewritten(graphs), merge=factorised), single)
     optimizer = SequentialGraphRewriter(MergeOptimizer(), _rewriter(), MergeOptimizer()) if factorised else _rewriter()
     mode = Mode(linker="py", optimizer=optimizer)
-    return pytensor.function(
-        list(inputs), graphs[0] if single else graphs, mode=mode, on_unused_input="ignore", **options
-    )
+    return pytensor.function([*inputs], graphs[0] if single else graphs, mode=mode, on_unused_input="ignore", **options)
 
 
 def _stack(found: list[Any], single: bool) -> Any:

@@ -42,7 +42,9 @@ CONSTANT: _Degree = (None, 0)
 
 def constants_in_front(graph: Graph) -> Graph:
     """The same scalar graph, with large nodes that are homogeneous in a number written as sᵏ C."""
-    degrees = _degrees(graph)
+    inputs = [v for v in graph_inputs([graph]) if not _fixed(v) or not hasattr(v.type, "ndim")]
+    known = _Homogeneity({v: _of_number(v) for v in inputs}).walk([graph])
+    degrees = {var: degree for var, degree in known.items() if degree is not None}
     replaced: dict[Variable, Graph] = {}
     for node in toposort([graph]):
         out = node.outputs[0]
@@ -76,13 +78,6 @@ def _worthwhile(var: Any) -> bool:
         return True
     constant = any(_fixed(i) and i.type.shape == shape for i in node.inputs)
     return not (constant and any(set(i.type.shape) <= {1} for i in node.inputs))
-
-
-def _degrees(graph: Graph) -> dict[Graph, _Degree]:
-    """The degree of every homogeneous node that depends on an input of the graph."""
-    inputs = [v for v in graph_inputs([graph]) if not _fixed(v) or not hasattr(v.type, "ndim")]
-    values = _Homogeneity({v: _of_number(v) for v in inputs}).walk([graph])
-    return {var: degree for var, degree in values.items() if degree is not None}
 
 
 def _fixed(var: Graph) -> bool:

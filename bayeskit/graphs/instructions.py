@@ -140,14 +140,6 @@ def one_by_one(node: Apply) -> bool:
     return not together and _side_by_side(node) is None
 
 
-def _unpacked(function: Callable[..., list[Any]]) -> _Call:
-    def call(arguments: list[Any]) -> Any:
-        results = function(*arguments)
-        return results[0] if len(results) == 1 else results
-
-    return call
-
-
 def _laid_out(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.size > 1 and 0 in value.strides:
         return np.ascontiguousarray(value)
@@ -228,7 +220,8 @@ def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -
     home = next(c for c in type(op).__mro__ if "make_thunk" in vars(c))
     inner = getattr(op, "core_op", op)
     if isinstance(inner, OpFromGraph) and (inner is op or op.batch_ndim(node) == 0):
-        yield Instruction(_unpacked(evaluator(inner.fgraph.inputs, inner.fgraph.outputs)), reads, outputs)
+        function, single = evaluator(inner.fgraph.inputs, inner.fgraph.outputs), len(outputs) == 1
+        yield Instruction(lambda a: function(*a)[0] if single else function(*a), reads, outputs)
         return
     if home not in (Op, COp) or isinstance(inner, HasInnerGraph | RandomVariable):
         raise NotEvaluable(f"{op} is more than a function of its arguments")
@@ -256,7 +249,5 @@ def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -
 
 def _stretches_as_declared(node: Apply) -> bool:
     """Whether the types leave no length that may turn out to be one; PyTensor refuses to stretch such a dimension."""
-    for lengths in zip(*(i.type.shape for i in node.inputs), strict=True):
-        if None in lengths and sum(k != 1 for k in lengths) > 1:
-            return False
-    return True
+    axes = zip(*(i.type.shape for i in node.inputs), strict=True)
+    return not any(None in lengths and sum(k != 1 for k in lengths) > 1 for lengths in axes)

@@ -132,9 +132,7 @@ OPERATIONS: dict[type, Meaning] = {
     CheckAndRaise: Meaning(Kind.CHECK, _same),
     **dict.fromkeys((SpecifyShape, ViewOp), Meaning(Kind.MOVE, _same)),
     DimShuffle: Meaning(Kind.MOVE, lambda node, _: tuple(None if i == "x" else i for i in node.op.new_order)),
-    ptb.Alloc: Meaning(
-        Kind.MOVE, lambda node, k: (None,) * (len(node.inputs) - 1 - node.inputs[k].type.ndim) + _same(node, k)
-    ),
+    ptb.Alloc: Meaning(Kind.MOVE, lambda n, k: (None,) * (len(n.inputs) - 1 - n.inputs[k].type.ndim) + _same(n, k)),
     ptb.ExtractDiag: Meaning(
         Kind.MOVE, lambda node, k: (*(i for i in _same(node, k) if i not in (node.op.axis1, node.op.axis2)), None)
     ),

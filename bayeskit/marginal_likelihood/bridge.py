@@ -68,7 +68,7 @@ from bayeskit.results.records import LogEvidence
 
 __all__ = ["bridge", "estimate", "obstacle"]
 
-LogDensity = Callable[[Array], Array]
+Density = Callable[[Array], Array]
 
 MOST = 2_000  # draws at which the density is evaluated; more are thinned
 FEWEST = 500  # proposals
@@ -92,9 +92,7 @@ def estimate(target: Target) -> LogEvidence:
     return bridge(density, target.draws, random_seed=target.random_seed, symmetries=target.symmetries)
 
 
-def bridge(
-    log_density: LogDensity, draws: Array, *, random_seed: int, symmetries: Sequence[Matrix] = ()
-) -> LogEvidence:
+def bridge(log_density: Density, draws: Array, *, random_seed: int, symmetries: Sequence[Matrix] = ()) -> LogEvidence:
     """log Z = log ∫ exp f(x) dx from draws (chains, length, D) of the density proportional to exp f.
 
     f maps points (n, D) to n values: −∞ where the density is zero, NaN where it could not be evaluated. ``symmetries``
@@ -109,9 +107,7 @@ def bridge(
         return refused(reason)
 
 
-def _bridge(
-    log_density: LogDensity, draws: Array, symmetries: Sequence[Matrix], rng: np.random.Generator
-) -> LogEvidence:
+def _bridge(log_density: Density, draws: Array, symmetries: Sequence[Matrix], rng: np.random.Generator) -> LogEvidence:
     if not np.all(np.isfinite(draws)):
         raise Refused("a draw is not finite on the unconstrained scale")
     if draws.shape[1] < 8:
@@ -153,7 +149,7 @@ def _require_mixing(series: Array) -> None:
         raise Refused(f"there are too few effective draws ({effective:.0f}); ask for more")
 
 
-def _require_nothing_far_away(log_density: LogDensity, draws: Array, log_z: float, rng: np.random.Generator) -> None:
+def _require_nothing_far_away(log_density: Density, draws: Array, log_z: float, rng: np.random.Generator) -> None:
     """Importance sampling from far around the draws finds a mode that they missed, in few dimensions."""
     near = proposal_of(draws)
     wide = Proposal(near.centre, WIDE * near.root, WIDE_DEGREES)
@@ -163,7 +159,7 @@ def _require_nothing_far_away(log_density: LogDensity, draws: Array, log_z: floa
 
 
 def _side(
-    log_density: LogDensity,
+    log_density: Density,
     fit: Array,
     use: Array,
     heights: Array,
@@ -194,7 +190,7 @@ def _side(
 
 
 def _relabelled(
-    log_density: LogDensity, share: Share, points: Array, heights: Array, rng: np.random.Generator
+    log_density: Density, share: Share, points: Array, heights: Array, rng: np.random.Generator
 ) -> tuple[Array, Array]:
     """Draws of one labelling's share of f from draws of f, and log f₁ there."""
     if len(share.symmetries) < 2:

@@ -84,7 +84,8 @@ def integral_of_prior(model: pm.Model, name: str) -> tuple[float, float]:
     space = _alone(rv, name, transform)
     if rv.owner.op.ndim_supp == 0 and getattr(transform, "ndim_supp", 0) == 0:
         entries = _entries(space)
-        kinds, counts = _kinds(entries(np.array(TRIED)))
+        # One of the entries of each kind, and how many there are of it.
+        _, kinds, counts = np.unique(entries(np.array(TRIED)), axis=1, return_index=True, return_counts=True)
         if len(kinds) > APART:
             raise NotIntegrable(f"its {len(kinds)} entries have different priors: at most {APART} are integrated over")
         parts = [_entry(space, entries, k) for k in kinds]
@@ -118,12 +119,6 @@ def _entries(space: Unconstrained) -> ArrayFunction:
     return at
 
 
-def _kinds(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One of the entries of each kind, and how many there are of it."""
-    _, first, counts = np.unique(values, axis=1, return_index=True, return_counts=True)
-    return first, counts
-
-
 def _entry(space: Unconstrained, entries: ArrayFunction, k: int) -> tuple[float, float]:
     return _integrated(lambda x: entries(x[:, 0])[:, k], space.start[[k]], space.prior_draws(PROBES, 0)[:, [k]])
 
@@ -133,14 +128,8 @@ def _integrated(log_density: ArrayFunction, start: np.ndarray, probes: np.ndarra
     starts = np.array([start, np.zeros_like(start)])
     inside = [x for x, f in zip(starts, log_density(starts), strict=True) if np.isfinite(f)]
     tolerance, budget = TOLERANCE[len(start)]
-    result = integrate(
-        log_density,
-        inside[0] if inside else start,
-        probes=probes,
-        tolerance=tolerance,
-        acceptable=ACCEPTABLE,
-        budget=budget,
-    )
+    first, limits = inside[0] if inside else start, {"tolerance": tolerance, "acceptable": ACCEPTABLE}
+    result = integrate(log_density, first, probes=probes, budget=budget, **limits)
     return result.log_integral, result.error
 
 

@@ -73,9 +73,7 @@ def draw_source(program: Program, inputs: int, data: int) -> str:
     return _c_function("draw", program, "length, expanded, point, out, data", lengths, data, end)
 
 
-def _c_function(
-    name: str, program: Program, arguments: str, lengths: dict[str, int], data: int, end: Sequence[str]
-) -> str:
+def _c_function(name: str, program: Program, arguments: str, lengths: dict[str, int], data: int, end: list[str]) -> str:
     """Its source, with the functions that it calls; ``end`` begins with what it returns where an assertion fails."""
     lines, calls = [], []
     for k, body in enumerate(program.functions):

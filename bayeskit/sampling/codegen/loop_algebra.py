@@ -116,15 +116,12 @@ def _triangular(ws: Workspace, matrix: Place, right: Place, to: Place, lower: bo
     if vectors:
         right, to = (p.seen(p.addresses[..., None]) for p in (right, to))
     batch, columns, size = to.shape[:-2], to.shape[-1], matrix.shape[-1]
-    _each(
-        ws,
-        batch,
-        [matrix, right, to],
-        lambda at, a, b, x: [
-            f"solve_triangular({at(a)}, {_steps(a)}, {lower}, "
-            f"{at(b)}, {_steps(b)}, {at(x)}, {_steps(x)}, {size}, {columns})"
-        ],
-    )
+
+    def line(at: Any, a: Place, b: Place, x: Place) -> list[str]:
+        places = f"{at(a)}, {_steps(a)}, {lower}, {at(b)}, {_steps(b)}, {at(x)}, {_steps(x)}"
+        return [f"solve_triangular({places}, {size}, {columns})"]
+
+    _each(ws, batch, [matrix, right, to], line)
 
 
 def _each(ws: Workspace, batch: Sequence[int], places: Sequence[Place], body: Callable[..., list[str]]) -> None:

@@ -85,9 +85,8 @@ def _traced(
             raise NoLoops(f"{n.op} gives complex numbers")
     every = [v for n in nodes for v in n.outputs]
     leaves = {v for n in nodes for v in n.inputs if v.owner is None} | set(outputs)
-    constants: dict[Variable, Any] = {
-        v: np.asarray(v.data) for v in leaves if isinstance(v, Constant) and hasattr(v.type, "dtype")
-    }
+    held = [v for v in leaves if isinstance(v, Constant) and hasattr(v.type, "dtype")]
+    constants: dict[Variable, Any] = {v: np.asarray(v.data) for v in held}
     moving = depends_on([*every, *outputs], inputs)
     found = compile_small(list(inputs), every)(*point) if every else []
     traced: dict[Variable, Any] = {v: np.asarray(f) for v, f in zip(every, found, strict=True)}
@@ -123,9 +122,8 @@ def _schedule(ws: Workspace, nodes: list[Apply], outputs: Sequence[Variable]) ->
                 progress = True
         if progress:
             continue
-        shapes = dict.fromkeys(
-            ws.shapes[n.outputs[0]] for n in remaining if _elementwise(n) and all(i in ready for i in n.inputs)
-        )
+        could = [n for n in remaining if _elementwise(n) and all(i in ready for i in n.inputs)]
+        shapes = dict.fromkeys(ws.shapes[n.outputs[0]] for n in could)
         groups = [_group(ws, shape, remaining, ready) for shape in shapes]
         group = max(groups, key=lambda g: len(g[0]) + len(g[1]))
         _write_elementwise(ws, *group, uses)
@@ -151,11 +149,7 @@ def _group(
 
 
 def _is_full_reduction(ws: Workspace, node: Apply) -> bool:
-    return (
-        isinstance(node.op, CAReduce)
-        and ws.shapes[node.outputs[0]] == ()
-        and type(node.op.scalar_op).__name__ in REDUCTIONS
-    )
+    return isinstance(node.op, CAReduce) and ws.shapes[node.outputs[0]] == () and _scalar(node) in REDUCTIONS
 
 
 def _write_elementwise(ws: Workspace, nodes: list[Apply], sums: list[Apply], uses: Counter[Variable]) -> None:
