@@ -149,10 +149,7 @@ def _largest(terms: Iterable[Compared]) -> float:
 
 
 def _require(log_joint: Any, log_posterior: Any, log_evidence: Any, level: Any) -> float:
-    """|log p(y, θ) − log p(θ | y) − log p(y)| at one point; zero where it is too far below the level to count.
-
-    The level is log p(y, θ) at a typical point of the posterior.
-    """
+    """|log p(y, θ) − log p(θ | y) − log p(y)| at one point; zero where it is too far below a typical ``level``."""
     difference = float(abs(log_joint - log_posterior - log_evidence))
     size = float(max(1.0, abs(level), abs(log_evidence), abs(log_joint), abs(log_posterior)))
     if not difference <= max(ABSOLUTE, RELATIVE * size):

@@ -180,9 +180,8 @@ def _groups(block: GaussianBlock, name: str, kappa: int, point: Mapping[str, Any
     scale = np.sqrt(np.outer(np.diag(base), np.diag(base)))
     if any(np.any(np.abs(expected - matrix) > TOLERANCE * scale) for matrix in (other, expected.T)):
         names = ", ".join(block.names)
-        raise NotProved(
-            f"its entries share entries of {names}, whose precision is then not scaled by a single one of them"
-        )
+        why = f"its entries share entries of {names}, whose precision is then not scaled by a single one of them"
+        raise NotProved(why)
     return index
 
 

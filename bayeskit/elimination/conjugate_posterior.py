@@ -3,10 +3,8 @@
 The evidence is the candidate's formula log p(y) = log p(y, θ*) − log p(θ* | y) at the posterior mean θ*, where rounding
 does least; the certificate is the spread of the same expression over other points (Besag 1989; Chib 1995).
 
-Finite variables without structure are a table of hypotheses, each with a posterior of its own. pymc-extras'
-``marginalize`` sums them out of a density but carries no closed form inside each, and gives no probabilities without
-draws; it is the oracle of the tests. Mixtures and chains, whose tables grow as K^N, are summed out by
-:mod:`bayeskit.finite.sum_out`.
+Finite variables without structure are a table of hypotheses, each with a posterior of its own. Mixtures and chains,
+whose tables grow as K^N, are summed out by :mod:`bayeskit.finite.sum_out`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ from bayeskit.types import Graph
 
 __all__ = ["GenericElements"]
 
-
 # Of a boolean node, whether its truth is the same for every φ in the support. A node that only conditions of parameter
 # checks need may have no expression; the value then says why.
 Value = Element | bool | NotProved

@@ -32,7 +32,6 @@ __all__ = ["conditions_on_data", "entry_at_fault", "require_possible"]
 
 CHECK = "check it against its distribution"
 
-
 type Conditions = Mapping[str, Callable[[], np.ndarray]]  # of each observed variable, whether its entries are possible
 
 

@@ -25,7 +25,6 @@ from bayeskit.types import Point
 
 __all__ = ["Evaluator", "Point"]
 
-
 EXTENDED_LIMIT = 100_000  # numbers in the data up to which the log density is evaluated in extended precision
 
 

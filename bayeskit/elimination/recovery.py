@@ -1,11 +1,8 @@
 """Exact draws of the eliminated variables given what remains, and their conditional log density.
 
-Last eliminated first: score families' variables from their own distribution, then Gaussian blocks
-
-    δ | φ, y ~ Normal(Λ⁻¹η, Λ⁻¹),   θ = θ₀ + δ,
-
-solved by the strategy of the block (:mod:`bayeskit.gaussian.strategies`), then finite variables that were summed out,
-then variables that nothing depends on, drawn forward from their own distribution.
+Last eliminated first: score families' variables from their own distribution, then Gaussian blocks, each by its strategy
+(:mod:`bayeskit.gaussian.strategies`), then finite variables that were summed out, then variables that nothing depends
+on, drawn forward from their own distribution.
 """
 
 from __future__ import annotations

@@ -164,12 +164,9 @@ class Search:
             if support.kind == "other":
                 self.refuse(name, support.why + ".", support.advice)
                 continue
-            if name in self.blocked:
-                self.refuse(
-                    name,
-                    f"once {self.blocked[name]} is integrated out, its log density is no longer of a conjugate family.",
-                    "Fix it, or give the two variables a joint conjugate prior.",
-                )
+            if (other := self.blocked.get(name)) is not None:
+                reason = f"once {other} is integrated out, its log density is no longer of a conjugate family."
+                self.refuse(name, reason, "Fix it, or give the two variables a joint conjugate prior.")
                 continue
             try:
                 scale = self.prove(name)

@@ -129,9 +129,8 @@ def _exp(x: sympy.Expr) -> sympy.Expr:
 def _sign(symbols: Symbols, x: sympy.Expr) -> sympy.Expr:
     """A sign that does not depend on φ: an atom, because it may differ between entries."""
     if not fixed_sign(symbols, x):
-        raise NotProved(
-            "it enters through the sign or absolute value of something that changes sign within its support"
-        )
+        why = "it enters through the sign or absolute value of something that changes sign within its support"
+        raise NotProved(why)
     at_one = {s: sympy.Rational(1, 2) for s in symbols.views.values()}
     return symbols.fresh(sympy.Function("sign")(sympy.factor(sympy.cancel(x)).subs(at_one)))
 

@@ -135,10 +135,7 @@ def _forward_log(
 
 @as_written(chain_arithmetic.__file__)
 def _backward_scaled(log_transition: np.ndarray, filtered: np.ndarray, smoothed: np.ndarray, pairs: np.ndarray) -> None:
-    """Write the smoothed probabilities, and add those of pairs: (T-1, K, K) each step's, (1, K, K) their sum.
-
-    The predicted probabilities are computed again: to keep those of all steps costs more than that.
-    """
+    """Write the smoothed probabilities, and add those of pairs: (T-1, K, K) each step's, (1, K, K) their sum."""
     steps, states = filtered.shape
     varying = log_transition.shape[0] > 1
     transition = np.empty((states, states))
@@ -151,7 +148,7 @@ def _backward_scaled(log_transition: np.ndarray, filtered: np.ndarray, smoothed:
             exponentiate(log_transition[t if varying else 0], transition)
         for i in range(states):
             current[i] = filtered[t, i]
-        _predict(current, transition, predicted)
+        _predict(current, transition, predicted)  # again: to keep those of all steps costs more than that
         for j in range(states):
             # Below this only what cannot be reached is predicted: the forward pass has seen to that.
             ratio[j] = value[j] / predicted[j] if predicted[j] >= SMALLEST else 0.0

@@ -26,7 +26,6 @@ from typing import Any, Literal
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
-from pytensor.graph.basic import Variable
 
 from bayeskit.finite.axis_dependence import EntriesMixed
 from bayeskit.finite.state_tables import StateTables
@@ -138,16 +137,10 @@ def log_sum_exp(table: Graph) -> Graph:
 
 
 def _without(joint: LogJoint, name: str, touched: Sequence[str], factor: str, total: Graph) -> LogJoint:
-    factors: dict[str, Variable] = {}
-    for f, graph in joint.factors.items():
-        if f not in touched:
-            factors[f] = graph
-        elif factor not in factors:
-            factors[factor] = total
     variable = joint.values[name]
     return replace(
         joint,
         values={n: v for n, v in joint.values.items() if n != name},
-        factors=factors,
+        factors={factor if f in touched else f: total if f in touched else g for f, g in joint.factors.items()},
         deterministics={n: g for n, g in joint.deterministics.items() if variable not in joint.dependence.get(g, ())},
     )

@@ -204,10 +204,7 @@ class GaussianBlock:
         results = function(*self._arguments(point))
         last, count = len(results) - len(free), len(self.products)
         weights, gradient, values = results[:count], results[count:last], dict(zip(free, results[last:], strict=True))
-
-        def value_of(var: Variable) -> Any:
-            return known_value(var, values)
-
+        value_of = partial(known_value, computed=values)
         jacobian = jacobians(sides_of(self.products), self.targets, self._degree, value_of)
         pairs = zip(self.products, weights, strict=True)
         terms = [expanded(p, jacobian, np.asarray(w), value_of) for p, w in pairs]

@@ -81,15 +81,14 @@ def compressed(answer: Any) -> Graph:
 
 
 def _add_compressed(entries: EntryTable, left: Any, one: np.ndarray, right: Any, two: np.ndarray, scale: Any) -> None:
-    keys, multiples, vectors = [], [], []
+    found = []
     for i in range(len(one)):
         for j in range(len(two)):
             used = np.flatnonzero((one[i] >= 0) & (two[j] >= 0))
             if len(used):
-                key, multiple = entries.keys(one[i][used], two[j][used])
-                keys.append(key)
-                multiples.append(multiple)
-                vectors.append(left[i, used] * right[j, used] * scale[used])
+                product = left[i, used] * right[j, used] * scale[used]
+                found.append((*entries.keys(one[i][used], two[j][used]), product))
+    keys, multiples, vectors = zip(*found, strict=True)
     entries.scattered.append((np.concatenate(keys), np.concatenate(multiples), pt.concatenate(vectors)))
 
 

@@ -48,8 +48,6 @@ SPARED = 16  # times that each entry of a matrix of φ is used, from which a pro
 
 Shape = tuple[int, ...]
 Targets = Mapping[Graph, tuple[str, Shape]]  # θ: name and shape of each variable
-
-
 MIXED: Any = object()  # the value of a node that has no form
 
 

@@ -1,10 +1,9 @@
 """Factorisations and solves of many matrices at once.
 
-PyTensor calls LAPACK once a matrix, a few microseconds each: with a point a matrix and a matrix a row of the data, that
-is most of what the density of a multivariate Normal costs. NumPy has functions of many matrices for some of them, but
-they give up if one matrix cannot be factorised; and for triangular systems it has none. There each of the few steps of
-an elimination is one NumPy operation on all matrices while these are small; LAPACK is called, and nothing else, where
-they are not. As in PyTensor, a matrix that cannot be factorised or solved gives an answer that is not a number.
+PyTensor calls LAPACK once a matrix, a few microseconds each: most of what many densities of a small multivariate Normal
+cost. NumPy's functions of many matrices give up if one cannot be factorised, and for triangular systems it has none:
+there each step of an elimination is one NumPy operation on all matrices while these are small, and LAPACK is called
+where they are not. As in PyTensor, a matrix that cannot be factorised or solved gives what is not a number.
 """
 
 from __future__ import annotations

@@ -35,14 +35,11 @@ class NotByRows(Exception):
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """A value with one entry a row: its graph for a block, and which axis the rows are.
-
-    One that is even has one value for all rows: it is of length one along the axis, and in terms of the inputs.
-    """
+    """A value with one entry a row: its graph for a block, and which axis the rows are."""
 
     graph: Graph
     axis: int
-    even: bool = False
+    even: bool = False  # one value for all rows: of length one along the axis, and in terms of the inputs
 
 
 class BlockProgram:

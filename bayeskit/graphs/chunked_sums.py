@@ -1,9 +1,8 @@
 """Sums over long data, evaluated a block of rows at a time.
 
-A log density of N observations is a sum of N terms, and its gradient in a few numbers is a few such sums. Evaluated
-node by node, each node makes an array of length N: for a million rows that is a dozen times 8 MB, written to memory and
-read again. Here the nodes with N entries along an axis are run on a block of rows that stays in the cache, and only the
-sums are kept. The graph falls into three programs:
+Evaluated node by node, each node of a log density of N observations makes an array of length N: for a million rows a
+dozen times 8 MB, written to memory and read again. Here the nodes with N entries along an axis are run on a block of
+rows that stays in the cache, and only the sums are kept. The graph falls into three programs:
 
     before   what does not have N entries (σ, log σ, the coefficients), once
     rows     what has N entries, up to the sums over them, once a block

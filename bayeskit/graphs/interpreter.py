@@ -32,13 +32,7 @@ class _OwnLock:
     """A lock, because threads may call side by side; a copy, in another process say, has one of its own."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self.held = Lock()
 
     def __reduce__(self) -> tuple[type[_OwnLock], tuple[()]]:
         return _OwnLock, ()
@@ -95,11 +89,11 @@ def evaluator(
     types = [(slots[v], getattr(v.type, "dtype", None)) for v in inputs]
     read: list[Any] = []  # the arrays of shared variables that ``held`` was computed from
     held: list[Any] = []
-    lock = _OwnLock()
+    own = _OwnLock()
 
     def function(*arguments: Any) -> list[Any]:
         with np.errstate(all="ignore"):
-            with lock:
+            with own.held:
                 if constant:
                     _run(constant, start)
                     constant.clear()

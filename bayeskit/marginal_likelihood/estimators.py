@@ -74,10 +74,8 @@ def first_estimate(target: Target) -> LogEvidence:
                     return evidence
                 reason, unvisited = evidence.reason, unvisited or evidence.unvisited
         reasons[estimator.title] = reason
-    if len(reasons) == 1:
-        return replace(refused(*reasons.values()), unvisited=unvisited)
-    whole = "; ".join(f"{title}: {reason}" for title, reason in reasons.items())
-    return replace(refused(whole), unvisited=unvisited)
+    said = reasons.values() if len(reasons) == 1 else [f"{title}: {reason}" for title, reason in reasons.items()]
+    return replace(refused("; ".join(said)), unvisited=unvisited)
 
 
 def refused(reason: str | Refused) -> LogEvidence:

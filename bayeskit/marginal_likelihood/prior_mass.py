@@ -85,7 +85,8 @@ def prior_mass(joint: LogJoint, name: str) -> PriorMass | None:
     if found is None:
         return PriorMass(name, reason=unknown)
     log_mass, error = found
-    said = f"under the prior of {name} divided by {_number(log_mass)}, {what}"
+    mass = f"{math.exp(log_mass):.6g}" if abs(log_mass) < PLAIN else f"e^{log_mass:.6g}"
+    said = f"under the prior of {name} divided by {mass}, {what}"
     return PriorMass(name, log_mass, error, convention=said if abs(log_mass) > NOTHING else "")
 
 
@@ -105,10 +106,6 @@ def _log_mass(joint: LogJoint, name: str, why: str) -> tuple[float, float] | Non
         return integral_of_prior(model, name)
     except (NotIntegrable, NotImplementedError, RuntimeError, TypeError, ValueError):  # or a density of no such points
         return None
-
-
-def _number(log_mass: float) -> str:
-    return f"{math.exp(log_mass):.6g}" if abs(log_mass) < PLAIN else f"e^{log_mass:.6g}"
 
 
 def _restriction(transform: Any, ordered: transforms.Ordered | None) -> str:

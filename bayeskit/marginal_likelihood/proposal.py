@@ -1,12 +1,7 @@
-r"""The proposal of bridge sampling, and the bridge identity as an equation in log Z with the errors of its solution.
+"""The proposal of bridge sampling, and the bridge identity as an equation in log Z with the errors of its solution.
 
-The proposal is a multivariate Normal or Student t fitted to draws. The identity is
-
-.. math::
-
-    \mathrm{E}_q \frac{f/Z}{s_1 f/Z + s_2 q} = \mathrm{E}_p \frac{q}{s_1 f/Z + s_2 q}
-
-Both sides are monotone in log Z, so that it is solved by bisection. See :mod:`bayeskit.marginal_likelihood.bridge`.
+The proposal is a multivariate Normal or Student t fitted to draws. The identity is (1) of
+:mod:`bayeskit.marginal_likelihood.bridge`, both sides of which are monotone in log Z: it is solved by bisection.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ __all__ = ["relabel", "under_one_labelling"]
 
 METHOD = "iterated Normal assignment (Stephens 2000) from a pivot (Marin, Mengersen and Robert 2005)"
 PIVOTS = 200  # draws of which the one of highest density is the pivot, where the sampler did not say
+type Labels = Sequence[str] | Mapping[str, str]
 
 
 @on_its_data
@@ -110,9 +111,7 @@ def relabel(
     return _relabelled(tree, joint, tuple(groups), labels)
 
 
-def _relabelled(
-    tree: xr.DataTree, joint: LogJoint, groups: tuple[Exchangeable, ...], labels: Sequence[str] | Mapping[str, str]
-) -> xr.DataTree:
+def _relabelled(tree: xr.DataTree, joint: LogJoint, groups: tuple[Exchangeable, ...], labels: Labels) -> xr.DataTree:
     """The draws with each group of components permuted draw by draw."""
     posterior = tree["posterior"].to_dataset()
     as_given = {name: values.dims for name, values in posterior.data_vars.items()}
@@ -168,9 +167,7 @@ def _allocations(model: pm.Model, groups: Sequence[Exchangeable], posterior: xr.
     return found
 
 
-def _labels_of_groups(
-    labels: Sequence[str] | Mapping[str, str], groups: Sequence[Exchangeable], posterior: xr.Dataset
-) -> dict[str, Exchangeable]:
+def _labels_of_groups(labels: Labels, groups: Sequence[Exchangeable], posterior: xr.Dataset) -> dict[str, Exchangeable]:
     """The group that each label variable chooses from."""
     names = [labels] if isinstance(labels, str) else list(labels)
     for name in names:

@@ -111,11 +111,8 @@ def symmetries_of(
             f"the integral is {convention(groups)}, too many to sum over (at most {LABELLINGS}), and the chains "
             "did not visit them alike; give the components an order"
         )
-    images = [
-        (image, names)
-        for image, names in reflections(space, draws, random_seed=random_seed)
-        if not _alike(draws, _all_moved(draws, image))
-    ]
+    found = reflections(space, draws, random_seed=random_seed)
+    images = [(image, names) for image, names in found if not _alike(draws, _all_moved(draws, image))]
     mirrored = tuple(names for _, names in images)
     apart = tuple(names for image, names in images if not _alike(draws, _all_moved(draws, image), APART))
     maps = labellings(space, groups, [image for image, _ in images])

@@ -140,10 +140,11 @@ def _call(ws: Workspace, node: Apply) -> None:
     """PyTensor's own function, on arrays."""
     op: Any = node.op
     core: Any = op
+    inner: Apply = node
     batch: tuple[int, ...] = ()
     if isinstance(op, Blockwise):
         core, batch = op.core_op, ws.shapes[node.outputs[0]][: op.batch_ndim(node)]
-    inner = _core_node(core, node, len(batch))
+        inner = core.make_node(*[i.type.clone(shape=i.type.shape[len(batch) :])() for i in node.inputs])
     places = []
     for var in node.inputs:
         place = ws.place(var)
@@ -192,14 +193,6 @@ def _steps(place: Place) -> str:
 def _inner(place: Place, batch: int) -> Place:
     """The first of many arrays."""
     return place.seen(place.addresses[(0,) * batch])
-
-
-def _core_node(core: Any, node: Apply, batch: int) -> Apply:
-    if core is node.op:
-        return node
-    inputs = [i.type.clone(shape=i.type.shape[batch:])() for i in node.inputs]
-    made: Apply = core.make_node(*inputs)
-    return made
 
 
 def _array(part: Place, whole: Place, steps: Sequence[str], var: Any) -> str:

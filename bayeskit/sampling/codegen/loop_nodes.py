@@ -97,16 +97,14 @@ def _gather(ws: Workspace, node: Apply) -> None:
     index = _index(ws, node.inputs[1:], node.op.idx_list)
     at_constant = ws.constant(place.addresses[index])
     to = ws.new(out)
-    array = place.array
-    ws.loop(to.shape, [at_constant, to], lambda at: [f"{at(to)} = {array}[int({at(at_constant)})]"])
+    ws.loop(to.shape, [at_constant, to], lambda at: [f"{at(to)} = {place.array}[int({at(at_constant)})]"])
 
 
 def _scatter(ws: Workspace, node: Apply) -> None:
     """An array with some entries set, or added to, at constant places."""
     op: Any = node.op
-    out = node.outputs[0]
     index = _index(ws, node.inputs[2:], op.idx_list)
-    to = ws.new(out)
+    to = ws.new(node.outputs[0])
     ws.copy(ws.place(node.inputs[0]), to)
     sign = "=" if op.set_instead_of_inc else "+="
     entries = ws.place(node.inputs[1])

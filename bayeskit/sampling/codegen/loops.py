@@ -180,19 +180,15 @@ def _write_elementwise(ws: Workspace, nodes: list[Apply], sums: list[Apply], use
     def body(at: Callable[[Place], str]) -> list[str]:
         lines = [f"{names[v]} = {loaded(at(p), v)}" for v, p in inner.items()]
         for node in nodes:
-            source = expression(node, [names[i] for i in node.inputs])
-            if source is None:
-                source = _scalar_call(ws, node, [names[i] for i in node.inputs])
+            arguments = [names[i] for i in node.inputs]
+            source = expression(node, arguments) or _scalar_call(ws, node, arguments)
             lines.append(f"{names[node.outputs[0]]} = {source}")
         lines += [f"{at(p)} = {stored(names[v], v)}" for v, p in to.items()]
         for node, name in totals.items():
             lines.append(f"{name} = {REDUCTIONS[_scalar(node)][1].format(name, names[node.inputs[0]])}")
         return lines
 
-    after = []
-    for node, name in totals.items():
-        place = ws.new(node.outputs[0])
-        after.append(f"w[{place.offset}] = {stored(name, node.outputs[0])}")
+    after = [f"w[{ws.new(s.outputs[0]).offset}] = {stored(name, s.outputs[0])}" for s, name in totals.items()]
     ws.loop(shape, [*inner.values(), *to.values()], body, before, after)
 
 

@@ -94,12 +94,10 @@ def expression(node: Apply, arguments: Sequence[str]) -> str | None:
         if node.outputs[0].type.dtype == "bool":
             return (" or " if name == "Add" else " and ").join(arguments) if set(kinds) == {"bool"} else None
         return (" + " if name == "Add" else " * ").join(numbers)
-    if name == "Second":
-        return arguments[1]
+    if name in ("Second", "Identity"):
+        return arguments[-1]
     if name == "Cast":
         return _cast(kinds[0], node.outputs[0].type.dtype, arguments[0], numbers[0])
-    if name == "Identity":
-        return arguments[0]
     return PATTERNS[name].format(*numbers) if name in PATTERNS else None
 
 

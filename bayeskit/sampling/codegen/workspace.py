@@ -138,8 +138,7 @@ class Workspace:
         # Neighbouring axes that lie one after the other in every array are one axis.
         merged: list[list[int]] = []
         for k in axes:
-            joins = bool(merged) and all(p.strides[merged[-1][-1]] == p.strides[k] * shape[k] for p in spread.values())
-            if joins:
+            if merged and all(p.strides[merged[-1][-1]] == p.strides[k] * shape[k] for p in spread.values()):
                 merged[-1].append(k)
             else:
                 merged.append([k])
@@ -150,8 +149,7 @@ class Workspace:
             own = spread[id(place)]
             terms = [str(own.offset)]
             for name, group in zip(names, merged, strict=True):
-                stride = own.strides[group[-1]]
-                if stride:
+                if stride := own.strides[group[-1]]:
                     terms.append(name if stride == 1 else f"{name} * {stride}")
             return f"{own.array}[{' + '.join(terms)}]"
 
