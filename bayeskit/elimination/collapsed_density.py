@@ -98,8 +98,8 @@ def collapsed_density(analysis: Analysis) -> Collapsed:
     priors = tuple(n for n in alone if n in active and not joint.scopes[n] & scaled)
     terms: list[Any] = []
     blocks = []
-    reference = points[0]  # the eliminated ones at their conditional posterior's centre
-    if analysis.scales:
+    reference = points[0]
+    if analysis.scales:  # the eliminated variables at their conditional posterior's centre
         fixed = {n: reference[n] for n in remaining}
         reference = reference | solve_posterior(analysis, Evaluator(analysis), fixed).centre
     for block in analysis.blocks:

@@ -69,10 +69,10 @@ def require_positive_definite(analysis: Analysis) -> None:
     for factor, matrices in factorised.items():
         moving = depends_on(matrices, inputs)
         function = compile_small(inputs, matrices)
-        points = typical_points(analysis, 1)
-        if any(moving.get(m) for m in matrices):
-            # Draws from the prior too: with inputs of size 1e-3 a length scale of one makes all rows equal.
-            points = [*typical_points(analysis, POINTS), *points_away(analysis, POINTS, 0)]
+        moves = any(moving.get(m) for m in matrices)
+        points = typical_points(analysis, POINTS if moves else 1)
+        if moves:  # draws from the prior too: with inputs of size 1e-3 a length scale of one makes all rows equal
+            points += points_away(analysis, POINTS, 0)
         with silently():
             tried: list[list[np.ndarray]] = [function(*joint.arguments(point)) for point in points]
         for values in zip(*tried, strict=True):
