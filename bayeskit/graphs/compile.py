@@ -112,7 +112,7 @@ def vectorised(graph: Variable) -> Variable:
 
 def _solves_in_batches(graphs: Sequence[Variable]) -> bool:
     """Whether one system of linear equations is solved for many right-hand sides, one after the other."""
-    nodes = [v.owner for v in ancestors(graphs) if v.owner is not None and isinstance(core_op(v.owner), SolveBase)]
+    nodes = (v.owner for v in ancestors(graphs) if v.owner is not None and isinstance(core_op(v.owner), SolveBase))
     return any(core_op(node).b_ndim == 1 and node.inputs[1].type.ndim > 1 for node in nodes)
 
 
