@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from bayeskit.cli.rendering import print_table
 from bayeskit.datasets import describe_example, example_data
@@ -31,14 +32,10 @@ from bayeskit.queries.comparison import Comparison, compare
 from bayeskit.reporting import report
 from bayeskit.reporting.html import page, table_markup, write_page
 from bayeskit.reporting.records import Link, Table
+from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.sampling.nuts import sample_nuts
 from bayeskit.validation import Validation, judge, validate
 from bayeskit.validation.bartlett import bartlett
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from bayeskit.results.records import LogEvidence, Posterior
 
 __all__ = ["Outcome", "run", "run_model"]
 

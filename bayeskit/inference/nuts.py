@@ -83,14 +83,8 @@ def sampled_with_evidence(
     request: Request, model: pm.Model, weight: int | None = None
 ) -> tuple[xr.DataTree, LogEvidence]:
     """Draws of a model by NUTS, as it was written or collapsed, and the log evidence from them."""
-    tree = sample_nuts(
-        model,
-        request.draws,
-        request.random_seed,
-        request.progressbar,
-        unconstrained=True,
-        sampler=request.sampler,
-    )
+    arguments = model, request.draws, request.random_seed, request.progressbar
+    tree = sample_nuts(*arguments, unconstrained=True, sampler=request.sampler)
     unconstrained, statistics = pop_unconstrained(tree), tree["sample_stats"].to_dataset()
-    arguments = request.analysis, model, unconstrained, statistics, request.random_seed, weight, request.modes
-    return tree, evidence_of_draws(*arguments, audited=request.audit)
+    drawn = request.analysis, model, unconstrained, statistics, request.random_seed, weight, request.modes
+    return tree, evidence_of_draws(*drawn, audited=request.audit)

@@ -34,20 +34,12 @@ NEGLIGIBLE = 1e-8  # weight of the nodes left out of the marginals of eliminated
 
 def transforms_of(space: Unconstrained, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, OntoInterval]:
     """The transforms of the variables whose entries they move each by itself."""
-    result = {}
-    for name, rv in zip(space.names, space.rvs, strict=True):
-        functions = _transform(space.model, rv)
-        if functions is not None and space.initial[name].shape == shapes[name]:
-            result[name] = functions
-    return result
+    found = {name: _transform(space.model, rv) for name, rv in zip(space.names, space.rvs, strict=True)}
+    return {n: onto for n, onto in found.items() if onto is not None and space.initial[n].shape == shapes[n]}
 
 
 def quadrature_marginals(
-    request: Request,
-    recovery: Recovery,
-    space: Unconstrained,
-    onto: Mapping[str, OntoInterval],
-    result: Quadrature,
+    request: Request, recovery: Recovery, space: Unconstrained, onto: Mapping[str, OntoInterval], result: Quadrature
 ) -> dict[str, Marginal]:
     """Of what remains, densities on a grid; of what was eliminated, mixtures over the nodes of the rule."""
     densities: dict[str, tuple[Any, str]] = {}

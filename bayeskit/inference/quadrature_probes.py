@@ -40,9 +40,8 @@ def prior_probes(space: Unconstrained) -> np.ndarray:
 def named_points(space: Unconstrained, joint: LogJoint, transforms: Mapping[str, OntoInterval]) -> np.ndarray:
     """Points at which every remaining variable has a value that is a constant or a datum of the model."""
     inputs = list(graph_inputs(list(joint.factors.values())))
-    held = [
-        v.data if isinstance(v, Constant) else v.get_value() for v in inputs if isinstance(v, Constant | SharedVariable)
-    ]
+    held = [v.data for v in inputs if isinstance(v, Constant)]
+    held += [v.get_value() for v in inputs if isinstance(v, SharedVariable)]
     arrays = [np.asarray(h, float) for h in held if getattr(getattr(h, "dtype", None), "kind", "") in "iuf"]
     if set(transforms) != set(space.names) or not arrays:
         return np.empty((0, space.size))

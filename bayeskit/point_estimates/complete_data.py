@@ -111,9 +111,8 @@ def complete_data(model: pm.Model) -> CompleteData:
 
 def _require(finite: Sequence[str], values: dict[str, Variable]) -> None:
     if not finite:
-        raise ModelError(
-            "the model has no finite latent variable to take expectations over; maximise it with bayeskit.map_estimate"
-        )
+        what = "the model has no finite latent variable to take expectations over"
+        raise ModelError(f"{what}; maximise it with bayeskit.map_estimate")
     discrete = [n for n, v in values.items() if not v.type.dtype.startswith("float")]
     if discrete:
         raise ModelError(f"{', '.join(discrete)} is discrete, and not finite: observe or fix it")

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pymc as pm
 import xarray as xr
 
 from bayeskit.errors import InferenceError, OptionError
@@ -26,9 +27,6 @@ from bayeskit.results.tree import dims_of
 from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.terminal import draws_rich_bars, quiet
 from bayeskit.types import Point
-
-if TYPE_CHECKING:
-    import pymc as pm
 
 __all__ = ["EMResult", "em"]
 
@@ -198,10 +196,8 @@ def _best(
         advice = "a prior whose density vanishes there (InverseGamma or Gamma for a scale)"
         if not problem.with_prior:
             advice = f"objective='posterior' with {advice}"
-        raise InferenceError(
-            f"every start is degenerate, without a maximum, in {'; '.join(reasons)}: use {advice}, fewer states, or "
-            "other starts"
-        )
+        where = f"every start is degenerate, without a maximum, in {'; '.join(reasons)}"
+        raise InferenceError(f"{where}: use {advice}, fewer states, or other starts")
     highest = max(r.value for r in good)
     # Starts that reach one maximum under different labels differ by rounding: the first of them is as good.
     best = next(r for r in good if r.value >= highest - SAME * (1 + abs(highest)))
@@ -231,11 +227,8 @@ def _probabilities(data: CompleteData, point: Point) -> xr.Dataset:
     model, arrays = data.joint.model, {}
     for step, table in zip(data.finite, found, strict=True):
         states = np.unique(step.values)
-        if step.kind == "independent":
-            each = np.moveaxis(table, 0, -1)
-        elif step.kind == "chain":
-            each = table
-        else:
+        each = table if step.kind == "chain" else np.moveaxis(table, 0, -1)
+        if step.kind == "joint":
             each = np.stack([np.tensordot(table, step.values == k, axes=1) for k in states], axis=-1)
         dims = list(dims_of(model, step.name, len(step.shape)))
         coords = {d: list(model.coords[d]) for d in dims if model.coords.get(d) is not None}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pymc as pm
 from pymc.logprob.utils import ParameterValueError
 
 from bayeskit.errors import InferenceError, ModelError, OptionError
@@ -20,9 +21,6 @@ from bayeskit.point_estimates.em_starts import start_weights
 from bayeskit.point_estimates.m_step import Degenerate, MStep
 from bayeskit.point_estimates.q_function import expected_log_density
 from bayeskit.types import Point
-
-if TYPE_CHECKING:
-    import pymc as pm
 
 __all__ = ["Problem", "Run"]
 
@@ -135,10 +133,8 @@ class Problem:
                 raise Degenerate("the objective, which is not finite")
             if run is not None and value < trace[-1]:
                 if value < trace[-1] - ROUNDING * (1 + abs(value)):
-                    raise InferenceError(
-                        f"the objective fell from {trace[-1]:.10g} to {value:.10g} in iteration {len(trace)}: an M "
-                        "step was not one; please report the model"
-                    )
+                    fell = f"fell from {trace[-1]:.10g} to {value:.10g} in iteration {len(trace)}"
+                    raise InferenceError(f"the objective {fell}: an M step was not one; please report the model")
                 return replace(run, converged=True)
             trace.append(value)
             run = Run(point, np.array(trace), _settled(trace, tolerance), weights, likelihood, prior)
@@ -176,14 +172,10 @@ def _settled(trace: list[float], tolerance: float) -> bool:
 
 def _require_likelihood(data: CompleteData) -> None:
     if data.absorbed:
-        raise ModelError(
-            f"the density of {', '.join(data.absorbed)} depends on a finite variable: it is no parameter with a "
-            "likelihood of its own; use objective='posterior'"
-        )
+        why = "it is no parameter with a likelihood of its own; use objective='posterior'"
+        raise ModelError(f"the density of {', '.join(data.absorbed)} depends on a finite variable: {why}")
     seen = set().union(*[s for f, s in data.joint.scopes.items() if f not in data.values])
     unseen = [n for n in data.values if n not in seen]
     if unseen:
-        raise ModelError(
-            f"{', '.join(unseen)} is in the prior of other variables only, so that it has no likelihood; fix it, "
-            "or use objective='posterior'"
-        )
+        why = "so that it has no likelihood; fix it, or use objective='posterior'"
+        raise ModelError(f"{', '.join(unseen)} is in the prior of other variables only, {why}")

@@ -7,9 +7,9 @@ unconstrained scale, x. Neither objective contains the Jacobian of that scale, s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pymc as pm
 
 from bayeskit.elimination.collapsed_density import Collapsed
 from bayeskit.elimination.collapsed_model import collapsed_model, explained, require_collapsed
@@ -27,9 +27,6 @@ from bayeskit.point_estimates.maximum import FLAT, Maximum, maximum, maximum_nea
 from bayeskit.results.records import LogEvidence, Plan
 from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.types import Graph
-
-if TYPE_CHECKING:
-    import pymc as pm
 
 __all__ = ["PointEstimate", "map_estimate", "maximize_evidence"]
 
@@ -158,12 +155,8 @@ def _maximum(model: pm.Model, random_seed: RandomSeed, *, with_prior: bool) -> P
         collapsed = _collapsed_for(model, with_prior)
         small = collapsed_model(collapsed)
         space = Unconstrained(small, collapsed.weight)
-        densities = [
-            small.logp(vars=small.free_RVs, jacobian=False, sum=True),
-            small.logp(vars=small.potentials, jacobian=False, sum=True),
-            small.logp(jacobian=True, sum=True),
-        ]
-        graphs: list[Graph] = widen(densities)
+        densities = [small.logp(vars=of, jacobian=False, sum=True) for of in (small.free_RVs, small.potentials)]
+        graphs: list[Graph] = widen([*densities, small.logp(jacobian=True, sum=True)])
         prior, likelihood, with_jacobian = graphs
         objective = value_and_gradient(space, likelihood + prior if with_prior else likelihood)
         top = maximum(objective, space, np.random.default_rng(seed))
@@ -177,8 +170,7 @@ def _maximum(model: pm.Model, random_seed: RandomSeed, *, with_prior: bool) -> P
             reason = "no local maximum was found to approximate it at"
         evidence = LogEvidence(np.nan, np.inf, "estimated", reason)
         if not reason:
-            whole = value_and_gradient(space, with_jacobian)
-            evidence = _laplace(whole, space, top, audit(collapsed.analysis))
+            evidence = _laplace(value_and_gradient(space, with_jacobian), space, top, audit(collapsed.analysis))
     names: list[str] = []
     for name, entry in natural.items():
         inside = [", ".join(map(str, i)) for i in np.ndindex(np.shape(entry))]
@@ -223,10 +215,8 @@ def _collapsed_for(model: pm.Model, with_prior: bool) -> Collapsed:
     collapsed = require_collapsed(analysis)
     mixed = [n for n in remaining if n not in collapsed.priors]
     if mixed and not with_prior:
-        raise ModelError(
-            f"the prior of {', '.join(mixed)} depends on variables that are integrated out, so that there is no "
-            "likelihood without it; use bayeskit.map_estimate"
-        )
+        why = "so that there is no likelihood without it; use bayeskit.map_estimate"
+        raise ModelError(f"the prior of {', '.join(mixed)} depends on variables that are integrated out, {why}")
     return collapsed
 
 

@@ -156,9 +156,8 @@ def _parts(data: CompleteData) -> list[ExpectedPart]:
             axis = 0 if step.kind == "independent" else step.table.type.ndim - 1
             for k in range(len(step.values)):
                 where = tuple(k if i == axis else slice(None) for i in range(len(step.shape) + 1))
-                parts += _sequences(
-                    ExpectedPart(entry(step.table, k, axis), s.weights[0][where], (number, where)), step.shape
-                )
+                part = ExpectedPart(entry(step.table, k, axis), s.weights[0][where], (number, where))
+                parts += _sequences(part, step.shape)
         if step.kind == "chain":
             parts += [ExpectedPart(step.log_initial, s.weights[1]), ExpectedPart(step.log_transition, s.weights[2])]
         number += len(s.weights)
@@ -209,9 +208,8 @@ def _folded(graphs: list[Graph], latent: Mapping[Any, Any]) -> list[Graph]:
     edge = {v: None for v in edge if all(isinstance(i, Constant) for i in graph_inputs([v]))}
     with silently():
         values = compile_small([], list(edge))() if edge else []
-    memo: dict[Any, Any] = {
-        v: pt.constant(np.asarray(x, dtype=v.type.dtype)) for v, x in zip(edge, values, strict=True)
-    }
+    known = zip(edge, values, strict=True)
+    memo: dict[Any, Any] = {v: pt.constant(np.asarray(x, dtype=v.type.dtype)) for v, x in known}
     for node in toposort(graphs):
         if not any(latent.get(o) for o in node.outputs):
             continue

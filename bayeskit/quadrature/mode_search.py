@@ -118,9 +118,8 @@ def widths(f: CountedDensity, x: np.ndarray, value: float, hessian: np.ndarray) 
                     break
                 distance = distance * (2.0**13 if not len(beyond) else 2.0**-13)
             else:
-                raise NotIntegrable(
-                    "the density is flat or cut off in some direction: it does not fall off, or has an edge at its mode"
-                )
+                what = "the density is flat or cut off in some direction"
+                raise NotIntegrable(f"{what}: it does not fall off, or has an edge at its mode")
         scale[i] = sum(sides) / 4
     return (vectors * scale**2) @ vectors.T
 
@@ -243,7 +242,7 @@ def _directions(k: int) -> np.ndarray:
     return np.column_stack([radius * np.cos(angle), radius * np.sin(angle), height])
 
 
-def _outward(f: CountedDensity, peak: _Peak, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _outward(f: CountedDensity, peak: _Peak, rng: np.random.Generator) -> _Suspects:
     """Points on rays from a mode to 300 widths that seem to belong to another mode.
 
     Along a ray within one mode −d log f / d log r rises (Gaussian, exponential) or is constant (algebraic tails); where
@@ -269,9 +268,7 @@ def _profile(f: CountedDensity, points: np.ndarray, mode: np.ndarray, shares: np
     return safe(f(line.reshape(-1, len(mode)))).reshape(len(points), len(shares))
 
 
-def _unexplained(
-    f: CountedDensity, points: np.ndarray, values: np.ndarray, peaks: list[_Peak]
-) -> tuple[np.ndarray, np.ndarray]:
+def _unexplained(f: CountedDensity, points: np.ndarray, values: np.ndarray, peaks: list[_Peak]) -> _Suspects:
     """The points from which the density does not rise all along the straight line to some known mode."""
     keep = np.isfinite(values)
     points, values = points[keep], values[keep]
@@ -288,6 +285,5 @@ def _unexplained(
 def _same(f: CountedDensity, peak: _Peak, peaks: list[_Peak]) -> bool:
     """Whether no valley deeper than 1e-3 nats separates a peak from some known one on the straight line."""
     shares = np.linspace(0.04, 0.96, 24)
-    return any(
-        np.all(_profile(f, peak[0][None], mode, shares) > min(peak[1], height) - 1e-3) for mode, height, _ in peaks
-    )
+    lines = ((_profile(f, peak[0][None], mode, shares), min(peak[1], height)) for mode, height, _ in peaks)
+    return any(np.all(line > lower - 1e-3) for line, lower in lines)

@@ -120,9 +120,8 @@ class Diagnostics:
         size, name = min((self.min_ess_bulk, self.min_ess_bulk_of), (self.min_ess_tail, self.min_ess_tail_of))
         total = self.chains * self.draws
         if size < share * LEAST_ESS * self.chains:
-            result.append(
-                f"{total:,} draws are worth {size:.0f} independent ones for {name}: raise draws, or reparameterize"
-            )
+            worth = f"{total:,} draws are worth {size:.0f} independent ones for {name}"
+            result.append(f"{worth}: raise draws, or reparameterize")
         return result
 
     @property
@@ -131,14 +130,11 @@ class Diagnostics:
         total = self.chains * self.draws
         if self.divergences > ISOLATED * total or (self.divergences and self.mixing):
             what = "transition diverged" if self.divergences == 1 else "transitions diverged"
-            result.append(
-                f"{self.divergences} {what}, so that a part of the posterior may be missing: raise target_accept "
-                "(0.99), or reparameterize, a centred hierarchy as mu + tau z"
-            )
+            advice = "raise target_accept (0.99), or reparameterize, a centred hierarchy as mu + tau z"
+            result.append(f"{self.divergences} {what}, so that a part of the posterior may be missing: {advice}")
         if self.min_e_bfmi < LEAST_E_BFMI:
-            result.append(
-                f"the energy mixes badly (E-BFMI {self.min_e_bfmi:.2f}): reparameterize heavy tails or scales"
-            )
+            energy = f"the energy mixes badly (E-BFMI {self.min_e_bfmi:.2f})"
+            result.append(f"{energy}: reparameterize heavy tails or scales")
         if (share := self.draws_at_max_tree_depth / total) > MOST_AT_FULL_DEPTH:
             result.append(f"{share:.0%} of the draws reached the maximum tree depth: raise maxdepth, or reparameterize")
         return [*result, self.unvisited] if self.unvisited else result

@@ -72,10 +72,8 @@ def _log_densities(joint: LogJoint, draws: xr.Dataset, names: Sequence[str], gro
         inputs, factors = _graphs(joint, points, names)
         size = math.prod(lengths) * sum(_size(f) for f in factors)
         if size > KEPT:
-            raise ModelError(
-                f"the {group} of {math.prod(lengths):,} draws is {size:,} numbers, and at most {KEPT:,} are kept; "
-                "infer with fewer draws"
-            )
+            size_of = f"the {group} of {math.prod(lengths):,} draws is {size:,} numbers"
+            raise ModelError(f"{size_of}, and at most {KEPT:,} are kept; infer with fewer draws")
         values = None
         with suppress(NotImplementedError, TypeError, ValueError):  # PyMC answers, or says what is wrong
             values = _over_draws(inputs, factors, list(points.values()), math.prod(lengths))

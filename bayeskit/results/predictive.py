@@ -104,9 +104,8 @@ def _set_data(model: pm.Model, values: Mapping[str, np.ndarray], coords: Mapping
     pm.set_data(dict(values), coords=dict(coords))
     for then, now in zip(before, picked() if before else (), strict=True):
         if (lowest := np.min(now, initial=0)) < 0 <= then:
-            raise DataError(
-                f"an index that follows from the new values of {', '.join(values)} is {lowest}: the first is 0"
-            )
+            index = f"an index that follows from the new values of {', '.join(values)}"
+            raise DataError(f"{index} is {lowest}: the first is 0")
 
 
 def _indices(model: pm.Model, containers: Sequence[Graph]) -> list[Graph]:
@@ -169,10 +168,8 @@ def _checked(
     }
     for dim, length, was in zip(model.named_vars_to_dims.get(name, ()), array.shape, old.shape, strict=False):
         if dim in fixed and length != was:
-            raise DataError(
-                f"the new values of {name!r} have length {length} along {dim!r}, "
-                f"but {fixed[dim]!r} was fitted with {was}"
-            )
+            what = f"the new values of {name!r} have length {length} along {dim!r}"
+            raise DataError(f"{what}, but {fixed[dim]!r} was fitted with {was}")
     if not np.all(np.isfinite(array)) and np.all(np.isfinite(old)):
         raise DataError(f"the new values of {name!r} are not all finite: fill missing entries in, or drop their rows")
     return uncut(name, array, old.dtype)

@@ -140,7 +140,5 @@ def _require_numbers(draws: Mapping[str, np.ndarray], names: Iterable[str]) -> N
     for name in names:
         values = draws.get(name)
         if values is not None and values.dtype.kind == "f" and not np.all(finite := np.isfinite(values)):
-            raise CertificateError(
-                f"{np.mean(~finite):.1%} of the draws of {name!r} are infinite or not numbers; use method='nuts', and "
-                "please report the model"
-            )
+            what = f"{np.mean(~finite):.1%} of the draws of {name!r} are infinite or not numbers"
+            raise CertificateError(f"{what}; use method='nuts', and please report the model")
