@@ -55,31 +55,22 @@ __all__ = [
     "validate",
 ]
 
-_HOMES = {
-    "Comparison": "bayeskit.queries.comparison",
-    "Diagnostics": "bayeskit.results.diagnostics",
-    "EMResult": "bayeskit.point_estimates.em",
-    "LogEvidence": "bayeskit.results.records",
-    "Plan": "bayeskit.results.records",
-    "PointEstimate": "bayeskit.point_estimates.point_estimate",
-    "Posterior": "bayeskit.results.records",
-    "Refusal": "bayeskit.results.records",
-    "Validation": "bayeskit.validation",
-    "classify": "bayeskit.queries.classification",
-    "collapse": "bayeskit.elimination.collapsed_model",
-    "compare": "bayeskit.queries.comparison",
-    "em": "bayeskit.point_estimates.em",
-    "explain": "bayeskit.inference.ladder",
-    "infer": "bayeskit.inference.ladder",
-    "load": "bayeskit.reporting.saved",
-    "map_estimate": "bayeskit.point_estimates.point_estimate",
-    "maximize_evidence": "bayeskit.point_estimates.point_estimate",
-    "recover": "bayeskit.elimination.collapsed_model",
-    "relabel": "bayeskit.marginal_likelihood.relabelling",
-    "report": "bayeskit.reporting",
-    "states": "bayeskit.queries.states",
-    "validate": "bayeskit.validation",
+_NAMES = {
+    "elimination.collapsed_model": ("collapse", "recover"),
+    "inference.ladder": ("explain", "infer"),
+    "marginal_likelihood.relabelling": ("relabel",),
+    "point_estimates.em": ("EMResult", "em"),
+    "point_estimates.point_estimate": ("PointEstimate", "map_estimate", "maximize_evidence"),
+    "queries.classification": ("classify",),
+    "queries.comparison": ("Comparison", "compare"),
+    "queries.states": ("states",),
+    "reporting": ("report",),
+    "reporting.saved": ("load",),
+    "results.diagnostics": ("Diagnostics",),
+    "results.records": ("LogEvidence", "Plan", "Posterior", "Refusal"),
+    "validation": ("Validation", "validate"),
 }
+_HOMES = {name: f"bayeskit.{module}" for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -135,14 +135,9 @@ def run_model(name: str, output: Path, *, random_seed: int) -> Outcome:
         agreement, passed = _agreement(validation, sampled), validation.passed
     comparison = _compare_variants(name, module, random_seed) if name in COMPARED else None
     about = describe_example(module.EXAMPLE.dataset)
-    target = report(
-        post,
-        output / f"{name}.html",
-        validation=validation,
-        comparison=comparison,
-        title=f"{name.replace('_', ' ').capitalize()}: {module.EXAMPLE.dataset.replace('_', ' ')}",
-        about=(f"Data: {about['title']}.", f"Source: {about['source']}."),
-    )
+    words: dict[str, Any] = {"about": (f"Data: {about['title']}.", f"Source: {about['source']}.")}
+    words["title"] = f"{name.replace('_', ' ').capitalize()}: {module.EXAMPLE.dataset.replace('_', ' ')}"
+    target = report(post, output / f"{name}.html", validation=validation, comparison=comparison, **words)
     found = post.method, post.log_evidence, post.certificate
     return Outcome(name, module.EXAMPLE.dataset, *found, agreement, passed, target.name)
 

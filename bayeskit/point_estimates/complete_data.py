@@ -142,12 +142,8 @@ def _with_constants(joint: LogJoint) -> LogJoint:
     names = list(joint.factors)
     graphs = with_constant_data([*joint.factors.values(), *[g for pair in joint.chains.values() for g in pair]])
     factors, chains = graphs[: len(names)], graphs[len(names) :]
-    return replace(
-        joint,
-        factors=dict(zip(names, factors, strict=True)),
-        deterministics={},
-        chains=dict(zip(joint.chains, zip(chains[::2], chains[1::2], strict=True), strict=True)),
-    )
+    pairs = dict(zip(joint.chains, zip(chains[::2], chains[1::2], strict=True), strict=True))
+    return replace(joint, factors=dict(zip(names, factors, strict=True)), deterministics={}, chains=pairs)
 
 
 def _posterior(step: Summed, total: Any) -> list[Any]:

@@ -144,12 +144,8 @@ def _exact(post: Posterior, classes: Classes, rows: GivenRows) -> np.ndarray:
 def _normal_features(component: Component, features: Sequence[Feature], count: int, rows: GivenRows) -> np.ndarray:
     """Σ log p(x | c, y) over the Normal features, of shape (rows, classes)."""
     total = np.zeros((rows.number, count))
-    places = {
-        name: (number, own)
-        for number, part in enumerate(component.parts)
-        if part.gaussian is not None
-        for name, own in part.gaussian.slices.items()
-    }
+    blocks = [(number, part.gaussian) for number, part in enumerate(component.parts) if part.gaussian is not None]
+    places = {name: (number, own) for number, block in blocks for name, own in block.slices.items()}
     for k in range(count):
         leaves: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
         for feature in features:

@@ -111,14 +111,10 @@ class States:
         path = hmm.most_likely_states(initial, transition, table)
         log_evidence = hmm.log_evidence(initial, transition, table)
         dims, coords = self._layout
-        return xr.Dataset(
-            {
-                "state": (dims, self._recovery.summed.values[path.states[0]]),
-                "log_probability": (dims[:-1], (path.log_probability - log_evidence)[0]),
-            },
-            coords=coords,
-            attrs={"label": "exact" if self.exact else "at the draw of the largest likelihood"},
-        )
+        found = {"state": (dims, self._recovery.summed.values[path.states[0]])}
+        found["log_probability"] = dims[:-1], (path.log_probability - log_evidence)[0]
+        label = "exact" if self.exact else "at the draw of the largest likelihood"
+        return xr.Dataset(found, coords=coords, attrs={"label": label})
 
     @on_its_data
     def occupancy(self) -> xr.Dataset:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -173,22 +174,15 @@ def diagnostics_of(tree: xr.DataTree, names: Iterable[str], unvisited: str = "")
     draws = tree["posterior"].to_dataset()
     stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else xr.Dataset()
     table = convergence_table(draws, names)
-    worst = {}
+    worst: list[Any] = []
     for column, sign in (("r_hat", -1.0), ("ess_bulk", 1.0), ("ess_tail", 1.0)):
         values = sign * table[column].to_numpy(dtype=float)
         place = int(np.argmin(np.where(np.isnan(values), np.inf, values)))
-        worst[column] = float(table[column].iloc[place]), str(table.index[place])
+        worst += [float(table[column].iloc[place]), str(table.index[place])]
     energy = stats["energy"].transpose("chain", "draw", ...).to_numpy() if "energy" in stats else np.zeros((1, 0))
     with np.errstate(all="ignore"):
         e_bfmi = array_stats.bfmi(energy, chain_axis=0, draw_axis=1) if energy.shape[1] > 3 else math.nan
-    return Diagnostics(
-        draws.sizes["chain"],
-        draws.sizes["draw"],
-        *worst["r_hat"],
-        *worst["ess_bulk"],
-        *worst["ess_tail"],
-        int(stats["diverging"].sum()) if "diverging" in stats else 0,
-        float(np.min(e_bfmi)),
-        int(stats["reached_max_treedepth"].sum()) if "reached_max_treedepth" in stats else 0,
-        unvisited,
-    )
+    diverging, deepest = (int(stats[n].sum()) if n in stats else 0 for n in ("diverging", "reached_max_treedepth"))
+    lengths = draws.sizes["chain"], draws.sizes["draw"]
+    found: list[Any] = [*lengths, *worst, diverging, float(np.min(e_bfmi)), deepest, unvisited]
+    return Diagnostics(*found)

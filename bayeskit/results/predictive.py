@@ -163,9 +163,8 @@ def _checked(
         raise DataError(f"the new values of {name!r} are not all codes of a known label, 0 to {len(labels) - 1}")
     if array.ndim != old.ndim:
         raise DataError(f"the new values of {name!r} have {array.ndim} dimension(s); the model has {old.ndim}")
-    fixed = {
-        d: rv.name for rv in model.free_RVs if rv.name not in leaves for d in model.named_vars_to_dims.get(rv.name, ())
-    }
+    fitted = [rv.name for rv in model.free_RVs if rv.name not in leaves]
+    fixed = {d: n for n in fitted for d in model.named_vars_to_dims.get(n, ())}
     for dim, length, was in zip(model.named_vars_to_dims.get(name, ()), array.shape, old.shape, strict=False):
         if dim in fixed and length != was:
             what = f"the new values of {name!r} have length {length} along {dim!r}"

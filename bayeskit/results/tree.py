@@ -107,9 +107,8 @@ def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains
     length = draws // chains
     coords, dims = coords_and_dims_for_inferencedata(model)
     later = {n: v.variable((chains, length)) for n, v in values.items() if isinstance(v, LaterDraws)}
-    posterior = {
-        n: np.asarray(v).reshape(chains, length, *np.shape(v)[1:]) for n, v in values.items() if n not in later
-    }
+    made = {n: np.asarray(v) for n, v in values.items() if n not in later}
+    posterior = {n: v.reshape(chains, length, *v.shape[1:]) for n, v in made.items()}
     _require_numbers(posterior, [str(rv.name) for rv in model.free_RVs])
     # Draws that are not made yet are given their coordinates by an array of their shape that takes no memory.
     posterior |= {n: np.broadcast_to(0.0, v.shape) for n, v in later.items()}
@@ -117,12 +116,8 @@ def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains
     if observed := find_observations(model):
         groups["observed_data"] = observed
         # Row numbers that are not stored: as an array they are as long as the data, and are copied several times.
-        numbered = {
-            f"{name}_dim_0": pd.RangeIndex(np.shape(value)[0])
-            for name, value in observed.items()
-            if np.ndim(value) and not any(dims.get(name, ()))
-        }
-        coords = numbered | coords
+        unnamed = {n: len(v) for n, v in observed.items() if np.ndim(v) and not any(dims.get(n, ()))}
+        coords = {f"{n}_dim_0": pd.RangeIndex(length) for n, length in unnamed.items()} | coords
     if constant := find_constants(model):
         groups["constant_data"] = constant
     tree: xr.DataTree = from_dict(groups, coords=coords, dims=dims)

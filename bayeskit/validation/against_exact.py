@@ -229,14 +229,9 @@ def _validated(
     seconds = time.perf_counter() - start
     stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}
     diverging = stats.get("diverging")
-    return judge(
-        exact,
-        tree,
-        random_seed=random_seed,
-        method="Gibbs and NUTS steps" if model.discrete_value_vars else "NUTS on the model as written",
-        divergences=None if diverging is None else int(diverging.sum()),
-        seconds=seconds,
-    )
+    number = None if diverging is None else int(diverging.sum())
+    method = "Gibbs and NUTS steps" if model.discrete_value_vars else "NUTS on the model as written"
+    return judge(exact, tree, random_seed=random_seed, method=method, divergences=number, seconds=seconds)
 
 
 def _infer_exactly(model: pm.Model, random_seed: RandomSeed) -> Posterior:

@@ -118,14 +118,10 @@ def compare_with_draws(draws: Array, exact: Array, rng: np.random.Generator) -> 
     n_mean, n_sd, n_ecdf, rhat = sizes
     n_ecdf_capped, m = min(n_ecdf, draws.size), exact.size
     distance = stats.ks_2samp(probability[: draws.size], probability[draws.size :], method="asymp").statistic
-    return ScalarTests(
-        z_mean=float((own.mean() - other.mean()) / np.sqrt(1 / n_mean + 1 / m)),
-        z_sd=float((own.std(ddof=1) - other.std(ddof=1)) / np.sqrt((1 / n_sd + 1 / m) / 2)),
-        p_ecdf=_kolmogorov_p(float(distance), n_ecdf_capped * m / (n_ecdf_capped + m)),
-        ess=n_ecdf,
-        rhat=rhat,
-        scale="ranks",
-    )
+    z_mean = (own.mean() - other.mean()) / np.sqrt(1 / n_mean + 1 / m)
+    z_sd = (own.std(ddof=1) - other.std(ddof=1)) / np.sqrt((1 / n_sd + 1 / m) / 2)
+    p_ecdf = _kolmogorov_p(float(distance), n_ecdf_capped * m / (n_ecdf_capped + m))
+    return ScalarTests(float(z_mean), float(z_sd), p_ecdf, n_ecdf, rhat, "ranks")
 
 
 def _normal_scores(probability: Array) -> Array:
