@@ -177,7 +177,7 @@ def _convergence(post: Posterior) -> tuple[str, bool]:
     found = post.diagnostics
     assert found is not None
     facts = f"R-hat {found.max_r_hat:.3f}, {found.divergences} divergences"
-    return f"no closed form; NUTS on the collapsed model: {facts}", found.converged
+    return f"no closed form; NUTS on the collapsed model: {facts}", not found.problems
 
 
 def _agreement(validation: Validation, sampled: str) -> str:

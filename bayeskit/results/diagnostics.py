@@ -88,8 +88,9 @@ class Diagnostics:
 
     @property
     def converged(self) -> bool:
-        """Whether there is nothing to warn of."""
-        return not self.problems
+        """Whether there is nothing to warn of, and the draws are many enough to tell."""
+        few = min(self.min_ess_bulk, self.min_ess_tail) < LEAST_ESS * self.chains
+        return not (self.problems or few or self.max_r_hat > MOST_R_HAT)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -143,7 +144,7 @@ class Diagnostics:
     def __str__(self) -> str:
         effective = f"ESS bulk {self.min_ess_bulk:.0f}, tail {self.min_ess_tail:.0f}"
         divergences = f"{self.divergences} divergence{'' if self.divergences == 1 else 's'}"
-        verdict = "converged" if self.converged else "NOT CONVERGED"
+        verdict = "NOT CONVERGED" if self.problems else "converged" if self.converged else "too short to tell"
         lines = [f"{verdict}: {self.chains} chains of {self.draws:,} draws, {self._r_hat}, {effective}, {divergences}"]
         return "\n".join([*lines, *(f"warning: {problem}" for problem in self.problems)])
 

@@ -121,6 +121,17 @@ def test_transitions_are_judged_too() -> None:
     assert "10% of the draws reached the maximum tree depth" in problems(independent(), reached_max_treedepth=some)
 
 
+def test_chains_that_are_too_short_to_tell_have_not_converged() -> None:
+    """Nothing is warned of, as an R-hat beyond 1.01 may be chance in a hundred draws."""
+    seeds = [seed for seed in range(20) if judged(independent(100, seed)).max_r_hat > 1.01]
+    assert len(seeds) > 2
+    for found in (judged(independent(100, seed)) for seed in seeds):
+        assert not found.problems and not found.converged and str(found).startswith("too short to tell: 4 chains")
+    slow = judged(autoregressive(250, 1))
+    assert min(slow.min_ess_bulk, slow.min_ess_tail) < 400 and str(slow).startswith("too short to tell: ")
+    assert judged(independent(500)).converged
+
+
 def test_labels_that_were_exchanged_are_judged_after_relabelling() -> None:
     mixed, clear = judged(independent() + np.array([0, 0, 5, 5])[:, None, None]), judged(independent())
     only = replace(mixed, relabelled=clear)
