@@ -72,11 +72,13 @@ def _atoms(rv: Any, values: np.ndarray, random: set[Any]) -> np.ndarray:
     mixed = {"CensoredRV": inputs[:1], "MixtureRV": inputs[2:], "_HurdleRV": inputs[2:]}.get(kind, [])
     places = {"CensoredRV": inputs[1:3], "DiracDeltaRV": inputs[-1:]}.get(kind, [])
     found = np.full(values.shape, np.dtype(rv.type.dtype).kind in "biu")
+    if kind == "MixtureRV" and len(mixed) == 1:  # the components are the last axis of a single variable
+        return found | _atoms(mixed[0], values[..., None], random).any(axis=-1)
     for component in mixed:
         found |= _atoms(component, values, random)
     for place in places:
         if not random.intersection(ancestors([place])):
-            found |= values == compile_small([], place)()
+            found = found | (values == compile_small([], place)())
     return found
 
 
@@ -99,11 +101,8 @@ def require_same_data(models: Mapping[str, pm.Model | Posterior]) -> None:
                 raise ModelError(f"{pair}: {variable} has shape {values.shape} and {other_values.shape}; {advice}")
             if not np.array_equal(values, other_values, equal_nan=True):
                 count = int((~np.isclose(values, other_values, rtol=0, atol=0, equal_nan=True)).sum())
-                differ, other = (
-                    f"{count} of {values.size} values of {variable} differ",
-                    "a transformed observation, such",
-                )
-                other += " as log y, is other data: write both models for the same y"
+                differ = f"{count} of {values.size} values of {variable} differ"
+                other = "a transformed observation, such as log y, is other data: write both models for the same y"
                 raise ModelError(f"{pair}: {differ}; {advice} ({other})")
             if count := int((atoms != other_atoms).sum()):
                 which = f"{variable} is discrete in one and continuous in the other"

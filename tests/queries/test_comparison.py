@@ -261,6 +261,21 @@ def test_single_values_with_a_probability_are_not_compared_with_densities(one: s
         compare(models)
 
 
+@pytest.mark.parametrize("floor", [0.0, [0.0, -1.0]])
+def test_spikes_of_components_in_one_variable_are_found(floor: object) -> None:
+    """Components as the last axis of a single variable; each with its spike, or one of them."""
+    y = np.array([0.0, 1.0, 1.0, 0.0])
+    with pm.Model() as points:
+        pm.Mixture("y", [0.3, 0.7], pm.DiracDelta.dist([0.0, 1.0]), observed=y)
+    with pytest.raises(ModelError, match="y is discrete in one and continuous in the other"):
+        compare({"points": points, "normal": mean_model(y=y)})
+    with pm.Model() as censored:
+        parts = pm.Normal.dist(pm.Normal("mean"), [1.0, 2.0])
+        pm.Mixture("y", [0.3, 0.7], pm.Censored.dist(parts, lower=floor, upper=None), observed=y)
+    with pytest.raises(ModelError, match="2 of 4 values of y have a probability in one"):
+        compare({"censored": censored, "normal": mean_model(y=y)})
+
+
 def test_potentials_are_refused() -> None:
     model = mean_model()
     with model:
