@@ -22,7 +22,7 @@ from bayeskit.quadrature.integrate import Quadrature
 from bayeskit.quadrature.mixture_distribution import MixtureDensity
 from bayeskit.results.marginals import Marginal, labels_of
 
-__all__ = ["quadrature_marginals", "transforms_of"]
+__all__ = ["NEGLIGIBLE", "quadrature_marginals", "transforms_of"]
 
 ENDS = {
     transforms.LogTransform: OntoInterval(0.0),

@@ -119,6 +119,8 @@ class States:
     @on_its_data
     def occupancy(self) -> xr.Dataset:
         r"""The expected number of entries, or of steps, in each state, :math:`\sum_t p(z_t = k \mid y)`."""
+        if not self._layout[0]:
+            return self.responsibilities().rename(probability="expected")
         dims = (*self._layout[0][:-1], "state")
         if self._known is not None:
             probabilities, error, label = self._known

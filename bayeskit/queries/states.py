@@ -22,6 +22,7 @@ from bayeskit.elimination.plan import analyse, with_sums
 from bayeskit.elimination.recovery import needed_for, state_recovery
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly
+from bayeskit.inference.quadrature_marginals import NEGLIGIBLE
 from bayeskit.marginal_likelihood.relabelling import under_one_labelling
 from bayeskit.model.data_slots import uncut
 from bayeskit.model.snapshot import Snapshot, on_its_data
@@ -98,7 +99,7 @@ def _known(post: Posterior, name: str, states: np.ndarray) -> tuple[np.ndarray, 
         return None
     marginal = post.marginals[name]
     probabilities = np.stack([np.asarray(marginal.pmf(k)) for k in states], axis=-1)
-    return probabilities, 0.0 if marginal.label == "exact" else post.log_evidence.error, marginal.label
+    return probabilities, 0.0 if marginal.label == "exact" else post.log_evidence.error + NEGLIGIBLE, marginal.label
 
 
 def _variable(analysis: Analysis, name: str | None) -> str:

@@ -318,3 +318,28 @@ def test_a_chain_that_was_enumerated_has_no_next_step() -> None:
     for question in (known.next_observation, known.smooth, known.predict):
         with pytest.raises(ModelError, match="enumerated as a whole"):
             question()
+
+
+def test_a_single_state_is_occupied_by_its_probability() -> None:
+    with pm.Model() as model:
+        pm.Normal("y", pm.Bernoulli("z", 0.3) * 2.0, 1.0, observed=1.5)
+    joint = np.array([0.7 * stats.norm.pdf(1.5), 0.3 * stats.norm.pdf(1.5, 2.0)])
+    for found in (bk.states(bk.infer(model, draws=40)), bk.states(model, at={})):
+        np.testing.assert_allclose(found.occupancy().expected, joint / joint.sum(), rtol=1e-12)
+        assert found.occupancy().attrs["label"] == "exact" and np.all(found.occupancy().error == 0)
+
+
+def test_the_error_after_quadrature_counts_the_nodes_that_were_left_out() -> None:
+    y = np.array([-1.0, 0.3, 2.5, 3.1])
+    with pm.Model() as model:
+        apart = pm.HalfCauchy("apart", 2.0)
+        pm.Normal("y", pm.Bernoulli("z", 0.3, shape=4) * apart, 1.0, observed=y)
+    found = bk.states(bk.infer(model, draws=40, random_seed=1)).responsibilities()
+    # By d = 2 tan u, under which the prior is uniform and all is smooth up to both ends.
+    nodes, weights = np.polynomial.legendre.leggauss(2000)
+    d = 2.0 * np.tan((nodes + 1) * np.pi / 4)
+    one = 0.3 * stats.norm.pdf(y[:, None], d)
+    total = 0.7 * stats.norm.pdf(y[:, None]) + one
+    density = weights * total.prod(axis=0)
+    error = np.abs(found.probability.sel(state=1) - (one / total) @ density / density.sum())
+    assert np.all(error <= found.error.sel(state=1)) and np.all(found.error < 2e-8)
