@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from pymc.logprob.utils import ParameterValueError
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import graph_inputs, toposort
@@ -58,17 +59,20 @@ def require_possible(joint: LogJoint, conditions: Conditions | None = None) -> N
 
 
 def entry_at_fault(analysis: Analysis, point: Point) -> str:
-    """The first entry of the data whose density at a point is zero or none, to follow a sentence; empty if all have."""
+    """What has density zero or none at a point, to follow a sentence: an entry of the data, a prior; empty if none."""
     joint = analysis.joint
     filled = {n: np.zeros(analysis.shapes[n]) for n in joint.names} | point
-    for rv in [rv for rv in joint.model.observed_RVs if rv.name in joint.factors]:
+    free = [rv for rv in joint.model.free_RVs if rv.name in point]
+    for rv in [rv for rv in (*free, *joint.model.observed_RVs) if rv.name in joint.factors]:
         try:
             with silently():
                 terms = compile_small(list(joint.values.values()), joint.factors[rv.name])(*joint.arguments(filled))
+        except ParameterValueError as error:
+            return f" (it needs {str(error).splitlines()[0]} of the parameters of {rv.name!r})"
         except (ArithmeticError, ValueError):
             return f" (that of {rv.name!r} cannot be evaluated)"
         values, fine = _held(joint.model.rvs_to_values[rv]), np.isfinite(terms)
-        if not np.all(fine):
+        if rv not in free and not np.all(fine):
             place = _first(rv.name, values, fine) if fine.shape == values.shape else rv.name
             return f" ({place}, of density zero there)"
     return ""

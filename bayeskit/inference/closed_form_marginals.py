@@ -47,11 +47,11 @@ def _gaussian_marginals(part: Part) -> dict[str, Closed]:
     for name, s in gaussian.slices.items():
         mean, shape, joint = gaussian.mean[s], gaussian.shapes[name], None
         if group is None:
-            if covariance is not None:
+            if covariance is not None and mean.size:
                 joint = stats.multivariate_normal(mean, covariance[s, s], allow_singular=True)
             result[name] = stats.norm(mean.reshape(shape), sd[s].reshape(shape)), "normal", joint, True
             continue
-        if covariance is not None and np.all(group[s] == group[s][:1]):
+        if covariance is not None and mean.size and np.all(group[s] == group[s][:1]):
             scatter = np.outer(factor[s], factor[s]) * covariance[s, s]
             joint = stats.multivariate_t(mean, scatter, df=df[s][0], allow_singular=True)
         dist = stats.t(df[s].reshape(shape), mean.reshape(shape), (factor * sd)[s].reshape(shape))

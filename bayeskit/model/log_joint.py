@@ -179,7 +179,9 @@ def _require_readable(model: Any) -> None:
         raise ModelError(f"expected a pymc.Model, got {kind}; {remedy}")
     if not model.basic_RVs and not model.potentials:
         raise ModelError("the model has no random variables; add at least one prior and one observed variable")
-    for rv in model.basic_RVs:
+    for rv in (*model.basic_RVs, *model.deterministics):
+        if rv.name in ("chain", "draw"):
+            raise ModelError(f"a variable is named {rv.name!r}, as an axis of the draws is: give it another name")
         if rv.owner is not None and type(rv.owner.op).__name__.startswith("Simulator"):
             raise ModelError(f"{rv.name!r} is a pm.Simulator, which has no density; sample it with pm.sample_smc")
     for rv in model.observed_RVs:

@@ -74,7 +74,7 @@ def dims_of(model: pm.Model, name: str, ndim: int) -> tuple[str, ...]:
 def stacked_draws(draws: Any, names: Iterable[str]) -> dict[str, np.ndarray]:
     """Draws of all chains, one chain after the other: one array a variable, first axis the draws."""
     ordered = {n: draws[n].transpose("chain", "draw", ...).to_numpy() for n in names}
-    return {n: v.reshape(-1, *v.shape[2:]) for n, v in ordered.items()}
+    return {n: v.reshape(v.shape[0] * v.shape[1], *v.shape[2:]) for n, v in ordered.items()}
 
 
 def thinned(tree: xr.DataTree, names: Iterable[str], number: int) -> dict[str, np.ndarray]:

@@ -312,3 +312,30 @@ def test_what_is_asked_in_another_form_is_answered_or_refused_in_words(tmp_path:
     ):
         with pytest.raises(BayeskitError):
             wrong()
+
+
+def test_a_variable_without_entries_is_summarised_and_saved(tmp_path: Path) -> None:
+    with pm.Model() as model:
+        scale = pm.Gamma("scale", 1.0, 1.0)
+        pm.Normal("none", 0.0, 1.0, shape=0)
+        pm.Normal("scaled", 0.0, tau=scale, shape=0)
+        pm.Normal("y", pm.Normal("a", 0.0, tau=scale), tau=scale, observed=[1.0, 2.0])
+    post = bk.infer(model, draws=40, random_seed=1)
+    assert list(post.summary().index) == ["scale", "a"]
+    assert bk.load(post.save(tmp_path / "post.nc")).log_evidence == post.log_evidence
+
+
+@pytest.mark.parametrize("name", ["chain", "draw"])
+def test_a_variable_named_as_an_axis_of_the_draws_is_refused(name: str) -> None:
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal(name), 1.0, observed=Y)
+    with pytest.raises(ModelError, match=f"a variable is named '{name}'"):
+        bk.explain(model)
+
+
+@pytest.mark.parametrize("family", [pm.Poisson, pm.Exponential])
+def test_a_prior_with_impossible_parameters_is_named(family: type) -> None:
+    with pm.Model() as model:
+        family("y", pm.Gamma("g", 0.0, 0.1), observed=[1, 2])
+    with pytest.raises(UnanswerableError, match="it needs alpha > 0, beta > 0 of the parameters of 'g'"):
+        bk.infer(model)
