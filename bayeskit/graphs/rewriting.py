@@ -81,6 +81,7 @@ def widen(outputs: list[Variable]) -> list[Variable]:
     """The same graphs with every narrow float constant, and every narrow input of a float function, as float64.
 
     What is no constant and was wide before it was cast is rounded as the model says: its density is one of steps.
+    What PyMC maps onto an interval stays in it: rounded, its s·b + (1 − s)·a may lie below a, where the density is 0.
     """
     memo: dict[Variable, Variable] = {}
     for node in toposort(outputs):
@@ -111,7 +112,17 @@ def widen(outputs: list[Variable]) -> list[Variable]:
             # Its inner graph has declared types; the values are exact in either precision, so they go in as declared.
             inputs = [_of_dtype(new, old) for new, old in zip(inputs, node.inputs, strict=True)]
         _rebuild(node, inputs, memo)
+        if ends := [memo.get(e, wide_leaf(e)) for e in _ends_of_interval(node)]:
+            memo[node.out] = pt.clip(memo.get(node.out, node.out), pt.minimum(*ends), pt.maximum(*ends))
     return [memo.get(o, wide_leaf(o)) for o in outputs]
+
+
+def _ends_of_interval(node: Apply) -> list[Variable]:
+    """The ends of a node s·b + (1 − s)·a with a logistic s; none of any other."""
+    match [i.owner.inputs for i in node.inputs if i.owner and i.owner.op == pt.mul and node.op == pt.add]:
+        case [[share, b], [rest, a]] if share.owner and share.owner.op == pt.sigmoid and rest.owner:
+            return [a, b] if rest.owner.op == pt.sub and rest.owner.inputs[1] is share else []
+    return []
 
 
 def wide_leaf(var: Variable) -> Variable:

@@ -37,6 +37,7 @@ SEEN = 8.0  # nats below a mode at which a node near it still sees it
 LARGEST_LOG = 100.0  # of a ratio of heights
 LOWEST_LAYER = 45.0  # nats below the top under which the spline takes all layers for equal
 FEWEST_LAYERS = 17  # that a spline can be judged by
+FINER = 8  # points a layer at which its integral and its mean are taken
 HALVING = 64  # what one halving of the step gains, at least, for a spline of degree seven
 
 
@@ -74,8 +75,8 @@ def refined(
                 raise NotIntegrable(UNDEFINED)
             alias, by_axis = lattice.aliasing()
             missed = _missed(lattice, land, modes)
-            spline = _spline_error(lattice, cut) if missed == 0 else np.inf
             run = LatticeSum(lattice.copy(), cut, lattice.log_sum(), float(2 * (tail + alias + missed)))
+            spline = _spline_error(lattice, cut, run.error) if missed == 0 else np.inf
             if run.error <= goal and spline <= SMOOTH[k]:
                 return run
             stalled = stalled + 1 if best and spline > best[0] / 2 and run.error <= acceptable / 4 else 0
@@ -126,27 +127,32 @@ def _unresolved(lattice: Lattice, node: np.ndarray, hessian: np.ndarray) -> bool
 
 
 def _trimmed(lattice: Lattice, cut: float) -> tuple[np.ndarray, np.ndarray]:
-    """The layers whose sums are not spoilt by the cut; without gaps."""
+    """The layers whose sums are not spoilt by the cut, and those relative to the highest, as logs; without gaps."""
     t, log_sum = lattice.layers()
     keep = np.flatnonzero(log_sum > log_sum.max() - (cut if lattice.k == 1 else depth(cut) - 1))
     window = slice(keep[0], keep[-1] + 1)
-    return t[window], np.maximum(log_sum[window], log_sum.max() - LOWEST_LAYER)
+    return t[window], np.maximum(log_sum[window] - log_sum.max(), -LOWEST_LAYER)
 
 
-def _spline_error(lattice: Lattice, cut: float) -> float:
-    """How far the spline through every second layer misses the others, over what one halving gains."""
-    t, log_sum = _trimmed(lattice, cut)
+def _spline_error(lattice: Lattice, cut: float, error: float) -> float:
+    """How far a spline is off: through every second layer at the others, over what one halving gains; in its moments.
+
+    Between layers it may swing, as at a missing one: its integral and mean are those of the sum but for its ``error``.
+    """
+    t, log_share = _trimmed(lattice, cut)
     if len(t) < FEWEST_LAYERS:
         return np.inf
-    share = np.exp(log_sum - log_sum.max())
-    coarse = AxisDensity(t[::2], log_sum[::2]).interpolant
-    inner = (t > t[4]) & (t < t[-5])
-    return float(np.max(np.where(inner, np.abs(np.expm1(np.clip(coarse(t) - log_sum, -9, 9))) * share, 0))) / HALVING
+    share, fine = np.exp(log_share), np.linspace(t[0], t[-1], FINER * (len(t) - 1) + 1)
+    coarse, whole = (AxisDensity(t[::n], log_share[::n]).interpolant for n in (2, 1))
+    missed = np.abs(np.exp(np.minimum(coarse(t), 9)) - share)[5:-5].max() / HALVING
+    density, mean = np.exp(np.minimum(whole(fine), 9)) / (FINER * share.sum()), np.average(t, weights=share)
+    shift = density @ (fine - mean) / np.sqrt(np.average((t - mean) ** 2, weights=share))
+    return float(max(missed, abs(density.sum() - 1) - error, abs(shift) - error))
 
 
 def marginal(run: LatticeSum) -> AxisDensity:
     """The density of the variable along whose axis the layers lie."""
-    t, log_sum = _trimmed(run.lattice, run.cut)
+    t, log_share = _trimmed(run.lattice, run.cut)
     frame = run.lattice.frame
     centre, scale = float(frame.centre[0]), float(frame.factor[0, 0])
-    return AxisDensity(t, log_sum - log_sum.max(), frame.stretches[0], centre, scale)
+    return AxisDensity(t, log_share, frame.stretches[0], centre, scale)

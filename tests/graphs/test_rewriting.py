@@ -15,7 +15,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 
 from bayeskit.graphs.compile import compile_small, compile_stacked
 from bayeskit.graphs.nodes import core_op
-from bayeskit.graphs.rewriting import inline, with_known_shapes
+from bayeskit.graphs.rewriting import inline, widen, with_known_shapes
 
 BASE = np.array([[2.0, 0.3, 0.1], [0.3, 1.5, -0.2], [0.1, -0.2, 1.0]])
 
@@ -64,3 +64,19 @@ def test_many_values_at_once_are_each_by_itself(form: Any) -> None:
     np.testing.assert_allclose(one, expected, rtol=1e-12)
     np.testing.assert_allclose(both[0], expected, rtol=1e-12)
     np.testing.assert_allclose(both[1], quadratic / at**2 / 2 - 1.5 / at, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("a", "b"), [(50_000.0, 50_001.0), (1e8, 1e8 + 1), (-1e5, 1 - 1e5), (7.0, -3.0)])
+def test_what_is_mapped_onto_an_interval_stays_in_it(a: float, b: float) -> None:
+    value = pt.dvector("value")
+    share = pt.sigmoid(value)
+    mapped = share * b + (1 - share) * a
+    points = np.linspace(-40, 40, 20_001)
+    found, before = compile_small([value], [*widen([mapped]), mapped])(points)
+    assert found.min() >= min(a, b) and found.max() <= max(a, b)
+    np.testing.assert_allclose(found, before, rtol=0, atol=2 * np.spacing(max(abs(a), abs(b))))
+    slope, slope_before = compile_small([value], [pytensor.grad(v.sum(), value) for v in (*widen([mapped]), mapped)])(
+        points
+    )
+    inside = (before > min(a, b)) & (before < max(a, b))
+    np.testing.assert_allclose(slope[inside], slope_before[inside], rtol=1e-9)

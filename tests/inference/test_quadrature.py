@@ -450,3 +450,48 @@ def test_moments_on_a_bounded_support_are_numbers_whatever_the_tails() -> None:
     mean = weights @ x
     assert abs(marginal.mean() - mean) < 1e-7
     assert abs(marginal.std() - np.sqrt(weights @ (x - mean) ** 2)) < 1e-7
+
+
+@pytest.mark.parametrize(
+    ("low", "width", "mean", "sd"),
+    [
+        (50_000.0, 1.0, lambda u: u, 0.5),
+        (-1e5, 1.0, lambda u: u, 0.5),
+        (30_000.0, 1.0, lambda u: u, 1.0),
+        (1e6, 1.0, lambda u: u**2, 1.0),
+        (1e8, 1.0, np.exp, 1.0),
+        (1.6e9, 60.0, lambda u: (u - 20) / 5, 1.0),
+    ],
+)
+def test_a_narrow_support_far_from_zero(low: float, width: float, mean: Callable[[Any], Any], sd: float) -> None:
+    with pm.Model() as model:
+        x = pm.Uniform("x", low, low + width)
+        pm.Normal("y", mean(x - low), sd, observed=0.4)
+    posterior = bk.infer(model, random_seed=1)
+    at = np.linspace(0, width, 20_001)
+    likelihood = stats.norm.pdf(0.4, mean(at), sd)
+    mass = si.simpson(likelihood, x=at)
+    expected = si.simpson(at * likelihood, x=at) / mass
+    variance = si.simpson((at - expected) ** 2 * likelihood, x=at) / mass
+    assert posterior.method == "quadrature"
+    found = posterior.marginals["x"]
+    assert_allclose(found.mean() - low, expected, rtol=0, atol=1e-8 * width + 32 * abs(np.spacing(low)))
+    assert_allclose(found.std(), np.sqrt(variance), rtol=1e-6)
+    assert_allclose(found.cdf(low + width / 2), si.simpson(likelihood[:10_001], x=at[:10_001]) / mass, atol=1e-6)
+    draws = posterior.tree["posterior"]["x"].values
+    assert low <= draws.min() and draws.max() <= low + width
+    assert abs(draws.mean() - low - expected) < 5 * np.sqrt(variance / draws.size)
+    assert abs(posterior.log_evidence.value - np.log(mass / width)) < posterior.log_evidence.error + 1e-9
+
+
+@pytest.mark.parametrize("beyond", [4.0, 5.0, 6.0])
+def test_a_density_with_missing_values_far_out_is_refused_or_its_marginal_that_of_the_sum(beyond: float) -> None:
+    def log_density(x: np.ndarray) -> np.ndarray:
+        missing = (x[:, 0] < -beyond) & (np.sin(1e6 * x[:, 0]) > 0.5)
+        return np.where(missing, -np.inf, stats.norm.logpdf(x[:, 0]))
+
+    try:
+        marginal = integrate(log_density, np.zeros(1)).marginals[0]
+    except NotIntegrable:
+        return
+    assert_allclose([marginal.expect(lambda x: x), marginal.probability(0.0, 0)], [0, 0.5], atol=1e-5)
