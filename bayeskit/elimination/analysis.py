@@ -13,7 +13,7 @@ from bayeskit.families import ConjugateFamily
 from bayeskit.finite.sum_out import Summed
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.graphs.environment import lightly
-from bayeskit.model.data_slots import DataSlot, fitting, sealed, with_constants, with_slots
+from bayeskit.model.data_slots import DataSlot, filled, sealed, with_constants, with_slots
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.snapshot import Snapshot
 from bayeskit.model.support import Support
@@ -131,7 +131,7 @@ class Analysis:
         family = self._family
         first = family[0]
         own = next((g for g in family if self.snapshot is not None and g.snapshot.model is self.snapshot.model), first)
-        new = {str(slot.name): value for slot, value in fitting(first.slots, data).items()}
+        new = {str(slot.name): value for slot, value in filled(first.slots, data).items()}
         values = own.named(self.snapshot or own.snapshot) | new
         for general in family:
             if general.holds_for(values):

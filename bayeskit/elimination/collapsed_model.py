@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 from pymc.distributions import transforms
 from pytensor.graph.replace import clone_replace, graph_replace
 
@@ -30,9 +31,6 @@ from bayeskit.model.forward_sampling import deterministics
 from bayeskit.results.tree import build_tree, stacked_draws
 from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.types import Graph
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 __all__ = ["collapse", "collapsed_model", "recover", "require_collapsed"]
 

@@ -24,17 +24,8 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.math import Dot
 
+from bayeskit.gaussian import gram
 from bayeskit.gaussian.factorisation import NotPositiveDefinite, Precision, factorise, factorise_root
-from bayeskit.gaussian.gram import (
-    Product,
-    WeightedPair,
-    expanded,
-    jacobians,
-    precision_of,
-    products_of,
-    sides_of,
-    square_root,
-)
 from bayeskit.gaussian.jacobians import Jacobian
 from bayeskit.graphs.chunked_sums import compile_rows
 from bayeskit.graphs.compile import compile_small
@@ -100,9 +91,9 @@ class GaussianBlock:
         return degrees([self.joint.factors[f] for f in self.factors], dict.fromkeys(self.targets, 1.0))
 
     @cached_property
-    def products(self) -> list[Product]:
+    def products(self) -> list[gram.Product]:
         """The products of affine nodes of which the quadratic part of the log density is made."""
-        return products_of([self.joint.factors[f] for f in self.factors], self._degree)
+        return gram.products_of([self.joint.factors[f] for f in self.factors], self._degree)
 
     @cached_property
     def total(self) -> Variable:
@@ -172,42 +163,42 @@ class GaussianBlock:
     def quadratic(self, point: Mapping[str, Any]) -> tuple[Any, np.ndarray]:
         """Λ, dense or sparse, and η at given values of the variables outside the block."""
         terms, gradient = self._terms(point)
-        return precision_of(terms, self.theta), gradient
+        return gram.precision_of(terms, self.theta), gradient
 
     def jacobians_at(self, nodes: list[Variable], point: Mapping[str, Any]) -> dict[Variable, Jacobian]:
         """Jacobians of affine nodes at given values of the variables outside the block."""
         free = self._boundary(nodes)
         function = compile_small(list(self.joint.values.values()), free)
         values = dict(zip(free, function(*self._arguments(point)), strict=True))
-        return jacobians(nodes, self.targets, self._degree, lambda var: known_value(var, values))
+        return gram.jacobians(nodes, self.targets, self._degree, lambda var: known_value(var, values))
 
-    def _factorise(self, terms: list[WeightedPair]) -> Precision:
+    def _factorise(self, terms: list[gram.WeightedPair]) -> Precision:
         """Λ factorised; from the stacked square roots of its terms where the sum itself has lost too many digits.
 
         A collinear pair of columns with prior sd 1e3 and noise sd 1e-3 has a Λ of condition 1e12, its root one of 1e6.
         """
         precision: Precision | None = None
         with suppress(NotPositiveDefinite):
-            precision = factorise(precision_of(terms, self.theta))
+            precision = factorise(gram.precision_of(terms, self.theta))
         if precision is not None and precision.condition < ILL_CONDITIONED:
             return precision
-        root = square_root(terms, self.theta)
+        root = gram.square_root(terms, self.theta)
         if root is not None:
             return factorise_root(root)
         if precision is None:
             raise NotPositiveDefinite
         return precision
 
-    def _terms(self, point: Mapping[str, Any]) -> tuple[list[WeightedPair], np.ndarray]:
+    def _terms(self, point: Mapping[str, Any]) -> tuple[list[gram.WeightedPair], np.ndarray]:
         """The scalar products whose weighted sum is the quadratic part of the log density, and η."""
         free, function = self._structure
         results = function(*self._arguments(point))
         last, count = len(results) - len(free), len(self.products)
         weights, gradient, values = results[:count], results[count:last], dict(zip(free, results[last:], strict=True))
         value_of = partial(known_value, computed=values)
-        jacobian = jacobians(sides_of(self.products), self.targets, self._degree, value_of)
+        jacobian = gram.jacobians(gram.sides_of(self.products), self.targets, self._degree, value_of)
         pairs = zip(self.products, weights, strict=True)
-        terms = [expanded(p, jacobian, np.asarray(w), value_of) for p, w in pairs]
+        terms = [gram.expanded(p, jacobian, np.asarray(w), value_of) for p, w in pairs]
         return terms, np.concatenate([np.ravel(g) for g in gradient])
 
 

@@ -25,16 +25,7 @@ from scipy.linalg import solve_triangular
 from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.operations import perform
 
-__all__ = [
-    "Jacobian",
-    "JacobianBlock",
-    "added",
-    "dot_rows",
-    "linear_image",
-    "stacked_jacobians",
-    "sum_jacobians",
-    "summed_rows",
-]
+__all__ = ["Jacobian", "JacobianBlock", "added", "dot_rows", "linear_image", "sum_jacobians", "summed_rows", "vstacked"]
 
 Matrix = Any  # numpy.ndarray or scipy.sparse array, two-dimensional
 Shape = tuple[int, ...]
@@ -116,9 +107,7 @@ class Jacobian:
 
     def where(self, chosen: np.ndarray) -> Jacobian:
         """Of the node with zeros in the rows not chosen."""
-        if np.all(chosen):
-            return self
-        return Jacobian(self.shape, {n: b.where(chosen) for n, b in self.blocks.items()})
+        return self if np.all(chosen) else Jacobian(self.shape, {n: b.where(chosen) for n, b in self.blocks.items()})
 
 
 def broadcast_index(shape: Shape, larger: Shape) -> np.ndarray:
@@ -168,7 +157,7 @@ def added(a: Matrix, b: Matrix) -> Matrix:
     return a + b
 
 
-def stacked_jacobians(parts: Sequence[Jacobian | None], sizes: Sequence[int]) -> Jacobian:
+def vstacked(parts: Sequence[Jacobian | None], sizes: Sequence[int]) -> Jacobian:
     """The Jacobian of nodes laid flat, one after another, of some sizes; None for one that is zero."""
     blocks = {}
     for name in {n: None for part in parts if part is not None for n in part.blocks}:

@@ -21,14 +21,7 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy import sparse
 
-from bayeskit.gaussian.jacobians import (
-    Jacobian,
-    JacobianBlock,
-    broadcast_index,
-    stacked_jacobians,
-    sum_jacobians,
-    summed_rows,
-)
+from bayeskit.gaussian.jacobians import Jacobian, JacobianBlock, broadcast_index, sum_jacobians, summed_rows, vstacked
 from bayeskit.types import Graph
 
 __all__ = ["OFFSET", "Factors", "Form", "NotSeparable", "Term", "constant", "factor_form", "joined", "joint_classes"]
@@ -184,7 +177,7 @@ def joined(forms: Sequence[Form], source: np.ndarray) -> Form:
             layers.setdefault((term.factor, depth), {})[int(k)] = term
     terms = []
     for (factor, _), layer in layers.items():
-        stack = stacked_jacobians([layer[k].jacobian if k in layer else None for k in range(len(forms))], sizes)
+        stack = vstacked([layer[k].jacobian if k in layer else None for k in range(len(forms))], sizes)
         index = None
         if any(term.index is not None for term in layer.values()):
             parts = [layer[k].index if k in layer else None for k in range(len(forms))]

@@ -19,13 +19,7 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
-from pytensor.graph.rewriting.basic import (
-    GraphRewriter,
-    MergeOptimizer,
-    SequentialGraphRewriter,
-    dfs_rewriter,
-    node_rewriter,
-)
+from pytensor.graph.rewriting.basic import MergeOptimizer, SequentialGraphRewriter, dfs_rewriter, node_rewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Clip, Second
@@ -89,7 +83,7 @@ def clip_to_bounds(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     return [pt.cast(pt.minimum(pt.maximum(value, low), high), node.outputs[0].type.dtype)]
 
 
-def _rewriter() -> GraphRewriter:
+def _rewriter() -> Any:
     return dfs_rewriter(
         fill_to_alloc,
         clip_to_bounds,

@@ -24,17 +24,7 @@ from pytensor.tensor.sharedvar import TensorSharedVariable
 from bayeskit.errors import DataError
 from bayeskit.types import Graph
 
-__all__ = [
-    "DataRead",
-    "DataSlot",
-    "fitting",
-    "sealed",
-    "sealed_in",
-    "uncut",
-    "unsealed",
-    "with_constants",
-    "with_slots",
-]
+__all__ = ["DataRead", "DataSlot", "filled", "sealed", "sealed_in", "uncut", "unsealed", "with_constants", "with_slots"]
 
 
 class _Sealed:
@@ -158,7 +148,7 @@ def _copied(model: pm.Model, leaf: Callable[..., Any]) -> tuple[pm.Model, dict[s
     return copy, leaves
 
 
-def fitting(slots: Mapping[str, DataSlot], data: Mapping[str, Any]) -> dict[DataSlot, np.ndarray]:
+def filled(slots: Mapping[str, DataSlot], data: Mapping[str, Any]) -> dict[DataSlot, np.ndarray]:
     """Values for slots, each of its slot's shape and type; a DataError where they are not, or some are missing."""
     result: dict[DataSlot, np.ndarray] = {}
     for name, value in data.items():

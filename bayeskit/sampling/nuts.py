@@ -7,11 +7,12 @@ import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import nutpie
 import pymc as pm
+import xarray as xr
 from pymc.backends.arviz import patch_nutpie_idata
 from pymc.progress_bar import NutpieProgressBarManager
 
@@ -20,9 +21,6 @@ from bayeskit.graphs.environment import available_cpus, on_one_thread
 from bayeskit.sampling.native import compile_for_nutpie, require_a_start
 from bayeskit.sampling.options import sampler_defaults
 from bayeskit.terminal import interruptible, quiet
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 __all__ = ["pop_unconstrained", "sample_nuts"]
 

@@ -9,16 +9,11 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Apply, Variable
 from pytensor.raise_op import CheckAndRaise
+from pytensor.tensor import subtensor
 from pytensor.tensor.basic import Alloc, ExtractDiag, Join, MakeVector, ScalarFromTensor, Split, TensorFromScalar
 from pytensor.tensor.elemwise import CAReduce, DimShuffle
 from pytensor.tensor.shape import Reshape, SpecifyShape
-from pytensor.tensor.subtensor import (
-    AdvancedIncSubtensor,
-    AdvancedSubtensor,
-    IncSubtensor,
-    Subtensor,
-    unflatten_index_variables,
-)
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor
 
 from bayeskit.sampling.codegen.scalar_expressions import REDUCTIONS, stored
 from bayeskit.sampling.codegen.strided_view import Place
@@ -88,14 +83,13 @@ def _index(ws: Workspace, variables: Sequence[Variable], idx_list: Any) -> tuple
             raise NoLoops("an index that is not constant")
     values = [np.asarray(ws.values[v]) for v in variables]
     plain = [int(v) if v.ndim == 0 and v.dtype.kind in "iu" else v for v in values]
-    return *unflatten_index_variables(plain, idx_list), ...
+    return *subtensor.unflatten_index_variables(plain, idx_list), ...
 
 
 def _gather(ws: Workspace, node: Apply) -> None:
     """Entries at constant places: their addresses are constants."""
     place, out = ws.place(node.inputs[0]), node.outputs[0]
-    index = _index(ws, node.inputs[1:], node.op.idx_list)
-    at_constant = ws.constant(place.addresses[index])
+    at_constant = ws.constant(place.addresses[_index(ws, node.inputs[1:], node.op.idx_list)])
     to = ws.new(out)
     ws.loop(to.shape, [at_constant, to], lambda at: [f"{at(to)} = {place.array}[int({at(at_constant)})]"])
 
