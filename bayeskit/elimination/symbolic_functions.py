@@ -15,7 +15,7 @@ from pytensor.scalar import basic as ps
 from pytensor.scalar.math import Log1mexp, Sigmoid, Softplus
 
 from bayeskit.elimination.symbols import Element, NotProved, Symbols
-from bayeskit.graphs.nodes import core_op
+from bayeskit.graphs.nodes import core_op, name_of
 from bayeskit.graphs.operations import coefficients, exponents
 from bayeskit.types import Graph
 
@@ -63,11 +63,6 @@ def applied(symbols: Symbols, node: Apply, x: Sequence[sympy.Expr]) -> sympy.Exp
 def in_words(op: Any) -> str:
     """What a person calls an operation."""
     return WORDS.get(name := name_of(op), name)
-
-
-def name_of(op: Any) -> str:
-    """The name of an operation, without what PyTensor says of its kind."""
-    return str(getattr(op, "scalar_op", op)).split("{")[0].lower()
 
 
 def _factors(symbols: Symbols, expression: sympy.Expr) -> list[tuple[sympy.Expr, sympy.Expr]]:

@@ -19,7 +19,7 @@ from pytensor.tensor.shape import SpecifyShape
 
 from bayeskit.elimination.symbols import NotProved
 from bayeskit.graphs.domain import GraphAnalysis
-from bayeskit.graphs.nodes import applies, constant_number, core_op
+from bayeskit.graphs.nodes import applies, constant_number, core_op, name_of
 from bayeskit.graphs.operations import Kind, coefficients, exponents, kind_of, parts
 from bayeskit.types import Graph
 
@@ -66,7 +66,7 @@ class _WishartForm(GraphAnalysis[_Part | None]):
         raise NotProved(f"it enters through {type(core_op(out.owner)).__name__}")
 
     def elementwise(self, out: Graph, values: _Parts) -> NoReturn:
-        raise NotProved(f"it enters through {str(out.owner.op.scalar_op).split('{')[0].lower()}")
+        raise NotProved(f"it enters through {name_of(out.owner.op)}")
 
     def transfer(self, out: Graph, values: _Parts) -> _Part | None:
         if not any(values):

@@ -26,7 +26,7 @@ from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
 
 from bayeskit.graphs.domain import GraphAnalysis
-from bayeskit.graphs.nodes import applies, core_op
+from bayeskit.graphs.nodes import applies, core_op, name_of
 from bayeskit.graphs.operations import followed_axes
 from bayeskit.types import Graph
 
@@ -35,6 +35,9 @@ __all__ = ["Axis", "EntriesMixed", "connection"]
 
 class EntriesMixed(Exception):
     """A factor mixes entries of the variable; the message says where."""
+
+    def __init__(self, where: Apply | str) -> None:
+        super().__init__(where if isinstance(where, str) else f"`{name_of(core_op(where))}`")
 
 
 @dataclass(frozen=True)
@@ -101,13 +104,13 @@ class _Connection(GraphAnalysis[Axes]):
             return self.constant(out)
         node = out.owner
         if len(node.outputs) > 1 and not isinstance(node.op, Blockwise):
-            raise EntriesMixed(_label(node))
+            raise EntriesMixed(node)
         axes = super().transfer(out, values)
         for axis, length in zip(axes, out.type.shape, strict=True):
             # A selection of one entry may be spread over many: its axis is then not one of the variable's any more.
             spread = axis is not None and axis.positions is not None and len(axis.indices(0)) == 1
             if spread and length not in (1, None):
-                raise EntriesMixed(_label(node))
+                raise EntriesMixed(node)
         return axes
 
     def unknown(self, out: Graph, values: list[Axes]) -> Axes:
@@ -118,7 +121,7 @@ class _Connection(GraphAnalysis[Axes]):
                 continue
             order = followed_axes(out, position)
             if order is None or any(axis is not None and i not in order for i, axis in enumerate(axes)):
-                raise EntriesMixed(_label(out.owner))
+                raise EntriesMixed(out.owner)
             followed.append(tuple(None if i is None else axes[i] for i in order))
         return _together(followed, out.owner)
 
@@ -128,11 +131,6 @@ class _Connection(GraphAnalysis[Axes]):
         return self.unknown(out, values) if rule is None else rule(out.owner, values, self.shape)
 
 
-def _label(node: Apply) -> str:
-    op = core_op(node)
-    return f"`{str(getattr(op, 'scalar_op', op)).split('{')[0].lower()}`"
-
-
 def _together(axes: Sequence[Axes], node: Apply) -> Axes:
     ndim = max(len(a) for a in axes)
     padded = [(None,) * (ndim - len(a)) + a for a in axes]
@@ -140,11 +138,11 @@ def _together(axes: Sequence[Axes], node: Apply) -> Axes:
     for column in zip(*padded, strict=True):
         known = {a for a in column if a is not None}
         if len(known) > 1:
-            raise EntriesMixed(_label(node))
+            raise EntriesMixed(node)
         result.append(known.pop() if known else None)
     named = [axis for a in result if a is not None for axis in a.all]
     if len(named) > len(set(named)):
-        raise EntriesMixed(_label(node))
+        raise EntriesMixed(node)
     return tuple(result)
 
 
@@ -157,7 +155,7 @@ def _reshape(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
     # One unknown length follows from the others; of two, (2, n) as (n, 2) is not to be told from what keeps its axes.
     untold = len(wide) != len(now) or sum(None in pair for pair in pairs) > 1
     if untold or any(old != new and None not in (old, new) for old, new in pairs):
-        raise EntriesMixed(_label(node))
+        raise EntriesMixed(node)
     result: list[Axis | None] = [None] * len(after)
     for i, j in zip(wide, now, strict=True):
         result[j] = axes[0][i]
@@ -169,14 +167,14 @@ def _sliced(own: Axis | None, index: slice, shape: Sequence[int], node: Apply) -
         return own
     ends = [int(e.data) if isinstance(e, Constant) else e for e in (index.start, index.stop, index.step)]
     if not all(e is None or isinstance(e, int) for e in ends):
-        raise EntriesMixed(_label(node))
+        raise EntriesMixed(node)
     return own.select(slice(*ends), own.length(shape))
 
 
 def _basic(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
     op: Any = node.op
     if any(a is not None for own in axes[1:] for a in own):
-        raise EntriesMixed(_label(node))
+        raise EntriesMixed(node)
     indices = list(get_idx_list(node.inputs, op.idx_list))
     indices += [slice(None)] * (len(axes[0]) - len(indices))
     result: list[Axis | None] = []
@@ -184,7 +182,7 @@ def _basic(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes:
         if isinstance(index, slice):
             result.append(_sliced(own, index, shape, node))
         elif own is not None:
-            raise EntriesMixed(_label(node))
+            raise EntriesMixed(node)
     return tuple(result)
 
 
@@ -241,7 +239,7 @@ def _selected(
             return tuple(own if i == place else None for i in range(ndim))
     if alone and index.type.ndim == 1 and (entries := _held(index)) is not None:
         return (own.select(entries, own.length(shape) if own.positions is None else len(own.positions) // 8),)
-    raise EntriesMixed(_label(node))
+    raise EntriesMixed(node)
 
 
 def _held(index: Any) -> Any:

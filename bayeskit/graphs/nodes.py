@@ -9,12 +9,17 @@ from pytensor.graph.basic import Apply, Constant
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-__all__ = ["applies", "constant_number", "core_op", "without_shuffles"]
+__all__ = ["applies", "constant_number", "core_op", "name_of", "without_shuffles"]
 
 
 def core_op(node: Apply) -> Any:
     """The op of a node, without the ``Blockwise`` around it."""
     return node.op.core_op if isinstance(node.op, Blockwise) else node.op
+
+
+def name_of(op: Any) -> str:
+    """The name of an operation, without what PyTensor says of its kind."""
+    return str(getattr(op, "scalar_op", op)).split("{")[0].lower()
 
 
 def applies(node: Apply, *kinds: type) -> bool:
