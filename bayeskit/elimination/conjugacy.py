@@ -209,8 +209,7 @@ def _wishart_multiple(block: GaussianBlock, name: str, point: Mapping[str, Any])
         means.append(np.linalg.solve(precision, linear))
         multiples.append(multiple)
     spread = 1.0 / np.sqrt(np.max(np.abs(multiples[0])))
-    if np.max(np.abs(means[0] - means[1])) > 1e-7 * (spread + np.max(np.abs(means[0]))):
-        raise failure
-    if np.max(np.abs(multiples[0] - multiples[1])) > TOLERANCE * np.max(np.abs(multiples[0])):
+    moved = np.max(np.abs(means[0] - means[1])) > 1e-7 * (spread + np.max(np.abs(means[0])))
+    if moved or np.max(np.abs(multiples[0] - multiples[1])) > TOLERANCE * np.max(np.abs(multiples[0])):
         raise failure
     return multiples[0]

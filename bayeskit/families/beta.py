@@ -20,11 +20,6 @@ from bayeskit.graphs.extended_precision import gammaln, xlogy
 __all__ = ["FAMILY"]
 
 
-def _anchors(shape: tuple[int, ...], guess: np.ndarray) -> list[np.ndarray]:
-    odds = special.logit(np.clip(guess, 1e-15, 1 - 1e-15))
-    return [special.expit(odds - 0.7), special.expit(odds + 0.7)]
-
-
 def _log_density(p: Parameters, x: np.ndarray) -> np.ndarray:
     a, b, x = (np.asarray(v, dtype=np.longdouble) for v in (p["a"], p["b"], x))
     of_a, of_b, of_both = gammaln(np.stack([a, b, a + b]))  # one call: the series are most of a small answer's time
@@ -51,7 +46,7 @@ FAMILY = ConjugateFamily(
     priors=("BetaRV",),
     basis=lambda x, _: (1, x),
     weight=lambda x: x * (1 - x),
-    anchors=_anchors,
+    anchors=lambda _, guess: [special.expit(special.logit(np.clip(guess, 1e-15, 1 - 1e-15)) + d) for d in (-0.7, 0.7)],
     parameters=lambda c: {"a": c[0] + 1, "b": 1 - (c[0] + c[1])},
     coefficients=lambda p: [p["a"] - 1, 2 - p["a"] - p["b"]],
     positive=lambda p: (p["a"], p["b"]),

@@ -30,10 +30,6 @@ def _log_density_graph(p: Mapping[str, Any], x: Any) -> Any:
     return a * pt.log(b) - pt.gammaln(a) + (a - 1) * pt.log(x) - b * x
 
 
-def _draw(p: Parameters, rng: np.random.Generator, n: int) -> np.ndarray:
-    return representable(rng.gamma(p["shape"], size=(n, *np.shape(p["shape"]))) / p["rate"])
-
-
 FAMILY = ConjugateFamily(
     name="gamma",
     support=POSITIVE,
@@ -47,7 +43,7 @@ FAMILY = ConjugateFamily(
     centre=lambda p: p["shape"] / p["rate"],
     log_density=_log_density,
     log_density_graph=_log_density_graph,
-    draw=_draw,
+    draw=lambda p, rng, n: representable(rng.gamma(p["shape"], size=(n, *np.shape(p["shape"]))) / p["rate"]),
     frozen=lambda p: stats.gamma(p["shape"], scale=1 / p["rate"]),
     mode=lambda c, now: positive_mode(np.stack(c), (1,), now),
     advice="A Gamma, Exponential or ChiSquared prior is conjugate to the rate of Poisson, Exponential and Gamma data "

@@ -91,11 +91,6 @@ def _log_density_graph(p: Mapping[str, Any], x: Any) -> Any:
     return a * pt.cos(x) + b * pt.sin(x) - kappa - pt.log(2 * np.pi * pt.ive(0, kappa))
 
 
-def _draw(p: Parameters, rng: np.random.Generator, n: int) -> np.ndarray:
-    kappa = np.hypot(p["cosine"], p["sine"])
-    return rng.vonmises(_mean_direction(p), kappa, size=(n, *np.shape(kappa)))
-
-
 FAMILY = ConjugateFamily(
     name="von_mises",
     support=CIRCLE,
@@ -109,7 +104,7 @@ FAMILY = ConjugateFamily(
     centre=_mean_direction,
     log_density=_log_density,
     log_density_graph=_log_density_graph,
-    draw=_draw,
+    draw=lambda p, rng, n: rng.vonmises(mu := _mean_direction(p), np.hypot(p["cosine"], p["sine"]), (n, *np.shape(mu))),
     frozen=lambda p: DISTRIBUTION(np.hypot(p["cosine"], p["sine"]), _mean_direction(p)),
     mode=lambda c, now: np.where(np.hypot(c[0], c[1]) > 0, np.arctan2(c[1], -c[0]), now),
     advice="A VonMises or Uniform(-π, π) prior is conjugate to VonMises data of known concentration with this "

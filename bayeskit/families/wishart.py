@@ -82,16 +82,6 @@ def _frozen(p: Parameters) -> Any:
     return stats.wishart(float(p["df"]), np.linalg.inv(p["inverse_scale"]))
 
 
-def _draw(p: Parameters, rng: np.random.Generator, number: int) -> np.ndarray:
-    draws = np.asarray(_frozen(p).rvs(number, random_state=rng))
-    return draws.reshape(number, *np.shape(p["inverse_scale"]))
-
-
-def _student(p: Parameters) -> tuple[np.ndarray, np.ndarray]:
-    df = p["df"] - _size(p) + 1
-    return df, p["inverse_scale"] / df
-
-
 def scatter_over_count(count: np.ndarray, scatter: np.ndarray) -> np.ndarray:
     """S / n, the covariance that is most likely given n and the scatter S; `Unbounded` if S is singular or n ≤ 0."""
     for entry in np.ndindex(np.shape(count)):
@@ -114,13 +104,13 @@ FAMILY = ConjugateFamily(
     centre=_centre,
     log_density=_log_density,
     log_density_graph=None,
-    draw=_draw,
+    draw=lambda p, rng, n: np.reshape(_frozen(p).rvs(n, random_state=rng), (n, *np.shape(p["inverse_scale"]))),
     frozen=_frozen,
     joint=_frozen,
     mode=lambda c, now: symmetric(np.linalg.inv(scatter_over_count(2 * np.asarray(c[0]), -2 * c[1]))),
     advice="A Wishart prior is conjugate to the precision matrix of MvNormal data (tau=W), alone or with a MvNormal "
     "mean whose precision is a multiple of W.",
-    gaussian=GaussianScaling(1, 0, _student),
+    gaussian=GaussianScaling(1, 0, lambda p: (df := p["df"] - _size(p) + 1, p["inverse_scale"] / df)),
     solve=_solve,
     from_values=_from_values,
 )

@@ -140,7 +140,8 @@ def _rotate(constants: _Constants, shared: np.ndarray, groups: list[Integers], l
     for number, members in enumerate(groups):
         count, width = members.shape
         own, other, entry, value = constants.at(crossing[number])
-        (kinds, which), number_of = _kinds(rank[own], other, entry), member[own]
+        kinds, which = np.unique([rank[own], other, entry], axis=1, return_inverse=True)
+        which, number_of = np.ravel(which), member[own]
         keep = count
         if count > 1 and count * kinds.shape[1] <= CONSTANTS:
             linear = np.zeros((count, kinds.shape[1]))
@@ -178,12 +179,6 @@ def _by_group(group: Integers, number: int) -> list[Integers]:
     """The positions of each group's constants."""
     order = np.argsort(group, kind="stable")
     return np.split(order, np.searchsorted(group[order], np.arange(1, number + 1)))[:number]
-
-
-def _kinds(*columns: Integers) -> tuple[np.ndarray, Integers]:
-    """The distinct columns, and which of them each is."""
-    kinds, which = np.unique(np.stack(columns), axis=1, return_inverse=True)
-    return kinds, np.ravel(which)
 
 
 def _factor(linear: np.ndarray) -> np.ndarray:

@@ -4,17 +4,6 @@ Each has the three operations of a factorised precision (:mod:`bayeskit.gaussian
 graph in φ, with gradient, and draws and moments at many φ of
 
     δ | φ, y ~ Normal(Λ⁻¹η, Λ⁻¹),   θ = θ₀ + δ.
-
-=====================  =========================================================  ===================
-strategy               structure                                                  cost of an integral
-=====================  =========================================================  ===================
-data side              fewer rows of data than entries of θ                       N² and columns
-simultaneous diagonal  one number scales the prior, one the data                  D
-whitened               few variables, with the prior exp(−½|Rδ + r|²)             D³
-plates                 members of a plate that share one precision                as what is left
-banded                 chains, plates, a few variables shared by all              D · (width + k)²
-dense                  any                                                        D³/3
-=====================  =========================================================  ===================
 """
 
 from __future__ import annotations
@@ -182,13 +171,14 @@ def _solved(form: QuadraticForm) -> Conditional:
     return BandedConditional(form) if _banded(form) else DenseConditional(form)
 
 
+# With what an integral costs, for D entries of θ and N rows of data.
 STRATEGIES = (
-    Strategy("data side", lambda form: form.side is not None, data_side_integral, _on_data_side),
-    Strategy("simultaneous diagonal", lambda form: form.spectrum is not None, diagonal_integral, _solved),
-    Strategy("whitened", lambda form: form.root is not None, whitened_integral, DenseConditional),
+    Strategy("data side", lambda form: form.side is not None, data_side_integral, _on_data_side),  # N² and columns
+    Strategy("simultaneous diagonal", lambda form: form.spectrum is not None, diagonal_integral, _solved),  # D
+    Strategy("whitened", lambda form: form.root is not None, whitened_integral, DenseConditional),  # D³
     Strategy("plates", lambda form: form.plates is not None, plates_integral, _solved),
-    Strategy("banded", _banded, solved_integral, BandedConditional),
-    Strategy("dense", lambda form: True, solved_integral, DenseConditional),
+    Strategy("banded", _banded, solved_integral, BandedConditional),  # D · (width + k)², with k shared by all
+    Strategy("dense", lambda form: True, solved_integral, DenseConditional),  # D³/3
 )
 
 

@@ -91,7 +91,8 @@ def _section(section: Section) -> str:
 def table_markup(table: Table) -> str:
     """A table; a column of numbers is aligned to the right, the first column heads its row."""
     values = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
-    style = [' class="number"' if any(map(_is_number, column)) else "" for column in values]
+    numeric = [any(isinstance(v, int | float) and not isinstance(v, bool) for v in column) for column in values]
+    style = [' class="number"' if n else "" for n in numeric]
     caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
     heads = "".join(f'<th scope="col"{s}>{escape(_head(c))}</th>' for c, s in zip(table.columns, style, strict=True))
     head = f"<thead><tr>{heads}</tr></thead>" if any(table.columns) else ""
@@ -127,20 +128,9 @@ def _cell(value: Cell, digits: int, decimals: int | None) -> str:
     if isinstance(value, float):
         if decimals is not None and value and math.isfinite(value):
             return f"{value:.{decimals}f}".replace("-", "−")
-        return _exponent(number(value, digits))
-    if value in BADGES:
-        return f'<span class="badge{BADGES[value]}">{escape(value)}</span>'
-    return escape(value)
-
-
-def _exponent(text: str) -> str:
-    """``10^−7`` as a superscript."""
-    base, _, power = text.partition("^")
-    return f"{base}<sup>{power}</sup>" if power else text
-
-
-def _is_number(value: Cell) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+        base, _, power = number(value, digits).partition("^")  # ``10^−7`` as a superscript
+        return f"{base}<sup>{power}</sup>" if power else base
+    return f'<span class="badge{BADGES[value]}">{escape(value)}</span>' if value in BADGES else escape(value)
 
 
 def _figure(picture: Picture) -> str:

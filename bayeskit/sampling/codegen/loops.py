@@ -144,12 +144,8 @@ def _group(
         if all(i in ready or (i in made and ws.shapes[i] == shape) for i in node.inputs):
             group.append(node)
             made.add(node.outputs[0])
-    sums = [n for n in remaining if _is_full_reduction(ws, n) and n.inputs[0] in made]
-    return group, sums
-
-
-def _is_full_reduction(ws: Workspace, node: Apply) -> bool:
-    return isinstance(node.op, CAReduce) and ws.shapes[node.outputs[0]] == () and _scalar(node) in REDUCTIONS
+    whole = [n for n in remaining if isinstance(n.op, CAReduce) and ws.shapes[n.outputs[0]] == ()]
+    return group, [n for n in whole if n.inputs[0] in made and _scalar(n) in REDUCTIONS]
 
 
 def _write_elementwise(ws: Workspace, nodes: list[Apply], sums: list[Apply], uses: Counter[Variable]) -> None:
