@@ -34,8 +34,7 @@ def model_builder(variables: Mapping[str, Variable]) -> Callable[[Callable[..., 
     def decorate(build: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(build)
         def checked(data: xr.Dataset, **options: Any) -> Any:
-            values = check_options(build, options)
-            return build(check_data(data, variables), **values)
+            return build(check_data(data, variables), **check_options(build, options))
 
         return checked
 

@@ -160,9 +160,7 @@ def _prior(name: str, taken: Counter[str]) -> Any:
         return 2.0
     if name in ("lengthscale", "period"):
         return pm.LogNormal(_named(name, taken), 0.0, 1.0)
-    if name == "centre":
-        return pm.Normal(_named(name, taken), 0.0, 1.0)
-    return pm.HalfNormal(_named(name, taken), 1.0)
+    return pm.Normal(_named(name, taken), 0.0, 1.0) if name == "centre" else pm.HalfNormal(_named(name, taken), 1.0)
 
 
 def _combined(tree: Any, columns: int, taken: Counter[str]) -> Any:

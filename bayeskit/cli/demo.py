@@ -181,8 +181,7 @@ def _convergence(post: Posterior) -> tuple[str, bool]:
 
 
 def _agreement(validation: Validation, sampled: str) -> str:
-    table = validation.table
-    largest = np.nanmax(np.abs(table[["z_mean", "z_sd"]].to_numpy(dtype=float)))
+    largest = np.nanmax(np.abs(validation.table[["z_mean", "z_sd"]].to_numpy(dtype=float)))
     verdict = "pass" if validation.passed else "fail"
     return f"{verdict} (largest |z| {largest:.2f}, {validation.comparisons} tests{sampled})"
 

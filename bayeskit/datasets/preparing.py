@@ -145,8 +145,7 @@ def _column(source: Mapping[str, pd.Series | xr.DataArray], name: str, column: s
 
 def _matrix(array: xr.DataArray, variable: Variable, column: str) -> xr.DataArray:
     """A variable of a Dataset that has both dims already, under other names."""
-    dim = array.dims[1]
-    labels = array[dim].to_numpy()
+    labels = array[array.dims[1]].to_numpy()
     columns = zip(array.to_numpy().T, labels, strict=True)
     values = [numeric_column(pd.Series(v), f"{column}[{label}]") for v, label in columns]
     matrix = np.column_stack(values) if values else np.empty(array.shape)

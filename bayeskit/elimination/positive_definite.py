@@ -100,8 +100,7 @@ def _message(analysis: Analysis, factor: str, matrix: np.ndarray) -> str:
     head = f"the {size} × {size} {what} is not positive definite"
     if not np.all(np.isfinite(matrix)):
         return f"{head}: it has entries that are not finite; correct them"
-    low = float(linalg.eigvalsh(matrix)[0])
-    reason = f"its smallest eigenvalue is {low:.2g}"
+    reason = f"its smallest eigenvalue is {float(linalg.eigvalsh(matrix)[0]):.2g}"
     if (pair := _equal_rows(matrix)) is not None:
         reason += f", and its rows {pair[0] + 1} and {pair[1] + 1} are equal (the same input twice, without noise?)"
     jitter = mending_jitter(matrix)

@@ -95,8 +95,7 @@ class Recovery:
             parameters = {k: v[0] for k, v in self._parameters(scale, one).items()}
             total += float(np.sum(scale.family.log_density(parameters, np.asarray(point[scale.name]))))
         for block, conditional in self.conditionals.items():
-            theta = block.theta.ravel(point)
-            total += conditional.log_density(self._at(block, one), theta)
+            total += conditional.log_density(self._at(block, one), block.theta.ravel(point))
         return total
 
     def marginals(self, remaining: Mapping[str, np.ndarray]) -> dict[str, Any]:

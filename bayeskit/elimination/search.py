@@ -133,8 +133,7 @@ class Search:
                 )
         chosen = [n for n in self.left if n in chosen]
         for part in self.components(chosen):
-            block = GaussianBlock(self.joint, part, self.shapes, tuple(self.active))
-            self.blocks.append(block)
+            self.blocks.append(GaussianBlock(self.joint, part, self.shapes, tuple(self.active)))
             self.integrate_out(part, "normal", self.neighbours(set(part)))
 
     def components(self, names: list[str]) -> list[tuple[str, ...]]:

@@ -88,8 +88,7 @@ class StateRecovery:
 
     def log_probability(self, point: Mapping[str, np.ndarray]) -> float:
         """log p(z | rest) at one point."""
-        one = {n: np.asarray(v)[None] for n, v in point.items()}
-        ((_, (table, *chain)),) = self.terms(one, 1)
+        ((_, (table, *chain)),) = self.terms({n: np.asarray(v)[None] for n, v in point.items()}, 1)
         value = np.asarray(point[self.summed.name])
         if self.summed.kind == "joint":
             index = int(np.flatnonzero([np.array_equal(v, value) for v in self.summed.values])[0])

@@ -107,9 +107,7 @@ def _colours_of_all(patterns: Mapping[Graph, sparse.csr_array], size: int) -> np
     if size <= DENSE:
         return np.arange(size)
     stacked = sparse.csr_array(sparse.vstack(list(patterns.values())))
-    if np.max(np.diff(stacked.indptr), initial=0) > size // 2:
-        return np.arange(size)
-    return colours_of(stacked)
+    return np.arange(size) if np.max(np.diff(stacked.indptr), initial=0) > size // 2 else colours_of(stacked)
 
 
 def colours_of(pattern: sparse.csr_array) -> np.ndarray:

@@ -127,8 +127,7 @@ def factorise_entries(entries: Array, plan: Layout, places: tuple[np.ndarray, np
     """Factorise a matrix by a layout, given a list of its entries and from :meth:`Layout.places` where each stands."""
     padded = np.append(entries, 0.0)
     band, border, corner = (padded[place] for place in places)
-    diagonal = np.concatenate([band[0] if len(band) else np.zeros(0), np.diag(corner)])
-    scale = _inverse_root(diagonal)
+    scale = _inverse_root(np.concatenate([band[0] if len(band) else np.zeros(0), np.diag(corner)]))
     inner, shared = scale[: len(plan.inner)], scale[len(plan.inner) :]
     for k in range(len(band)):
         band[k, : len(inner) - k] *= inner[k:] * inner[: len(inner) - k]

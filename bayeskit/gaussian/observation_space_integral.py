@@ -132,5 +132,4 @@ def _solved(u: Any, c: Any) -> tuple[Any, Any]:
     rows = u.type.shape[0]
     stack = pt.concatenate([u.T, pt.eye(rows)], axis=0)
     factor = pt.specify_shape(pt.linalg.qr(stack, mode="r")[:rows], (rows, rows)).T
-    half = pt.linalg.solve_triangular(factor, c[:, None], lower=True)[:, 0]
-    return factor, half
+    return factor, pt.linalg.solve_triangular(factor, c[:, None], lower=True)[:, 0]

@@ -114,8 +114,7 @@ def _own_products(block: GaussianBlock, products: list[Product]) -> list[Product
     own: set[Graph] = set()
     others: set[Graph] = set()
     for factor in block.factors:
-        above = ancestors([block.joint.factors[factor]])
-        (own if factor in block.names else others).update(above)
+        (own if factor in block.names else others).update(ancestors([block.joint.factors[factor]]))
     return [p for p in products if p.node.outputs[0] in own and p.node.outputs[0] not in others]
 
 
@@ -155,8 +154,7 @@ def _guarded(value: Graph, separator: Separator) -> Graph:
     for condition in dict.fromkeys(conditions):
         # One check for each value of a factor, not one for each row: σ[group] > 0 is σ > 0.
         for term in separator.form(condition).terms:
-            factor = term.offset if term.factor is None else term.factor
-            holds.append(pt.all(pt.gt(factor, 0.5)))
+            holds.append(pt.all(pt.gt(term.offset if term.factor is None else term.factor, 0.5)))
     return pt.switch(pt.all(pt.stack(holds)), value, -np.inf)
 
 

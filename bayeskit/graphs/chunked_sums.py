@@ -61,8 +61,7 @@ class RowFunction:
 
     def blocks(self) -> list[slice]:
         """Slices of rows that together are all of them."""
-        most = min(MOST_ROWS, max(1, BLOCK // self.width))
-        count = -(-self.rows // most)
+        count = -(-self.rows // min(MOST_ROWS, max(1, BLOCK // self.width)))
         # Blocks of one length need one program.
         count = next((k for k in range(count, 2 * count) if self.rows % k == 0), count)
         step = -(-self.rows // count)

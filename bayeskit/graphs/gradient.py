@@ -122,9 +122,7 @@ def _elementwise(op: ps.ScalarOp, node: Apply, k: int, g: Graph) -> Graph | None
         ps.Switch: lambda: pt.switch(x[0], *((g, 0.0) if k == 1 else (0.0, g))) if k else None,
         ps.Pow: lambda: _power(x[0], x[1], g) if k == 0 else None,
     }.get(type(op))
-    if rule is None or any(not _is_float(v) for i, v in enumerate(x) if i == k):
-        return None
-    return rule()
+    return None if rule is None or any(not _is_float(v) for i, v in enumerate(x) if i == k) else rule()
 
 
 def _power(base: Graph, exponent: Graph, g: Graph) -> Graph:

@@ -29,8 +29,7 @@ def agreed_orders(features: np.ndarray, pivot: tuple[int, int]) -> np.ndarray:
     # out with two components exchanged in a third of them; chains by themselves seldom exchange labels.
     centre, spread = max((_iterated(some, *start, overall) for start in starts), key=lambda fit: _height(some, *fit))
     # Numbered by the feature whose components lie farthest apart in their own standard deviations.
-    apart = centre.var(axis=0) / spread.mean(axis=0)
-    order = np.argsort(centre[:, int(np.argmax(apart))])
+    order = np.argsort(centre[:, int(np.argmax(centre.var(axis=0) / spread.mean(axis=0)))])
     return _assigned(flat, centre[order], spread[order]).reshape(chains, length, size)
 
 

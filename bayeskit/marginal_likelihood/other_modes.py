@@ -104,8 +104,7 @@ def _highest(points: np.ndarray, kinds: np.ndarray, heights: np.ndarray) -> Iter
     for kind in np.unique(kinds):
         mine = order[kinds[order] == kind]
         rank[mine] = np.arange(len(mine))
-    chosen = [k for k in order if rank[k] < each and np.isfinite(heights[k])]
-    yield from points[chosen[:CLIMBS]]
+    yield from points[[k for k in order if rank[k] < each and np.isfinite(heights[k])][:CLIMBS]]
 
 
 def _log_mass(space: Unconstrained, mode: np.ndarray) -> float:

@@ -130,8 +130,7 @@ class BridgeSide:
 
         def weights(log_z: float) -> tuple[Array, Array]:
             drawn = special.expit(log_z - self.draws - odds) / (1 - s)
-            proposed = special.expit(self.proposals - log_z + odds) / s
-            return drawn, proposed
+            return drawn, special.expit(self.proposals - log_z + odds) / s
 
         def excess(log_z: float) -> float:
             drawn, proposed = weights(log_z)
@@ -180,9 +179,7 @@ def effective_number(series: Array) -> float:
 def error_of_mean(series: Array) -> float:
     """Standard error of the mean of autocorrelated chains: by the effective number, or the spread of the chains."""
     within = float(series.std(ddof=1)) / math.sqrt(effective_number(series))
-    if len(series) < 2:
-        return within
-    return max(within, float(series.mean(axis=1).std(ddof=1)) / math.sqrt(len(series)))
+    return within if len(series) < 2 else max(within, float(series.mean(axis=1).std(ddof=1)) / math.sqrt(len(series)))
 
 
 def beyond_error(difference: float, error: float) -> bool:

@@ -183,5 +183,4 @@ def marginal_probabilities(data: CompleteData) -> list[Graph]:
         nudges.append(nudge)
     likelihood = pt.add(*[pt.sum(joint.factors[s.factor]) for s in data.finite if s.factor in joint.factors])
     gradient: Any = pytensor.grad(likelihood, nudges)
-    zeros = {n: pt.zeros(n.type.shape) for n in nudges}
-    return substitute(list(gradient), zeros)
+    return substitute(list(gradient), {n: pt.zeros(n.type.shape) for n in nudges})

@@ -60,8 +60,7 @@ def _labels(table: np.ndarray, states: int, number: int, rng: np.random.Generato
         warnings.simplefilter("ignore", UserWarning)  # of an empty cluster
         if number % 2 == 0:
             return vq.kmeans2(table, states, iter=20, minit="++", rng=rng)[1]
-        centres = seeds[rng.choice(len(seeds), states, replace=False)]
-        return vq.vq(table, centres)[0]
+        return vq.vq(table, seeds[rng.choice(len(seeds), states, replace=False)])[0]
 
 
 def _of_labels(step: Summed, labels: np.ndarray, ndims: Sequence[int]) -> list[np.ndarray]:

@@ -73,8 +73,7 @@ def maximum(objective: Objective, space: Unconstrained, rng: np.random.Generator
     tops = [_top(objective, start, units, space) for start in starts if np.isfinite(objective(start)[0])]
     if not tops:
         raise InferenceError("the log density is not finite at any starting point; give the variables an initval")
-    x = max(tops, key=lambda top: objective(top)[0])
-    return maximum_near(objective, space, x, units)
+    return maximum_near(objective, space, max(tops, key=lambda top: objective(top)[0]), units)
 
 
 def maximum_near(objective: Objective, space: Unconstrained, x: np.ndarray, units: np.ndarray) -> Maximum:

@@ -134,8 +134,7 @@ def _positive(exponents: tuple[int, ...]) -> ModeForm:
 
     def solve(x: np.ndarray, scores: np.ndarray, now: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         guess = x[0] / spread[0]
-        c = _coefficients(x, scores, exponents)
-        found = positive_mode(c, exponents, now)
+        found = positive_mode(_coefficients(x, scores, exponents), exponents, now)
         near = np.clip(found, guess / FAR, guess * FAR)
         inside = (found > 0) & np.isfinite(found)
         again = inside & ((near > NEAR * guess) | (near < guess / NEAR))

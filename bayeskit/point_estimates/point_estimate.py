@@ -160,8 +160,7 @@ def _maximum(model: pm.Model, random_seed: RandomSeed, *, with_prior: bool) -> P
         prior, likelihood, with_jacobian = graphs
         objective = value_and_gradient(space, likelihood + prior if with_prior else likelihood)
         top = maximum(objective, space, np.random.default_rng(seed))
-        jacobian = _jacobian(space, top)
-        curvature, covariance, moved = _of_entries(top, jacobian)
+        curvature, covariance, moved = _of_entries(top, _jacobian(space, top))
         natural = space.at(top.x)
         flat = np.split(moved, np.cumsum([np.size(v) for v in natural.values()])[:-1])
         flat_names = tuple(n for n, m in zip(natural, flat, strict=True) if np.any(m))

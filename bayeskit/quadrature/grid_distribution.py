@@ -113,8 +113,7 @@ class GridDensity(ArrayDistribution):
         """E (y − centre)^power, entry by entry; infinite or nan where it does not exist."""
         low, high = (bool(np.isfinite(end)) for end in (self.onto.low, self.onto.high))  # towards an end nothing grows
         bounded = (high, low) if self._decreasing else (low, high)
-        centres = np.broadcast_to(centre, self.shape).flat
-        pairs = zip(self.axes.flat, centres, strict=True)
+        pairs = zip(self.axes.flat, np.broadcast_to(centre, self.shape).flat, strict=True)
         values = [a.expect(lambda x, c=c: (self.onto.backward(x) - c) ** power, bounded) for a, c in pairs]
         return np.array(values).reshape(self.shape)[()]
 

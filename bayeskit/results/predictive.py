@@ -98,8 +98,7 @@ def _missing_entries(model: pm.Model) -> dict[str, str]:
 
 def _set_data(model: pm.Model, values: Mapping[str, np.ndarray], coords: Mapping[str, Any]) -> None:
     """Give containers new values, none of which may count entries from the end: −1 is a slip, not the last group."""
-    indices = _indices(model, [model[name] for name in values])
-    picked = compile_small([], indices)
+    picked = compile_small([], _indices(model, [model[name] for name in values]))
     before = [np.min(entries, initial=0) for entries in picked()]
     pm.set_data(dict(values), coords=dict(coords))
     for then, now in zip(before, picked() if before else (), strict=True):

@@ -27,7 +27,6 @@ def bartlett(model: pm.Model, name: str) -> pm.Model:
     with other:
         squares = pm.ChiSquared(f"{name}_squares", degrees - np.arange(size), shape=size)
         below = pm.Normal(f"{name}_below", 0.0, 1.0, shape=size * (size - 1) // 2)
-        lower = pt.diag(pt.sqrt(squares))[np.tril_indices(size, -1)].set(below)
-        root = pt.dot(factor, lower)
+        root = pt.dot(factor, pt.diag(pt.sqrt(squares))[np.tril_indices(size, -1)].set(below))
         matrix = pt.dot(root, root.T)
     return pm.do(other, {name: matrix})

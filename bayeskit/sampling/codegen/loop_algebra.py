@@ -50,8 +50,7 @@ def _product(ws: Workspace, node: Apply) -> None:
         left, right = (p if p.contiguous or _turned(p).contiguous else ws.copied(p) for p in (left, right))
         arguments = []
         for p in (left, right):
-            turned = not p.contiguous
-            arguments += [p.array, str(p.offset), str(turned)]
+            arguments += [p.array, str(p.offset), str(not p.contiguous)]
         ws.blocks.append([f"multiply({', '.join(arguments)}, w, {to.offset}, {rows}, {inner}, {columns})"])
         return
     ws.loop(to.shape, [to], lambda at: [f"{at(to)} = 0.0"])

@@ -87,9 +87,7 @@ def expression(node: Apply, arguments: Sequence[str]) -> str | None:
         return OF_TRUTH_VALUES[name].format(*arguments) if set(kinds) == {"bool"} else None
     if name == "Switch":
         test = arguments[0] if kinds[0] == "bool" else f"{arguments[0]} != 0.0"
-        if node.outputs[0].type.dtype == "bool":
-            return None
-        return f"{numbers[1]} if {test} else {numbers[2]}"
+        return None if node.outputs[0].type.dtype == "bool" else f"{numbers[1]} if {test} else {numbers[2]}"
     if name in ("Add", "Mul"):
         if node.outputs[0].type.dtype == "bool":
             return (" or " if name == "Add" else " and ").join(arguments) if set(kinds) == {"bool"} else None
