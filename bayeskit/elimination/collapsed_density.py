@@ -4,8 +4,8 @@ Equation by equation, in the order of the plan:
 
 * a Gaussian block θ: log ∫ p(y, θ, φ) dθ by :mod:`bayeskit.gaussian.quadratic_form` and
   :mod:`bayeskit.gaussian.strategies`;
-* a score family's variable s: with the coefficients of its posterior as graphs in φ, taken from the score at fixed
-  anchors, log p(y, φ) = log p(y, s₀, φ) − log p(s₀ | y, φ) for any s₀ (the candidate's formula);
+* a score family's variable s: with the coefficients of its posterior as graphs in φ, taken from the score at anchors,
+  log p(y, φ) = log p(y, s₀, φ) − log p(s₀ | y, φ) for any s₀ (the candidate's formula), best at its centre given φ;
 * a variable that nothing depends on: its density integrates to one.
 
 The prior of a remaining variable that depends on remaining variables only is kept apart as its own factor, so that a
@@ -14,7 +14,7 @@ sampler that needs prior and likelihood (SMC) has both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,6 +29,7 @@ from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.conjugate_posterior import solve_posterior
 from bayeskit.elimination.log_joint_evaluator import Evaluator
+from bayeskit.families import ConjugateFamily
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.gaussian.quadratic_form import QuadraticForm, quadratic_form
 from bayeskit.gaussian.setting import reduced
@@ -134,17 +135,33 @@ def _integrate_scale(joint: LogJoint, scale: Scale, total: Any, reference: Point
     if family.log_density_graph is None:
         raise NotImplementedError(f"{scale.name!r}, of the {family.label} family, given other variables")
     variable = joint.values[scale.name]
-    centre = np.asarray(reference[scale.name], dtype=float)
+    centre: Any = np.asarray(reference[scale.name], dtype=float)
     gradient: Any = pytensor.grad(without_log_of_zero(total, depends_on([total], [variable])), variable)
 
-    def at(point: np.ndarray, graph: Any) -> Any:
-        fixed: Graph = pt.constant(np.asarray(point, dtype=float))
+    def at(point: Any, graph: Any) -> Any:
+        fixed: Graph = pt.as_tensor(point)
         return graph_replace([graph], {variable: fixed}, strict=False)[0]
 
-    anchors = family.anchors(centre.shape, centre)
-    coefficients = family.coefficients_at(anchors, [at(anchor, gradient) for anchor in anchors])
+    coefficients = _coefficients(family, centre, lambda point: at(point, gradient))
     parameters: dict[str, Any] = family.parameters(coefficients)
+    # Anywhere else the two would be huge, and their difference rounding, where a rate is.
+    if family.power:
+        given: Any = pt.specify_shape(family.centre(parameters), centre.shape)
+        centre = pt.switch((given > 0) & (given < np.inf), given, centre)  # PyMC raises where a parameter is nan
     value = at(centre, total) - pt.sum(family.log_density_graph(parameters, centre))
     # An improper conditional has no integral; the normaliser's formula would go on giving numbers.
     proper = [pt.all(p > 0) for p in family.positive(parameters)]
     return pt.switch(pt.all(pt.stack(proper)), value, -np.inf) if proper else value, parameters
+
+
+def _coefficients(family: ConjugateFamily, centre: np.ndarray, score: Callable[[Any], Any]) -> list[Any]:
+    if not family.power:
+        anchors = family.anchors(centre.shape, centre)
+        return family.coefficients_at(anchors, [score(anchor) for anchor in anchors])
+    # Of A + B t with t = φ^±1, B may be e²⁰⁰: A is told where B t is about one, by the first of two anchors.
+    t = 2.0 * centre**family.power
+    value = score(t**family.power) * t**family.power
+    small = t / (2.0 + pt.switch(pt.abs(value) < np.inf, pt.abs(value), 0.0))
+    at_small = score(small**family.power) * small**family.power
+    slope = (value - at_small) / (t - small)
+    return [at_small - slope * small, slope][:: family.power]

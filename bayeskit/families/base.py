@@ -70,6 +70,8 @@ class ConjugateFamily:
     advice: str  # what makes a variable of this support conjugate, for a refusal
     joint: Callable[[Parameters], Any] = lambda _: None  # SciPy's joint distribution of one variate where it has one
     gaussian: GaussianScaling | None = None  # where a variable of the family may scale a Gaussian block
+    # ±1 where φ ∂/∂φ log p = A + B φ^±1, whose coefficients may be of any two sizes; 0 elsewhere.
+    power: int = 0
     # (anchors, gradients) → coefficients, where the score is not one number an entry.
     solve: Callable[[list[np.ndarray], list[Any]], Coefficients] | None = None
     # (log density, guess) → coefficients, where values cost less than gradients.

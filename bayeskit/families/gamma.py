@@ -37,6 +37,7 @@ FAMILY = ConjugateFamily(
     basis=lambda x, _: (1, x),
     weight=lambda x: x,
     anchors=lambda shape, guess: [guess * 0.5, guess * 2.0],
+    power=1,
     parameters=lambda c: {"shape": c[0] + 1, "rate": -c[1]},
     coefficients=lambda p: [p["shape"] - 1, -p["rate"]],
     positive=lambda p: (p["shape"], p["rate"]),

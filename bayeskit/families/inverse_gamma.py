@@ -42,6 +42,7 @@ FAMILY = ConjugateFamily(
     basis=lambda x, _: (1, x),
     weight=lambda x: x**2,
     anchors=lambda shape, guess: [guess * 0.5, guess * 2.0],
+    power=-1,
     parameters=lambda c: {"shape": -c[1] - 1, "scale": c[0]},
     coefficients=lambda p: [p["scale"], -p["shape"] - 1],
     positive=lambda p: (p["shape"], p["scale"]),

@@ -129,6 +129,8 @@ def integrate(
     cut = -np.log(tolerance) + (14.0 if k == 1 else 1.0 + k)
     probes = np.empty((0, k)) if probes is None else np.asarray(probes, float)
     land = survey_line(f, start, probes, cut) if k == 1 else survey(f, start, probes, cut, rng)
+    if not len(land.modes):
+        raise NotIntegrable("no mode of the density was found: it has no smooth maximum, or rounding hides it")
     try:
         runs = _lattices(land, tolerance, acceptable, rng)
         origins = [r.lattice.frame.log_jacobian(np.zeros((1, k)))[0] for r in runs]
