@@ -84,11 +84,11 @@ class _Integrand:
         return cls(space, Recovery(collapsed), probes, transforms_of(space, analysis.shapes), work)
 
 
-def _budget(space: Unconstrained, work: int) -> int:
-    """Evaluations that take no longer than sampling; NotIntegrable where no integral can do with so few."""
+def _budget(space: Unconstrained, work: int, seconds: float) -> int:
+    """Evaluations, of so many seconds, that take no longer than sampling; NotIntegrable where these are too few."""
     kind = min(max(space.size, 1), NUMBERS)
     lowest, most = EVALUATIONS
-    seconds = _seconds(space) + NODE
+    seconds += NODE
     measured = (SECONDS + GRADIENTS * min(seconds, NUMBER * work)) / seconds
     budget = int(min(np.clip(WORK / work, lowest, most[kind]), measured))
     if budget < LEAST[kind]:
@@ -114,7 +114,8 @@ def answer(request: Request) -> Posterior:
     with lightly(), on_one_thread():
         made: _Integrand = analysis.remembered_unread("integrand", lambda: _Integrand.of(analysis))
         space, recovery = made.space, made.recovery
-        tolerance, budget = TOLERANCE[min(max(space.size, 1), NUMBERS)], _budget(space, made.work)
+        seconds = analysis.remembered("seconds", lambda: _seconds(space))
+        tolerance, budget = TOLERANCE[min(max(space.size, 1), NUMBERS)], _budget(space, made.work, seconds)
         # The values of data are read here: what is made above holds for all of them.
         probes = np.concatenate([made.probes, named_points(space, analysis.joint, made.transforms)])
         with silently():
