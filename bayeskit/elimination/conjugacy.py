@@ -44,6 +44,7 @@ class Proofs:
     shapes: Mapping[str, tuple[int, ...]]
     supports: Mapping[str, Support]
     _truths: dict[Variable, tuple[bool, bool]] = field(default_factory=dict, repr=False)
+    _walks: dict[tuple[str, str], GenericElements] = field(default_factory=dict, repr=False)
 
     @cached_property
     def reference(self) -> dict[str, np.ndarray]:
@@ -92,13 +93,11 @@ class Proofs:
         return Scale(name, family, block, 1, multiple=_wishart_multiple(block, name, self.reference))
 
     def family(self, name: str, factors: Sequence[str], block: GaussianBlock | None) -> Scale:
-        variable = self.joint.values[name]
         elements: dict[str, tuple[Symbols, Element]] = {}
-        support = support_kinds()[self.supports[name].kind]
         for factor in factors:
             graph = self.joint.factors[factor]
-            generic = GenericElements(variable, support, self.joint.dependence, self.truth)
             try:
+                generic = self.walked(name, factor)
                 elements[factor] = generic.symbols, generic.of(graph)
                 self.require_checks(name, generic.unsettled_checks(graph))
             except NotProved as error:
@@ -116,6 +115,26 @@ class Proofs:
             except NotProved as error:
                 failure = error if str(failure).startswith("it is in no") or "not scaled" in str(error) else failure
         raise failure
+
+    def walked(self, name: str, factor: str) -> GenericElements:
+        """The elements of a factor for a variable; NotProved where there are none."""
+        if (name, factor) not in self._walks:
+            support = support_kinds()[self.supports[name].kind]
+            generic = GenericElements(self.joint.values[name], support, self.joint.dependence, self.truth)
+            generic.of(self.joint.factors[factor])
+            self._walks[name, factor] = generic
+        return self._walks[name, factor]
+
+    def apart(self, name: str, other: str, factors: Sequence[str]) -> bool:
+        """Whether all of these factors are products of a function of one variable and a function of the other."""
+        try:
+            return all(
+                self.walked(name, f).apart(self.joint.factors[f], self.walked(other, f))
+                for f in factors
+                if other in self.joint.scopes[f]
+            )
+        except NotProved:
+            return False
 
     def require_checks(self, name: str, conditions: list[Variable]) -> None:
         """Hold the parameter checks that algebra could not settle against points all over the support of a variable."""

@@ -53,6 +53,7 @@ class GenericElements(GraphAnalysis[Value]):
         self._constants: dict[Graph, Element] = {}
         self._sums: dict[Element, Element] = {}
         self._of_checks: set[Apply] = set()
+        self._choices: dict[Graph, None] = {}  # conditions and indices that choose among forms and entries
 
     def of(self, graph: Graph) -> Element:
         """The generic element of a factor; NotProved if its value depends on φ in a way that no rule covers."""
@@ -68,6 +69,18 @@ class GenericElements(GraphAnalysis[Value]):
         checks = [v.owner for v in ancestors([graph]) if v.owner and isinstance(v.owner.op, CheckAndRaise)]
         tests = dict.fromkeys(test for node in checks for test in node.inputs[1:] if test in self.values)
         return [test for test in tests if not self._settled(test)]
+
+    def apart(self, graph: Graph, other: GenericElements) -> bool:
+        """Whether a factor is proved a product of a function of φ and one of another variable, both of the rest.
+
+        No term has both, and what chooses among terms is the same wherever either lies in its support.
+        """
+        expanded = [sympy.expand(option) for option in _element(self.values[graph]).options]
+        terms = [t for e in expanded for t in sympy.Add.make_args(e) if not self.symbols.free_of_views(t)]
+        choices = [c for c in self._choices if other.variable in self._others(c)]
+        return other.variable not in set().union(*map(self.symbols.origins, terms)) and all(
+            map(other.is_fixed, choices)
+        )
 
     def _settled(self, test: Graph) -> bool:
         return self.is_fixed(test) and (bool(self._others(test)) or self.truth(test)[0])
@@ -111,8 +124,10 @@ class GenericElements(GraphAnalysis[Value]):
 
     # -- entries moved, joined and added -------------------------------------------------------------------------------
     def _require_free_indices(self, node: Apply) -> None:
-        if any(var in self.values for k, var in enumerate(node.inputs) if k not in parts(node)):
+        indices = [var for k, var in enumerate(node.inputs) if k not in parts(node)]
+        if any(var in self.values for var in indices):
             raise NotProved("it is used as an index")
+        self._choices.update(dict.fromkeys(indices))
 
     def move(self, out: Graph, values: list[Value]) -> Element:
         node = out.owner
@@ -194,6 +209,7 @@ class GenericElements(GraphAnalysis[Value]):
         test = out.owner.inputs[0]
         if not self.is_fixed(test):
             raise NotProved("its density has a kink or a step inside the support")
+        self._choices[test] = None
         if not self._others(test):
             always, never = self.truth(test)
             if always or never:

@@ -18,7 +18,7 @@ from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.elimination.conjugacy import Proofs
 from bayeskit.elimination.symbolic_functions import in_words
 from bayeskit.elimination.symbols import NotProved
-from bayeskit.families import families_for
+from bayeskit.families import families_for, support_kinds
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.polynomial_degree import degrees
@@ -175,6 +175,9 @@ class Search:
             self.scales.append(scale)
             inside = {name, *(scale.block.names if scale.block else ())}
             around = self.neighbours(inside) - set(self.ancestral)
+            if scale.block is None:
+                others = [n for n in around if self.supports[n].kind in support_kinds()]
+                around -= {n for n in others if self.proofs.apart(name, n, self.factors_of(name))}
             self.integrate_out([name], scale.family.name, around)
             self.blocked.update(dict.fromkeys((n for n in around if n in self.left), name))
 

@@ -2,7 +2,8 @@
 
 A Normal block alone gives Normal marginals. Scaled by φ ~ InverseGamma(a, b) (variance) or Gamma(a, rate b)
 (precision), integrating φ out gives Student-t with 2a degrees of freedom; scaled by a Wishart(ν, V) precision with
-multiple K, each vector is multivariate t with ν − D + 1 degrees of freedom.
+multiple K, each vector is multivariate t with ν − D + 1 degrees of freedom. Over a table of finite variables each is a
+mixture.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
+from scipy.stats.distributions import rv_frozen
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.conjugate_posterior import Component, Part
 from bayeskit.finite.discrete_distribution import FiniteDensity
+from bayeskit.quadrature.mixture_distribution import MixtureDensity
 
-__all__ = ["Closed", "finite_marginals", "part_marginals"]
+__all__ = ["Closed", "finite_marginals", "mixed_marginals", "part_marginals"]
 
 Closed = tuple[Any, str, Any, bool]  # distribution, family, joint distribution, elementwise
 JOINT_LIMIT = 500  # entries above which no joint covariance is formed
@@ -77,6 +80,25 @@ def _multivariate_t(part: Part) -> dict[str, Closed]:
             with suppress(np.linalg.LinAlgError):
                 joint = stats.multivariate_t(gaussian.mean[s], outer[rows, rows].item() * matrix, df=df)
         result[name] = stats.t(df, mean, scale), "student_t", joint, True
+    return result
+
+
+def mixed_marginals(components: list[Component], weights: np.ndarray) -> dict[str, Closed]:
+    """Marginals over a table of hypotheses, of which some may be impossible; a matrix has none."""
+    possible = weights > 0
+    shares = weights[possible] / weights[possible].sum()
+    each = [c for c, p in zip(components, possible, strict=True) if p]
+    found = [{n: d for part in c.parts for n, (d, *_) in part_marginals(part).items()} for c in each]
+    result: dict[str, Closed] = {}
+    for name, first in found[0].items():
+        if not isinstance(first, rv_frozen):
+            continue
+        shape = np.shape(first.mean())
+        arguments = [[np.broadcast_to(a, shape) for a in (*d.args, *d.kwds.values())] for f in found for d in [f[name]]]
+        stacked = [np.stack(a) for a in zip(*arguments, strict=True)]
+        number = len(first.args)
+        frozen = first.dist(*stacked[:number], **dict(zip(first.kwds, stacked[number:], strict=True)))
+        result[name] = MixtureDensity(shares, frozen), "mixture", None, True
     return result
 
 

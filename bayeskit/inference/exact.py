@@ -24,7 +24,7 @@ from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.elimination.recovery import draw_states_and_leaves, state_marginals
 from bayeskit.errors import CertificateError, InferenceError, UnanswerableError
 from bayeskit.graphs.environment import lightly, on_one_thread
-from bayeskit.inference.closed_form_marginals import Closed, finite_marginals, part_marginals
+from bayeskit.inference.closed_form_marginals import Closed, finite_marginals, mixed_marginals, part_marginals
 from bayeskit.inference.methods import Request
 from bayeskit.marginal_likelihood.conventions import stated
 from bayeskit.model.forward_sampling import deterministics
@@ -115,8 +115,10 @@ def _marginals(
     labels = {n: labels_of(n, model) for n in analysis.original.names}
 
     def make() -> dict[str, Marginal]:
-        parts = components[0].parts if len(components) == 1 else ()
-        closed = {n: c for p in parts for n, c in part_marginals(p).items()}
+        if len(components) == 1:
+            closed = {n: c for p in components[0].parts for n, c in part_marginals(p).items()}
+        else:
+            closed = mixed_marginals(components, weights)
         closed |= finite_marginals(analysis, components, weights) | states
         return {
             n: Marginal(n, dist, family, *label, joint=joint, elementwise=elementwise)

@@ -62,6 +62,29 @@ def _semi_conjugate() -> None:
     pm.Normal("y", pm.Normal("mu", 0.0, 5.0), pt.sqrt(v), observed=REAL)
 
 
+def _switchpoint() -> None:
+    early, late = pm.Exponential("early", 1.0), pm.Gamma("late", 2.0, 1.0)
+    change = pm.DiscreteUniform("change", 0, len(COUNTS))
+    pm.Poisson("y", pm.math.switch(np.arange(len(COUNTS)) < change, early, late), observed=COUNTS)
+
+
+def _product_of_rates() -> None:
+    a, b = pm.Gamma("a", 2.0, 1.0), pm.Gamma("b", 2.0, 1.0)
+    pm.Poisson("y", a * b, observed=COUNTS)
+
+
+def _rate_that_chooses() -> None:
+    early, late = pm.Gamma("early", 2.0, 1.0), pm.Gamma("late", 2.0, 1.0)
+    pm.Poisson("y", pt.switch(early > 3.0, late, 2.0 * late), observed=COUNTS)
+
+
+def _rate_that_picks() -> None:
+    early, late = pm.Gamma("early", 2.0, 1.0), pm.Gamma("late", 2.0, 1.0)
+    pm.Poisson("y", pt.stack([late, 2.0 * late])[pt.cast(early > 3.0, "int64")], observed=COUNTS)
+
+
+CHILD = "once {} is integrated out, its log density is no longer of a conjugate family"
+
 CASES: dict[str, tuple[Callable[[], Any], Steps, dict[str, str]]] = {
     "a Gaussian block before its scale": (_scaled_regression, [(("w",), "normal"), (("v",), "inverse_gamma")], {}),
     "connected variables are one block": (_hierarchy, [(("centre", "mu"), "normal")], {}),
@@ -74,8 +97,20 @@ CASES: dict[str, tuple[Callable[[], Any], Steps, dict[str, str]]] = {
     "children before parents": (
         _children_first,
         [(("rate",), "gamma")],
-        {"b": "once rate is integrated out, its log density is no longer of a conjugate family"},
+        {"b": CHILD.format("rate")},
     ),
+    "rates between which a finite variable chooses": (
+        _switchpoint,
+        [(("late",), "gamma"), (("early",), "gamma"), (("change",), "categorical")],
+        {},
+    ),
+    "rates that are multiplied": (_product_of_rates, [(("b",), "gamma")], {"a": CHILD.format("b")}),
+    "a rate that chooses what another does": (
+        _rate_that_chooses,
+        [(("late",), "gamma")],
+        {"early": CHILD.format("late")},
+    ),
+    "a rate that picks what another does": (_rate_that_picks, [(("late",), "gamma")], {"early": CHILD.format("late")}),
     "a table of what is finite": (_table, [(("z",), "categorical")], {}),
     "a scale that its block is not scaled by": (
         _semi_conjugate,

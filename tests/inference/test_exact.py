@@ -174,7 +174,7 @@ def uniform_of_draws(post: bk.Posterior, variable: str) -> np.ndarray:
         return stats.chi2(marginal.dist.df).cdf(diagonal / np.diag(marginal.dist.scale))
     u = marginal.cdf(values)
     if marginal.family == "categorical":
-        u = u - np.random.default_rng(SEED).random(u.shape) * marginal.pmf(values)
+        u = u - np.random.default_rng([SEED, 1]).random(u.shape) * marginal.pmf(values)  # not the draws' own stream
     return u.reshape(DRAWS, -1)
 
 

@@ -10,9 +10,11 @@ from oracles import (
     Answer,
     exact,
     finite,
+    gamma,
     log_choose,
     log_factorial,
     normal_logp,
+    to_float,
 )
 
 from table.case import Case
@@ -64,10 +66,32 @@ def _lookup_bernoulli_answer() -> Answer:
     return finite("fair", np.arange(2), [1 - mpf(0.7), mpf(0.7)], np.array(terms, dtype=object))
 
 
+def _switchpoint() -> None:
+    early, late = pm.Exponential("early", 1.0), pm.Gamma("late", 2.0, 0.5)
+    change = pm.DiscreteUniform("change", 1, 3)
+    pm.Poisson("y", pm.math.switch(np.arange(len(COUNTS)) < change, early, late), observed=COUNTS)
+
+
+def _switchpoint_answer() -> Answer:
+    values, rates = [1, 2, 3], []
+    for k in values:
+        before, after = COUNTS[:k], COUNTS[k:]
+        early = gamma("early", 1, 1, int(before.sum()), k)
+        rates.append(early + gamma("late", 2, mpf(0.5), int(after.sum()), len(after), -log_factorial(COUNTS)))
+    table = finite("change", values, exact(np.ones(3)) / 3, np.array([r.log_evidence for r in rates], dtype=object))
+    weights = [to_float(mp.exp(r.log_evidence - table.log_evidence) / 3) for r in rates]
+    for name in ("early", "late"):
+        means, sds = np.transpose([r.moments[name] for r in rates])
+        mean = weights @ means
+        table.moments[name] = mean, np.sqrt(weights @ (sds**2 + (means - mean) ** 2))
+    return table
+
+
 FINITE = (
     Case("table", "Categorical, Normal data by index", _lookup_normal, _lookup_answer),
     Case("table", "DiscreteUniform, Poisson rate", _lookup_uniform, _lookup_uniform_answer),
     Case("table", "Bernoulli, switch", _lookup_bernoulli, _lookup_bernoulli_answer),
+    Case("gamma", "switchpoint between two rates", _switchpoint, _switchpoint_answer),
     Case(
         "table",
         "two independent tables",
