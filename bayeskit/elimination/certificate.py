@@ -45,8 +45,8 @@ NOWHERE = (
 POINTS = 4  # posterior draws, and as many prior draws, at which a density is certified
 
 
-def certify(evaluator: Evaluator, component: Component, points: Iterable[Mapping[str, np.ndarray]]) -> float:
-    """The spread of log p(y, θ) − log p(θ | y) over points, in nats; a CertificateError if it is more than rounding.
+def certify(evaluator: Evaluator, component: Component, points: Iterable[Point]) -> list[float]:
+    """|log p(y, θ) − log p(θ | y) − log p(y)| at each point, in nats; a CertificateError if it is more than rounding.
 
     Points that rounding put outside the support are passed over: Beta(1.5, 0.05) gives 1.0 now and then.
     """
@@ -54,14 +54,15 @@ def certify(evaluator: Evaluator, component: Component, points: Iterable[Mapping
     below = 0.5 * sum(np.size(v) for v in component.centre.values())
     level = component.log_evidence + component.log_density(component.centre) - below
     scales = [p.scale for p in component.parts if p.scale is not None]
-    spread, compared = 0.0, False
+    spreads, compared = [], False
     for point in points:
-        if all(s.family.support.inside(np.asarray(point[s.name])) for s in scales):
-            terms = evaluator.log_joint(point), component.log_density(point), component.log_evidence
-            spread, compared = max(spread, _require(*terms, level)), True
+        inside = all(s.family.support.inside(np.asarray(point[s.name])) for s in scales)
+        terms = (evaluator.log_joint(point), component.log_density(point), component.log_evidence) if inside else ()
+        spreads.append(_require(*terms, level) if terms else 0.0)
+        compared |= inside
     if not compared:
         raise CertificateError(NOWHERE)
-    return spread
+    return spreads
 
 
 def certify_collapsed(recovery: Recovery, draws: Mapping[str, np.ndarray], random_seed: int) -> float:

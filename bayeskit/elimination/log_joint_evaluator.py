@@ -13,10 +13,11 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import toposort
 
 from bayeskit.elimination.analysis import Analysis, Scale
+from bayeskit.families.base import Parameters
 from bayeskit.gaussian.block import latent_values
 from bayeskit.graphs.chunked_sums import compile_rows
 from bayeskit.graphs.compile import compile_small, vectorised
-from bayeskit.graphs.extended_precision import compile_extended, rounding_of
+from bayeskit.graphs.extended_precision import compile_extended, compile_rounding
 from bayeskit.graphs.gradient import gradient as gradient_of
 from bayeskit.graphs.gradient import without_log_of_zero
 from bayeskit.graphs.rewriting import depends_on
@@ -25,6 +26,7 @@ from bayeskit.types import Point
 
 __all__ = ["Evaluator", "Point"]
 
+ROUNDED = np.finfo(float).eps
 EXTENDED_LIMIT = 100_000  # numbers in the data up to which the log density is evaluated in extended precision
 
 
@@ -37,6 +39,7 @@ class Evaluator:
         self.inputs = list(joint.values.values())
         active = [f for f in joint.factors if f not in analysis.ancestral]
         self.total = vectorised(pt.add(*[pt.sum(joint.factors[f]) for f in active], pt.constant(0.0)))
+        self._rounding: Callable[..., float] | None = None
 
     def _arguments(self, point: Mapping[str, Any]) -> list[np.ndarray]:
         return latent_values(self.analysis.joint, point, self.analysis.shapes)
@@ -59,13 +62,31 @@ class Evaluator:
         except (ParameterValueError, np.linalg.LinAlgError):
             return -np.inf
 
-    def rounding(self, log_density: float) -> float:
-        """How far a log p(y) without latent variables may be off; with some, its values at several θ tell."""
-        size = self.analysis.joint.data_size
-        if size > EXTENDED_LIMIT:
-            return float(np.finfo(float).eps * (size + abs(log_density)))
-        # PyMC computes with constants when it derives a density: a covariance matrix is rounded before it is seen.
-        return rounding_of(LogJoint.from_model(self.analysis.original.model, fold=1).total, log_density)
+    def rounding(self, log_evidence: Any, point: Point, parameters: Mapping[str, Parameters]) -> float:
+        """How far log p(y) = log p(y, θ) − log p(θ | y) at a point may be off, of which the certificate shows a part.
+
+        Terms that cancel and are the same at every θ, log Γ of a count of a million, are rounded alike everywhere.
+        ``parameters`` are those of the posterior of each scale.
+        """
+        if (size := self.analysis.joint.data_size) > EXTENDED_LIMIT:
+            return float(ROUNDED * (size + abs(log_evidence)))
+        if not self.inputs:
+            # PyMC computes with constants when it derives a density: a covariance is rounded before it is seen.
+            return compile_rounding([], LogJoint.from_model(self.analysis.original.model, fold=1).total)(log_evidence)
+        known = [s for s in self.analysis.scales if s.family.log_density_graph is not None]
+        value, densities, given = log_evidence, [], [v for s in known for v in parameters[s.name].values()]
+        if self.analysis.blocks or len(known) < len(self.analysis.scales):
+            value = self.log_joint(point)
+            value -= sum(np.sum(s.family.log_density(parameters[s.name], point[s.name])) for s in known)
+        if self._rounding is None:
+            symbols = [pt.TensorType("float64", np.shape(v))() for v in given]
+            unused = iter(symbols)
+            for s in known:
+                assert s.family.log_density_graph is not None
+                named = {k: next(unused) for k in parameters[s.name]}
+                densities.append(pt.sum(s.family.log_density_graph(named, self.analysis.joint.values[s.name])))
+            self._rounding = compile_rounding([*self.inputs, *symbols], self.total - pt.add(*densities, 0.0))
+        return self._rounding(value, *self._arguments(point), *given) + ROUNDED * float(abs(value - log_evidence))
 
     @property
     def differentiated(self) -> list[Scale]:

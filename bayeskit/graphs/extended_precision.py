@@ -15,6 +15,7 @@ from functools import partial, reduce
 from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as ps
@@ -26,7 +27,7 @@ from bayeskit.graphs.instructions import Instruction, instructions_of, performed
 from bayeskit.graphs.interpreter import evaluator
 from bayeskit.graphs.nodes import applies
 
-__all__ = ["compile_extended", "gammaln", "rounding_of", "xlogy"]
+__all__ = ["compile_extended", "compile_rounding", "gammaln", "xlogy"]
 
 Long = np.longdouble
 HALF_LOG_TWO_PI = Long("0.91893853320467274178032973640561763986")
@@ -37,6 +38,8 @@ STIRLING = np.array(NUMERATORS, dtype=Long) / np.array(DENOMINATORS, dtype=Long)
 SHIFT = 16  # below this, gammaln(x) = gammaln(x + 16) − log x(x+1)…(x+15); the series is good to 1e-20 from there
 STEPS = np.arange(SHIFT, dtype=Long)
 FEW = 1_000  # values up to which all sixteen factors of each are held at once
+SAMPLES = 5
+ONE, TWO, HALF = np.uint64(1), np.uint64(2), np.uint64(2**63)
 
 
 def gammaln(x: Any) -> np.ndarray:
@@ -74,6 +77,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "Clip": lambda value, low, high: np.minimum(np.maximum(value, low), high),
 }  # fmt: skip
 AS_THEY_ARE = ("DimShuffle", "Subtensor", "AdvancedSubtensor", "Reshape", "ExtractDiag")
+EXACT = (*AS_THEY_ARE, "Switch", "Second", "Alloc", "Cast", "Neg", "Abs", "Join", "MakeVector", "CheckAndRaise")
 
 _Call = Callable[[list[Any]], Any]
 
@@ -120,31 +124,51 @@ def compile_extended(inputs: Sequence[Variable], output: Variable) -> Callable[.
     return lambda *arguments: function(*arguments)[0][()]
 
 
-def rounding_of(output: Variable, value: float, samples: int = 5) -> float:
-    """How far a value of a constant graph is from what the graph gives where every operation rounds at random.
+def compile_rounding(inputs: Sequence[Variable], output: Variable) -> Callable[..., float]:
+    """How far a value of a graph is from what the graph gives where every operation rounds at random.
 
-    Monte Carlo arithmetic (Parker 1997): what cancels within, and the condition of matrices, show in the differences.
+    A function of the value and of those of ``inputs``. Monte Carlo arithmetic (Parker 1997): what cancels within, and
+    the condition of matrices, show in the differences. Equal entries are rounded alike, as they are in earnest.
     """
-    differences = [np.finfo(float).eps * abs(value)]
-    for seed in range(samples):
-        rules = partial(_rounded_at_random, np.random.default_rng(seed))
-        # A probability of one, rounded upward, is none.
-        with suppress(ValueError, AssertionError, np.linalg.LinAlgError):
-            differences.append(abs(evaluator([], [output], rules=rules, loaded=_widened)()[0][()] - value))
-    return 2 * float(np.nanmax(differences))
+    sample = pt.lscalar()
+    rules = partial(_rounded_at_random, sample, np.random.default_rng(0))
+    function = evaluator([*inputs, sample], [output], rules=rules, loaded=_widened)
+
+    def rounding(value: Any, *arguments: Any) -> float:
+        differences = [np.finfo(float).eps * (1 + abs(value))]  # and of parameters, 1/β of a rate β
+        for k in range(SAMPLES):
+            # A probability of one, rounded upward, is none.
+            with suppress(ValueError, AssertionError, np.linalg.LinAlgError):
+                differences.append(abs(function(*arguments, k)[0][()] - value))
+                if (8 if k else 64) * max(differences[1:]) < differences[0]:
+                    break  # nothing cancels
+        return 4 * float(np.nanmax(differences))
+
+    return rounding
 
 
-def _rounded_at_random(rng: np.random.Generator, node: Apply, of_inner: Callable[..., Any]) -> Iterator[Instruction]:
-    def rounded(value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return [rounded(v) for v in value]
-        if np.asarray(value).dtype.kind != "f":
+def _rounded_at_random(
+    sample: Variable, rng: np.random.Generator, node: Apply, of_inner: Callable[..., Any]
+) -> Iterator[Instruction]:
+    def rounded(call: _Call, odd: np.ndarray, size: np.ndarray, arguments: list[Any]) -> Any:
+        *arguments, k = arguments
+        result = call(arguments)
+        several = isinstance(result, list | tuple)
+        return [shifted(v, odd[k], size[k]) for v in result] if several else shifted(result, odd[k], size[k])
+
+    def shifted(value: Any, odd: Any, size: Any) -> Any:
+        if value.dtype.kind != "f":
             return value
-        return value * (1 + np.finfo(value.dtype).eps * rng.choice([-1, 1], size=np.shape(value)).astype(value.dtype))
+        if value.size > 1:
+            size = np.where(odd * value.astype(float).view(np.uint64) < HALF, 1, -1)
+        return value + value * (np.finfo(value.dtype).eps * size)
 
+    real = getattr(node.outputs[0].type, "dtype", "float64").startswith("float")
     for step in _extended(node, of_inner):
-        if type(node.op).__name__ not in AS_THEY_ARE:
-            step.call = partial(lambda call, a: rounded(call(a)), step.call)
+        if real and type(getattr(node.op, "scalar_op", node.op)).__name__ not in EXACT:
+            odd = rng.integers(2**63, size=SAMPLES, dtype=np.uint64) * TWO + ONE
+            step.call = partial(rounded, step.call, odd, rng.uniform(-1, 1, size=SAMPLES))
+            step.inputs = (*step.inputs, sample)
         yield step
 
 

@@ -74,14 +74,18 @@ def _answer(request: Request) -> Posterior:
     values = _draw(components, weights, rng, draws)
     away = points_away(analysis, 1 if analysis.joint.data_size > LARGE else POINTS, random_seed)
     possible = [c for c in components if np.isfinite(c.log_evidence)]
-    certificate = max(certify(evaluator, c, _check_points(c, away, random_seed)) for c in possible)
+    spreads = np.array([certify(evaluator, c, _check_points(c, away, random_seed)) for c in possible])
     values = draw_states_and_leaves(analysis, values, draws, rng)
-    certificate = max(certificate, certify_states(analysis, values, random_seed))
+    certificate = max(np.max(spreads), of_states := certify_states(analysis, values, random_seed))
     values |= deterministics(analysis.original, values)
-    error = certificate if analysis.original.names else evaluator.rounding(log_evidence)
+    most = components[int(np.argmax(log_weights))]
+    parameters = {p.scale.name: p.parameters for p in most.parts if p.scale is not None}
+    rounding = evaluator.rounding(most.log_evidence, most.centre, parameters)
+    # Of points far from the posterior, where large numbers are rounded, the evidence knows nothing.
+    error = float(max(np.max(spreads[:, : len(away)]), of_states, rounding))
     evidence = stated(LogEvidence(log_evidence, error, "exact"), (), request.audit)
     marginals = _marginals(model, analysis, components, weights)
-    return request.posterior(evidence, build_tree(model, values, request.draws), certificate, marginals)
+    return request.posterior(evidence, build_tree(model, values, request.draws), float(certificate), marginals)
 
 
 def _draw(components: list[Component], weights: np.ndarray, rng: np.random.Generator, draws: int) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import mpmath as mp
 import numpy as np
@@ -131,6 +133,50 @@ def test_an_evidence_without_free_variables_states_its_rounding(origin: float, l
         error = float(abs(mp.mpf(evidence.value) - exact))
     assert evidence.label == "exact"
     assert error <= evidence.error <= 100 * max(error, 1e-14)
+
+
+def counts_at_a_rate(shape: float, rate: float, y: list[int]) -> tuple[pm.Model, mp.mpf]:
+    with pm.Model() as model:
+        pm.Poisson("y", pm.Gamma("rate", shape, rate), observed=y)
+    a, b, total = mp.mpf(shape), mp.mpf(rate), sum(y)
+    prior = a * mp.log(b) - mp.loggamma(a) - sum(mp.loggamma(k + 1) for k in y)
+    return model, prior + mp.loggamma(a + total) - (a + total) * mp.log(b + len(y))
+
+
+def successes(a: float, b: float, n: int, y: int) -> tuple[pm.Model, mp.mpf]:
+    with pm.Model() as model:
+        pm.Binomial("y", n, pm.Beta("p", a, b), observed=y)
+    choose = mp.loggamma(n + 1) - mp.loggamma(y + 1) - mp.loggamma(n - y + 1)
+    return model, choose + mp.log(mp.beta(mp.mpf(a) + y, mp.mpf(b) + n - y)) - mp.log(mp.beta(mp.mpf(a), mp.mpf(b)))
+
+
+def waiting_times(shape: float, rate: float, y: list[float]) -> tuple[pm.Model, mp.mpf]:
+    with pm.Model() as model:
+        pm.Exponential("y", pm.Gamma("rate", shape, rate), observed=y)
+    a, b, n = mp.mpf(shape), mp.mpf(rate), len(y)
+    after = mp.loggamma(a + n) - (a + n) * mp.log(b + mp.fsum(map(mp.mpf, y)))
+    return model, a * mp.log(b) - mp.loggamma(a) + after
+
+
+@pytest.mark.parametrize(
+    ("built", "arguments"),
+    [
+        (counts_at_a_rate, (1e9, 1e8, [12, 9, 15, 7, 10])),
+        (counts_at_a_rate, (3.7e5, 0.37, [1_000_003, 999_998])),
+        (counts_at_a_rate, (8.1e3, 81.3, [100, 97, 88])),
+        (successes, (2.5e8, 7.3e8, 40, 11)),
+        (waiting_times, (3.1e8, 7e7, [0.21, 0.35, 0.07, 0.4])),
+        (waiting_times, (0.37, 0.1, [100.0, 350.0, 77.0])),
+    ],
+)
+def test_a_closed_form_states_the_rounding_of_what_cancels_in_it(built: Callable[..., Any], arguments: Any) -> None:
+    """log Γ of 10⁹ is the same wherever θ is: it is rounded alike in all that the certificate compares."""
+    with mp.workdps(50):
+        model, exact = built(*arguments)
+        evidence = bk.infer(model, draws=2, random_seed=1, progressbar=False).log_evidence
+        error = float(abs(mp.mpf(evidence.value) - exact))
+    assert evidence.label == "exact"
+    assert error <= evidence.error <= 200 * max(error, 1e-16 * (1 + abs(evidence.value)))
 
 
 def test_an_evidence_of_counts_without_free_variables_is_known_to_the_last_digits() -> None:
