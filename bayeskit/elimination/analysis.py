@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -58,7 +59,7 @@ class Analysis:
     supports: dict[str, Support] = field(default_factory=dict)  # of every latent variable
     summed: tuple[Summed, ...] = ()  # summed out of ``joint``, in that order; all else was planned without them
     whole: LogJoint | None = None  # the model as written, where ``joint`` is one with variables summed out
-    snapshot: Snapshot | None = None  # the data that it is evaluated with, where others than it was found with
+    snapshot: Snapshot | None = None  # the data that it is evaluated with, where not those that its model has now
     analyse: Callable[[pm.Model], Analysis] | None = None  # what finds the analysis of a model
     _memory: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -99,7 +100,8 @@ class Analysis:
     @property
     def _family(self) -> list[_General]:
         if "family" not in self._memory:
-            _joined(_generalised(self), self._memory.setdefault("family", []))
+            with nullcontext() if self.snapshot is None else self.snapshot.restored():
+                _joined(_generalised(self), self._memory.setdefault("family", []))
         family: list[_General] = self._memory["family"]
         return family
 
@@ -130,9 +132,10 @@ class Analysis:
         """
         family = self._family
         first = family[0]
-        own = next((g for g in family if self.snapshot is not None and g.snapshot.model is self.snapshot.model), first)
+        # Its own model, if it has slots; the first has the values of the model as it was written.
+        own = next(((g, s) for g in family if (s := self.snapshot) and g.snapshot.model is s.model), None)
         new = {str(slot.name): value for slot, value in filled(first.slots, data).items()}
-        values = own.named(self.snapshot or own.snapshot) | new
+        values = (first.named(first.snapshot) if own is None else own[0].named(own[1])) | new
         for general in family:
             if general.holds_for(values):
                 return general.at(values)

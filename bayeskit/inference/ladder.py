@@ -66,10 +66,10 @@ def explain(model: pm.Model | Analysis) -> Plan:
     """
     with lightly(), ExitStack() as data:
         analysis = model if isinstance(model, Analysis) else analyse(model)
-        first = next(method for method in ladder() if not method.obstacle(analysis))
-        plan = first.planned(analysis.plan, audit(analysis), analysis.original.model)
         if analysis.snapshot is not None:
             data.enter_context(analysis.snapshot.restored())
+        first = next(method for method in ladder() if not method.obstacle(analysis))
+        plan = first.planned(analysis.plan, audit(analysis), analysis.original.model)
         try:
             _require_answerable(analysis)
         except BayeskitError as error:
@@ -98,7 +98,8 @@ def infer(
     Parameters
     ----------
     model : pymc.Model
-        Or what is known of one already: the analysis of a posterior, with other data by its ``with_data``.
+        Or what is known of one already: the analysis of a posterior, which has the data of that posterior whatever
+        the model has now, and others by its ``with_data``.
     method : {"auto", "exact", "quadrature", "nuts"}, default "auto"
         ``auto`` takes the first of the ladder that applies, and the next where that fails; the others force one.
     draws : int, default 4000
@@ -154,14 +155,14 @@ def answer(
         building.enter_context(lightly())
         analysis = model if isinstance(model, Analysis) else analyse(model)
         written = analysis.original.model
-        snapshot = analysis.snapshot or Snapshot.of(written)
+        snapshot = analysis.snapshot or Snapshot.of(written, borrow=False)
         if analysis.snapshot is not None:
             data.enter_context(snapshot.restored())
         _require_answerable(analysis)
         shown = progressbar and is_terminal()
         request = Request(written, analysis, draws, random_seed, audit(analysis), shown, sampler or {})
         rung, post = _first_that_answers(ladder(method), request, building)
-        post = replace(post, account=rung.account, analysis=analysis, snapshot=snapshot)
+        post = replace(post, account=rung.account, analysis=replace(analysis, snapshot=snapshot), snapshot=snapshot)
         if rung.samples:
             post = with_diagnostics(post)
     return replace(post, seconds=time.perf_counter() - started)

@@ -1,7 +1,7 @@
 """The data that a model had when it was fitted: a posterior is asked with these, whatever the model has later.
 
 ``pm.set_data`` gives a container another array; it does not write into the one that was there. Holding the arrays is
-therefore a snapshot, and costs no copy of the data.
+therefore a snapshot; only who holds it for long copies them, because a borrowed array may be written into.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Snapshot:
     coords: dict[str, Any]
 
     @classmethod
-    def of(cls, model: pm.Model) -> Snapshot:
+    def of(cls, model: pm.Model, *, borrow: bool = True) -> Snapshot:
         """The data of a model as they are now."""
         graphs: list[Any] = [*model.basic_RVs, *model.potentials, *model.deterministics, *model.data_vars]
         leaves = graph_inputs([*graphs, *model.rvs_to_values.values(), *model.dim_lengths.values()])
         shared = [v for v in leaves if isinstance(v, SharedVariable) and not isinstance(v.type, RandomType)]
-        return cls(model, {v: v.get_value(borrow=True) for v in shared}, dict(model.coords))
+        return cls(model, {v: v.get_value(borrow=borrow) for v in shared}, dict(model.coords))
 
     def _put(self) -> None:
         for variable, value in self.values.items():

@@ -161,7 +161,8 @@ def _with_model(post: Posterior, model: pm.Model) -> Posterior:
     if {*names} != {*known}:
         raise DataError(f"the model has the variables {', '.join(names)}; the posterior is of {', '.join(known)}")
     with lightly():
-        whole = replace(post, model=model, analysis=analyse(model), snapshot=Snapshot.of(model))
+        snapshot = Snapshot.of(model, borrow=False)
+        whole = replace(post, model=model, analysis=replace(analyse(model), snapshot=snapshot), snapshot=snapshot)
     found = _densities(whole)
     if other := [n for n in names if not np.allclose(found[n], known[n], rtol=1e-6, atol=1e-6, equal_nan=True)]:
         raise DataError(f"the model is another than the posterior's: {', '.join(other)} has another density, or data")

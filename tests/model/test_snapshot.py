@@ -178,6 +178,32 @@ def test_no_query_reads_the_model_again(fitted: dict[str, bk.Posterior], monkeyp
             ask(fitted[name])
 
 
+def test_the_analysis_of_a_posterior_has_its_data() -> None:
+    """Asked as it is and with other data of one name, it takes the rest from the posterior, not from the model."""
+    model = line()
+    post = bk.infer(model, draws=4, random_seed=1)
+    change(model, "values")
+    assert bk.infer(post.analysis, draws=4, random_seed=1).log_evidence.value == post.log_evidence.value
+    other = post.analysis.with_data({"data": Y + 1.0})
+    with pm.Model() as fresh:
+        w = pm.Normal("w", 0.0, 3.0, shape=2)
+        pm.Normal("y", w[0] + w[1] * X, 0.5, observed=Y + 1.0)
+    expected = bk.infer(fresh, draws=4, random_seed=1).log_evidence.value
+    assert bk.infer(other, draws=4, random_seed=1).log_evidence.value == pytest.approx(expected, abs=1e-10)
+    again = bk.infer(other.with_data({"data": Y}), draws=4, random_seed=1)
+    assert again.log_evidence.value == pytest.approx(post.log_evidence.value, abs=1e-10)
+
+
+def test_data_that_are_written_into_are_those_of_before() -> None:
+    model = line()
+    post = bk.infer(model, draws=4, random_seed=1)
+    before = post.predict(random_seed=2)["y"]
+    model["x"].get_value(borrow=True)[:] = 100.0
+    assert np.array_equal(post.predict(random_seed=2)["y"], before)
+    assert bk.infer(post.analysis, draws=4, random_seed=1).log_evidence.value == post.log_evidence.value
+    assert np.all(model["x"].get_value() == 100.0)
+
+
 def test_a_snapshot_restores_lengths_and_labels() -> None:
     model = line()
     snapshot = Snapshot.of(model)
