@@ -141,7 +141,7 @@ def compare(
     weights, seed = _prior_weights(list(models), prior_odds), whole_seed(random_seed)
     for name, model in models.items():
         require_evidence(name, model)
-    require_same_data(models)
+    notes = require_same_data(models)
     posteriors = {
         name: model if isinstance(model, Posterior) else infer(model, random_seed=seed, progressbar=False)
         for name, model in models.items()
@@ -149,7 +149,7 @@ def compare(
     for name, posterior in posteriors.items():
         if not math.isfinite(posterior.log_evidence.value):
             raise ModelError(f"{name}: it cannot be compared, for its log evidence is {posterior.log_evidence}")
-    return _compared(posteriors, weights, loo)
+    return _compared(posteriors, weights, loo, notes)
 
 
 def _named(models: Any) -> dict[str, pm.Model | Posterior]:
@@ -163,8 +163,8 @@ def _named(models: Any) -> dict[str, pm.Model | Posterior]:
     return dict(zip(own if len({*own}) == len(own) else numbered, models, strict=True))
 
 
-def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: bool) -> Comparison:
-    rows, notes = {}, []
+def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: bool, notes: list[str]) -> Comparison:
+    rows = {}
     for name, posterior in posteriors.items():
         elpd, note = leave_one_out(posterior) if loo else ((math.nan, math.nan, math.nan), "")
         if note:

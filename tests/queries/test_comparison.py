@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -14,7 +15,7 @@ import bayeskit as bk
 from bayeskit import BayeskitError
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.queries.comparison import Comparison, compare
-from bayeskit.queries.leave_one_out import leave_one_out, require_same_data
+from bayeskit.queries.leave_one_out import leave_one_out, observed_values, require_same_data
 
 Y = np.array([0.3, -0.8, 1.9, 0.7, 1.2, 0.4])
 X = np.array([-1.0, -0.6, -0.2, 0.2, 0.6, 1.0])
@@ -274,6 +275,69 @@ def test_spikes_of_components_in_one_variable_are_found(floor: object) -> None:
         pm.Mixture("y", [0.3, 0.7], pm.Censored.dist(parts, lower=floor, upper=None), observed=y)
     with pytest.raises(ModelError, match="2 of 4 values of y have a probability in one"):
         compare({"censored": censored, "normal": mean_model(y=y)})
+
+
+def custom(kind: str) -> pm.Model:
+    """Of one y, a function of a Normal variable; or of a density that is written down."""
+    y = np.array([0.0, 1.0, 0.0, 3.0, 2.0])
+    y = y + 0.5 if kind in ("exp", "density of halves") else y
+    functions: dict[str, Any] = {
+        "clip": lambda x: pm.math.clip(x, 0, 3), "maximum": lambda x: pm.math.maximum(x, 0), "round": pm.math.round,
+        "minimum": lambda x: pm.math.minimum(x, 3), "exp": pm.math.exp,
+    }  # fmt: skip
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0.0, 2.0)
+        if kind in functions:
+            pm.CustomDist(
+                "y", mean, dist=lambda m, size: functions[kind](pm.Normal.dist(m, 1.0, size=size)), observed=y
+            )
+        else:
+            pm.CustomDist("y", mean, logp=lambda v, m: -0.5 * (v - m) ** 2, observed=y)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("kind", "atoms"),
+    [
+        ("clip", [1, 0, 1, 1, 0]),
+        ("maximum", [1, 0, 1, 0, 0]),
+        ("minimum", [0, 0, 0, 1, 0]),
+        ("round", [1, 1, 1, 1, 1]),
+        ("exp", [0, 0, 0, 0, 0]),
+        ("density of halves", [0, 0, 0, 0, 0]),
+        ("density of whole numbers", []),
+    ],
+)
+def test_masses_in_distributions_of_ones_own_are_found(kind: str, atoms: list[int]) -> None:
+    assert observed_values(custom(kind))["y"][0].tolist() == atoms
+
+
+def test_what_is_clipped_is_compared_with_what_is_censored_and_not_with_a_density() -> None:
+    y = np.array([0.0, 1.0, 0.0, 3.0, 2.0])
+    with pm.Model() as censored:
+        mean = pm.Normal("mean", 0.0, 2.0)
+        pm.Censored("y", pm.Normal.dist(mean, 1.0), lower=0, upper=3, observed=y)
+    table = compare({"clipped": custom("clip"), "censored": censored}, random_seed=1, loo=False).table
+    assert abs(table["log_bayes_factor"]).max() < 1e-6
+    with pytest.raises(ModelError, match="3 of 5 values of y have a probability in one"):
+        compare({"clipped": custom("clip"), "normal": mean_model(y=y)})
+
+
+def test_what_cannot_be_told_of_a_density_of_ones_own_is_a_note() -> None:
+    y = np.array([0.0, 1.0, 0.0, 3.0, 2.0])
+    (note,) = require_same_data({"own": custom("density of whole numbers"), "normal": mean_model(y=y)})
+    assert "own: y has a density of its own" in note
+
+
+def test_variables_of_the_same_values_are_paired_by_what_they_are() -> None:
+    def pair(first: str, second: str) -> pm.Model:
+        with pm.Model() as model:
+            rate = pm.Gamma("rate", 2.0, 1.0)
+            for name in (first, second):
+                (pm.Poisson if name.startswith("count") else pm.Exponential)(name, rate, observed=[1, 2])
+        return model
+
+    assert require_same_data({"one": pair("count", "time"), "two": pair("times", "counts")}) == []
 
 
 def test_potentials_are_refused() -> None:
