@@ -28,6 +28,7 @@ NEWTON = 60  # steps at most; a handful unless the density between two nodes is 
 NEWTON_TOLERANCE = 1e-14  # of a quantile: of the range of t, or of the probability
 TAIL = (2.0, 4.0)  # nats above the end of the grid by which its tail is judged: near enough to be the tail
 PANELS = (0.25, 400.0)  # where the first and the last panel of a tail integral end, in lengths over which it decays
+ENOUGH = 256  # nodes from an end that are looked at first
 LARGEST_LOG = 300.0  # of a distance: its exponential is still a number
 DECAYS = 0.02  # share of the slope of a tail by which a product with a function must still fall, to be integrated
 KNOWN = 0.05  # share of the slope up to which its uncertainty leaves no doubt that an integral is infinite
@@ -101,22 +102,28 @@ class AxisDensity:
     @cached_property
     def _tails(self) -> tuple[_Tail, _Tail]:
         result = []
-        log_p = self.log_density - self.stretch.log_slope(self.t)
-        distance = np.abs(self.position(self.t) - self.centre)
-        for end, order in ((0, slice(None)), (-1, slice(None, None, -1))):
-            rise = log_p[order] - log_p[order][0]
+        for inward in (slice(None), slice(None, None, -1)):
+            rise, few = np.zeros(1), ENOUGH
+            while rise.max() < TAIL[1] and len(rise) < len(self.t):
+                t, log_p = self.t[inward][:few], self.log_density[inward][:few]
+                log_p = log_p - self.stretch.log_slope(t)
+                rise, few = log_p - log_p[0], few * 4
             # Where the density has risen by 2 and by 4 nats, from the end inward: near enough to be the tail.
             near = max(int(np.argmax(rise >= TAIL[0])), 1)
             at = [0, near, max(int(np.argmax(rise >= TAIL[1])), near + 1)]
-            log_tail, far = log_p[order][at], distance[order][at]
-            border = abs(float(self.position(self.t[end])) - self.centre)
+            log_tail, far = log_p[at], np.abs(self.position(t[at]) - self.centre)
             candidates = []
             for algebraic, y in ((False, far), (True, np.log(far))):
                 slopes = np.diff(log_tail) / np.diff(y)
                 bent = float(slopes[0] - slopes[1])
-                candidates.append(_Tail(algebraic, border, float(slopes[0]), abs(bent), max(bent, 0.0)))
+                candidates.append(_Tail(algebraic, float(far[0]), float(slopes[0]), abs(bent), max(bent, 0.0)))
             result.append(min(candidates, key=lambda tail: tail.doubt / max(abs(tail.slope), 1e-300)))
         return result[0], result[1]
+
+    @property
+    def tails_are_seen(self) -> bool:
+        """Whether both ends lie beyond the last shoulder, where the tails no longer become much flatter."""
+        return all(CAUTION * tail.flatter < abs(tail.slope) / 2 for tail in self._tails)
 
     def _tail_log_density(self, side: int, distance: np.ndarray) -> np.ndarray:
         """log p(x) (relative to the top) beyond the nodes, at a distance from the centre."""

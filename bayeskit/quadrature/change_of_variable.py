@@ -190,7 +190,8 @@ class Frame:
 
     def log_jacobian(self, t: np.ndarray) -> np.ndarray:
         """log |dx/dt|."""
-        s = np.column_stack([stretch.forward(t[:, i]) for i, stretch in enumerate(self.stretches)])
+        bent = any(bend is not None for bend in self.bends)  # else nothing depends on s
+        s = np.column_stack([stretch.forward(t[:, i]) for i, stretch in enumerate(self.stretches)]) if bent else t
         slope = sum(stretch.log_slope(t[:, i]) + self._bend(i, t, s)[1] for i, stretch in enumerate(self.stretches))
         return slope + np.log(np.diag(self.factor)).sum()
 

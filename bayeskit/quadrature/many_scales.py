@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.interpolate import CubicHermiteSpline
 
 __all__ = ["ManyScales"]
 
@@ -50,21 +51,21 @@ class ManyScales:
         return self._sum(lambda d: 1 / np.hypot(self.widths, d), z)
 
     @cached_property
-    def _table(self) -> tuple[np.ndarray, np.ndarray]:
+    def _table(self) -> tuple[np.ndarray, np.ndarray, CubicHermiteSpline]:
         low, high = self.centres - self.widths, self.centres + self.widths
         unit = high.max() - low.min()
         about = (self.centres[:, None] + self.widths[:, None] * NEAR).ravel()
         z = np.unique(np.concatenate([about, low.min() - unit * OUTWARD, high.max() + unit * OUTWARD]))
         t, first = np.unique(self.backward(z), return_index=True)
-        return t, z[first]
+        return t, z[first], CubicHermiteSpline(t, z[first], 1 / self._rate(z[first]))
 
     def forward(self, t: np.ndarray) -> np.ndarray:
         """s(t), by Newton's method between places where t is known."""
         shape, t = np.shape(t), np.ravel(t).astype(float)
-        known, places = self._table
+        known, places, between = self._table
         at = np.clip(np.searchsorted(known, t), 1, len(known) - 1)
         low, high = places[at - 1], places[at]
-        z = low + np.clip((t - known[at - 1]) / (known[at] - known[at - 1]), 0.0, 1.0) * (high - low)
+        z = np.clip(between(t), low, high)
         left = np.arange(len(t))
         for _ in range(NEWTON):
             excess, rate = self.backward(z[left]) - t[left], self._rate(z[left])

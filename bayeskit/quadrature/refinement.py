@@ -78,7 +78,10 @@ def refined(
             run = LatticeSum(lattice.copy(), cut, lattice.log_sum(), float(2 * (tail + alias + missed)))
             spline = _spline_error(lattice, cut, run.error) if missed == 0 else np.inf
             if run.error <= goal and spline <= SMOOTH[k]:
-                return run
+                if k > 1 or cut > DEEPEST or marginal(run).tails_are_seen:
+                    return run
+                best, cut = (spline, run), cut + 2 * DEEPER
+                continue
             stalled = stalled + 1 if best and spline > best[0] / 2 and run.error <= acceptable / 4 else 0
             if best is None or best[1].error > acceptable / 4 or spline < best[0]:
                 best = spline, run
@@ -131,7 +134,7 @@ def _trimmed(lattice: Lattice, cut: float) -> tuple[np.ndarray, np.ndarray]:
     t, log_sum = lattice.layers()
     keep = np.flatnonzero(log_sum > log_sum.max() - (cut if lattice.k == 1 else depth(cut) - 1))
     window = slice(keep[0], keep[-1] + 1)
-    return t[window], np.maximum(log_sum[window] - log_sum.max(), -LOWEST_LAYER)
+    return t[window], np.maximum(log_sum[window] - log_sum.max(), -max(LOWEST_LAYER, cut))
 
 
 def _spline_error(lattice: Lattice, cut: float, error: float) -> float:

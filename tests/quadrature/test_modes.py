@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from scipy.special import logsumexp
-from scipy.stats import norm
+from scipy.stats import cauchy, norm
 
 from bayeskit.quadrature.counted_density import CountedDensity
 from bayeskit.quadrature.integrate import NotIntegrable, integrate
@@ -120,6 +120,20 @@ def test_draws_and_moments_of_many_scales() -> None:
     assert axis.expect(lambda x: x) == pytest.approx(weights @ means, abs=1e-8)
     draws = result.draw(np.random.default_rng(1), 20_000)[:, 0]
     assert abs(np.mean(np.abs(draws + 7) < 1e-3) - 0.3) < 5 * np.sqrt(0.3 * 0.7 / 20_000)
+
+
+def test_moments_where_the_grid_would_end_on_the_shoulder_of_a_narrow_mode() -> None:
+    y = np.array([-10.33, -15.82, -10.64, 8.17, -13.33, -10.06])
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        return norm.logpdf(x[:, 0], 0, 21) + cauchy.logpdf(y, x, 0.005).sum(axis=1)
+
+    axis = integrate(log_density, np.zeros(1), probes=y[:, None]).marginals[0]
+    # A component about each datum, and what lies between: the trapezoidal rule on equal steps of a fifth of a width.
+    x = np.arange(-40_000, 40_001)[:, None] / 1000.0
+    p = np.exp(log_density(x) - log_density(x).max())
+    assert axis.expect(lambda x: x) == pytest.approx(p @ x[:, 0] / p.sum(), abs=1e-6)
+    assert np.isfinite(axis.expect(np.square))
 
 
 def test_the_widest_gap_on_the_line_is_said() -> None:
