@@ -19,7 +19,7 @@ from bayeskit.elimination.recovery import Recovery
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.methods import Request
 from bayeskit.inference.quadrature_marginals import quadrature_marginals, transforms_of
-from bayeskit.inference.quadrature_probes import named_points, prior_probes
+from bayeskit.inference.quadrature_probes import named_points, peaks_of_components, prior_probes
 from bayeskit.marginal_likelihood.conventions import stated
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
 from bayeskit.model.forward_sampling import deterministics
@@ -118,6 +118,7 @@ def answer(request: Request) -> Posterior:
         tolerance, budget = TOLERANCE[min(max(space.size, 1), NUMBERS)], _budget(space, made.work, seconds)
         # The values of data are read here: what is made above holds for all of them.
         probes = np.concatenate([made.probes, named_points(space, analysis.joint, made.transforms)])
+        probes = np.concatenate([probes, peaks_of_components(space, analysis, probes)])
         with silently():
             result = integrate(space.log_density, space.start, probes=probes, tolerance=tolerance, budget=budget)
         rng = np.random.default_rng(random_seed)

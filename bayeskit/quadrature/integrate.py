@@ -36,7 +36,8 @@ __all__ = ["NotIntegrable", "Quadrature", "integrate"]
 SEED = 20240229
 PROPOSALS, SLACK = 2000, 1.3  # from which the bound of the rejection is taken, and its factor above the largest ratio
 LEAST_RATE, MOST_PROPOSALS = 0.02, 100_000  # of acceptance that is planned with, and proposals at once
-SPREAD = 4  # times the largest difference between lattices that the bound counts
+SPREAD = 4  # times the largest difference between lattices, or neighbours, that the bound counts
+NEXT_TO_NONE = np.linspace(-1e-9, 1e-9, 32)[:, None]  # widths
 SHIFT, WIDER = 0.37, 1.3  # sds and factor of variance by which a second lattice in one variable differs
 WIDE = 30.0  # times the bulk that the mass of one mode may reach before the mode is a spike upon a slab
 CLOSE = 0.3  # first step of a lattice in a frame of many scales
@@ -132,16 +133,18 @@ def integrate(
     if not len(land.modes):
         raise NotIntegrable("no mode of the density was found: it has no smooth maximum, or rounding hides it")
     try:
+        # What the caller's sum of terms is off shows in its jumps between points that are next to none apart.
+        noise = np.ptp(f(land.modes[0] + np.sqrt(np.diag(land.covariance)) * NEXT_TO_NONE))
         runs = _lattices(land, tolerance, acceptable, rng)
         origins = [r.lattice.frame.log_jacobian(np.zeros((1, k)))[0] for r in runs]
         largest = max(float(np.abs(r.lattice.top - origin)) for r, origin in zip(runs, origins, strict=True))
-        # The caller's sum of terms is taken to be good to a few ulp of its largest value and of a thousand nats.
+        # It is taken to be good to a few ulp of its largest value and of a thousand nats.
         rounding = 1e-15 * (largest + 1e4)
         error = float(max(r.error for r in runs) + SPREAD * np.ptp([r.log_integral for r in runs]) + rounding)
-        if k > 1 and len(land.modes) > 1:
-            error += UNSEARCHED
+        error += UNSEARCHED if k > 1 and len(land.modes) > 1 else 0.0
         if not error <= max(tolerance, acceptable):
             raise NotIntegrable(f"the error bound stays at {error:.1g} nats")
+        error += SPREAD * float(noise)
     except NotIntegrable as refusal:
         refusal.modes = land.separate()
         raise

@@ -24,7 +24,6 @@ BEYOND = np.geomspace(1.0, 30.0, 60)  # farther out, in units of the range
 RESOLVED = 0.5  # nats by which the density falls from a top to the points beside it
 LEAST_FALL = 0.01  # nats from which a width is read
 ROUNDS, INSERTED = 14, 6  # of insertions, and points inserted between two at once
-HOPE = 4.0  # times the fall beside a top by which the density is taken to rise above it at most
 NOTHING = 700.0  # nats below the first mode that count as zero
 VALLEY = 1e-3  # nats below the lower of two tops, at least, that make them two modes
 MOST = 300  # modes
@@ -39,8 +38,8 @@ def survey_line(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: f
     value = safe(_without_overflow(f, x, float(first[0][0]), first[1]))
     for _ in range(ROUNDS):
         tops = _tops(value)
-        fall = _fall(value, tops)
-        hopeful = value[tops] + HOPE * np.minimum(fall, 1e6) > value.max() - cut
+        fall, hope = _beside(x, value, tops)
+        hopeful = hope > value.max() - cut
         # Two tops of one basin may lie on either side of the points next to the one that shows.
         near = (tops[hopeful & (fall > RESOLVED), None] + np.arange(-2, 2)).ravel()
         near = np.unique(near[(near >= 0) & (near < len(x) - 1)])
@@ -91,10 +90,15 @@ def _tops(value: np.ndarray) -> np.ndarray:
     return np.flatnonzero(rise & held & np.isfinite(value))
 
 
-def _fall(value: np.ndarray, tops: np.ndarray) -> np.ndarray:
-    """By how much the values fall from a top to its neighbours, to the lower of them."""
-    sides = np.stack([value[np.maximum(tops - 1, 0)], value[np.minimum(tops + 1, len(value) - 1)]])
-    return np.asarray(value[tops] - sides.min(axis=0))
+def _beside(x: np.ndarray, value: np.ndarray, tops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """By how much the values fall from a top to the lower of its neighbours, and how high they may be between them.
+
+    A concave function is nowhere above the straight line that carries its rise on the one side to the other.
+    """
+    sides = np.stack([np.maximum(tops - 1, 0), np.minimum(tops + 1, len(value) - 1)])
+    fall, gap = value[tops] - value[sides], np.abs(x[tops] - x[sides])
+    with np.errstate(all="ignore"):
+        return fall.max(axis=0), value[tops] + np.fmax(*(fall / gap * gap[::-1]))
 
 
 def _landscape(

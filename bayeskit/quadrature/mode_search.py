@@ -155,12 +155,17 @@ def _around(start: np.ndarray) -> np.ndarray:
 
 
 def first_peak(f: CountedDensity, start: np.ndarray, probes: np.ndarray) -> _Peak:
-    """The mode above the start; above the highest point around it, or the highest probe, where the density is zero."""
-    for points in (_around(start), probes):
+    """The mode above the start; above the highest point around it, or the highest probe, where none can be climbed."""
+    peak = None
+    for points in (start[None], _around(start), probes):
         values = safe(f(points))
         if np.any(np.isfinite(values)):
-            return _ascend(f, points[0] if np.isfinite(values[0]) else points[int(np.argmax(values))])
-    raise NotIntegrable("the density is zero at the start and around it")
+            peak = _ascend(f, points[int(np.argmax(values))])
+            if np.any(peak[2]):  # else it is too steep, far out in a tail that is exponential twice
+                break
+    if peak is None:
+        raise NotIntegrable("the density is zero at the start and around it")
+    return peak
 
 
 def survey(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float, rng: np.random.Generator) -> Landscape:

@@ -66,6 +66,15 @@ def test_a_needle_of_the_likelihood_that_no_draw_of_the_prior_hits() -> None:
     assert abs(found.value - truth) <= found.error
 
 
+def test_a_needle_of_the_likelihood_where_a_function_of_the_variable_is_the_datum() -> None:
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 2)
+        pm.NormalMixture("y", [0.9, 0.1], pm.math.stack([1.3 + 2.1 * a, 0.0]), [1e-4, 10.0], observed=[7.3])
+    truth = np.log(0.9 * stats.norm.pdf(7.3, 1.3, np.hypot(4.2, 1e-4)) + 0.1 * stats.norm.pdf(7.3, 0, 10))
+    found = evidence(model)
+    assert abs(found.value - truth) <= found.error
+
+
 def two_modes() -> tuple[pm.Model, np.ndarray]:
     with pm.Model() as model:
         a = pm.NormalMixture("a", [0.4, 0.6], [-20.0, 20.0], [0.5, 1.0])

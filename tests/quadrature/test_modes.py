@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from scipy.special import logsumexp
-from scipy.stats import cauchy, norm
+from scipy.stats import cauchy, gamma, gumbel_r, norm
 
 from bayeskit.quadrature.counted_density import CountedDensity
 from bayeskit.quadrature.integrate import NotIntegrable, integrate
@@ -134,6 +134,35 @@ def test_moments_where_the_grid_would_end_on_the_shoulder_of_a_narrow_mode() -> 
     p = np.exp(log_density(x) - log_density(x).max())
     assert axis.expect(lambda x: x) == pytest.approx(p @ x[:, 0] / p.sum(), abs=1e-6)
     assert np.isfinite(axis.expect(np.square))
+
+
+def test_rounding_of_the_density_is_in_the_error() -> None:
+    """The terms of this log density are a few 1e9, which are good to 2e-7."""
+    result = integrate(lambda x: gamma.logpdf(x[:, 0], 1e8), np.array([1e8]))
+    assert 1e-10 < abs(result.log_integral) <= result.error < 1e-5
+
+
+@pytest.mark.parametrize("roots", [(1.0, 2.0, 40.0), (-3.0, 0.4, 90.0)])
+def test_a_needle_between_two_points_of_the_grid_is_seen_from_their_slopes(roots: tuple[float, ...]) -> None:
+    """A datum that is a polynomial of the variable: its far root is so narrow that points beside it are 1e9 lower."""
+    sd, polynomial = 1e-4, np.polynomial.Polynomial.fromroots(roots)
+    result = integrate(
+        lambda x: norm.logpdf(x[:, 0], 0, 30) + norm.logpdf(0, polynomial(x[:, 0]), sd),
+        np.array([roots[0]]),
+        probes=np.linspace(-100, 100, 51)[:, None],
+    )
+    # By Laplace's formula, each root by itself: the next term is smaller than (sd / p' / distance)².
+    truth = logsumexp(norm.logpdf(roots, 0, 30) - np.log(np.abs(polynomial.deriv()(np.array(roots)))))
+    assert len(result.modes) == 3
+    assert result.log_integral == pytest.approx(truth, abs=1e-6)
+
+
+def test_a_start_in_a_tail_too_steep_to_climb() -> None:
+    """At 0 the Gumbel density is e^(−1e66)."""
+    result = integrate(
+        lambda x: gumbel_r.logpdf(x[:, 0], 7.6, 0.05), np.zeros(1), probes=np.array([[1.0], [7.0], [8.2]])
+    )
+    assert abs(result.log_integral) <= result.error
 
 
 def test_the_widest_gap_on_the_line_is_said() -> None:
