@@ -16,7 +16,10 @@ __all__ = [
 
 
 class BayeskitError(ValueError):
-    """Something a user can mend; the message says what, where and how."""
+    """Something a user can mend; the message says what, where and how, in one line."""
+
+    def __init__(self, message: object) -> None:
+        super().__init__(" ".join(str(message).splitlines()))  # names of files may have several
 
 
 class DataError(BayeskitError):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bayeskit.arguments import shown
 from bayeskit.errors import OptionError
 
 __all__ = ["RandomSeed", "whole_seed"]
@@ -23,4 +24,4 @@ def whole_seed(random_seed: RandomSeed) -> int:
         return int(np.random.default_rng(random_seed).integers(2**32))
     except (TypeError, ValueError):
         kinds = "a whole number of at least 0, a sequence of such numbers, or a numpy.random.Generator"
-        raise OptionError(f"random_seed is {random_seed!r}; it must be {kinds}") from None
+        raise OptionError(f"random_seed is {shown(random_seed)}; it must be {kinds}") from None

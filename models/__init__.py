@@ -47,6 +47,7 @@ def load_model(name: str) -> ModuleType:
     ModelError
         If there is no such model.
     """
-    if name not in MODELS:
-        raise ModelError(f"no model {name!r} in the catalogue; it has {', '.join(MODELS)}")
+    known = name if isinstance(name, str) else type(name).__name__
+    if known not in MODELS:
+        raise ModelError(f"no model {known!r} in the catalogue; it has {', '.join(MODELS)}")
     return import_module(f"{__name__}.{name}")

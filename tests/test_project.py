@@ -23,6 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS = (
     "version",
     "errors",
+    "arguments",
     "seeds",
     "types",
     "terminal",

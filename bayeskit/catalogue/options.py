@@ -8,19 +8,18 @@ annotations: ``bool``, ``int``, ``float``, ``str``, ``Literal[...]``, any of the
 from __future__ import annotations
 
 import inspect
-import math
-import numbers
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from bayeskit.datasets.schema import Option, Range
+from bayeskit.arguments import PLAIN, Range, is_a, plain, shown
+from bayeskit.datasets.schema import Option
 from bayeskit.errors import ModelError, OptionError
 
 __all__ = ["check_options", "model_options", "option_error", "parse_options"]
 
-TYPES = (bool, int, float, str)
+TYPES = tuple(PLAIN)
 BOOLS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 
 
@@ -57,7 +56,7 @@ def check_options(build: Callable[..., Any], values: Mapping[str, Any]) -> dict[
 
 def option_error(name: str, value: Any, allowed: str) -> OptionError:
     """The one way to say that an option's value is not allowed."""
-    return OptionError(f"option {name} is {value!r}; it must be {allowed}")
+    return OptionError(f"option {name} is {shown(value)}; it must be {allowed}")
 
 
 def _find(options: Mapping[str, Option], name: str) -> Option:
@@ -77,17 +76,11 @@ def _from_text(option: Option, text: str) -> Any:
 
 
 def _checked(option: Option, value: Any) -> Any:
-    if (value is None and option.optional) or (option.choices and value in option.choices):
+    value = plain(value)
+    if (value is None and option.optional) or (isinstance(value, TYPES) and value in option.choices):
         return value
-    # A NumPy scalar is as good as a Python number; a bool is not a number here, nor is 1.5 a whole one.
-    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
-        value = value.item()
-    abstract = {int: numbers.Integral, float: numbers.Real}.get(option.type, option.type)
-    if not option.choices and isinstance(value, abstract) and isinstance(value, bool) == (option.type is bool):
-        value = option.type(value)
-        finite = option.type is not float or math.isfinite(value)
-        if finite and (option.range is None or value in option.range):
-            return value
+    if not option.choices and is_a(value, option.type) and (option.range is None or value in option.range):
+        return option.type(value)
     raise option_error(option.name, value, option.allowed)
 
 

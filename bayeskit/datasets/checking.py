@@ -13,11 +13,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from bayeskit.arguments import checked
 from bayeskit.datasets.labels import check_labels, column_name
 from bayeskit.datasets.schema import Variable
 from bayeskit.errors import DataError
 
 __all__ = ["check_data", "check_values", "numeric_column"]
+
+type Given = xr.Dataset
 
 # What a number of each kind cannot be, and what to do about it; up to 2**53 a float is the whole number it stands for.
 REFUSED: dict[str, tuple[tuple[Callable[[np.ndarray], np.ndarray], str, str], ...]] = {
@@ -34,7 +37,8 @@ REFUSED: dict[str, tuple[tuple[Callable[[np.ndarray], np.ndarray], str, str], ..
 }
 
 
-def check_data(data: xr.Dataset, variables: Mapping[str, Variable]) -> xr.Dataset:
+@checked
+def check_data(data: Given, variables: Mapping[str, Variable]) -> xr.Dataset:
     """Check a data set against the variables that a model declares.
 
     Returns
@@ -60,6 +64,8 @@ def check_data(data: xr.Dataset, variables: Mapping[str, Variable]) -> xr.Datase
             has = ", ".join(map(str, data.data_vars)) or "no variables"
             raise DataError(f"the model needs {name!r} with dims {variable.dims}; the data set has {has}")
     for name, variable in variables.items():
+        if variable.at_most is not None and variable.at_most not in variables:
+            raise DataError(f"{name!r} is at most {variable.at_most!r}, which the model does not declare")
         if variable.at_most in arrays and name in arrays:
             _check_at_most(arrays[name], arrays[variable.at_most])
     return xr.Dataset(arrays, attrs=data.attrs)

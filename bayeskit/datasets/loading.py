@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xarray as xr
 
+from bayeskit.arguments import checked
 from bayeskit.datasets.preparing import prepare, refuse_twice
 from bayeskit.datasets.schema import Example, Variable
 from bayeskit.errors import DataError
@@ -30,6 +31,7 @@ __all__ = ["describe_example", "example_data", "list_examples", "load_example", 
 TABLES = files(__package__) / "tables"
 
 
+@checked
 def load_table(path: str | Path) -> pd.DataFrame | xr.Dataset:
     """Read a table from a file.
 
@@ -50,15 +52,15 @@ def load_table(path: str | Path) -> pd.DataFrame | xr.Dataset:
         columns of the same name.
     """
     path = Path(path)
-    if path.is_dir():
-        raise DataError(f"{path} is a directory; name a CSV, Parquet or netCDF file")
-    if not path.exists():
-        raise DataError(f"there is no file {path}; check the name and the directory")
-    suffix = path.suffix.lower()
-    if suffix not in READERS:
-        known = ", ".join(suffix for suffix in READERS if suffix)
-        raise DataError(f"{path.name} ends in {path.suffix!r}, which is not read; save the table as one of {known}")
     try:
+        if path.is_dir():
+            raise DataError(f"{path} is a directory; name a CSV, Parquet or netCDF file")
+        if not path.exists():
+            raise DataError(f"there is no file {path}; check the name and the directory")
+        suffix = path.suffix.lower()
+        if suffix not in READERS:
+            known = ", ".join(suffix for suffix in READERS if suffix)
+            raise DataError(f"{path.name} ends in {path.suffix!r}, which is not read; save the table as one of {known}")
         if path.stat().st_size == 0:
             raise _is_empty(path)
         return READERS[suffix](path)
@@ -144,6 +146,7 @@ def list_examples() -> tuple[str, ...]:
     return tuple(sorted(entry.name.removesuffix(".csv") for entry in TABLES.iterdir() if entry.name.endswith(".csv")))
 
 
+@checked
 def describe_example(name: str) -> dict[str, str]:
     """What a shipped data set is and where its numbers come from: its ``title``, ``source`` and ``columns``."""
     if name not in list_examples():
@@ -153,6 +156,7 @@ def describe_example(name: str) -> dict[str, str]:
     return {key.strip(): text.strip() for key, _, text in comments}
 
 
+@checked
 def load_example(name: str) -> pd.DataFrame:
     """Load a data set that ships with bayeskit, one of :func:`list_examples`.
 
@@ -165,6 +169,7 @@ def load_example(name: str) -> pd.DataFrame:
     return table
 
 
+@checked
 def example_data(example: Example, variables: Mapping[str, Variable]) -> xr.Dataset:
     """A model's ``EXAMPLE`` with its ``VARIABLES``, ready for its ``build``."""
     return prepare(load_example(example.dataset), variables, example.columns)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from bayeskit.arguments import checked
 from bayeskit.datasets.checking import check_data, numeric_column
 from bayeskit.datasets.labels import LEVELS
 from bayeskit.datasets.schema import Variable
@@ -17,8 +18,10 @@ from bayeskit.errors import DataError
 __all__ = ["parse_columns", "prepare", "refuse_twice"]
 
 ROW = "row"
+type Source = pd.DataFrame | xr.Dataset
 
 
+@checked
 def parse_columns(text: str) -> dict[str, str | tuple[str, ...]]:
     """Read which column is which, as the command line writes it.
 
@@ -44,8 +47,9 @@ def parse_columns(text: str) -> dict[str, str | tuple[str, ...]]:
     return columns
 
 
+@checked
 def prepare(
-    table: pd.DataFrame | xr.Dataset,
+    table: Source,
     variables: Mapping[str, Variable],
     columns: Mapping[str, str | Sequence[str]] | None = None,
 ) -> xr.Dataset:

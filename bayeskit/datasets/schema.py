@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any, Literal, get_type_hints
+
+from bayeskit.arguments import PLAIN, Positive, Range, hold
+from bayeskit.errors import OptionError
 
 __all__ = ["Example", "Option", "Positive", "Range", "Variable"]
 
@@ -45,6 +48,12 @@ class Variable:
     min_columns: int = 1
     missing: bool = False
 
+    def __post_init__(self) -> None:
+        for name, hint in get_type_hints(type(self)).items():
+            hold(name, getattr(self, name), hint)
+        if len(self.dims) not in (1, 2):
+            raise OptionError(f"dims is {self.dims}; it must name the rows, and at most one dim of columns")
+
 
 @dataclass(frozen=True)
 class Example:
@@ -64,33 +73,9 @@ class Example:
     columns: Mapping[str, str | tuple[str, ...]]
     options: Mapping[str, Any] = field(default_factory=dict)
 
-
-@dataclass(frozen=True)
-class Range:
-    """The numbers an option may take, written ``Annotated[float, Range(0, 1)]``; None is no end."""
-
-    low: float | None = None
-    high: float | None = None
-    closed: Literal["both", "left", "right", "neither"] = "both"  # the ends that belong to it
-
-    def __contains__(self, value: float) -> bool:
-        above = self.low is None or value > self.low or (value == self.low and self.closed in ("both", "left"))
-        below = self.high is None or value < self.high or (value == self.high and self.closed in ("both", "right"))
-        return above and below
-
-    def __str__(self) -> str:
-        if self.low is None and self.high is None:
-            return "any number"
-        if self.high is None:
-            return f"at least {self.low:g}" if self.closed in ("both", "left") else f"above {self.low:g}"
-        if self.low is None:
-            return f"at most {self.high:g}" if self.closed in ("both", "right") else f"below {self.high:g}"
-        ends = {"both": "", "left": f", {self.high:g} excluded", "right": f", {self.low:g} excluded"}
-        return f"from {self.low:g} to {self.high:g}{ends.get(self.closed, ', both excluded')}"
-
-
-Positive = Annotated[float, Range(low=0, closed="neither")]
-"""A number above zero."""
+    def __post_init__(self) -> None:
+        for name, hint in get_type_hints(type(self)).items():
+            hold(name, getattr(self, name), hint)
 
 
 @dataclass(frozen=True)
@@ -111,7 +96,5 @@ class Option:
         if self.choices:
             words = "one of " + ", ".join(str(choice) for choice in self.choices)
         else:
-            words = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}[self.type]
-            if self.range is not None:
-                words += f" {self.range}"
+            words = PLAIN[self.type] if self.range is None else f"{PLAIN[self.type]} {self.range}"
         return f"{words}, or none" if self.optional else words

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
+from bayeskit.arguments import checked
 from bayeskit.families import ConjugateFamily
 from bayeskit.finite.sum_out import Summed
 from bayeskit.gaussian.block import GaussianBlock
@@ -110,6 +111,7 @@ class Analysis:
         """The data whose values the proof used, by name, with the reason: with other values it is found anew."""
         return dict(self._family[0].used)
 
+    @checked
     def with_data(self, data: Mapping[str, Any]) -> Analysis:
         """The analysis of the same model with other data of the same shapes.
 

@@ -17,6 +17,7 @@ import xarray as xr
 from pymc.distributions import transforms
 from pytensor.graph.replace import clone_replace, graph_replace
 
+from bayeskit.arguments import checked
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
@@ -28,13 +29,14 @@ from bayeskit.errors import DataError, ModelError
 from bayeskit.graphs.environment import lightly
 from bayeskit.graphs.rewriting import widen
 from bayeskit.model.forward_sampling import deterministics
-from bayeskit.results.tree import build_tree, stacked_draws
+from bayeskit.results.tree import build_tree, draws_in, stacked_draws
 from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.types import Graph
 
 __all__ = ["collapse", "collapsed_model", "recover", "require_collapsed"]
 
 
+@checked
 def collapse(model: pm.Model | Analysis) -> pm.Model:
     r"""The model with everything that has a closed form integrated out.
 
@@ -126,6 +128,7 @@ def collapsed_model(collapsed: Collapsed, *, open_circles: bool = False) -> pm.M
     return model
 
 
+@checked
 def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: RandomSeed = None) -> xr.DataTree:
     """All variables of a model from draws of its collapsed form.
 
@@ -147,11 +150,12 @@ def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: Ra
     DataError
         If a remaining variable has no draws.
     """
-    posterior: Any = draws["posterior"].to_dataset() if "posterior" in getattr(draws, "children", {}) else draws
+    names = draws_in(draws, {}).data_vars
     with lightly(), explained():
         collapsed = require_collapsed(analyse(model))
-        if missing := [n for n in collapsed.remaining if n not in posterior]:
+        if missing := [n for n in collapsed.remaining if n not in names]:
             raise DataError(f"no draws of {', '.join(missing)}; sample bayeskit.collapse(model) first")
+        posterior = draws_in(draws, {n: collapsed.analysis.shapes[n] for n in collapsed.remaining})
         chains, length = posterior.sizes["chain"], posterior.sizes["draw"]
         remaining = stacked_draws(posterior, collapsed.remaining)
         values = Recovery(collapsed).draw(remaining, np.random.default_rng(whole_seed(random_seed)))

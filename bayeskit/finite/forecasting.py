@@ -17,7 +17,6 @@ from bayeskit.errors import ModelError
 from bayeskit.finite.axis_dependence import EntriesMixed, connection
 from bayeskit.finite.conditional import StateRecovery
 from bayeskit.finite.discrete_distribution import draw_indices
-from bayeskit.finite.hmm import require_steps
 from bayeskit.graphs.rewriting import apart_from_checks
 from bayeskit.model.forward_sampling import draw_given
 from bayeskit.model.log_joint import LogJoint
@@ -41,7 +40,6 @@ def observe_next(
     ``joint`` is the density of the model as written, ``dims`` are those of the finite variable. ModelError if an
     observed variable does not follow its entries, or none depends on it.
     """
-    require_steps(steps)
     summed = recovery.summed
     model = joint.model
     observed = _observed(joint, summed.name, summed.shape)

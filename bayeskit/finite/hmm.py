@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayeskit.errors import OptionError
+from bayeskit.arguments import Count, hold
 from bayeskit.finite import sequences
 from bayeskit.finite.hmm_arguments import read_chains
 from bayeskit.types import Array
@@ -34,7 +34,6 @@ __all__ = [
     "forecast_states",
     "log_evidence",
     "most_likely_states",
-    "require_steps",
     "smooth_states",
 ]
 
@@ -97,7 +96,7 @@ def forecast_states(log_initial: ArrayLike, log_transition: ArrayLike, log_likel
 
     Of a chain with one transition matrix: what follows the last step of another is not known.
     """
-    require_steps(steps)
+    hold("steps", steps, Count)
     states = filter_states(log_initial, log_transition, log_likelihood)[..., -1, :]
     transition = np.exp(np.asarray(log_transition)[..., 0, :, :])
     path = []
@@ -105,9 +104,3 @@ def forecast_states(log_initial: ArrayLike, log_transition: ArrayLike, log_likel
         states = np.einsum("...i,...ij->...j", states, transition)
         path.append(states)
     return np.stack(path, axis=-2)
-
-
-def require_steps(steps: int) -> None:
-    """Refuse what is no number of steps ahead."""
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise OptionError(f"steps is {steps!r}; it must be a whole number of at least 1")

@@ -23,9 +23,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pymc as pm
 
+from bayeskit.arguments import Count, checked
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.impossible_data import conditions_on_data, entry_at_fault, require_possible
@@ -46,6 +46,7 @@ from bayeskit.terminal import interruptible, is_terminal
 __all__ = ["explain", "infer"]
 
 
+@checked
 def explain(model: pm.Model | Analysis) -> Plan:
     """What would be integrated out, in which order, by which family; what is left and why. Computes no posterior.
 
@@ -84,11 +85,12 @@ def _require_answerable(analysis: Analysis) -> None:
     require_positive_definite(analysis)
 
 
+@checked
 def infer(
     model: pm.Model | Analysis,
     *,
     method: str = "auto",
-    draws: int = 4000,
+    draws: Count = 4000,
     random_seed: RandomSeed = None,
     progressbar: bool = True,
     sampler: Mapping[str, Any] | None = None,
@@ -131,12 +133,10 @@ def infer(
     """
     if method not in method_names():
         raise OptionError(f"method is {method!r}; it must be one of {', '.join(method_names())}")
-    if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
-        raise OptionError(f"draws is {draws!r}; it must be a whole number of at least 1")
     options = checked_options(sampler)
     if options and not any(rung.samples for rung in ladder(method)):
         raise OptionError(f"sampler is for methods that sample, and method is {method!r}: leave one of them out")
-    return answer(model, method, int(draws), random_seed, progressbar, options)
+    return answer(model, method, draws, random_seed, progressbar, options)
 
 
 def answer(

@@ -28,6 +28,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from bayeskit.arguments import checked
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.collapsed_model import collapse
 from bayeskit.errors import DataError, ModelError, OptionError
@@ -40,21 +41,22 @@ from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.model.support import support_of
 from bayeskit.results.records import Posterior
-from bayeskit.results.tree import stacked_draws
+from bayeskit.results.tree import draws_in, stacked_draws
 
 __all__ = ["relabel", "under_one_labelling"]
 
 METHOD = "iterated Normal assignment (Stephens 2000) from a pivot (Marin, Mengersen and Robert 2005)"
 PIVOTS = 200  # draws of which the one of highest density is the pivot, where the sampler did not say
-type Labels = Sequence[str] | Mapping[str, str]
+type Labels = str | Sequence[str] | Mapping[str, str]
 
 
+@checked
 @on_its_data
 def relabel(
     draws: Posterior | xr.DataTree | xr.Dataset,
     model: pm.Model | None = None,
     *,
-    labels: Sequence[str] | Mapping[str, str] = (),
+    labels: str | Sequence[str] | Mapping[str, str] = (),
     groups: Sequence[Exchangeable] | None = None,
 ) -> xr.DataTree:
     """Posterior draws with the labels of exchangeable components made to agree from draw to draw.
@@ -113,7 +115,8 @@ def relabel(
 
 def _relabelled(tree: xr.DataTree, joint: LogJoint, groups: tuple[Exchangeable, ...], labels: Labels) -> xr.DataTree:
     """The draws with each group of components permuted draw by draw."""
-    posterior = tree["posterior"].to_dataset()
+    known = {n: s for n, s in joint.shapes().items() if n in tree["posterior"].data_vars}
+    posterior = draws_in(tree, known)
     as_given = {name: values.dims for name, values in posterior.data_vars.items()}
     posterior = posterior.transpose("chain", "draw", ...)
     chosen = _labels_of_groups(labels or _allocations(joint.model, groups, posterior), groups, posterior)

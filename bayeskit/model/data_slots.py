@@ -21,6 +21,7 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.sharedvar import TensorSharedVariable
 
+from bayeskit.arguments import numeric
 from bayeskit.errors import DataError
 from bayeskit.types import Graph
 
@@ -155,9 +156,7 @@ def filled(slots: Mapping[str, DataSlot], data: Mapping[str, Any]) -> dict[DataS
         if name not in slots:
             raise DataError(f"no data {name!r} in the model; it has {', '.join(slots) or 'none'}")
         slot = slots[name]
-        array: Any = np.asarray(value)
-        if array.dtype.kind not in "biuf":
-            raise DataError(f"the new values of {name!r} are not numbers")
+        array = numeric(f"the new values of {name!r}", value)
         shape = np.shape(slot.get_value(borrow=True))
         if array.shape != shape:
             raise DataError(f"the new values of {name!r} have shape {array.shape}; those of before have {shape}")
@@ -167,10 +166,9 @@ def filled(slots: Mapping[str, DataSlot], data: Mapping[str, Any]) -> dict[DataS
     return result
 
 
-def uncut(name: str, values: np.ndarray, dtype: Any) -> np.ndarray:
+def uncut(name: str, given: Any, dtype: Any) -> np.ndarray:
     """New values as another type of number; a DataError where that would cut fractions off, or has no such number."""
-    if values.dtype.kind not in "biuf":
-        raise DataError(f"the new values of {name!r} are not numbers")
+    values = numeric(f"the new values of {name!r}", given)
     with np.errstate(invalid="ignore"):
         cast = values.astype(dtype)
     if cast.dtype.kind != "f" and not np.array_equal(cast, values):

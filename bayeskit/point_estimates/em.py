@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
-from bayeskit.errors import InferenceError, OptionError
+from bayeskit.arguments import Count, Range, checked
+from bayeskit.errors import InferenceError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, silently
 from bayeskit.point_estimates.complete_data import CompleteData, marginal_probabilities
@@ -91,13 +92,14 @@ class EMResult:
         return "\n".join(lines)
 
 
+@checked
 def em(
     model: pm.Model,
     *,
     objective: Literal["likelihood", "posterior"] = "likelihood",
-    starts: int = 10,
-    max_iterations: int = 1000,
-    tolerance: float = 1e-9,
+    starts: Count = 10,
+    max_iterations: Count = 1000,
+    tolerance: Annotated[float, Range(0)] = 1e-9,
     start: Mapping[str, Any] | None = None,
     random_seed: RandomSeed = None,
     progressbar: bool = True,
@@ -145,22 +147,11 @@ def em(
     InferenceError
         If every start is degenerate, or the objective falls by more than rounding.
     """
-    _require_options(objective, starts, max_iterations, tolerance)
     rng = np.random.default_rng(whole_seed(random_seed))
     with lightly(), quiet():
         problem = Problem(model, objective)
         first = None if start is None else problem.completed(start)
         return _best(problem, 1 if first else starts, first, rng, max_iterations, tolerance, progressbar)
-
-
-def _require_options(objective: str, starts: int, max_iterations: int, tolerance: float) -> None:
-    if objective not in ("likelihood", "posterior"):
-        raise OptionError(f"objective is {objective!r}; it must be 'likelihood' or 'posterior'")
-    for name, value in {"starts": starts, "max_iterations": max_iterations}.items():
-        if value < 1:
-            raise OptionError(f"{name} is {value}; it must be at least 1")
-    if not 0 <= tolerance < np.inf:
-        raise OptionError(f"tolerance is {tolerance}; it must be a number, zero or more")
 
 
 def _watched(starts: int, bar: bool) -> Iterable[int]:

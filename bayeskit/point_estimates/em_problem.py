@@ -11,6 +11,7 @@ import numpy as np
 import pymc as pm
 from pymc.logprob.utils import ParameterValueError
 
+from bayeskit.arguments import numeric
 from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
@@ -96,7 +97,7 @@ class Problem:
             raise OptionError(f"start has {unknown[0]!r}, which is none of {', '.join(self.values)}")
         point = dict(self.initial)
         for name, value in start.items():
-            held = np.asarray(value, dtype=float)
+            held = numeric(f"the values of start[{name!r}]", value).astype(float)
             if held.shape != np.shape(point[name]):
                 raise OptionError(f"start[{name!r}] has shape {held.shape} instead of {np.shape(point[name])}")
             point[name] = held

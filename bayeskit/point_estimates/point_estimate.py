@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pymc as pm
 
+from bayeskit.arguments import Count, checked
 from bayeskit.elimination.collapsed_density import Collapsed
 from bayeskit.elimination.collapsed_model import collapsed_model, explained, require_collapsed
 from bayeskit.elimination.plan import analyse
@@ -75,7 +76,8 @@ class PointEstimate:
     _collapsed: Collapsed = field(repr=False)
     flat: tuple[str, ...] = ()
 
-    def draw(self, number: int = 1000, *, random_seed: RandomSeed = None) -> dict[str, np.ndarray]:
+    @checked
+    def draw(self, number: Count = 1000, *, random_seed: RandomSeed = None) -> dict[str, np.ndarray]:
         """Exact draws of the eliminated variables given φ̂, first axis the draws."""
         fixed = {n: np.broadcast_to(v, (number, *np.shape(v))) for n, v in self.point.items()}
         with lightly():
@@ -94,6 +96,7 @@ class PointEstimate:
         return "\n".join(lines)
 
 
+@checked
 def maximize_evidence(model: pm.Model, *, random_seed: RandomSeed = None) -> PointEstimate:
     r"""Type-II maximum likelihood (empirical Bayes): the remaining variables at the maximum of the evidence.
 
@@ -122,6 +125,7 @@ def maximize_evidence(model: pm.Model, *, random_seed: RandomSeed = None) -> Poi
     return _maximum(model, random_seed, with_prior=False)
 
 
+@checked
 def map_estimate(model: pm.Model, *, random_seed: RandomSeed = None) -> PointEstimate:
     r"""The mode of :math:`p(\phi \mid y)`, with everything that has a closed form integrated out.
 

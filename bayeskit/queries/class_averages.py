@@ -21,6 +21,7 @@ from bayeskit.results.tree import thinned
 __all__ = ["averaged_over_draws"]
 
 RELIABLE = 0.7  # a Pareto shape up to which averages are (Vehtari, Simpson, Gelman, Yao and Gabry 2024)
+TAIL = 25  # draws from which on a Pareto shape can be fitted: to five of them
 FEW = 100  # effective draws, of as many equal weights
 BATCHES = 20  # of consecutive draws, from whose spread a Monte Carlo error is taken
 
@@ -76,7 +77,9 @@ def _few_decide(log_joint: np.ndarray) -> np.ndarray:
     400 draws, give or take 10⁻¹², but 10⁻¹¹ over all of them.
     """
     count = len(log_joint)
-    _, shape = array_stats.psislw(np.where(np.isfinite(log_joint), log_joint, -1e300), axis=0)
+    shape = np.full(log_joint.shape[1:], np.inf)  # of too few draws to have a tail
+    if count >= TAIL:
+        _, shape = array_stats.psislw(np.where(np.isfinite(log_joint), log_joint, -1e300), axis=0)
     heavy = ~(shape <= min(1 - 1 / np.log10(max(count, 2)), RELIABLE))
     # A tail may look heavy that is not: probabilities themselves, averaged where there are no features, are bounded.
     share = np.exp(log_joint - special.logsumexp(log_joint, axis=0))

@@ -13,18 +13,19 @@ with an observed class. Otherwise the integral is averaged over posterior draws,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytensor.tensor as pt
 import xarray as xr
 from pytensor.graph.replace import graph_replace
 
+from bayeskit.arguments import Count, checked
 from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.elimination.conjugate_posterior import Component, solve_posterior
 from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.elimination.plan import analyse
-from bayeskit.errors import InferenceError, ModelError, OptionError
+from bayeskit.errors import InferenceError, ModelError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.graphs.rewriting import depends_on
 from bayeskit.model.snapshot import on_its_data
@@ -37,19 +38,19 @@ from bayeskit.results.records import Posterior
 
 __all__ = ["classify"]
 
-METHODS = ("auto", "exact", "estimated")
 CHUNK = 1_000_000  # numbers of new rows taken at a time
 TOLERANCE = 1e-7  # relative agreement of the evidence with that of the posterior given
 
 
+@checked
 @on_its_data
 def classify(
     post: Posterior,
     new_data: Mapping[str, Any] | xr.Dataset,
     *,
     label: str | None = None,
-    method: str = "auto",
-    draws: int = 1000,
+    method: Literal["auto", "exact", "estimated"] = "auto",
+    draws: Count = 1000,
 ) -> xr.Dataset:
     r"""Posterior class probabilities of new rows.
 
@@ -91,15 +92,11 @@ def classify(
     Each new row is judged by itself, given the data the model was fitted to: O(rows · classes · features²) for full
     covariances, and less otherwise.
     """
-    if method not in METHODS:
-        raise OptionError(f"method is {method!r}; it must be one of {', '.join(METHODS)}")
-    if not isinstance(draws, int | np.integer) or isinstance(draws, bool) or draws < 1:
-        raise OptionError(f"draws is {draws!r}; it must be a whole number of at least 1")
     classes = find_classes(post.model, label)
     if not classes.features and not classes.covariates:
         why = f"no observed variable of the model depends on {classes.label!r}"
         raise ModelError(f"nothing tells the classes apart: {why}")
-    return _classified(post, classes, GivenRows(post, classes, new_data), method, int(draws))
+    return _classified(post, classes, GivenRows(post, classes, new_data), method, draws)
 
 
 def _classified(post: Posterior, classes: Classes, rows: GivenRows, method: str, draws: int) -> xr.Dataset:

@@ -27,6 +27,7 @@ import pandas as pd
 import pymc as pm
 from scipy import special
 
+from bayeskit.arguments import checked
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.inference.ladder import infer
 from bayeskit.model.snapshot import written_down
@@ -35,6 +36,8 @@ from bayeskit.results.records import Posterior
 from bayeskit.seeds import RandomSeed, whole_seed
 
 __all__ = ["Comparison", "compare", "priors_of"]
+
+type Models = Mapping[str, pm.Model | Posterior] | Sequence[pm.Model | Posterior]
 
 # The columns of a comparison in their order, and how their numbers are written.
 COLUMNS = {
@@ -74,6 +77,7 @@ class Comparison:
     priors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    @checked
     def log_bayes_factor(self, a: str, b: str) -> float:
         """log p(y | a) − log p(y | b), in nats: above zero where the data favour ``a``.
 
@@ -95,8 +99,9 @@ class Comparison:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
+@checked
 def compare(
-    models: Mapping[str, pm.Model | Posterior] | Sequence[pm.Model | Posterior],
+    models: Models,
     *,
     prior_odds: Mapping[str, float] | None = None,
     loo: bool = True,

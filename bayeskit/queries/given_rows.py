@@ -10,6 +10,7 @@ import pandas as pd
 import xarray as xr
 from scipy import special
 
+from bayeskit.arguments import numeric
 from bayeskit.errors import DataError
 from bayeskit.model.data_slots import uncut
 from bayeskit.queries.class_rows import Classes, Feature
@@ -86,7 +87,7 @@ def _values(feature: Feature, given: Any, dtype: Any) -> np.ndarray:
         if lacking:
             raise DataError(f"{what} lack the column {lacking[0]!r}; it has {', '.join(have)}")
         given = given[:, [have.index(str(c)) for c in feature.columns]]
-    values = uncut(feature.name, np.asarray(given), dtype)
+    values = uncut(feature.name, given, dtype)
     if feature.width is not None and (values.ndim != 2 or values.shape[1] != feature.width):
         columns = f"{feature.width} column{'' if feature.width == 1 else 's'}"
         raise DataError(f"{what} have shape {values.shape}; the model needs one row each, with {columns}")
@@ -101,7 +102,7 @@ def _values(feature: Feature, given: Any, dtype: Any) -> np.ndarray:
 
 
 def _covariate(name: str, given: Any, container: Any) -> np.ndarray:
-    values, old = np.asarray(given), container.get_value(borrow=True)
+    values, old = numeric(f"the new values of {name!r}", given), container.get_value(borrow=True)
     if values.shape[1:] != old.shape[1:]:
         raise DataError(f"the new values of {name!r} do not fit: the model has numbers of shape {old.shape}")
     return uncut(name, values, old.dtype)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
+from bayeskit.arguments import Count, checked
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.plan import analyse, with_sums
 from bayeskit.elimination.recovery import needed_for, state_recovery
@@ -35,9 +36,14 @@ __all__ = ["States", "states"]
 MOST = 400  # draws of a posterior over which is averaged: enough for an error of 0.025 at the worst
 
 
+@checked
 @on_its_data
 def states(
-    source: Posterior | pm.Model, variable: str | None = None, *, at: Mapping[str, Any] | None = None, draws: int = MOST
+    source: Posterior | pm.Model,
+    variable: str | None = None,
+    *,
+    at: Mapping[str, Any] | None = None,
+    draws: Count = MOST,
 ) -> States:
     """The states of a finite latent variable, on a fitted posterior or at fixed parameters.
 
@@ -69,8 +75,6 @@ def states(
     model = source.model if isinstance(source, Posterior) else source
     if at is None and not isinstance(source, Posterior):
         raise OptionError("the states of a model need parameters: give at={...}, or a posterior of bayeskit.infer")
-    if draws < 1:
-        raise OptionError(f"draws is {draws}; it must be at least 1")
     with lightly():
         analysis = with_sums(source.analysis) if isinstance(source, Posterior) else analyse(model, sums=True)
     name = _variable(analysis, variable)
@@ -118,7 +122,7 @@ def _variable(analysis: Analysis, name: str | None) -> str:
 def _value(analysis: Analysis, name: str, at: Mapping[str, Any]) -> np.ndarray:
     if name not in at:
         raise DataError(f"at has no value for {name!r}; the states depend on it")
-    value = uncut(name, np.asarray(at[name]), analysis.original.values[name].type.dtype)
+    value = uncut(name, at[name], analysis.original.values[name].type.dtype)
     if value.shape != analysis.shapes[name]:
         raise DataError(f"at[{name!r}] has shape {value.shape}; the variable has {analysis.shapes[name]}")
     return value

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from bayeskit.errors import ModelError, OptionError
+from bayeskit.arguments import checked
+from bayeskit.errors import OptionError
 from bayeskit.files import REPORT, check_writable
 from bayeskit.queries.comparison import Comparison
 from bayeskit.reporting.html import render, write_page
@@ -21,6 +22,7 @@ from bayeskit.validation import Validation
 __all__ = ["report"]
 
 
+@checked
 def report(
     post: Posterior,
     path: str | PathLike[str] | None = None,
@@ -67,9 +69,7 @@ def report(
     ``post.tree``. Of a large model, at most 40 graph nodes, 12 densities, 40 intervals a variable and 30 table rows are
     shown, and the page says how many are not. A page takes one to a few seconds.
     """
-    if not isinstance(post, Posterior):
-        raise ModelError(f"a report is of a posterior, not of a {type(post).__name__}: report(infer(model), path)")
-    if not isinstance(path, str | PathLike):
+    if path is None:
         raise OptionError("a report needs the path of its page, as in report(posterior, 'line.html')")
     target = Path(path)
     check_writable(target, REPORT)  # before the pictures are made

@@ -18,6 +18,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from bayeskit.arguments import checked
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.files import check_writable, replacing
@@ -42,6 +43,7 @@ KNOWN_BY = 4  # draws at which a model is known by its densities
 HELD = ("plan", "log_evidence", "method", "certificate", "random_seed", "seconds", "account", "diagnostics")
 
 
+@checked
 @on_its_data
 def save(post: Posterior, path: str | os.PathLike[str]) -> Path:
     """Write a posterior to a file; see :meth:`bayeskit.results.records.Posterior.save`."""
@@ -75,6 +77,7 @@ def _write(tree: xr.DataTree, target: Path, engine: str) -> None:
             raise OptionError(f"cannot write {POSTERIOR} {target}: {error}") from error
 
 
+@checked
 def load(path: str | os.PathLike[str], *, model: pm.Model | None = None) -> Posterior:
     """Read a posterior that was saved. A file is read as data: nothing in it is run.
 
@@ -92,9 +95,9 @@ def load(path: str | os.PathLike[str], *, model: pm.Model | None = None) -> Post
         If there is no such file, it is damaged, of another kind or of a later version; if the model is another.
     """
     target, engine = _place(path)
-    if not target.exists():
-        raise DataError(f"there is no file {target}")
     try:
+        if not target.exists():
+            raise DataError(f"there is no file {target}")
         with xr.open_datatree(target, engine=engine) as opened:
             groups = {str(name): node.to_dataset().load() for name, node in opened.children.items()}
             attributes = opened.attrs

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from bayeskit.arguments import numeric
+
 __all__ = ["ArrayDistribution", "LaterMarginals", "Marginal", "labels_of", "scalar_labels", "summarise"]
 
 
@@ -97,7 +99,7 @@ class Marginal:
 
     def ppf(self, q: Any) -> Any:
         """Quantiles; for one probability ``q`` with the dims of the variable."""
-        return self._labelled(self.dist.ppf(q))
+        return self._labelled(self.dist.ppf(numeric("the probabilities", q)))
 
     def __repr__(self) -> str:
         dims = f", dims {self.dims}" if self.dims else ""

@@ -14,10 +14,12 @@ import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
+from pymc.exceptions import ShapeError
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, BaseSubtensor, IncSubtensor
 
+from bayeskit.arguments import numeric
 from bayeskit.errors import BayeskitError, DataError
 from bayeskit.graphs.compile import compile_small, small_mode
 from bayeskit.model.data_slots import uncut
@@ -48,15 +50,17 @@ def predict(
     """
     if isinstance(data, pd.DataFrame):
         data = {str(name): column.to_numpy() for name, column in data.items()}
-    if not isinstance(data, Mapping):
-        raise DataError(f"new data are given by name, {{'x': values}} or a DataFrame, not as a {type(data).__name__}")
     containers = {str(v.name): v for v in model.data_vars if isinstance(v, SharedVariable)}
     data = _labels_to_codes(data, containers, model)
     values = {name: _checked(name, value, containers, model, leaves) for name, value in data.items()}
+    if var_names is not None and not var_names:
+        raise DataError("var_names is empty: name at least one variable, or leave it out")
     for name in var_names or ():
         if name not in model.named_vars:
             raise DataError(f"no variable {name!r} to predict; the model has {', '.join(model.named_vars)}")
     new_coords, seed = dict(coords or {}), whole_seed(random_seed)
+    if unknown := [dim for dim in new_coords if dim not in model.coords or not values]:
+        raise DataError(f"coords: {unknown[0]!r} is no dim of new data; the model has {', '.join(model.coords)}")
     for name, value in values.items():
         for dim, length in zip(model.named_vars_to_dims.get(name, ()), value.shape, strict=False):
             labels = model.coords.get(dim)
@@ -82,7 +86,7 @@ def predict(
                 progressbar=progressbar,
                 compile_kwargs={"mode": small_mode()},
             )
-    except (ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, IndexError, ShapeError) as error:
         if not values or isinstance(error, BayeskitError):
             raise
         why = str(error).splitlines()[0]
@@ -154,9 +158,7 @@ def _checked(
     if name not in containers:
         known = ", ".join(containers) or "none; wrap the covariates in pm.Data to predict at new ones"
         raise DataError(f"{name!r} is not a pm.Data container of the model; it has: {known}")
-    array, old = np.asarray(value), containers[name].get_value(borrow=True)
-    if array.dtype.kind not in "biuf":
-        raise DataError(f"the new values of {name!r} are not numbers")
+    array, old = numeric(f"the new values of {name!r}", value), containers[name].get_value(borrow=True)
     labels = model.coords.get(name.removesuffix(CODE)) if name.endswith(CODE) else None
     if labels is not None and array.size and not np.all((array >= 0) & (array < len(labels))):
         raise DataError(f"the new values of {name!r} are not all codes of a known label, 0 to {len(labels) - 1}")

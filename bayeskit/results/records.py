@@ -20,7 +20,8 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
-from bayeskit.errors import ModelError
+from bayeskit.arguments import Count, Probability, checked
+from bayeskit.errors import ModelError, OptionError
 from bayeskit.model.snapshot import Snapshot, on_its_data
 from bayeskit.results import predictive
 from bayeskit.results.diagnostics import Diagnostics, convergence_table
@@ -64,7 +65,7 @@ class LogEvidence:
 
     def __post_init__(self) -> None:
         if self.label not in LABELS:
-            raise ValueError(f"label is {self.label!r}; it must be one of {', '.join(LABELS)}")
+            raise OptionError(f"label is {self.label!r}; it must be one of {', '.join(LABELS)}")
 
     def __float__(self) -> float:
         return float(self.value)
@@ -126,6 +127,7 @@ class Posterior:
     account: str = ""
     diagnostics: Diagnostics | None = None
 
+    @checked
     def marginal(self, name: str) -> Marginal:
         """The closed-form marginal posterior of one variable.
 
@@ -144,14 +146,15 @@ class Posterior:
         ModelError
             If there is no such variable, or its marginal has no closed form.
         """
-        if isinstance(name, str) and name in self.marginals:
+        if name in self.marginals:
             return self.marginals[name]
         names = [rv.name for rv in self.model.free_RVs]
-        if not isinstance(name, str) or name not in names:
+        if name not in names:
             raise ModelError(f"no variable {name!r}: the model's free variables are {', '.join(names)}")
         why = next((str(r) for r in self.plan.refusals if r.variable == name), "its marginal is a mixture")
         raise ModelError(f"{name!r} has no closed-form marginal ({why}); use the draws in tree['posterior'][{name!r}]")
 
+    @checked
     @on_its_data
     def predict(
         self,
@@ -203,8 +206,9 @@ class Posterior:
         """Posterior predictive draws of the observed variables; also kept in ``tree["posterior_predictive"]``."""
         return predictive.ensure_posterior_predictive(self.model, self.tree, random_seed=random_seed)
 
+    @checked
     @on_its_data
-    def prior_predictive(self, *, draws: int = 1000, random_seed: RandomSeed = None) -> xr.Dataset:
+    def prior_predictive(self, *, draws: Count = 1000, random_seed: RandomSeed = None) -> xr.Dataset:
         """Prior predictive draws of the observed variables; also kept in ``tree["prior_predictive"]``, beside the
         draws of the latent variables in ``tree["prior"]``."""
         return predictive.ensure_prior_predictive(self.model, self.tree, draws=draws, random_seed=random_seed)
@@ -228,7 +232,8 @@ class Posterior:
         """
         return replace(self, tree=with_log_densities(self.model, self.tree))
 
-    def summary(self, *, ci_prob: float = 0.89) -> pd.DataFrame:
+    @checked
+    def summary(self, *, ci_prob: Probability = 0.89) -> pd.DataFrame:
         """Mean, standard deviation and equal-tailed interval of every scalar.
 
         Parameters
@@ -243,8 +248,6 @@ class Posterior:
             ``mcse_mean`` (zero where exact) and ``label`` ("exact" from the closed form, "estimated" from draws). Where
             the draws come from a sampler, ``r_hat``, ``ess_bulk`` and ``ess_tail`` stand before the label.
         """
-        if not 0 < ci_prob < 1:
-            raise ModelError(f"ci_prob is {ci_prob}; it must lie between 0 and 1")
         draws = self.tree["posterior"].to_dataset()
         table = summarise(draws, self.marginals, ci_prob)
         if self.diagnostics is None:

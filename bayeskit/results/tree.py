@@ -20,10 +20,11 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constant
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from bayeskit.errors import CertificateError
+from bayeskit.arguments import numeric
+from bayeskit.errors import CertificateError, DataError
 from bayeskit.version import __version__
 
-__all__ = ["LaterDraws", "StackedDraws", "build_tree", "countable", "dims_of", "stacked_draws", "thinned"]
+__all__ = ["LaterDraws", "StackedDraws", "build_tree", "countable", "dims_of", "draws_in", "stacked_draws", "thinned"]
 
 FOUR_CHAINS_FROM = 100  # with fewer draws R-hat says nothing, and ArviZ warns of more chains than draws
 
@@ -75,6 +76,21 @@ def stacked_draws(draws: Any, names: Iterable[str]) -> dict[str, np.ndarray]:
     """Draws of all chains, one chain after the other: one array a variable, first axis the draws."""
     ordered = {n: draws[n].transpose("chain", "draw", ...).to_numpy() for n in names}
     return {n: v.reshape(v.shape[0] * v.shape[1], *v.shape[2:]) for n, v in ordered.items()}
+
+
+def draws_in(draws: xr.DataTree | xr.Dataset, shapes: Mapping[str, tuple[int, ...]]) -> xr.Dataset:
+    """Draws that were given; a DataError where those of a variable have another shape, or are not all numbers."""
+    if isinstance(draws, xr.DataTree):
+        draws = (draws["posterior"] if "posterior" in draws.children else draws).to_dataset()
+    if not min(draws.sizes.get(dim, 0) for dim in ("chain", "draw")):
+        raise DataError("there are no draws with the dims 'chain' and 'draw', as pymc.sample gives them")
+    for name, shape in shapes.items():
+        values = draws[name].transpose("chain", "draw", ..., missing_dims="ignore")
+        if values.dims[:2] != ("chain", "draw") or values.shape[2:] != shape:
+            raise DataError(f"the draws of {name!r} have shape {values.shape}; (chain, draw) and {shape} is needed")
+        if not np.all(np.isfinite(numeric(f"the draws of {name!r}", values))):
+            raise DataError(f"the draws of {name!r} are not all finite")
+    return draws
 
 
 def thinned(tree: xr.DataTree, names: Iterable[str], number: int) -> dict[str, np.ndarray]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from bayeskit.arguments import is_a, plain, shown
 from bayeskit.errors import OptionError
 
 __all__ = ["checked_options", "sampler_defaults"]
@@ -28,23 +27,22 @@ def sampler_defaults() -> dict[str, Any]:
 
 def checked_options(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """The options as they were given, each of them known and in its range; OptionError names the first that is not."""
-    if not isinstance(given, Mapping | None):
-        raise OptionError(f"sampler is {given!r}; it must be a mapping of options, such as {{'target_accept': 0.95}}")
     options = dict(given or {})
     for name, value in options.items():
+        options[name] = value = plain(value)
         if name in ("tune", "chains", "cores"):
-            good = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
+            good = is_a(value, int) and value >= 1
             must = "a whole number of at least 1"
         elif name == "target_accept":
-            good = isinstance(value, int | float | np.number) and 0 < value < 1
+            good = is_a(value, float) and 0 < value < 1
             must = "a number between 0 and 1"
         elif name in ("init", "adaptation"):
             known = STARTS if name == "init" else ADAPTATIONS
-            good, must = value in known, f"one of {', '.join(map(repr, known))}"
+            good, must = isinstance(value, str) and value in known, f"one of {', '.join(map(repr, known))}"
         else:
             good, must = _known_to_nutpie(name, value, options.get("adaptation"))
         if not good:
-            raise OptionError(f"sampler: {name} is {value!r}; it must be {must}")
+            raise OptionError(f"sampler: {name} is {shown(value)}; it must be {must}")
     return options
 
 

@@ -15,12 +15,13 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
+from bayeskit.arguments import Count, Probability, Range, checked
 from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.inference.ladder import explain, infer
 from bayeskit.results.diagnostics import ESTIMABLE_ESS, ESTIMABLE_R_HAT
@@ -42,16 +43,18 @@ __all__ = ["assert_matches_exact", "judge", "validate"]
 EXACT_DRAWS = 10_000
 ALPHA = 1e-3
 TIES = 1
+type Exact = Posterior  # or anything with its draws and marginals
 
 
+@checked
 def judge(
-    exact: Posterior,
+    exact: Exact,
     draws: Any,
     *,
     var_names: Sequence[str] | None = None,
-    alpha: float = ALPHA,
-    min_ess: float = ESTIMABLE_ESS,
-    max_rhat: float = ESTIMABLE_R_HAT,
+    alpha: Probability = ALPHA,
+    min_ess: Annotated[float, Range(0)] = ESTIMABLE_ESS,
+    max_rhat: Annotated[float, Range(1)] = ESTIMABLE_R_HAT,
     random_seed: RandomSeed = None,
     method: str = "draws given by the caller",
     divergences: int | None = None,
@@ -82,8 +85,10 @@ def judge(
     DataError, OptionError
         If names or shapes do not fit the exact posterior; if ``alpha`` is not between 0 and 1.
     """
-    if not 0 < alpha < 1:
-        raise OptionError(f"alpha is {alpha}; it must lie between 0 and 1")
+    if not hasattr(exact, "tree") or getattr(exact, "diagnostics", None) is not None:
+        raise ModelError(
+            "exact is no posterior that is exact or by quadrature: there is nothing to judge draws against"
+        )
     random_seed = whole_seed(random_seed)
     rows, tests = _tested(exact, draws, var_names, random_seed)
     failures, verdicts, comparisons = verdicts_of(rows, tests, alpha, min_ess, max_rhat)
@@ -124,14 +129,15 @@ def _tested(
     return rows, tests
 
 
+@checked
 def assert_matches_exact(
     model: pm.Model,
     draws: Any,
     *,
     var_names: Sequence[str] | None = None,
-    alpha: float = ALPHA,
-    min_ess: float = ESTIMABLE_ESS,
-    max_rhat: float = ESTIMABLE_R_HAT,
+    alpha: Probability = ALPHA,
+    min_ess: Annotated[float, Range(0)] = ESTIMABLE_ESS,
+    max_rhat: Annotated[float, Range(1)] = ESTIMABLE_R_HAT,
     random_seed: RandomSeed = None,
 ) -> Validation:
     """Assert that a sampler's draws come from the exact posterior of ``model``; made for the tests of samplers.
@@ -173,10 +179,11 @@ def assert_matches_exact(
     return validation
 
 
+@checked
 def validate(
     model: pm.Model,
     *,
-    draws: int = 4000,
+    draws: Count = 4000,
     random_seed: RandomSeed = None,
     progressbar: bool = True,
     exact: Posterior | None = None,

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from bayeskit.arguments import numeric
 from bayeskit.errors import DataError
 
 __all__ = ["as_arrays"]
@@ -56,10 +57,7 @@ def _align(name: str, value: Any, exact: xr.DataArray) -> NDArray[np.float64]:
         value = value.transpose(*SAMPLE_DIMS, ...)
         if set(dims) <= set(value.dims):
             value = _in_order(name, value.transpose(*SAMPLE_DIMS, *dims, ...), exact, dims)
-    array = np.asarray(value)
-    if array.dtype.kind not in "biuf":
-        raise DataError(f"{name}: its draws are of type {array.dtype}; numbers are needed")
-    array = array.astype(np.float64)
+    array = numeric(f"{name}: its draws", value).astype(np.float64)
     if array.ndim == len(shape) + 1 and array.shape[1:] == shape:
         array = array[None]
     if array.ndim != len(shape) + 2 or array.shape[2:] != shape:

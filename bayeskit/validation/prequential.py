@@ -16,12 +16,14 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
+from bayeskit.arguments import checked
 from bayeskit.errors import ModelError
 from bayeskit.inference.ladder import infer
 
 __all__ = ["one_step_ahead"]
 
 
+@checked
 def one_step_ahead(models: Sequence[pm.Model]) -> NDArray[np.float64]:
     """Log predictive density of each batch of observations, given those before it.
 

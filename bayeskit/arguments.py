@@ -1,0 +1,154 @@
+"""The arguments of public functions, held to their annotations before anything is computed.
+
+What an argument may be is said once, in the signature: ``Count``, ``Literal["likelihood", "posterior"]``,
+``Annotated[float, Range(0)]``, ``Sequence[str] | None``. What has the right type and does not fit the model, a name
+that it does not have or an array of another length, is refused where it is read.
+"""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, wraps
+from typing import Annotated, Any, Literal, TypeAliasType, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from bayeskit.errors import DataError, ModelError, OptionError
+
+__all__ = [
+    "PLAIN",
+    "Count",
+    "Positive",
+    "Probability",
+    "Range",
+    "checked",
+    "hold",
+    "is_a",
+    "numeric",
+    "plain",
+    "shown",
+]
+
+PLAIN = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
+# What an error is of, by the packages of the types that were asked for; of an option, where it is none of them.
+SUBJECTS = {"pymc.": ModelError, "bayeskit.": ModelError, "xarray.": DataError, "pandas.": DataError}
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers an option may take, written ``Annotated[float, Range(0, 1)]``; None is no end."""
+
+    low: float | None = None
+    high: float | None = None
+    closed: Literal["both", "left", "right", "neither"] = "both"  # the ends that belong to it
+
+    def __contains__(self, value: float) -> bool:
+        above = self.low is None or value > self.low or (value == self.low and self.closed in ("both", "left"))
+        below = self.high is None or value < self.high or (value == self.high and self.closed in ("both", "right"))
+        return above and below
+
+    def __str__(self) -> str:
+        if self.low is None and self.high is None:
+            return "any number"
+        if self.high is None:
+            return f"at least {self.low:g}" if self.closed in ("both", "left") else f"above {self.low:g}"
+        if self.low is None:
+            return f"at most {self.high:g}" if self.closed in ("both", "right") else f"below {self.high:g}"
+        ends = {"both": "", "left": f", {self.high:g} excluded", "right": f", {self.low:g} excluded"}
+        return f"from {self.low:g} to {self.high:g}{ends.get(self.closed, ', both excluded')}"
+
+
+Positive = Annotated[float, Range(low=0, closed="neither")]
+"""A number above zero."""
+Probability = Annotated[float, Range(0, 1, closed="neither")]
+"""A number between zero and one."""
+Count = Annotated[int, Range(1, 10**9)]
+"""A whole number from one; more than a billion of anything is a slip."""
+
+
+def checked[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """A function whose arguments are held to its annotations; the error for the first that is not says what may be."""
+    signature = inspect.signature(function)
+    # Not before the first call: what an annotation names may be imported after the function is made.
+    hints = cache(lambda: get_type_hints(function, include_extras=True))
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = signature.bind(*args, **kwargs)
+        for name, value in given.arguments.items():
+            given.arguments[name] = hold(name, value, hints().get(name, Any))
+        return function(*given.args, **given.kwargs)
+
+    return called
+
+
+def hold(name: str, value: Any, hint: Any) -> Any:
+    """A value that is what an annotation says; else the error that says what it must be."""
+    fits, words = _read(hint)
+    if fits(value := plain(value)):
+        return value
+    error = next((kind for package, kind in SUBJECTS.items() if package in words), OptionError)
+    raise error(f"{name} is {shown(value)}; it must be {words}")
+
+
+def plain(value: Any) -> Any:
+    """A NumPy scalar is as good as a Python number."""
+    return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
+
+
+def shown(value: Any) -> str:
+    """A value in a message, cut where it is long; Python writes no whole number of thousands of digits."""
+    huge = isinstance(value, int) and abs(value) > sys.float_info.max
+    return "a huge number" if huge else reprlib.repr(value)
+
+
+def is_a(value: Any, kind: type) -> bool:
+    """Whether a value is a bool, a text or a number of a kind: a bool is not a number here, nor is 1.5 a whole one."""
+    right = isinstance(value, int | float if kind is float else kind) and isinstance(value, bool) == (kind is bool)
+    return right and (kind is not float or abs(value) <= sys.float_info.max)
+
+
+def numeric(what: str, given: Any) -> np.ndarray:
+    """What was given as an array; a DataError where it is no numbers, rows of different lengths, or masked."""
+    try:
+        values = np.asarray(given)
+    except (TypeError, ValueError):
+        values = np.array(None)
+    if values.dtype.kind not in "biuf" or np.ma.is_masked(given):
+        masked = ", for some are masked" * np.ma.is_masked(given)
+        raise DataError(f"{what} are not numbers{masked}; numbers are needed")
+    return values
+
+
+@cache
+def _read(hint: Any) -> tuple[Callable[[Any], bool], str]:
+    """Whether a value is what an annotation says, as a function, and what that is in words."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint in (Any, Ellipsis) or isinstance(hint, TypeAliasType):  # an alias has a reader of its own
+        return lambda value: True, "anything"
+    if isinstance(hint, Range):
+        return hint.__contains__, str(hint)
+    if hint in PLAIN:
+        return lambda value: is_a(value, hint), PLAIN[hint]
+    if origin is Literal:
+        return lambda value: isinstance(value, str) and value in parts, f"one of {', '.join(parts)}"
+    if origin not in (Annotated, Union, types.UnionType, Mapping, Sequence, tuple):
+        kind = origin or hint
+        package = "" if kind.__module__ in ("os", "builtins") else f"{kind.__module__.partition('.')[0]}."
+        words = f"{'an' if package == 'xarray.' else 'a'} {package}{kind.__name__}"
+        return lambda value: isinstance(value, kind), "None" if kind is types.NoneType else words
+    fits, said = zip(*map(_read, parts), strict=True)
+    if origin is Annotated:
+        return lambda value: all(fit(value) for fit in fits), " ".join(said)
+    if origin is Mapping:
+        words = f"a mapping by name of {said[1]}"
+        return lambda v: isinstance(v, Mapping) and all(fits[1](plain(e)) for e in v.values()), words
+    if origin in (Sequence, tuple):
+        words, text = f"a sequence of {said[0]}", str | bytes
+        return lambda v: isinstance(v, origin) and not isinstance(v, text) and all(fits[0](plain(e)) for e in v), words
+    return lambda value: any(fit(value) for fit in fits), " or ".join(dict.fromkeys(said))
