@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from bayeskit.cli.arguments import parser
 from bayeskit.cli.commands import CHECK_FAILED, COMMANDS, DONE
-from bayeskit.errors import BayeskitError, InferenceError
+from bayeskit.errors import BayeskitError, InferenceError, UnanswerableError
 from bayeskit.terminal import interruptible
 
 __all__ = ["main"]
@@ -33,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return code
     except BayeskitError as error:
-        return _ended(str(error), CHECK_FAILED if isinstance(error, InferenceError) else USER_ERROR)
+        theirs = isinstance(error, UnanswerableError) or not isinstance(error, InferenceError)
+        return _ended(str(error), USER_ERROR if theirs else CHECK_FAILED)
     except OSError as error:
         # What standard output still holds would be tried again, and complained of, when Python exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

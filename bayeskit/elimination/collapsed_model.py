@@ -21,7 +21,7 @@ from bayeskit.arguments import checked
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
-from bayeskit.elimination.impossible_data import require_possible
+from bayeskit.elimination.impossible_data import require_density, require_possible
 from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.positive_definite import require_positive_definite
 from bayeskit.elimination.recovery import Recovery
@@ -76,6 +76,7 @@ def require_collapsed(analysis: Analysis) -> Collapsed:
     if not analysis.plan.remaining:
         raise ModelError("nothing remains to sample or maximise: every variable has a closed form; use bayeskit.infer")
     require_possible(analysis.original)
+    require_density(analysis)
     require_positive_definite(analysis)
     return collapsed_density(analysis)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import Alloc
 
 from bayeskit.elimination.analysis import Analysis
+from bayeskit.elimination.check_points import typical_points
 from bayeskit.errors import DataError, UnanswerableError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
@@ -29,9 +31,10 @@ from bayeskit.graphs.nodes import applies, constant_number
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph, Point
 
-__all__ = ["conditions_on_data", "entry_at_fault", "require_possible"]
+__all__ = ["conditions_on_data", "entry_at_fault", "require_density", "require_possible"]
 
 CHECK = "check it against its distribution"
+TYPICAL = 8  # points, of which an entry that is possible has a density at one
 
 type Conditions = Mapping[str, Callable[[], np.ndarray]]  # of each observed variable, whether its entries are possible
 
@@ -52,6 +55,8 @@ def require_possible(joint: LogJoint, conditions: Conditions | None = None) -> N
     for name, holds in (conditions_on_data(joint) if conditions is None else conditions).items():
         with silently():
             possible = np.asarray(holds())
+        if not np.all(possible) and name not in observed:
+            raise UnanswerableError(f"the model is impossible: {name}; check its numbers")
         if not np.all(possible):
             values, there = observed[name], possible.ndim == observed[name].ndim and observed[name].size
             place = _first(name, values, np.broadcast_to(possible, values.shape)) if there else f"an entry of {name}"
@@ -76,6 +81,48 @@ def entry_at_fault(analysis: Analysis, point: Point) -> str:
             place = _first(rv.name, values, fine) if fine.shape == values.shape else rv.name
             return f" ({place}, of density zero there)"
     return ""
+
+
+def require_density(analysis: Analysis) -> None:
+    """Refuse data at an end of a support that no typical point gives a density, and infinite covariates.
+
+    The density of a Beta variable is zero or infinite at 0 and 1, whatever its parameters are but for some exact ones.
+    """
+    joint = analysis.original
+    containers = [(str(v.name), _held(v)) for v in joint.model.data_vars]
+    for rv in [rv for rv in joint.model.observed_RVs if rv.name in joint.factors]:
+        name, values = str(rv.name), _held(joint.model.rvs_to_values[rv])
+        constants = analysis.remembered(f"constants of {name}", partial(_constants, joint.factors[name]))
+        leaves = [*containers, *((f"a constant in the density of {name!r}: it", _held(c)) for c in constants)]
+        infinite = [(leaf, held) for leaf, held in leaves if held.ndim and np.any(np.isinf(held))]
+        edges = np.isin(values, (0, 1)) & (values.dtype.kind == "f")
+        if not (infinite or np.any(edges)):
+            continue
+        finite = analysis.remembered(f"density of {name}", partial(_has_density, analysis, name))()
+        never, outer = ~finite.any(axis=0), tuple(range(finite.ndim - 1, values.ndim))
+        if never.any() and finite.shape[1:] == edges.any(axis=outer).shape and np.all(edges.any(axis=outer)[never]):
+            edges &= never.reshape(never.shape + (1,) * len(outer))
+            raise UnanswerableError(f"{_first(name, values, ~edges)}, where its distribution has no density; {CHECK}")
+        for leaf, held in infinite:  # times a coefficient: at both ends of the line
+            rows = np.isinf(held).any(axis=tuple(range(finite.ndim - 1, held.ndim)))
+            if np.array_equal(rows, ~finite.all(axis=0)):
+                _require(leaf, held, np.isfinite(held))
+
+
+def _has_density(analysis: Analysis, name: str) -> Callable[[], np.ndarray]:
+    """Whether each entry of an observed variable has a density at each of a few typical points, a function of data."""
+    joint = analysis.original
+    points = typical_points(analysis, TYPICAL, names=joint.names)
+    function = compile_small(list(joint.values.values()), joint.factors[name])
+
+    def known() -> np.ndarray:
+        try:
+            with silently():
+                return np.isfinite([function(*joint.arguments(point)) for point in points])
+        except (ArithmeticError, ValueError):  # parameters that some values of the variables do not allow
+            return np.ones(TYPICAL, dtype=bool)
+
+    return known
 
 
 def _held(variable: Any) -> np.ndarray:
@@ -106,8 +153,16 @@ def _first(name: str, values: np.ndarray, fine: np.ndarray) -> str:
 
 
 def conditions_on_data(joint: LogJoint) -> Conditions:
-    """For each observed variable, whether its entries may have a density, where the graph says that some may not."""
+    """For each observed variable, whether its entries may have a density, where the graph says that some may not.
+
+    And by what it needs, whether the parameters of a distribution are possible, where no variable decides that.
+    """
     found = {}
+    for name, graph in joint.factors.items():
+        for node in [n for n in toposort([graph]) if isinstance(n.op, CheckAndRaise)]:
+            needs = f"it needs {str(node.op.msg).splitlines()[0]} of the parameters of {name!r}"
+            if (given := [c for c in node.inputs[1:] if _is_data(c)]) and needs not in found:
+                found[needs] = compile_small([], pt.all(pt.stack([pt.all(c) for c in given])))
     for rv in joint.model.observed_RVs:
         possible = _possible(joint.factors[rv.name])
         if not isinstance(possible, bool):

@@ -28,7 +28,7 @@ import pymc as pm
 from bayeskit.arguments import Count, checked
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.check_points import typical_points
-from bayeskit.elimination.impossible_data import conditions_on_data, entry_at_fault, require_possible
+from bayeskit.elimination.impossible_data import conditions_on_data, entry_at_fault, require_density, require_possible
 from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.positive_definite import require_positive_definite
 from bayeskit.errors import BayeskitError, CertificateError, InferenceError, ModelError, OptionError, UnanswerableError
@@ -82,6 +82,7 @@ def _require_answerable(analysis: Analysis) -> None:
     """Refuse what no method can answer: data and covariances that are impossible or no numbers."""
     conditions = analysis.remembered("conditions", lambda: conditions_on_data(analysis.original))
     require_possible(analysis.original, conditions)
+    require_density(analysis)
     require_positive_definite(analysis)
 
 
@@ -215,7 +216,8 @@ def _no_answer(failures: dict[Method, Exception], at_fault: str) -> BayeskitErro
     """The last failure, in words for the person who asked, with data at fault; the earlier ones are its notes."""
     *earlier, (last, error) = failures.items()
     others = ", ".join(repr(name) for name in method_names() if name != last.name)
-    remedy = last.remedy or f"try another method= (one of {others}), and please report the model"
+    unknown = f"try another method= (one of {others}), and please report the model"
+    remedy = last.remedy or ("check the data and the priors" if at_fault else unknown)
     result = error if isinstance(error, BayeskitError) and not last.remedy and not at_fault else None
     if result is None:
         result = InferenceError(f"no answer by {last.name}{at_fault}: {_said(error)}; {remedy}")

@@ -332,6 +332,7 @@ def test_demo_runs_the_catalogue_into_a_folder(run: Run, folder: Path, monkeypat
     ("raised", "code", "line"),
     [
         (errors.DataError("column 'y',\n row 3: no"), 2, "bayeskit: error: column 'y', row 3: no\n"),
+        (errors.UnanswerableError("y[0] is -1"), 2, "bayeskit: error: y[0] is -1\n"),
         (errors.InferenceError("the certificate failed"), 1, "bayeskit: error: the certificate failed\n"),
         (KeyboardInterrupt(), 130, "bayeskit: interrupted\n"),
     ],

@@ -314,6 +314,56 @@ def test_impossible_data_are_named_before_anything_is_tried(draw: object, named:
         bk.infer(model)
 
 
+@pytest.mark.parametrize(
+    ("draw", "named"),
+    [
+        (
+            lambda: pm.Beta("y", pm.HalfNormal("a"), pm.HalfNormal("b"), observed=[0.2, 0.0, 0.0]),
+            r"y\[1\] is 0 \(and 1",
+        ),
+        (lambda: pm.Beta("y", mu=pm.Beta("m", 2, 2), nu=9.0, observed=[0.2, 1.0]), r"y\[1\] is 1"),
+        (lambda: pm.Gamma("y", pm.HalfNormal("a"), 1.0, observed=[0.0, 2.0]), r"y\[0\] is 0"),
+        (
+            lambda: pm.Dirichlet("y", pm.HalfNormal("a") * np.ones(3), observed=[[0.2, 0.3, 0.5], [0, 0.5, 0.5]]),
+            r"y\[1, 0",
+        ),
+        (lambda: pm.Normal("y", pm.Normal("b") * np.array([1.0, -np.inf]), 1, observed=Y[:2]), r"'y': it\[1\] is -inf"),
+        (
+            lambda: pm.Bernoulli("y", logit_p=pm.Normal("b") * pm.Data("x", [1.0, np.inf]), observed=[1, 1]),
+            r"x\[1\] is inf",
+        ),
+        (
+            lambda: pm.Bernoulli("y", logit_p=pm.Normal("b", 0, -1), observed=[1, 1]),
+            "needs sigma > 0 of the parameters of 'b'",
+        ),
+        (lambda: pm.Normal("y", pm.Normal("b"), [1, -1], observed=[1, 1]), "needs sigma > 0 of the parameters of 'y'"),
+    ],
+)
+def test_data_that_have_no_density_and_impossible_parameters_are_named_at_once(draw: object, named: str) -> None:
+    with pm.Model() as model:
+        draw()  # type: ignore[operator]
+    assert "bayeskit.infer will refuse" in bk.explain(model).outlook
+    with pytest.raises(BayeskitError, match=named):
+        bk.infer(model)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda y: pm.Beta("y", 1.0, pm.HalfNormal("b"), observed=y[:2]),
+        lambda y: pm.Uniform("y", 0.0, pm.HalfNormal("b"), observed=30.0 * y),
+        lambda y: pm.Gamma("y", 1.0, pm.HalfNormal("b"), observed=y),
+        lambda y: pm.HurdleGamma("y", psi=0.5, alpha=pm.HalfNormal("a"), beta=2.0, observed=y),
+        lambda y: pm.Truncated("y", pm.Exponential.dist(pm.HalfNormal("b")), upper=[np.inf, np.inf, 1.0], observed=y),
+        lambda y: pm.TruncatedNormal("y", pm.Normal("m"), pm.HalfNormal("s"), lower=[-np.inf, 0.0, 0.0], observed=y),
+    ],
+)
+def test_data_at_an_end_where_there_is_a_density_are_not_refused(draw: Callable[[np.ndarray], object]) -> None:
+    with pm.Model() as model:
+        draw(np.array([0.0, 0.5, 1.0]))
+    assert "refuse:" not in bk.explain(model).outlook
+
+
 def test_data_that_are_no_numbers_are_named() -> None:
     with pm.Model() as model:
         x = pm.Data("x", np.ones(3))
