@@ -36,7 +36,7 @@ from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.rewriting import with_known_shapes
 from bayeskit.types import Graph
 
-__all__ = ["compile_small", "compile_stacked", "fill_to_alloc", "small_mode", "stacked", "vectorised"]
+__all__ = ["compile_small", "compile_stacked", "fill_to_alloc", "has_loops", "small_mode", "stacked", "vectorised"]
 
 
 def stacked(variables: Iterable[Graph]) -> dict[Graph, Any]:
@@ -45,13 +45,18 @@ def stacked(variables: Iterable[Graph]) -> dict[Graph, Any]:
     return {v: pt.TensorType(v.type.dtype, (None, *v.type.shape))(f"{v.name}_stacked") for v in variables}
 
 
+def has_loops(graphs: Iterable[Graph]) -> bool:
+    """Whether a graph has a ``scan``."""
+    return any(v.owner and isinstance(v.owner.op, Scan) for v in ancestors(graphs))
+
+
 def compile_stacked(variables: Iterable[Graph], graphs: Any) -> Any:
     """One or several graphs as a function of many values of the variables at once, the first axis of each.
 
     Graphs with loops are compiled, and asked for one value after the other: Python takes some hundred times as long.
     """
     single, variables = isinstance(graphs, Variable), list(variables)
-    if any(v.owner and isinstance(v.owner.op, Scan) for v in ancestors([graphs] if single else graphs)):
+    if has_loops([graphs] if single else graphs):
         one = pytensor.function(variables, graphs, mode="NUMBA", on_unused_input="ignore")
         return lambda *values: _stack([one(*row) for row in zip(*values, strict=True)], single)
     rows = stacked(variables)

@@ -17,6 +17,7 @@ import pymc as pm
 import xarray as xr
 
 from bayeskit.elimination.analysis import Analysis
+from bayeskit.graphs.compile import has_loops
 from bayeskit.graphs.environment import lightly
 from bayeskit.marginal_likelihood.conventions import Audit, audit, audit_of_draws, stated
 from bayeskit.marginal_likelihood.estimators import Target, first_estimate, refused
@@ -27,6 +28,7 @@ from bayeskit.marginal_likelihood.proposal import Refused, Unvisited, finds_more
 from bayeskit.marginal_likelihood.symmetries import Symmetric, flat, symmetries_of
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.records import LogEvidence
+from bayeskit.sampling.native import compile_for_nutpie, objective_of
 
 __all__ = ["evidence_of_draws"]
 
@@ -59,6 +61,8 @@ def evidence_of_draws(
         return replace(refused(reason), unvisited=_missing_mode(space, unconstrained, sample_stats, random_seed))
     orderings = audited.one_ordering
     with lightly():
+        if has_loops([space.graph]):  # no points together: by what was compiled for the sampler
+            space = Unconstrained(model, weight, objective_of(compile_for_nutpie(model, set())))
         draws = flat(space, unconstrained)
         try:
             _require_the_same_density(space, draws, sample_stats)

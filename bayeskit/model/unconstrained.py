@@ -41,11 +41,12 @@ class Unconstrained(Natural):
     """The log density of a model with continuous free variables, on its unconstrained scale.
 
     ``weight`` is about how many numbers the evaluation of one point holds; None for those of its largest part.
+    ``compiled`` gives f and its gradient at one point, where the graph is not to be evaluated.
     """
 
-    def __init__(self, model: pm.Model, weight: int | None = 1) -> None:
+    def __init__(self, model: pm.Model, weight: int | None = 1, compiled: Objective | None = None) -> None:
         super().__init__(model, [str(rv.name) for rv in model.free_RVs])
-        self._weight = weight
+        self._weight, self._compiled = weight, compiled
 
     @cached_property
     def weight(self) -> int:
@@ -54,7 +55,8 @@ class Unconstrained(Natural):
         return self._weight or 100 + 4 * max(math.prod(n or 1 for n in s) for s in shapes)
 
     @cached_property
-    def _graph(self) -> Graph:
+    def graph(self) -> Graph:
+        """f, without the checks of parameters."""
         return without_checks(inline([self._log_density]))[0]
 
     @cached_property
@@ -64,7 +66,7 @@ class Unconstrained(Natural):
 
     @cached_property
     def _density(self) -> Any:
-        return self.over_points(diagonals_as_choices(self._graph))
+        return self.over_points(diagonals_as_choices(self.graph))
 
     def log_density(self, points: np.ndarray) -> np.ndarray:
         """f at points of shape (n, k); −∞ or not a number where the density is not defined.
@@ -73,6 +75,8 @@ class Unconstrained(Natural):
         zero: that would be another model, its prior cut off where the assertion fails.
         """
         points = np.atleast_2d(np.asarray(points, dtype=float))
+        if self._compiled is not None and not self._assertions:
+            return np.array([self._compiled(point)[0] for point in points])
         step = max(1, BATCH // max(self.weight, 1))
         result = np.empty(len(points))
         for start in range(0, len(points), step):
@@ -87,7 +91,7 @@ class Unconstrained(Natural):
 
     @cached_property
     def _assertions(self) -> set[type[Exception]]:
-        nodes = [v.owner for v in ancestors([self._graph]) if v.owner]
+        nodes = [v.owner for v in ancestors([self.graph]) if v.owner]
         return {n.op.exc_type for n in nodes if isinstance(n.op, CheckAndRaise)}
 
     @cached_property
@@ -98,6 +102,8 @@ class Unconstrained(Natural):
 
     def value_and_gradient(self, point: np.ndarray) -> tuple[float, np.ndarray]:
         """f and its gradient at one point."""
+        if self._compiled is not None:
+            return self._compiled(point)
         with silently():
             value, *gradient = self._gradient(*self.arguments(point))
         return float(value), np.concatenate([np.ravel(g) for g in gradient])

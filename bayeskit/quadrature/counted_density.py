@@ -30,11 +30,15 @@ class CountedDensity:
 
     def unchecked(self, x: np.ndarray) -> np.ndarray:
         """Values that may be infinite."""
-        if self.count + len(x) > self.budget:
-            raise NotIntegrable(f"the error bound was not met within {self.budget} evaluations of the density")
+        self.require(len(x))
         self.count += len(x)
         with np.errstate(all="ignore"):
             return np.array(self.log_density(x), float).reshape(len(x))
+
+    def require(self, more: int) -> None:
+        """NotIntegrable where so many more evaluations are not left."""
+        if self.count + more > self.budget:
+            raise NotIntegrable(f"the error bound was not met within {self.budget} evaluations of the density")
 
 
 def safe(values: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 
 from bayeskit.quadrature.axis_density import AxisDensity
 from bayeskit.quadrature.change_of_variable import Frame
@@ -52,9 +53,9 @@ class LatticeSum:
 
 
 def refined(
-    land: Landscape, frame: Frame, step: np.ndarray, tolerance: float, acceptable: float, rng: np.random.Generator
+    land: Landscape, frame: Frame, step: np.ndarray, tolerance: float, acceptable: float, rng: Generator, later: int
 ) -> LatticeSum:
-    """Refine one lattice until its own error estimate is a quarter of the tolerance."""
+    """Refine one lattice until its own error estimate is a quarter of the tolerance, as long as others can follow."""
     k, goal, cut = len(step), tolerance / 4, land.cut
     modes = frame.backward(land.modes)
     step = np.clip(step, *STEPS)
@@ -85,6 +86,7 @@ def refined(
             stalled = stalled + 1 if best and spline > best[0] / 2 and run.error <= acceptable / 4 else 0
             if best is None or best[1].error > acceptable / 4 or spline < best[0]:
                 best = spline, run
+            land.density.require((1 + later) * len(lattice.nodes))  # halving doubles them, and later lattices have many
             if alias + missed > goal / 4:
                 lattice.halve(int(np.argmax(by_axis if missed == 0 else lattice.step)))
             elif tail <= goal / 4:

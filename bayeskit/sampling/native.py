@@ -27,13 +27,14 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, silently
 from bayeskit.graphs.mvnormal_gradients import shared_factorisations
 from bayeskit.graphs.rewriting import inline, with_constant_data, without_checks
+from bayeskit.model.unconstrained import Objective
 from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.sampling.codegen.generated import density_source, draw_source, load_functions
 from bayeskit.sampling.codegen.loops import program
 from bayeskit.sampling.codegen.workspace import NoLoops
 from bayeskit.types import Array, Graph, Point
 
-__all__ = ["compile_for_nutpie", "compiled_loops", "density_graphs", "require_a_start"]
+__all__ = ["compile_for_nutpie", "compiled_loops", "density_graphs", "objective_of", "require_a_start"]
 
 # Fused nodes hide what they do, and nothing is to be written over: the loops do both.
 LEFT_OUT = ("fusion", "inplace", "BlasOpt", "local_pow_to_nested_squaring")
@@ -61,12 +62,22 @@ def require_a_start(compiled: CompiledPyMCModel) -> None:
 
     nutpie ends at its first chain that cannot start, and lets the others try on: Python would crash if it ended then.
     """
-    value, gradient = np.zeros(1), np.zeros(compiled.n_dim)
-    for seed in range(STARTS):
-        point = np.ascontiguousarray(compiled.initial_point_func(seed), dtype=np.float64)
-        if not _called(compiled.compiled_logp_func, point.size, point, gradient, value, compiled.user_data):
-            return
-    raise InferenceError("NUTS could not start: no density at any point; check the data and the support of the priors")
+    objective = objective_of(compiled)
+    if all(np.isnan(objective(compiled.initial_point_func(seed))[1]).all() for seed in range(STARTS)):
+        raise InferenceError(
+            "NUTS could not start: no density at any point; check the data and the support of the priors"
+        )
+
+
+def objective_of(compiled: CompiledPyMCModel) -> Objective:
+    """The log density that was compiled, and its gradient, at one point; the gradient is nan where there is none."""
+
+    def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
+        at, value, gradient = np.ascontiguousarray(point, dtype=np.float64), np.zeros(1), np.zeros(compiled.n_dim)
+        failed = _called(compiled.compiled_logp_func, at.size, at, gradient, value, compiled.user_data)
+        return (-np.inf, np.full_like(gradient, np.nan)) if failed else (float(value[0]), gradient)
+
+    return objective
 
 
 def compiled_loops(model: pm.Model, jitter: set[Any]) -> CompiledPyMCModel:

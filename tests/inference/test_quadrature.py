@@ -200,6 +200,20 @@ def test_the_budget_is_kept() -> None:
         integrate(log_density, np.zeros(3), budget=3000)
 
 
+def test_a_lattice_is_given_up_once_those_of_the_other_variables_will_not_fit() -> None:
+    count, shear = 0, np.array([[1.0, 0.8, 0.3], [0.0, 1.0, 0.6], [0.0, 0.0, 1.0]])
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        nonlocal count
+        count += len(x)
+        z = x @ shear
+        return (0.5 * z - np.exp(z)).sum(1)
+
+    with pytest.raises(NotIntegrable, match="within 190000 evaluations"):  # it takes 490,000
+        integrate(log_density, np.zeros(3), tolerance=1e-6, budget=190_000)
+    assert count < 120_000
+
+
 def test_refuses_four_variables() -> None:
     with pytest.raises(NotIntegrable, match="one to three"):
         integrate(gaussian(4, 0), np.zeros(4))

@@ -31,7 +31,7 @@ from bayeskit.sampling.codegen.generated import load_functions
 from bayeskit.sampling.codegen.loops import program
 from bayeskit.sampling.codegen.scalar_expressions import PATTERNS
 from bayeskit.sampling.codegen.workspace import NoLoops
-from bayeskit.sampling.native import compile_for_nutpie, compiled_loops, density_graphs
+from bayeskit.sampling.native import compile_for_nutpie, compiled_loops, density_graphs, objective_of
 
 RNG = np.random.default_rng(0)
 DESIGN = RNG.normal(size=(12, 3))
@@ -47,6 +47,20 @@ def regression() -> pm.Model:
         pm.Deterministic("doubled", 2 * weights, dims="column")
         pm.Normal("y", x @ (weights * share), sigma, observed=Y)
     return model
+
+
+def test_the_compiled_density_stands_in_for_the_graph() -> None:
+    model = regression()
+    with lightly():
+        objective, space = objective_of(compiled_loops(model, set())), Unconstrained(model)
+        points = 0.5 * np.random.default_rng(1).normal(size=(3, space.size))
+        for point in points:
+            for found, expected in zip(objective(point), space.value_and_gradient(point), strict=True):
+                np.testing.assert_allclose(found, expected, rtol=1e-9)
+        compiled = Unconstrained(model, 1, objective)
+        np.testing.assert_allclose(compiled.log_density(points), space.log_density(points), rtol=1e-9)
+    value, gradient = objective(np.full(space.size, 1e4))
+    assert value == -np.inf and np.isnan(gradient).all()
 
 
 def collapsed() -> pm.Model:

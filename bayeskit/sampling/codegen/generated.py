@@ -137,9 +137,9 @@ def _run(text: str, calls: dict[str, Call], key: str | None) -> Any:
             CACHED_SRC_FUNCTIONS[function] = key
         return function
 
-    def compiled(*signature: Any) -> Callable[..., Any]:
+    def compiled(*signature: Any, **own: Any) -> Callable[..., Any]:
         """Called by other compiled code only."""
-        inner = {**options, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        inner = {**options, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **own}
         return lambda function: numba.njit(*signature, **inner)(keyed(function))
 
     def called(signature: Any) -> Callable[..., Any]:

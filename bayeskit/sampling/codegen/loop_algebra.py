@@ -44,7 +44,7 @@ def _product(ws: Workspace, node: Apply) -> None:
     to, rows, inner, columns = ws.new(node.outputs[0]), *left.shape[-2:], right.shape[-1]
     batch = to.shape[:-2]
     to = to.seen(to.addresses.reshape((*batch, rows, columns)))
-    if rows * columns * inner > SMALL_PRODUCT and columns > 1 and rows > 1:
+    if rows * columns * inner > SMALL_PRODUCT:
         if batch:
             raise NoLoops("many large products")
         left, right = (p if p.contiguous or _turned(p).contiguous else ws.copied(p) for p in (left, right))

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 __all__ = ["helpers"]
 
-# A flat array and an integer are A and N.
+# A flat array and an integer are A and N. The terms of a sum by ``plus`` may be added in any order, several at a time.
 DEFINITIONS = """
+@compiled(types.float64(types.float64, types.float64), fastmath={"contract", "reassoc"})
+def plus(x, y):
+    return x + y
+
+
 @compiled(types.float64(types.float64))
 def softplus(x):
     if x < -37.0:

@@ -58,7 +58,7 @@ PATTERNS = {
 OF_TRUTH_VALUES = {"AND": "{0} and {1}", "OR": "{0} or {1}", "XOR": "{0} != {1}", "Invert": "not {0}"}
 # The start of a sum, and how a term is added to it.
 REDUCTIONS = {
-    "Add": ("0.0", "{0} + {1}"),
+    "Add": ("0.0", "plus({0}, {1})"),
     "Mul": ("1.0", "{0} * {1}"),
     "Maximum": ("(-INF)", PATTERNS["Maximum"]),
     "Minimum": ("INF", PATTERNS["Minimum"]),
