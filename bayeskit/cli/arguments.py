@@ -80,11 +80,16 @@ def _shared() -> dict[str, dict[str, Any]]:
         "--data": {"metavar": "FILE", "help": "CSV, Parquet or netCDF; by default, the model's example"},
         "--columns": {"action": "append", "default": [], "metavar": "VARIABLE=COLUMN,...", "help": columns},
         "--set": {"action": "append", "default": [], "metavar": "OPTION=VALUE", "help": option},
-        "--draws": {"type": _positive_integer, "default": 4000, "metavar": "N", "help": "default: 4000"},
+        "--draws": {
+            "type": _positive_integer,
+            "default": 4000,
+            "metavar": "N",
+            "help": "in all chains together; default: 4000",
+        },
         "--seed": {"type": _seed, "metavar": "N", "help": "the same seed gives the same draws"},
         "--method": {"choices": method_names(), "default": "auto", "help": "default: auto"},
         "--tune": {"type": _positive_integer, "metavar": "N", "help": "warm-up steps of each chain of NUTS"},
-        "--chains": {"type": _positive_integer, "metavar": "N", "help": "of NUTS, which share the draws"},
+        "--chains": {"type": _positive_integer, "metavar": "N", "help": "of NUTS, which share the draws; default: 4"},
         "--target-accept": {"type": float, "metavar": "P", "help": "share of proposals that NUTS accepts"},
         "--json": {"action": "store_true", "help": "print one JSON object"},
     }

@@ -74,7 +74,8 @@ def collapse(model: pm.Model | Analysis) -> pm.Model:
 def require_collapsed(analysis: Analysis) -> Collapsed:
     """The collapsed density of a model that has one; a ModelError where nothing remains, or its data are at fault."""
     if not analysis.plan.remaining:
-        raise ModelError("nothing remains to sample or maximise: every variable has a closed form; use bayeskit.infer")
+        instead = "bayeskit.infer(model).marginal(name) has mean(), ppf(0.5) and all else of its posterior"
+        raise ModelError(f"nothing remains to sample or maximise: every variable has a closed form; {instead}")
     require_possible(analysis.original)
     require_density(analysis)
     require_positive_definite(analysis)

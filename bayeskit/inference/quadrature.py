@@ -23,6 +23,7 @@ from bayeskit.inference.quadrature_probes import named_points, peaks_of_componen
 from bayeskit.marginal_likelihood.conventions import stated
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
 from bayeskit.model.forward_sampling import deterministics
+from bayeskit.model.support import is_improper
 from bayeskit.model.unconstrained import Unconstrained, calls_of
 from bayeskit.quadrature.change_of_variable import OntoInterval
 from bayeskit.quadrature.integrate import NotIntegrable, integrate
@@ -119,8 +120,14 @@ def answer(request: Request) -> Posterior:
         # The values of data are read here: what is made above holds for all of them.
         probes = np.concatenate([made.probes, named_points(space, analysis.joint, made.transforms)])
         probes = np.concatenate([probes, peaks_of_components(space, analysis, probes)])
-        with silently():
-            result = integrate(space.log_density, space.start, probes=probes, tolerance=tolerance, budget=budget)
+        try:
+            with silently():
+                result = integrate(space.log_density, space.start, probes=probes, tolerance=tolerance, budget=budget)
+        except NotIntegrable as error:
+            if names := [str(rv.name) for rv in analysis.original.model.free_RVs if is_improper(rv)]:
+                of = f"the prior of {', '.join(names)} is improper, and so the posterior may be: it needs a proper one"
+                error.args = (f"{error}; {of}",)
+            raise
         rng = np.random.default_rng(random_seed)
         points = result.draw(rng, request.draws or FEWEST)
         values = recovery.draw(space.backward(points), rng)

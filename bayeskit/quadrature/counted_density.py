@@ -9,6 +9,10 @@ import numpy as np
 __all__ = ["CountedDensity", "NotIntegrable", "safe"]
 
 
+FAR = 1e4  # nats
+WAY = 0.5 ** np.arange(1, 12)[:, None, None]
+
+
 class NotIntegrable(Exception):
     """Why quadrature does not answer; one sentence for people, and the modes (rows) where it knows of several."""
 
@@ -20,9 +24,19 @@ class CountedDensity:
 
     def __init__(self, log_density: Callable[[np.ndarray], np.ndarray], budget: int):
         self.log_density, self.budget, self.count = log_density, budget, 0
+        self.top, self.height = np.zeros(0), -np.inf  # the best point so far, and its value
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         value = self.unchecked(x)
+        if self.top.size and np.any(far := value == np.inf):
+            # 1/0 where sds of 10⁹ and 10 are differences of squares: what rises there has fallen on the way.
+            way = self.top + WAY * (x[far] - self.top)
+            far[far] = (
+                np.fmin.reduce(self.unchecked(way.reshape(-1, x.shape[1])).reshape(way.shape[:2])) < self.height - FAR
+            )
+            value[far] = -np.inf
+        if len(value) and (height := np.max(finite := np.where(np.isfinite(value), value, -np.inf))) > self.height:
+            self.top, self.height = x[np.argmax(finite)], height
         if np.any(value == np.inf):
             place = ", ".join(f"{v:.4g}" for v in x[np.argmax(value == np.inf)])
             raise NotIntegrable(f"the density is infinite at ({place})")

@@ -169,11 +169,13 @@ def leave_one_out(posterior: Posterior) -> tuple[tuple[float, float, float], str
         # Each observation has a label of its own, drawn given that observation: its weight would be infinite.
         return missing, f"LOO was not computed: the draws of {', '.join(labels)} have seen each observation"
     draws = posterior.tree["posterior"].to_dataset()
-    observations = sum(value.size for _, value in observed_values(posterior).values())
+    observations = sum(np.size(value) for value in find_observations(posterior.model).values())
     if posterior.model.free_RVs:
-        kept = min(draws.sizes["chain"] * draws.sizes["draw"], LOO_ELEMENTS // max(observations, 1))
-        if kept < LOO_MIN_DRAWS:
-            return missing, f"LOO was not computed: {observations} observations leave room for {kept} draws"
+        number, room = draws.sizes["chain"] * draws.sizes["draw"], LOO_ELEMENTS // max(observations, 1)
+        if (kept := min(number, room)) < LOO_MIN_DRAWS:
+            few = f"{number} draws are too few, it takes {LOO_MIN_DRAWS}: infer with draws=4000"
+            why = few if number < LOO_MIN_DRAWS else f"{observations} observations leave room for {kept} draws"
+            return missing, f"LOO was not computed: {why}"
         draws = draws.isel(draw=slice(kept // draws.sizes["chain"]))
     else:  # the likelihood is a number, and one draw of nothing is enough
         draws = xr.Dataset(coords={"chain": [0], "draw": [0]})

@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 MOST_R_HAT, LEAST_ESS = 1.01, 100  # the latter a chain
+SAME = 1e-12  # relative spread of draws below which they are the same number
 LENGTH = 1000  # the draws a chain from which on they hold
 LEAST_E_BFMI = 0.3
 # Share of divergent transitions up to which they may be single steps that went too far: a link that is an exponential
@@ -161,10 +162,11 @@ def convergence_table(draws: xr.Dataset, names: Iterable[str]) -> pd.DataFrame:
             bulk = array_stats.ess(values, method="bulk", **axes)
             tail = array_stats.ess(values, method="tail", prob=TAILS, **axes)
         if values.shape[0] > 1 and values.shape[1] > 3:
-            # A count may be the same in all draws; a real number is only where the sampler is stuck.
-            still = np.ptp(values, axis=(0, 1)) == 0
+            # A count may be the same in all draws, and entries beside others that move, as on the diagonal of a
+            # correlation matrix; all real numbers of a variable are only where the sampler is stuck.
+            still = np.ptp(values, axis=(0, 1)) <= SAME * np.abs(values).max(axis=(0, 1))
             r_hat[np.isnan(r_hat)] = math.inf
-            r_hat[still & (draws[name].dtype.kind in "biu")] = 1.0
+            r_hat[still & (draws[name].dtype.kind in "biu" or not still.all())] = 1.0
         columns = {"r_hat": r_hat, "ess_bulk": bulk, "ess_tail": tail}
         tables.append(pd.DataFrame(columns, index=scalar_labels(draws, name)))
     return pd.concat(tables) if tables else pd.DataFrame(columns=["r_hat", "ess_bulk", "ess_tail"], dtype=float)

@@ -150,7 +150,9 @@ class Posterior:
             return self.marginals[name]
         names = [rv.name for rv in self.model.free_RVs]
         if name not in names:
-            raise ModelError(f"no variable {name!r}: the model's free variables are {', '.join(names)}")
+            of = name.partition("[")[0]
+            entry = f"; marginal({of!r}) is that of its entries, with its dims: .mean().sel(...)" if of in names else ""
+            raise ModelError(f"no variable {name!r}: the model's free variables are {', '.join(names)}{entry}")
         why = next((str(r) for r in self.plan.refusals if r.variable == name), "its marginal is a mixture")
         raise ModelError(f"{name!r} has no closed-form marginal ({why}); use the draws in tree['posterior'][{name!r}]")
 

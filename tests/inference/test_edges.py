@@ -379,6 +379,24 @@ def test_data_that_are_no_numbers_are_named() -> None:
             ask(model)
 
 
+def test_where_quadrature_fails_an_improper_prior_is_named() -> None:
+    """A logistic regression whose classes are separate: the likelihood goes to one, and its integral is infinite."""
+    with pm.Model() as model:
+        slope = pm.Flat("slope")
+        pm.Bernoulli("y", logit_p=slope * np.array([-2.0, -1.0, 1.0]), observed=[0, 0, 1])
+    with pytest.raises(BayeskitError, match="the prior of slope is improper, and so the posterior may be"):
+        bk.infer(model, method="quadrature", random_seed=1)
+
+
+def test_the_marginal_of_an_entry_is_part_of_that_of_its_variable() -> None:
+    with pm.Model(coords={"region": ["North", "South"]}) as model:
+        pm.Poisson("y", pm.Gamma("lam", 2.0, 1.0, dims="region"), observed=[1, 2])
+    post = bk.infer(model, draws=4, random_seed=1)
+    with pytest.raises(ModelError, match=r"marginal\('lam'\) is that of its entries"):
+        post.marginal("lam[North]")
+    assert float(post.marginal("lam").mean().sel(region="North")) == pytest.approx(3 / 2)
+
+
 @pytest.mark.parametrize("size", [0, 1])
 def test_no_rows_and_no_entries(size: int) -> None:
     with pm.Model() as model:

@@ -108,6 +108,8 @@ def test_what_cannot_be_maximised_is_refused() -> None:
         pm.Normal("y", pm.Normal("m"), 1.0, observed=[0.0])
     with pytest.raises(bk.BayeskitError, match="nothing remains"):
         bk.maximize_evidence(exact)
+    with pytest.raises(bk.BayeskitError, match=r"bayeskit\.infer\(model\)\.marginal\(name\)"):
+        bk.map_estimate(exact)
     with pm.Model() as absorbed:
         x = pm.Normal("x", pm.Normal("mu"), 1.0)
         pm.Poisson("y", pm.math.exp(x), observed=3)

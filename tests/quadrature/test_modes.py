@@ -172,6 +172,18 @@ def test_the_widest_gap_on_the_line_is_said() -> None:
     assert len(result.modes) == 1
 
 
+def test_a_density_that_rounding_makes_infinite_far_out_is_not_one_with_a_pole() -> None:
+    """As where a small sd is the difference of squares of large ones; a pole rises on the way to it."""
+    far = CountedDensity(lambda x: np.where(np.abs(x[:, 0]) > 1e3, np.inf, -(x[:, 0] ** 2)), 1000)
+    values = far(np.array([[0.1], [900.0]]))
+    assert np.array_equal(values, [-(0.1**2), -(900.0**2)])
+    assert far(np.array([[1e4], [-7e5], [0.0]])).tolist() == [-np.inf, -np.inf, 0.0]
+    pole = CountedDensity(lambda x: -0.5 * np.log(np.abs(x[:, 0] - 3.0)), 1000)
+    pole(np.zeros((1, 1)))
+    with np.errstate(divide="ignore"), pytest.raises(NotIntegrable, match=r"infinite at \(3\)"):
+        pole(np.full((1, 1), 3.0))
+
+
 def test_many_scales_are_inverted_to_rounding() -> None:
     scales = ManyScales(np.array([-30.0, 0.0, 0.01, 2.0, 1e4]), np.array([1e-4, 1.0, 1e-6, 3.0, 10.0]))
     t = np.linspace(-150, 150, 4001)

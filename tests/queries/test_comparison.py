@@ -134,6 +134,11 @@ def test_loo_is_refused_for_one_observation() -> None:
     assert any("series: LOO was not computed" in note for note in comparison.notes)
 
 
+def test_loo_of_few_draws_says_that_they_are_few() -> None:
+    _, note = leave_one_out(bk.infer(mean_model(), draws=400, random_seed=1))
+    assert note == "LOO was not computed: 400 draws are too few, it takes 500: infer with draws=4000"
+
+
 def test_a_row_that_says_nothing_of_the_parameters_keeps_its_log_density_in_loo() -> None:
     x, y = np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.4, 1.2, 1.9, 3.3])
     with pm.Model() as model:

@@ -149,3 +149,13 @@ def test_the_table_has_a_row_for_every_scalar() -> None:
     assert list(table.index) == ["x[0]", "x[1]", "x[2]", "n"]
     assert table.loc["n", "r_hat"] == 1 and table.notna().all(axis=None)
     assert list(convergence_table(draws, []).columns) == ["r_hat", "ess_bulk", "ess_tail"]
+
+
+def test_an_entry_that_cannot_move_is_not_one_that_is_stuck() -> None:
+    """The diagonal of a correlation matrix is one, but for rounding; a variable of which nothing moves is stuck."""
+    draws = np.random.default_rng(1).normal(size=(4, 200, 2))
+    draws[..., 0] = 1.0 + 2.3e-16 * (draws[..., 0] > 0)
+    stuck = (("chain", "draw"), np.ones((4, 200)))
+    table = convergence_table(xr.Dataset({"c": (("chain", "draw", "k"), draws), "s": stuck}), "cs")
+    assert table.loc["c[0]", "r_hat"] == 1.0 and table.loc["c[1]", "r_hat"] < 1.05
+    assert table.loc["s", "r_hat"] == np.inf
