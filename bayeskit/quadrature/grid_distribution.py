@@ -119,7 +119,8 @@ class GridDensity(ArrayDistribution):
 
     def mean(self) -> Any:
         """Mean; infinite or nan where there is none."""
-        return self._moment_about(0.0, 1)
+        # Not of y itself, which next to an end of the nodes may pass through zero and seem to grow without bound.
+        return self.median() + self._moment_about(self.median(), 1)
 
     def var(self) -> Any:
         """Variance; infinite or nan where there is none."""

@@ -27,6 +27,7 @@ SHEAR = (0.0, 0.7548776662466927 - 1.0, 0.5698402909980532 - 1.0)
 OFFSET = 1 << 20
 LAYER_CUT = 14.0
 AHEAD = 48  # nodes of a line that are evaluated before the sum has grown as far: a call takes longer than so many
+MOST_ROUNDS = 1_000  # by which a lattice grows: a strip as long takes minutes, where a region as wide is many nodes
 # Just below one half, where the sum is real and may vanish by the symmetry of the integrand alone.
 NEAR_HALF = 0.47
 
@@ -152,12 +153,15 @@ class Lattice:
         self._add((self.nearest(t)[:, None] + around).reshape(-1, self.k), cut)
         moves = np.concatenate([np.eye(self.k, dtype=np.int64), -np.eye(self.k, dtype=np.int64)])
         self.expanded[:] = False
-        while not self.escaped:
+        for _ in range(MOST_ROUNDS):
+            if self.escaped:
+                return
             frontier = self.active(cut) & ~self.expanded
             if not frontier.any():
                 return
             self.expanded |= frontier
             self._add((self.nodes[frontier][:, None] + moves).reshape(-1, self.k), cut)
+        self.escaped = True
 
     def halve(self, axis: int) -> None:
         """Halve the step along an axis; every node stays one."""

@@ -9,7 +9,9 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import cauchy, gamma, gumbel_r, norm
 
+from bayeskit.quadrature.axis_density import AxisDensity
 from bayeskit.quadrature.counted_density import CountedDensity
+from bayeskit.quadrature.grid_distribution import GridDensity
 from bayeskit.quadrature.integrate import NotIntegrable, integrate
 from bayeskit.quadrature.many_scales import ManyScales
 from bayeskit.quadrature.mode_search import STALE, survey
@@ -134,6 +136,18 @@ def test_moments_where_the_grid_would_end_on_the_shoulder_of_a_narrow_mode() -> 
     p = np.exp(log_density(x) - log_density(x).max())
     assert axis.expect(lambda x: x) == pytest.approx(p @ x[:, 0] / p.sum(), abs=1e-6)
     assert np.isfinite(axis.expect(np.square))
+
+
+def test_a_mean_where_the_nodes_end_next_to_zero() -> None:
+    """Beyond −0.001 the value itself grows faster than the density falls, for a little while."""
+
+    def axis(mean: float) -> AxisDensity:
+        return integrate(lambda x: norm.logpdf(x[:, 0], mean, 0.3), np.array([mean])).marginals[0]
+
+    mean = -1e-3 - float(axis(0.0).position(axis(0.0).t[0]))
+    assert -2e-3 < axis(mean).position(axis(mean).t[0]) < 0
+    marginal = GridDensity(np.array(axis(mean), dtype=object))
+    assert marginal.mean() == pytest.approx(mean, abs=1e-9) and marginal.std() == pytest.approx(0.3, abs=1e-8)
 
 
 def test_rounding_of_the_density_is_in_the_error() -> None:

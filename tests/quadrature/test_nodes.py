@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bayeskit.quadrature.change_of_variable import Frame, Stretch
+from bayeskit.quadrature.counted_density import CountedDensity
 from bayeskit.quadrature.integrate import integrate
+from bayeskit.quadrature.trapezoid import Lattice
 
 CENTRE, PRECISION = np.array([0.5, -1.0]), np.array([[2.0, 0.6], [0.6, 1.0]])
 
@@ -29,3 +32,12 @@ def test_nodes_left_out_weigh_no_more_than_allowed() -> None:
     assert few[1].sum() == pytest.approx(1, abs=1e-14)
     heights = np.exp(normal(every)), np.exp(normal(few[0]))
     assert heights[1].min() >= heights[0].min()
+
+
+def test_a_lattice_that_grows_for_very_many_rounds_gives_up() -> None:
+    """A strip a hundred thousand nodes long: each round adds two ends to it, and looks at all of it."""
+    frame = Frame.build(np.zeros(2), np.eye(2), (0, 1), Stretch(1.0))
+    strip = CountedDensity(lambda x: -((x[:, 0] / 1e4) ** 2) - x[:, 1] ** 2, 1_000_000)
+    lattice = Lattice(strip, frame, np.ones(2), np.zeros(2), 1e6)
+    lattice.fill(np.zeros((1, 2)), 20.0)
+    assert lattice.escaped and strip.count < 50_000
