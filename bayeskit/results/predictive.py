@@ -117,7 +117,8 @@ def _indices(model: pm.Model, containers: Sequence[Graph]) -> list[Graph]:
     for node in {v.owner for v in ancestors([*model.basic_RVs, *model.deterministics]) if v.owner is not None}:
         if isinstance(node.op, BaseSubtensor):
             first = 2 if isinstance(node.op, IncSubtensor | AdvancedIncSubtensor) else 1
-            for index in (node.inputs[first + entry] for entry in node.op.idx_list if isinstance(entry, int)):
+            places = [(e.start, e.stop) if isinstance(e, slice) else (e,) for e in node.op.idx_list]
+            for index in (node.inputs[first + k] for several in places for k in several if isinstance(k, int)):
                 above = set(ancestors([index]))
                 if above.intersection(containers) and not above.intersection(model.basic_RVs):
                     found[index] = pt.as_tensor_variable(index)

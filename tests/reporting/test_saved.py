@@ -253,6 +253,10 @@ def test_with_its_model_everything_can_be_asked(posts: dict[str, Posterior], pat
     [
         (lambda: labelled(prior=2.5), "mu has another density, or data"),
         (lambda: labelled(y=Y + 1e-3), "y has another density, or data"),
+        (
+            lambda: labelled(y=Y[[2, 1, 0, 3, 4, 5]]),
+            "the values of y are others than the posterior's, or in another order",
+        ),
         (known_scale, "the model has the variables mu, y"),
     ],
 )

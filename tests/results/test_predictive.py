@@ -234,6 +234,18 @@ def test_an_index_of_new_rows_starts_at_the_first(start: int, index: Callable[..
         post.predict({"where": [start + 3, start]})
 
 
+def test_a_bound_of_a_slice_is_no_count_from_the_end() -> None:
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 1.0, shape=3)
+        mean = pm.Deterministic("mean", mu[: pm.Data("last", np.array(2))].sum())
+        pm.Normal("y", mean, 1.0, observed=1.0)
+    post = bk.infer(model, draws=40, random_seed=3, progressbar=False)
+    drawn = post.predict({"last": 3}, var_names=["mean"])["mean"]
+    assert np.allclose(drawn, post.tree["posterior"]["mu"].sum("mu_dim_0"))
+    with pytest.raises(bk.BayeskitError, match="an index that follows from the new values of last is -1"):
+        post.predict({"last": -1}, var_names=["mean"])
+
+
 def test_who_counts_from_the_end_may_go_on() -> None:
     post = groups(-1, lambda mu, where: mu[where])
     first, last = (post.tree["posterior"]["mu"].to_numpy()[..., k] for k in (0, 2))
