@@ -21,9 +21,8 @@ from bayeskit.arguments import checked
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
-from bayeskit.elimination.impossible_data import require_density, require_possible
+from bayeskit.elimination.impossible_data import require_answerable
 from bayeskit.elimination.plan import analyse
-from bayeskit.elimination.positive_definite import require_positive_definite
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.errors import DataError, ModelError
 from bayeskit.graphs.environment import lightly
@@ -76,9 +75,7 @@ def require_collapsed(analysis: Analysis) -> Collapsed:
     if not analysis.plan.remaining:
         instead = "bayeskit.infer(model).marginal(name) has mean(), ppf(0.5) and all else of its posterior"
         raise ModelError(f"nothing remains to sample or maximise: every variable has a closed form; {instead}")
-    require_possible(analysis.original)
-    require_density(analysis)
-    require_positive_definite(analysis)
+    require_answerable(analysis)
     return collapsed_density(analysis)
 
 

@@ -2,14 +2,14 @@
 
 A LogNormal observation of zero, a count of −1, an infinite or missing number: whatever the parameters are, the density
 is zero or none. That it is zero is read off PyMC's own graph: where a ``switch`` whose condition depends on data alone
-gives −∞, and what it gives is a term of the log density, no parameter mends it.
+gives −∞, and what it gives is a term of the log density, no parameter mends it. At an end of a support, as where a
+Beta variable is 0, and with an infinite covariate the density is zero or infinite at all typical points instead.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from pytensor.tensor.basic import Alloc
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.check_points import typical_points
+from bayeskit.elimination.positive_definite import require_positive_definite
 from bayeskit.errors import DataError, UnanswerableError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
@@ -31,7 +32,7 @@ from bayeskit.graphs.nodes import applies, constant_number
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph, Point
 
-__all__ = ["conditions_on_data", "entry_at_fault", "require_density", "require_possible"]
+__all__ = ["entry_at_fault", "require_answerable", "require_possible"]
 
 CHECK = "check it against its distribution"
 TYPICAL = 8  # points, of which an entry that is possible has a density at one
@@ -39,10 +40,18 @@ TYPICAL = 8  # points, of which an entry that is possible has a density at one
 type Conditions = Mapping[str, Callable[[], np.ndarray]]  # of each observed variable, whether its entries are possible
 
 
+def require_answerable(analysis: Analysis) -> None:
+    """Refuse what no method can answer: data, parameters and covariances that are impossible or no numbers."""
+    conditions = analysis.remembered("conditions", lambda: _conditions(analysis.original))
+    require_possible(analysis.original, conditions)
+    _require_density(analysis)
+    require_positive_definite(analysis)
+
+
 def require_possible(joint: LogJoint, conditions: Conditions | None = None) -> None:
     """Refuse data that are not numbers, by a DataError, or impossible whatever the variables are: UnanswerableError.
 
-    The ``conditions_on_data`` of the density may be given, where they are at hand.
+    The conditions that the density puts on data may be given, where they are at hand.
     """
     observed = {str(rv.name): _held(joint.model.rvs_to_values[rv]) for rv in joint.model.observed_RVs}
     for name, values in observed.items():
@@ -52,12 +61,12 @@ def require_possible(joint: LogJoint, conditions: Conditions | None = None) -> N
     for name, graph in joint.factors.items():
         for values in map(_held, _constants(graph)):
             _require(f"a constant in the density of {name!r}: it", values, ~np.isnan(values))
-    for name, holds in (conditions_on_data(joint) if conditions is None else conditions).items():
+    for name, holds in (_conditions(joint) if conditions is None else conditions).items():
         with silently():
             possible = np.asarray(holds())
-        if not np.all(possible) and name not in observed:
-            raise UnanswerableError(f"the model is impossible: {name}; check its numbers")
         if not np.all(possible):
+            if name not in observed:
+                raise UnanswerableError(f"the model is impossible: {name}; check its numbers")
             values, there = observed[name], possible.ndim == observed[name].ndim and observed[name].size
             place = _first(name, values, np.broadcast_to(possible, values.shape)) if there else f"an entry of {name}"
             raise UnanswerableError(f"the data are impossible whatever the variables are: {place}; {CHECK}")
@@ -83,7 +92,7 @@ def entry_at_fault(analysis: Analysis, point: Point) -> str:
     return ""
 
 
-def require_density(analysis: Analysis) -> None:
+def _require_density(analysis: Analysis) -> None:
     """Refuse data at an end of a support that no typical point gives a density, and infinite covariates.
 
     The density of a Beta variable is zero or infinite at 0 and 1, whatever its parameters are but for some exact ones.
@@ -98,7 +107,7 @@ def require_density(analysis: Analysis) -> None:
         edges = np.isin(values, (0, 1)) & (values.dtype.kind == "f")
         if not (infinite or np.any(edges)):
             continue
-        finite = analysis.remembered(f"density of {name}", partial(_has_density, analysis, name))()
+        finite = _has_density(analysis, name)
         never, outer = ~finite.any(axis=0), tuple(range(finite.ndim - 1, values.ndim))
         if never.any() and finite.shape[1:] == edges.any(axis=outer).shape and np.all(edges.any(axis=outer)[never]):
             edges &= never.reshape(never.shape + (1,) * len(outer))
@@ -109,20 +118,17 @@ def require_density(analysis: Analysis) -> None:
                 _require(leaf, held, np.isfinite(held))
 
 
-def _has_density(analysis: Analysis, name: str) -> Callable[[], np.ndarray]:
-    """Whether each entry of an observed variable has a density at each of a few typical points, a function of data."""
+def _has_density(analysis: Analysis, name: str) -> np.ndarray:
+    """Whether each entry of an observed variable has a density at each of a few typical points."""
     joint = analysis.original
-    points = typical_points(analysis, TYPICAL, names=joint.names)
-    function = compile_small(list(joint.values.values()), joint.factors[name])
-
-    def known() -> np.ndarray:
-        try:
-            with silently():
-                return np.isfinite([function(*joint.arguments(point)) for point in points])
-        except (ArithmeticError, ValueError):  # parameters that some values of the variables do not allow
-            return np.ones(TYPICAL, dtype=bool)
-
-    return known
+    density = partial(compile_small, list(joint.values.values()), joint.factors[name])
+    points = analysis.remembered("typical", lambda: typical_points(analysis, TYPICAL, names=joint.names))
+    try:
+        with silently():
+            function = analysis.remembered(f"density of {name}", density)
+            return np.isfinite([function(*joint.arguments(point)) for point in points])
+    except (ArithmeticError, ValueError):  # parameters that some values of the variables do not allow
+        return np.ones(TYPICAL, dtype=bool)
 
 
 def _held(variable: Any) -> np.ndarray:
@@ -152,16 +158,18 @@ def _first(name: str, values: np.ndarray, fine: np.ndarray) -> str:
     return f"{name}{f'[{index}]' if index else ''} is {values[tuple(bad[0])]:g}{more}"
 
 
-def conditions_on_data(joint: LogJoint) -> Conditions:
+def _conditions(joint: LogJoint) -> Conditions:
     """For each observed variable, whether its entries may have a density, where the graph says that some may not.
 
-    And by what it needs, whether the parameters of a distribution are possible, where no variable decides that.
+    And by what it needs, whether the parameters of a distribution are possible, where no variable decides that; of
+    covariances ``require_positive_definite`` says more.
     """
     found = {}
     for name, graph in joint.factors.items():
         for node in [n for n in toposort([graph]) if isinstance(n.op, CheckAndRaise)]:
             needs = f"it needs {str(node.op.msg).splitlines()[0]} of the parameters of {name!r}"
-            if (given := [c for c in node.inputs[1:] if _is_data(c)]) and needs not in found:
+            given = [c for c in node.inputs[1:] if _is_data(c) and "posdef" not in needs]
+            if given and needs not in found:
                 found[needs] = compile_small([], pt.all(pt.stack([pt.all(c) for c in given])))
     for rv in joint.model.observed_RVs:
         possible = _possible(joint.factors[rv.name])
@@ -180,7 +188,7 @@ def _possible(graph: Graph) -> Graph | bool:
     if isinstance(node.op, CheckAndRaise | Alloc) or applies(node, ps.Cast):
         return _possible(node.inputs[0])
     if applies(node, ps.Add):
-        return functools.reduce(_both, [_possible(term) for term in node.inputs])
+        return reduce(_both, [_possible(term) for term in node.inputs])
     if not applies(node, ps.Switch):
         return True
     condition, *branches = node.inputs
@@ -196,7 +204,7 @@ def _may_hold(condition: Graph) -> Graph | bool:
     if _is_data(condition):
         return pt.neq(condition, 0)
     if condition.owner is not None and applies(condition.owner, ps.AND, ps.Mul):
-        return functools.reduce(_both, [_may_hold(part) for part in condition.owner.inputs])
+        return reduce(_both, [_may_hold(part) for part in condition.owner.inputs])
     return True
 
 

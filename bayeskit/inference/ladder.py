@@ -28,9 +28,8 @@ import pymc as pm
 from bayeskit.arguments import Count, checked
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.check_points import typical_points
-from bayeskit.elimination.impossible_data import conditions_on_data, entry_at_fault, require_density, require_possible
+from bayeskit.elimination.impossible_data import entry_at_fault, require_answerable
 from bayeskit.elimination.plan import analyse
-from bayeskit.elimination.positive_definite import require_positive_definite
 from bayeskit.errors import BayeskitError, CertificateError, InferenceError, ModelError, OptionError, UnanswerableError
 from bayeskit.graphs.environment import lightly
 from bayeskit.inference.convergence import with_diagnostics
@@ -72,18 +71,10 @@ def explain(model: pm.Model | Analysis) -> Plan:
         first = next(method for method in ladder() if not method.obstacle(analysis))
         plan = first.planned(analysis.plan, audit(analysis), analysis.original.model)
         try:
-            _require_answerable(analysis)
+            require_answerable(analysis)
         except BayeskitError as error:
             return replace(plan, outlook=f"bayeskit.infer will refuse: {error}.")
     return plan
-
-
-def _require_answerable(analysis: Analysis) -> None:
-    """Refuse what no method can answer: data and covariances that are impossible or no numbers."""
-    conditions = analysis.remembered("conditions", lambda: conditions_on_data(analysis.original))
-    require_possible(analysis.original, conditions)
-    require_density(analysis)
-    require_positive_definite(analysis)
 
 
 @checked
@@ -159,7 +150,7 @@ def answer(
         snapshot = analysis.snapshot or Snapshot.of(written, borrow=False)
         if analysis.snapshot is not None:
             data.enter_context(snapshot.restored())
-        _require_answerable(analysis)
+        require_answerable(analysis)
         shown = progressbar and is_terminal()
         request = Request(written, analysis, draws, random_seed, audit(analysis), shown, sampler or {})
         rung, post = _first_that_answers(ladder(method), request, building)
