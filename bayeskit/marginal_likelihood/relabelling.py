@@ -104,19 +104,21 @@ def relabel(
     tree = draws.copy() if isinstance(draws, xr.DataTree) else xr.DataTree.from_dict({"posterior": draws})
     if "posterior" not in tree.children:
         raise DataError("the draws have no group 'posterior'")
+    asked = groups
     if groups is None:
         of, look = model, lambda: exchangeable(_without_labels(of, known))
         groups = look() if known is None else known.remembered_of(of, "exchangeable", look)
     if not groups:
         raise ModelError("the model has no exchangeable components: exchanging labels changes its density")
     joint = LogJoint.from_model(model) if known is None else known.original
+    if asked is None:
+        draws_in(tree, {n: s for n, s in joint.shapes().items() if n in tree["posterior"].data_vars})
     return _relabelled(tree, joint, tuple(groups), labels)
 
 
 def _relabelled(tree: xr.DataTree, joint: LogJoint, groups: tuple[Exchangeable, ...], labels: Labels) -> xr.DataTree:
     """The draws with each group of components permuted draw by draw."""
-    known = {n: s for n, s in joint.shapes().items() if n in tree["posterior"].data_vars}
-    posterior = draws_in(tree, known)
+    posterior = draws_in(tree, {})
     as_given = {name: values.dims for name, values in posterior.data_vars.items()}
     posterior = posterior.transpose("chain", "draw", ...)
     chosen = _labels_of_groups(labels or _allocations(joint.model, groups, posterior), groups, posterior)
