@@ -28,7 +28,6 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from bayeskit.arguments import checked
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.collapsed_model import collapse
 from bayeskit.errors import DataError, ModelError, OptionError
@@ -50,7 +49,6 @@ PIVOTS = 200  # draws of which the one of highest density is the pivot, where th
 type Labels = str | Sequence[str] | Mapping[str, str]
 
 
-@checked
 @on_its_data
 def relabel(
     draws: Posterior | xr.DataTree | xr.Dataset,
@@ -102,17 +100,14 @@ def relabel(
     if model is None:
         raise OptionError("relabel needs the model that the draws are from: relabel(draws, model)")
     tree = draws.copy() if isinstance(draws, xr.DataTree) else xr.DataTree.from_dict({"posterior": draws})
-    if "posterior" not in tree.children:
-        raise DataError("the draws have no group 'posterior'")
-    asked = groups
-    if groups is None:
+    if looked_for := groups is None:
         of, look = model, lambda: exchangeable(_without_labels(of, known))
         groups = look() if known is None else known.remembered_of(of, "exchangeable", look)
     if not groups:
         raise ModelError("the model has no exchangeable components: exchanging labels changes its density")
     joint = LogJoint.from_model(model) if known is None else known.original
-    if asked is None:
-        draws_in(tree, {n: s for n, s in joint.shapes().items() if n in tree["posterior"].data_vars})
+    if looked_for:
+        draws_in(tree, {n: s for n, s in joint.shapes().items() if n in draws_in(tree, {})})
     return _relabelled(tree, joint, tuple(groups), labels)
 
 

@@ -19,6 +19,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.type import RandomType
 
+from bayeskit.arguments import checked
 from bayeskit.errors import ModelError
 
 __all__ = ["Snapshot", "WrittenModel", "on_its_data", "written_down"]
@@ -69,7 +70,7 @@ class Snapshot:
 
 
 def on_its_data[**P, R](query: Callable[P, R]) -> Callable[P, R]:
-    """A query that runs on the data that its first argument was fitted to, where it has a ``snapshot`` of them."""
+    """A query, its arguments checked, on the data that the first was fitted to, where it has a ``snapshot`` of them."""
 
     @wraps(query)
     def asked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -77,7 +78,7 @@ def on_its_data[**P, R](query: Callable[P, R]) -> Callable[P, R]:
         with nullcontext() if snapshot is None else snapshot.restored():
             return query(*args, **kwargs)
 
-    return asked
+    return checked(asked)  # which gives arguments by their place
 
 
 @dataclass(frozen=True)

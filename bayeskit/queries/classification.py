@@ -20,7 +20,7 @@ import pytensor.tensor as pt
 import xarray as xr
 from pytensor.graph.replace import graph_replace
 
-from bayeskit.arguments import Count, checked
+from bayeskit.arguments import Count
 from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.elimination.conjugate_posterior import Component, solve_posterior
 from bayeskit.elimination.log_joint_evaluator import Evaluator
@@ -42,7 +42,6 @@ CHUNK = 1_000_000  # numbers of new rows taken at a time
 TOLERANCE = 1e-7  # relative agreement of the evidence with that of the posterior given
 
 
-@checked
 @on_its_data
 def classify(
     post: Posterior,

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from bayeskit.arguments import Count, checked
+from bayeskit.arguments import Count
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import ModelError
 from bayeskit.finite import hmm
@@ -76,7 +76,6 @@ class States:
         self._require_chain("filter")
         return self._averaged(self._of_chain(hmm.filter_states), (*self._layout[0], "state"))
 
-    @checked
     @on_its_data
     def predict(self, steps: Count = 1) -> xr.Dataset:
         r""":math:`p(z_{T+h} = k \mid y_{1:T})` for :math:`h = 1 \ldots` ``steps`` after the last observation.
@@ -131,7 +130,6 @@ class States:
         found = ((rows, p.sum(axis=-2)) for rows, p in self._marginals())
         return self._averaged(found, dims, name="expected")
 
-    @checked
     @on_its_data
     def next_observation(self, steps: Count = 1, *, random_seed: RandomSeed = None) -> xr.Dataset:
         r"""Draws from the predictive distribution of what is observed next, :math:`p(y_{T+h} \mid y_{1:T})`.

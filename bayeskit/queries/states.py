@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from bayeskit.arguments import Count, checked
+from bayeskit.arguments import Count
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.plan import analyse, with_sums
 from bayeskit.elimination.recovery import needed_for, state_recovery
@@ -36,7 +36,6 @@ __all__ = ["States", "states"]
 MOST = 400  # draws of a posterior over which is averaged: enough for an error of 0.025 at the worst
 
 
-@checked
 @on_its_data
 def states(
     source: Posterior | pm.Model,

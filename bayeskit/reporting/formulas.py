@@ -102,7 +102,7 @@ def _distribution(variable: Variable, named: Collection[Variable]) -> str:
     name = str(names[0]) if names and not names[0].startswith("_") else type(op).__name__.strip("_").removesuffix("RV")
     try:
         parameters = list(op.dist_params(node))
-    except Exception:  # symbolic distributions without an extended signature have no list of parameters
+    except (AttributeError, ValueError):  # symbolic distributions without an extended signature have no list of them
         parameters = [v for v in node.inputs if not isinstance(v.type, RandomType)]
     labels = _labels(op)
     if len(labels) != len(parameters):

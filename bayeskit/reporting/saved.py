@@ -43,7 +43,6 @@ KNOWN_BY = 4  # draws at which a model is known by its densities
 HELD = ("plan", "log_evidence", "method", "certificate", "random_seed", "seconds", "account", "diagnostics")
 
 
-@checked
 @on_its_data
 def save(post: Posterior, path: str | os.PathLike[str]) -> Path:
     """Write a posterior to a file; see :meth:`bayeskit.results.records.Posterior.save`."""

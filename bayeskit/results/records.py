@@ -156,7 +156,6 @@ class Posterior:
         why = next((str(r) for r in self.plan.refusals if r.variable == name), "its marginal is a mixture")
         raise ModelError(f"{name!r} has no closed-form marginal ({why}); use the draws in tree['posterior'][{name!r}]")
 
-    @checked
     @on_its_data
     def predict(
         self,
@@ -208,7 +207,6 @@ class Posterior:
         """Posterior predictive draws of the observed variables; also kept in ``tree["posterior_predictive"]``."""
         return predictive.ensure_posterior_predictive(self.model, self.tree, random_seed=random_seed)
 
-    @checked
     @on_its_data
     def prior_predictive(self, *, draws: Count = 1000, random_seed: RandomSeed = None) -> xr.Dataset:
         """Prior predictive draws of the observed variables; also kept in ``tree["prior_predictive"]``, beside the
