@@ -75,8 +75,11 @@ def fill_to_alloc(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
         return [pt.cast(value, node.outputs[0].type.dtype)]
     # A shape that is known spares computing the value whose shape it is.
     wider: list[Any] = [value if n == 1 else model for n in model.type.shape]
-    shape = [w.shape[i] if w.type.shape[i] is None else w.type.shape[i] for i, w in enumerate(wider)]
-    return [pt.cast(pt.alloc(value, *shape), node.outputs[0].type.dtype)]
+    shape: list[Any] = [w.shape[i] if w.type.shape[i] is None else w.type.shape[i] for i, w in enumerate(wider)]
+    kind = node.outputs[0].type
+    # ``alloc`` itself would rewrite the graph of every length to see whether it is constant: that takes many seconds.
+    lengths = [pt.as_tensor(n, dtype="int64") for n in shape]
+    return [Apply(pt.alloc, [pt.cast(value, kind.dtype), *lengths], [kind()]).outputs[0]]
 
 
 @node_rewriter([Elemwise])

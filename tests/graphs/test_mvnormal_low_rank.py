@@ -118,7 +118,7 @@ def test_noise_is_found_however_it_is_written(spelling: Any) -> None:
         pm.MvNormal("y", 0.0, cov=SMOOTH["squared exponential"] + spelling(s), observed=Y)
     space = Unconstrained(bk.collapse(model))
     floors = {
-        v.owner.inputs[2] for v in ancestors([space._graph]) if v.owner is not None and isinstance(v.owner.op, Terms)
+        v.owner.inputs[2] for v in ancestors([space.graph]) if v.owner is not None and isinstance(v.owner.op, Terms)
     }
     (floor,) = floors
     assert compile_small(space.variables, floor)(np.array(np.log(0.3))) == pytest.approx(0.09)

@@ -25,6 +25,7 @@ __all__ = ["solve_or_call"]
 
 LARGEST = 48  # rows of a matrix up to which a factorisation by loops takes no longer than LAPACK's
 SMALL_PRODUCT = 4096  # multiplications of a matrix product up to which BLAS takes longer to call
+OF_VECTOR = 8  # times as many of one with a vector, for which to compile that call takes longer than it saves
 
 
 def solve_or_call(ws: Workspace, node: Apply) -> None:
@@ -44,7 +45,7 @@ def _product(ws: Workspace, node: Apply) -> None:
     to, rows, inner, columns = ws.new(node.outputs[0]), *left.shape[-2:], right.shape[-1]
     batch = to.shape[:-2]
     to = to.seen(to.addresses.reshape((*batch, rows, columns)))
-    if rows * columns * inner > SMALL_PRODUCT:
+    if rows * columns * inner > SMALL_PRODUCT * (1 if columns > 1 and rows > 1 else OF_VECTOR):
         if batch:
             raise NoLoops("many large products")
         left, right = (p if p.contiguous or _turned(p).contiguous else ws.copied(p) for p in (left, right))
