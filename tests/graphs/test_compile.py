@@ -1,0 +1,29 @@
+"""Small functions: what is rewritten on the way, and what is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+
+from bayeskit.graphs.compile import compile_small, fill_to_alloc
+
+
+@pytest.mark.parametrize("shape", [(None,), (3,), (None, 2)])
+def test_a_value_is_spread_without_rewriting_the_graphs_of_its_lengths(
+    shape: tuple[int | None, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    like: Any = pt.tensor("like", dtype="float64", shape=shape)
+    spread = pt.fill(like * 2.0, 3)
+
+    def refused(*arguments: Any) -> Any:
+        raise AssertionError("the graph of a length was rewritten")
+
+    monkeypatch.setattr("pytensor.tensor.basic.infer_static_shape", refused)
+    (made,) = fill_to_alloc.transform(None, spread.owner)
+    monkeypatch.undo()
+    assert made.type == spread.type
+    at = np.zeros([n or 4 for n in shape])
+    np.testing.assert_array_equal(compile_small([like], made)(at), np.full(at.shape, 3.0))
