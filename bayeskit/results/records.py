@@ -44,7 +44,7 @@ class LogEvidence:
     value : float
         log p(y) = log ∫ p(y, θ) dθ. NaN where there is none that could be trusted; ``reason`` says why.
     error : float
-        For ``exact``, the spread of the certificate (rounding); for ``quadrature``, an error bound; for
+        For ``exact``, rounding: of terms that cancel, or the certificate's spread; for ``quadrature``, a bound; for
         ``estimated``, a Monte Carlo standard error, infinite where there is no estimate.
     label : {"exact", "quadrature", "estimated"}
     reason : str
