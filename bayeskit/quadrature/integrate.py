@@ -158,10 +158,11 @@ def _lattices(land: Landscape, tolerance: float, acceptable: float, rng: np.rand
     centre, covariance = bulk(land)
     # A spike upon a slab, of which only the spike may be a mode.
     wide = k == 1 and land.reach > WIDE * np.sqrt(covariance[0, 0])
-    _follow_rays(land, np.diag([land.reach**2]) if wide else covariance, rng)
+    many = k == 1 and (wide or len(land.modes) > 1)
+    _follow_rays(land, np.diag([max(land.reach, *land.own_widths) ** 2]) if many else covariance, rng)
     runs = []
     for number in range(max(k, 2)):
-        if k == 1 and (wide or len(land.modes) > 1):
+        if many:
             frame, step = frame_of_scales(land, number), np.full(1, CLOSE)
         else:
             if k == 1 and number:

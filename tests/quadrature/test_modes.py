@@ -150,6 +150,15 @@ def test_a_mean_where_the_nodes_end_next_to_zero() -> None:
     assert marginal.mean() == pytest.approx(mean, abs=1e-9) and marginal.std() == pytest.approx(0.3, abs=1e-8)
 
 
+def test_a_narrow_mode_far_below_which_there_is_a_wide_one_falls_off() -> None:
+    """The other mode begins 1e5 widths of the first away."""
+    weights, means, sds = np.array([1.0, 1e-6]), np.array([0.0, 11.0]), np.array([1e-4, 2.0])
+    result = integrate(
+        lambda x: logsumexp(norm.logpdf(x, means, sds), axis=1, b=weights), np.zeros(1), probes=means[:, None]
+    )
+    assert abs(result.log_integral - np.log1p(1e-6)) <= result.error < 1e-8
+
+
 def test_rounding_of_the_density_is_in_the_error() -> None:
     """The terms of this log density are a few 1e9, which are good to 2e-7."""
     result = integrate(lambda x: gamma.logpdf(x[:, 0], 1e8), np.array([1e8]))
