@@ -64,6 +64,9 @@ class Analysis:
     analyse: Callable[[pm.Model], Analysis] | None = None  # what finds the analysis of a model
     _memory: dict[str, Any] = field(default_factory=dict, repr=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_memory": {}}  # compiled functions are made again where it is unpickled
+
     @property
     def original(self) -> LogJoint:
         """The density of the model as written."""

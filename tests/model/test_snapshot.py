@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -183,7 +184,10 @@ def test_the_analysis_of_a_posterior_has_its_data() -> None:
     model = line()
     post = bk.infer(model, draws=4, random_seed=1)
     change(model, "values")
-    assert bk.infer(post.analysis, draws=4, random_seed=1).log_evidence.value == post.log_evidence.value
+    again = bk.infer(post.analysis, draws=4, random_seed=1)
+    assert again.log_evidence.value == post.log_evidence.value
+    there = pickle.loads(pickle.dumps(again)).analysis
+    assert bk.infer(there, draws=4, random_seed=1).log_evidence.value == post.log_evidence.value
     other = post.analysis.with_data({"data": Y + 1.0})
     with pm.Model() as fresh:
         w = pm.Normal("w", 0.0, 3.0, shape=2)
