@@ -94,7 +94,9 @@ def peaks_of_components(space: Unconstrained, analysis: Analysis, probes: np.nda
     x = np.linspace(2 * least - most, 2 * most - least, PLACES)
     value = heights(x)
     at, term = np.nonzero((value[1:-1] > value[:-2]) & (value[1:-1] >= value[2:]))
-    some = np.unique(np.linspace(0, len(at) - 1, PEAKS).astype(int)) if len(at) else at
+    if not len(at):  # as where only a weight is unknown
+        return np.empty((0, space.size))
+    some = np.unique(np.linspace(0, len(at) - 1, PEAKS).astype(int))
     (low, high), term, row = (x[at[some]], x[at[some] + 2]), term[some], np.arange(len(some))
     for _ in range(ROUNDS):
         near = np.linspace(low, high, 9)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -13,6 +16,7 @@ import bayeskit as bk
 from bayeskit.elimination.plan import analyse
 from bayeskit.inference import ladder
 from bayeskit.inference.methods import Method
+from bayeskit.inference.quadrature_probes import peaks_of_components
 from bayeskit.marginal_likelihood.sampled import evidence_of_draws
 
 
@@ -73,6 +77,12 @@ def test_a_needle_of_the_likelihood_where_a_function_of_the_variable_is_the_datu
     truth = np.log(0.9 * stats.norm.pdf(7.3, 1.3, np.hypot(4.2, 1e-4)) + 0.1 * stats.norm.pdf(7.3, 0, 10))
     found = evidence(model)
     assert abs(found.value - truth) <= found.error
+
+
+def test_components_without_a_peak_add_no_points() -> None:
+    space: Any = SimpleNamespace(size=1, names=(), backward=lambda x: x)
+    rising = SimpleNamespace(joint=SimpleNamespace(values={}), remembered=lambda *_: lambda x, _: [x])
+    assert peaks_of_components(space, rising, np.array([[0.0], [1.0]])).shape == (0, 1)  # type: ignore[arg-type]
 
 
 def two_modes() -> tuple[pm.Model, np.ndarray]:
