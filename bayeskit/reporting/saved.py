@@ -71,7 +71,8 @@ def _write(tree: xr.DataTree, target: Path, engine: str) -> None:
             if engine == "zarr":
                 tree.to_zarr(temporary, zarr_format=2)  # the third has no texts
             else:
-                tree.to_netcdf(temporary, engine="h5netcdf")
+                content: Any = tree.to_netcdf(engine="h5netcdf")  # a full disk would end HDF5 with all of Python
+                temporary.write_bytes(content)
         except (NotImplementedError, TypeError, ValueError) as error:
             raise OptionError(f"cannot write {POSTERIOR} {target}: {error}") from error
 

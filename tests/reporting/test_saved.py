@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import resource
 import shutil
+import signal
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -338,3 +340,20 @@ def test_nothing_is_left_behind_or_half_replaced(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.nc", "post.nc"]
     with pytest.raises(BayeskitError, match="there are no draws to save"):
         replace(post, tree=xr.DataTree()).save(path)
+
+
+def test_a_full_disk_is_an_error_and_not_the_end_of_python(posts: dict[str, Posterior], tmp_path: Path) -> None:
+    """HDF5 itself would crash where it cannot write, later and with all else that is open."""
+    path = posts["known_scale"].save(tmp_path / "post.nc")
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    asked = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    for size in (500, len(before) // 2, len(before) - 1):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        try:
+            with pytest.raises(OptionError, match=r"cannot write the posterior .*File too large"):
+                posts["known_scale"].save(path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert path.read_bytes() == before
+        assert [entry.name for entry in tmp_path.iterdir()] == ["post.nc"]
+    signal.signal(signal.SIGXFSZ, asked)
