@@ -7,6 +7,7 @@ and a report say of the model. The model itself is code, and is not in the file.
 
 from __future__ import annotations
 
+import io
 import os
 import zlib
 from dataclasses import replace
@@ -71,8 +72,9 @@ def _write(tree: xr.DataTree, target: Path, engine: str) -> None:
             if engine == "zarr":
                 tree.to_zarr(temporary, zarr_format=2)  # the third has no texts
             else:
-                content: Any = tree.to_netcdf(engine="h5netcdf")  # a full disk would end HDF5 with all of Python
-                temporary.write_bytes(content)
+                content = io.BytesIO()  # not the file itself: a full disk would end HDF5 with all of Python
+                tree.to_netcdf(content, engine="h5netcdf")
+                temporary.write_bytes(content.getvalue())
         except (NotImplementedError, TypeError, ValueError) as error:
             raise OptionError(f"cannot write {POSTERIOR} {target}: {error}") from error
 
