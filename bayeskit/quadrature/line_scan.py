@@ -39,9 +39,11 @@ def survey_line(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: f
     for _ in range(ROUNDS):
         tops = _tops(value)
         fall, hope = _beside(x, value, tops)
-        hopeful = hope > value.max() - cut
+        tops = tops[(hope > value.max() - cut) & (fall > RESOLVED)]
+        # Far out, rounding has tops at every distance: a kernel at a million times the length scale of its prior.
+        tops = tops[np.argsort(-value[tops], kind="stable")[:MOST]]
         # Two tops of one basin may lie on either side of the points next to the one that shows.
-        near = (tops[hopeful & (fall > RESOLVED), None] + np.arange(-2, 2)).ravel()
+        near = (tops[:, None] + np.arange(-2, 2)).ravel()
         near = np.unique(near[(near >= 0) & (near < len(x) - 1)])
         near = near[np.diff(x)[near] > 1e-13 * (np.abs(x[near]) + width)]
         if not len(near):
@@ -113,7 +115,8 @@ def _landscape(
     """The tops that hold mass, the highest first."""
     tops = _distinct(value, _tops(value))
     own = np.array([_width(x, value, top) for top in tops])
-    mass = value[tops] + np.log(own)
+    with np.errstate(divide="ignore"):  # a point that is left of a density with holes
+        mass = value[tops] + np.log(own)
     keep = mass > mass.max() - cut
     if np.sum(keep) > MOST:
         raise NotIntegrable(f"the density has more than {MOST} modes")
