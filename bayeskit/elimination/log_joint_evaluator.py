@@ -70,7 +70,7 @@ class Evaluator:
         """
         if (size := self.analysis.joint.data_size) > EXTENDED_LIMIT:
             return float(ROUNDED * (size + abs(log_evidence)))
-        if not self.inputs:
+        if not self.analysis.original.names:
             # PyMC computes with constants when it derives a density: a covariance is rounded before it is seen.
             return compile_rounding([], LogJoint.from_model(self.analysis.original.model, fold=1).total)(log_evidence)
         known = [s for s in self.analysis.scales if s.family.log_density_graph is not None]
