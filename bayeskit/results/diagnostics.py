@@ -162,11 +162,12 @@ def convergence_table(draws: xr.Dataset, names: Iterable[str]) -> pd.DataFrame:
             bulk = array_stats.ess(values, method="bulk", **axes)
             tail = array_stats.ess(values, method="tail", prob=TAILS, **axes)
         if values.shape[0] > 1 and values.shape[1] > 3:
-            # A count may be the same in all draws, and entries beside others that move, as on the diagonal of a
-            # correlation matrix; all real numbers of a variable are only where the sampler is stuck.
+            # A count may be the same in all draws, and the ones of a correlation matrix and the zeros of a factor are;
+            # another real number is only where the sampler is stuck.
             still = np.ptp(values, axis=(0, 1)) <= SAME * np.abs(values).max(axis=(0, 1))
+            of_matrix = ~still.all() & np.isin(np.round(values[0, 0], 9), (0, 1))
             r_hat[np.isnan(r_hat)] = math.inf
-            r_hat[still & (draws[name].dtype.kind in "biu" or not still.all())] = 1.0
+            r_hat[still & (of_matrix | (draws[name].dtype.kind in "biu"))] = 1.0
         columns = {"r_hat": r_hat, "ess_bulk": bulk, "ess_tail": tail}
         tables.append(pd.DataFrame(columns, index=scalar_labels(draws, name)))
     return pd.concat(tables) if tables else pd.DataFrame(columns=["r_hat", "ess_bulk", "ess_tail"], dtype=float)
