@@ -63,7 +63,7 @@ def require_a_start(compiled: CompiledPyMCModel) -> None:
     nutpie ends at its first chain that cannot start, and lets the others try on: Python would crash if it ended then.
     """
     objective = objective_of(compiled)
-    if all(np.isnan(objective(compiled.initial_point_func(seed))[1]).all() for seed in range(STARTS)):
+    if all(objective(compiled.initial_point_func(seed))[0] == -np.inf for seed in range(STARTS)):
         raise InferenceError(
             "NUTS could not start: no density at any point; check the data and the support of the priors"
         )
