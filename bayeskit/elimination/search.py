@@ -175,7 +175,8 @@ class Search:
             self.scales.append(scale)
             inside = {name, *(scale.block.names if scale.block else ())}
             around = self.neighbours(inside) - set(self.ancestral)
-            if scale.block is None:
+            # Probabilities of categories are left to chains, whose sums are linear in their length and a table is not.
+            if scale.block is None and scale.family.support.name != "simplex":
                 others = [n for n in around if self.supports[n].kind in support_kinds()]
                 around -= {n for n in others if self.proofs.apart(name, n, self.factors_of(name))}
             self.integrate_out([name], scale.family.name, around)
