@@ -31,7 +31,8 @@ from bayeskit.arguments import checked
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.inference.ladder import infer
 from bayeskit.model.snapshot import written_down
-from bayeskit.queries.leave_one_out import leave_one_out, require_evidence, require_same_data
+from bayeskit.queries.leave_one_out import leave_one_out, require_evidence
+from bayeskit.queries.same_data import require_same_data
 from bayeskit.results.records import Posterior
 from bayeskit.seeds import RandomSeed, whole_seed
 

@@ -26,7 +26,8 @@ from bayeskit.files import check_writable, replacing
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.snapshot import Snapshot, WrittenModel, on_its_data, written_down
 from bayeskit.queries.comparison import priors_of
-from bayeskit.queries.leave_one_out import leave_one_out, observed_values
+from bayeskit.queries.leave_one_out import leave_one_out
+from bayeskit.queries.same_data import observed_values
 from bayeskit.reporting.formulas import describe_variables
 from bayeskit.reporting.graph import read_structure
 from bayeskit.reporting.plain_data import packed, unpacked

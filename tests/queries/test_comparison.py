@@ -15,7 +15,8 @@ import bayeskit as bk
 from bayeskit import BayeskitError
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.queries.comparison import Comparison, compare
-from bayeskit.queries.leave_one_out import leave_one_out, observed_values, require_same_data
+from bayeskit.queries.leave_one_out import leave_one_out
+from bayeskit.queries.same_data import observed_values, require_same_data
 
 Y = np.array([0.3, -0.8, 1.9, 0.7, 1.2, 0.4])
 X = np.array([-1.0, -0.6, -0.2, 0.2, 0.6, 1.0])
