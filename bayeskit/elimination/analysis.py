@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.data_slots import DataSlot, filled, sealed, with_constants, with_slots
 from bayeskit.model.log_joint import LogJoint
-from bayeskit.model.snapshot import Snapshot
+from bayeskit.model.snapshot import Snapshot, restored
 from bayeskit.model.support import Support
 from bayeskit.results.records import Plan
 
@@ -104,7 +103,7 @@ class Analysis:
     @property
     def _family(self) -> list[_General]:
         if "family" not in self._memory:
-            with nullcontext() if self.snapshot is None else self.snapshot.restored():
+            with restored(self.snapshot):
                 _joined(_generalised(self), self._memory.setdefault("family", []))
         family: list[_General] = self._memory["family"]
         return family

@@ -35,7 +35,7 @@ from bayeskit.graphs.environment import lightly
 from bayeskit.inference.convergence import with_diagnostics
 from bayeskit.inference.methods import Method, Request, ladder, method_names
 from bayeskit.marginal_likelihood.conventions import audit
-from bayeskit.model.snapshot import Snapshot
+from bayeskit.model.snapshot import Snapshot, restored
 from bayeskit.quadrature.counted_density import NotIntegrable
 from bayeskit.results.records import Plan, Posterior
 from bayeskit.sampling.options import checked_options
@@ -66,8 +66,7 @@ def explain(model: pm.Model | Analysis) -> Plan:
     """
     with lightly(), ExitStack() as data:
         analysis = model if isinstance(model, Analysis) else analyse(model)
-        if analysis.snapshot is not None:
-            data.enter_context(analysis.snapshot.restored())
+        data.enter_context(restored(analysis.snapshot))
         first = next(method for method in ladder() if not method.obstacle(analysis))
         plan = first.planned(analysis.plan, audit(analysis), analysis.original.model)
         try:
@@ -148,8 +147,7 @@ def answer(
         analysis = model if isinstance(model, Analysis) else analyse(model)
         written = analysis.original.model
         snapshot = analysis.snapshot or Snapshot.of(written, borrow=False)
-        if analysis.snapshot is not None:
-            data.enter_context(snapshot.restored())
+        data.enter_context(restored(analysis.snapshot))
         require_answerable(analysis)
         shown = progressbar and is_terminal()
         request = Request(written, analysis, draws, random_seed, audit(analysis), shown, sampler or {})

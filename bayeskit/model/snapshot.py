@@ -7,7 +7,7 @@ therefore a snapshot; only who holds it for long copies them, because a borrowed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from threading import RLock
@@ -22,7 +22,7 @@ from pytensor.tensor.random.type import RandomType
 from bayeskit.arguments import checked
 from bayeskit.errors import ModelError
 
-__all__ = ["Snapshot", "WrittenModel", "on_its_data", "written_down"]
+__all__ = ["Snapshot", "WrittenModel", "on_its_data", "restored", "written_down"]
 
 _PUTTING = RLock()
 
@@ -69,13 +69,17 @@ class Snapshot:
                 before._put()
 
 
+def restored(snapshot: Snapshot | None) -> AbstractContextManager[None]:
+    """Within it a model has the data of a snapshot, where there is one."""
+    return nullcontext() if snapshot is None else snapshot.restored()
+
+
 def on_its_data[**P, R](query: Callable[P, R]) -> Callable[P, R]:
     """A query, its arguments checked, on the data that the first was fitted to, where it has a ``snapshot`` of them."""
 
     @wraps(query)
     def asked(*args: P.args, **kwargs: P.kwargs) -> R:
-        snapshot = getattr(args[0], "snapshot", None) if args else None
-        with nullcontext() if snapshot is None else snapshot.restored():
+        with restored(getattr(args[0], "snapshot", None) if args else None):
             return query(*args, **kwargs)
 
     return checked(asked)  # which gives arguments by their place

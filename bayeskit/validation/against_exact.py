@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Annotated, Any
 
 import numpy as np
@@ -24,6 +23,7 @@ import xarray as xr
 from bayeskit.arguments import Count, Probability, Range, checked
 from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.inference.ladder import explain, infer
+from bayeskit.model.snapshot import restored
 from bayeskit.results.diagnostics import ESTIMABLE_ESS, ESTIMABLE_R_HAT
 from bayeskit.results.marginals import scalar_labels
 from bayeskit.results.records import Posterior
@@ -219,7 +219,7 @@ def validate(
     draws of another sampler to :func:`assert_matches_exact`.
     """
     snapshot = None if exact is None or exact.model is not model else exact.snapshot
-    with nullcontext() if snapshot is None else snapshot.restored():
+    with restored(snapshot):
         return _validated(model, draws, random_seed, progressbar, exact)
 
 
