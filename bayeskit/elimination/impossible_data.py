@@ -30,6 +30,7 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.nodes import applies, constant_number
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.support import support_without_transform
 from bayeskit.types import Graph, Point
 
 __all__ = ["entry_at_fault", "require_answerable", "require_possible"]
@@ -104,7 +105,8 @@ def _require_density(analysis: Analysis) -> None:
         constants = analysis.remembered(f"constants of {name}", partial(_constants, joint.factors[name]))
         leaves = [*containers, *((f"a constant in the density of {name!r}: it", _held(c)) for c in constants)]
         infinite = [(leaf, held) for leaf, held in leaves if held.ndim and np.any(np.isinf(held))]
-        edges = np.isin(values, (0, 1)) & (values.dtype.kind == "f")
+        bounded = values.dtype.kind == "f" and support_without_transform(rv).kind != "real"
+        edges = np.isin(values, (0, 1)) & bounded
         if not (infinite or np.any(edges)):
             continue
         finite = _has_density(analysis, name)
