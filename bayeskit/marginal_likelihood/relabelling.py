@@ -107,7 +107,8 @@ def relabel(
         raise ModelError("the model has no exchangeable components: exchanging labels changes its density")
     joint = LogJoint.from_model(model) if known is None else known.original
     if looked_for:
-        draws_in(tree, {n: s for n, s in joint.shapes().items() if n in draws_in(tree, {})})
+        names = draws_in(tree, {}).data_vars
+        draws_in(tree, {n: shape for n, shape in joint.shapes().items() if n in names})
     return _relabelled(tree, joint, tuple(groups), labels)
 
 
