@@ -120,7 +120,7 @@ class GridDensity(ArrayDistribution):
     def mean(self) -> Any:
         """Mean; infinite or nan where there is none."""
         # Not of y itself, which next to an end of the nodes may pass through zero and seem to grow without bound.
-        return self.median() + self._moment_about(self.median(), 1)
+        return (median := self.median()) + self._moment_about(median, 1)
 
     def var(self) -> Any:
         """Variance; infinite or nan where there is none."""

@@ -171,8 +171,9 @@ def _lattices(land: Landscape, tolerance: float, acceptable: float, rng: np.rand
             first = number if k > 1 else 0
             order = (first, *(i for i in range(k) if i != first))
             frame, step = choose_frame(land, centre, covariance, order, tolerance)
-        runs.append(refined(land, frame, step, tolerance, acceptable, rng, max(k, 2) - 1 - number))
-        land.density.require((max(k, 2) - 1 - number) * len(runs[-1].lattice.nodes) // 2)
+        later = max(k, 2) - 1 - number
+        runs.append(refined(land, frame, step, tolerance, acceptable, rng, later))
+        land.density.require(later * len(runs[-1].lattice.nodes) // 2)
     return runs
 
 
