@@ -2,8 +2,8 @@
 
 A Normal block alone gives Normal marginals. Scaled by φ ~ InverseGamma(a, b) (variance) or Gamma(a, rate b)
 (precision), integrating φ out gives Student-t with 2a degrees of freedom; scaled by a Wishart(ν, V) precision with
-multiple K, each vector is multivariate t with ν − D + 1 degrees of freedom. Over a table of finite variables each is a
-mixture.
+multiple K, each vector is multivariate t with ν − D + 1 degrees of freedom. Over a table of finite variables a scale
+without a block has a mixture.
 """
 
 from __future__ import annotations
@@ -84,11 +84,12 @@ def _multivariate_t(part: Part) -> dict[str, Closed]:
 
 
 def mixed_marginals(components: list[Component], weights: np.ndarray) -> dict[str, Closed]:
-    """Marginals over a table of hypotheses, of which some may be impossible; a matrix has none."""
+    """Marginals of scales over a table of hypotheses, some perhaps impossible; blocks and matrices have none."""
     possible = weights > 0
     shares = weights[possible] / weights[possible].sum()
     each = [c for c, p in zip(components, possible, strict=True) if p]
-    found = [{n: d for part in c.parts for n, (d, *_) in part_marginals(part).items()} for c in each]
+    scales = [[part for part in c.parts if part.gaussian is None] for c in each]
+    found = [{n: d for part in parts for n, (d, *_) in part_marginals(part).items()} for parts in scales]
     result: dict[str, Closed] = {}
     for name, first in found[0].items():
         if not isinstance(first, rv_frozen):
