@@ -129,7 +129,7 @@ def _has_density(analysis: Analysis, name: str) -> np.ndarray:
         with silently():
             function = analysis.remembered(f"density of {name}", density)
             return np.isfinite([function(*joint.arguments(point)) for point in points])
-    except (ArithmeticError, ValueError):  # parameters that some values of the variables do not allow
+    except (ArithmeticError, AssertionError, ValueError):  # values that a distribution or the author does not allow
         return np.ones(TYPICAL, dtype=bool)
 
 

@@ -286,6 +286,14 @@ def test_an_assertion_of_the_author_is_not_a_boundary() -> None:
         bk.infer(model, method="quadrature", draws=10)
 
 
+def test_an_assertion_of_the_author_holds_at_the_ends_of_a_support_too() -> None:
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 10.0)
+        pm.Beta("y", Assert("the shape is positive")(pm.math.exp(mu), mu > 0), 1.0, observed=[1.0, 0.5])
+    with pytest.raises(bk.BayeskitError, match="the shape is positive"):
+        bk.infer(model, method="quadrature", draws=10)
+
+
 def test_labels_are_summed_out_rather_than_their_weights() -> None:
     centres, y = np.array([-2.0, 0.0, 2.0]), np.linspace(-2, 2, 12)
     with pm.Model() as model:
