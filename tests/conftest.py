@@ -28,12 +28,18 @@ settings.register_profile(
 settings.load_profile("bayeskit")
 
 MOST_WORKERS = 8  # each needs a gigabyte of memory
+# The files that take a minute or more: one of them, begun last, would be waited for by all other processes.
+LONGEST = ("test_remainder", "test_supervised", "test_validation", "test_other_data", "test_native", "test_notebook")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """What ``-n auto`` means: the CPUs that this process may use, two threads of one core being two."""
     return min(available_cpus(), MOST_WORKERS)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -36,6 +36,7 @@ from bayeskit.types import Point
 __all__ = ["answer", "obstacle"]
 
 POINTS = 4  # posterior draws, and as many prior draws, at which the certificate is evaluated
+MANY_HYPOTHESES = 64  # above which each is certified at one of each: they share one closed form
 MANY_THREADS = 1_000_000  # numbers in the data from which an answer is computed on several threads
 LARGE = 10_000_000  # numbers in the data above which one of each is enough
 
@@ -72,7 +73,8 @@ def _answer(request: Request) -> Posterior:
         raise UnanswerableError("the data are impossible whatever the variables are: check them against the model")
     weights = np.exp(log_weights - log_evidence)
     values = _draw(components, weights, rng, draws)
-    away = points_away(analysis, 1 if analysis.joint.data_size > LARGE else POINTS, random_seed)
+    few = analysis.joint.data_size > LARGE or len(components) > MANY_HYPOTHESES
+    away = points_away(analysis, 1 if few else POINTS, random_seed)
     possible = [c for c in components if np.isfinite(c.log_evidence)]
     spreads = np.array([certify(evaluator, c, _check_points(c, away, random_seed)) for c in possible])
     values = draw_states_and_leaves(analysis, values, draws, rng)
