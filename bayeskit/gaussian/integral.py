@@ -169,6 +169,8 @@ def _inverted(first: Any, shift: Any, depth: int) -> tuple[Any, Any, Any]:
     size = shift.type.shape[0]
     if depth == 1:
         return _diagonal(1.0 / first), -shift / first, pt.sum(pt.log(pt.abs(first)))
+    if size == 0:  # the coefficients of a polynomial of degree 0, say; the largest of nothing is an error
+        return first, shift, pt.constant(0.0)
     if 0 < depth <= DEEPEST:
         # R = D (I − M) with Mᵏ = 0 from k = depth on: R⁻¹ = (I + M)(I + M²)(I + M⁴)… D⁻¹, all draws at once.
         pivots = pt.diagonal(first)

@@ -88,7 +88,7 @@ class DenseConditional:
             log_scale = np.sum(np.log(scale), axis=(1, 2))
         else:
             whitener = arrays[1][:, :, :size]
-            largest = np.max(np.abs(whitener), axis=2, keepdims=True)
+            largest = np.max(np.abs(whitener), axis=2, keepdims=True, initial=0.0)
             eye = np.broadcast_to(np.eye(size), whitener.shape)
             right = np.concatenate([eye, arrays[1][:, :, size:]], axis=2) / largest
             solved = np.linalg.solve(whitener / largest, right)

@@ -163,6 +163,8 @@ class LogJoint:
             except ValueError as error:
                 raise ModelError(f"a variable's shape cannot be computed: {str(error).splitlines()[0]}") from error
             shapes = {n: tuple(int(k) for k in s) for n, s in zip(self.values, found, strict=True)}
+        if negative := next((n for n, shape in shapes.items() if any(k < 0 for k in shape)), None):
+            raise ModelError(f"{negative!r} has the shape {shapes[negative]}: a length cannot be negative")
         return shapes
 
 

@@ -42,7 +42,7 @@ RIDGE = 1e-3  # penalty of the regressions
 def _coarse(land: Landscape, frame: Frame, reach: float, cut: float) -> Lattice:
     k = len(frame.order)
     lattice = Lattice(land.density, frame, np.full(k, COARSE[k]), np.full(k, OFFSETS), reach)
-    lattice.fill(frame.backward(land.modes), cut)
+    lattice.fill(frame.backward(land.everywhere), cut)
     return lattice
 
 

@@ -23,9 +23,10 @@ import numpy as np
 
 from bayeskit.quadrature.axis_density import AxisDensity
 from bayeskit.quadrature.counted_density import CountedDensity, NotIntegrable
+from bayeskit.quadrature.coverage import Lookout
 from bayeskit.quadrature.frames import bulk, choose_frame, frame_of_scales
 from bayeskit.quadrature.line_scan import survey_line
-from bayeskit.quadrature.mode_search import Landscape, survey
+from bayeskit.quadrature.mode_search import Landscape, survey, survey_further
 from bayeskit.quadrature.refinement import LatticeSum, marginal, refined
 from bayeskit.quadrature.trapezoid import Lattice
 from bayeskit.types import ArrayFunction
@@ -36,6 +37,7 @@ __all__ = ["NotIntegrable", "Quadrature", "integrate"]
 SEED = 20240229
 PROPOSALS, SLACK = 2000, 1.3  # from which the bound of the rejection is taken, and its factor above the largest ratio
 LEAST_RATE, MOST_PROPOSALS = 0.02, 100_000  # of acceptance that is planned with, and proposals at once
+FURTHER = 4  # rounds in which regions that were passed over are looked for
 SPREAD = 4  # times the largest difference between lattices, or neighbours, that the bound counts
 NEXT_TO_NONE = np.linspace(-1e-9, 1e-9, 32)[:, None]  # widths
 SHIFT, WIDER = 0.37, 1.3  # sds and factor of variance by which a second lattice in one variable differs
@@ -135,7 +137,7 @@ def integrate(
     try:
         # What the caller's sum of terms is off shows in its jumps between points that are next to none apart.
         noise = np.ptp(f(land.modes[0] + np.sqrt(np.diag(land.covariance)) * NEXT_TO_NONE))
-        runs = _lattices(land, tolerance, acceptable, rng)
+        land, runs = _covering(land, probes, tolerance, acceptable, rng)
         origins = [r.lattice.frame.log_jacobian(np.zeros((1, k)))[0] for r in runs]
         largest = max(float(np.abs(r.lattice.top - origin)) for r, origin in zip(runs, origins, strict=True))
         # It is taken to be good to a few ulp of its largest value and of a thousand nats.
@@ -150,6 +152,23 @@ def integrate(
         raise
     value, marginals = float(np.mean([r.log_integral for r in runs])), tuple(marginal(r) for r in runs[:k])
     return Quadrature(value, error, f.count, marginals, runs[0].lattice, land.modes, land.unseen)
+
+
+def _covering(
+    land: Landscape, probes: np.ndarray, tolerance: float, acceptable: float, rng: np.random.Generator
+) -> tuple[Landscape, list[LatticeSum]]:
+    """Lattices that pass nothing over, and the landscape that they are made for."""
+    runs = _lattices(land, tolerance, acceptable, rng)
+    if land.modes.shape[1] == 1:
+        return land, runs
+    lookout = Lookout(land.density, probes, land.modes, SEED)
+    for _ in range(FURTHER):
+        points, values = lookout.passed_over(runs[0].lattice)
+        if not len(points):
+            return land, runs
+        land = survey_further(land, points, values, rng)
+        runs = _lattices(land, tolerance, acceptable, rng)
+    raise NotIntegrable("new regions in which the density matters were still being found")
 
 
 def _lattices(land: Landscape, tolerance: float, acceptable: float, rng: np.random.Generator) -> list[LatticeSum]:

@@ -6,13 +6,13 @@ refuse.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from bayeskit.quadrature.counted_density import CountedDensity, NotIntegrable, safe
 
-__all__ = ["Landscape", "first_peak", "survey", "widths"]
+__all__ = ["Landscape", "first_peak", "survey", "survey_further", "widths"]
 
 FAR = 1e7
 STALE = 12  # climbs in a row that end in known modes, after which no more are made
@@ -141,6 +141,13 @@ class Landscape:
     own_widths: np.ndarray = field(default_factory=lambda: np.empty(0))
     reach: float = 0.0
     unseen: float = np.inf
+    # In two or three: more points (rows) from which lattices are grown, in regions that no climb showed.
+    seeds: np.ndarray | None = None
+
+    @property
+    def everywhere(self) -> np.ndarray:
+        """The modes, and the other points from which a lattice is grown."""
+        return self.modes if self.seeds is None else np.concatenate([self.modes, self.seeds])
 
     def separate(self) -> np.ndarray | None:
         """The modes that hold a share of the mass worth the name, by Laplace's estimate; None where only one does."""
@@ -185,6 +192,19 @@ def survey(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float,
     while known < len(peaks):
         known = len(peaks)
         climbs = _climbed(f, [_overlooked(f, loose, values, peaks, cut)], peaks, cut, climbs, rng)
+    return _landscape(f, cut, peaks)
+
+
+def survey_further(land: Landscape, points: np.ndarray, values: np.ndarray, rng: np.random.Generator) -> Landscape:
+    """A landscape with the modes above points that were passed over, from which lattices grow in any case."""
+    f, peaks = land.density, list(zip(land.modes, map(float, land.heights), land.hessians, strict=True))
+    highest = np.argsort(-values)[:EXAMINED]
+    _climbed(f, [(points[highest], values[highest])], peaks, land.cut, 0, rng)
+    seeds = points if land.seeds is None else np.concatenate([land.seeds, points])
+    return replace(_landscape(f, land.cut, peaks), seeds=seeds)
+
+
+def _landscape(f: CountedDensity, cut: float, peaks: list[_Peak]) -> Landscape:
     peaks.sort(key=lambda peak: -peak[1])
     modes, heights, hessians = zip(*peaks, strict=True)
     return Landscape(f, cut, np.array(modes), np.array(heights), widths(f, *peaks[0]), tuple(hessians))

@@ -27,6 +27,9 @@ RESOLVED = 1.0  # steps in widths of a mode: the sum over a normal density at th
 # Refinements without gain after which what remains is noise of the density itself: PyMC takes the distance of two
 # inputs as x² + y² − 2xy, which for a short length scale is off by more than one.
 STALLED = 3
+# Halvings of one variable's step over which the spline must gain so much for each, or reach its goal within the budget:
+# at a kink, |y − x| of a Laplace density, a halving gains two, and half a million nodes are too few.
+SLOW_FOR, LEAST_GAIN = 3, 8.0
 STEPS = (0.3, 1.0)  # of a first lattice, in widths
 # Its largest step from layer to layer, by the number of variables: closer than the sum needs, for the spline through
 # them; in one variable nodes cost less than rounds.
@@ -57,18 +60,19 @@ def refined(
 ) -> LatticeSum:
     """Refine one lattice until its own error estimate is a quarter of the tolerance, as long as others can follow."""
     k, goal, cut = len(step), tolerance / 4, land.cut
-    modes = frame.backward(land.modes)
+    modes, seeds = frame.backward(land.modes), frame.backward(land.everywhere)
     step = np.clip(step, *STEPS)
     step[0] = min(step[0], LAYERS[k])
     # Without stretches, as where there are several modes, tails reach farther; where each has its scale, as often.
     farther = UNSTRETCHED * (len(modes) if k == 1 else 1) if len(modes) > 1 else 0.0
-    reach = REACH + BEYOND_MODES * float(np.abs(modes).max()) + farther
+    reach = REACH + BEYOND_MODES * float(np.abs(seeds).max()) + farther
     lattice = Lattice(land.density, frame, step, rng.uniform(size=k), reach)
     best: tuple[float, LatticeSum] | None = None
     stalled, refusal = 0, None
+    splines: list[float] = []  # since the cut was last moved
     try:
-        while stalled < STALLED:
-            lattice.fill(modes, cut)
+        while stalled < STALLED and not (k == 1 and _kinked(lattice, splines)):
+            lattice.fill(seeds, cut)
             if lattice.escaped:
                 raise NotIntegrable(SLOW)
             tail = lattice.truncation(cut)
@@ -81,8 +85,9 @@ def refined(
             if run.error <= goal and spline <= SMOOTH[k]:
                 if k > 1 or cut > DEEPEST or marginal(run).tails_are_seen:
                     return run
-                best, cut = (spline, run), cut + 2 * DEEPER
+                best, cut, splines = (spline, run), cut + 2 * DEEPER, []
                 continue
+            splines.append(spline)
             stalled = stalled + 1 if best and spline > best[0] / 2 and run.error <= acceptable / 4 else 0
             if best is None or best[1].error > acceptable / 4 or spline < best[0]:
                 best = spline, run
@@ -94,15 +99,27 @@ def refined(
             elif cut > DEEPEST or np.isnan(lattice.values).any():
                 break
             else:
-                cut += DEEPER + max(0.0, np.log(tail / goal) / 2)
+                cut, splines = cut + DEEPER + max(0.0, np.log(tail / goal) / 2), []
     except NotIntegrable as error:
         refusal = error  # out of budget, say: what there is must do, or nothing
     if best is not None and best[1].error <= acceptable / 4 and best[0] <= ROUGH * SMOOTH[k]:
         return best[1]
-    if stalled and not refusal:
+    if (stalled or k == 1 and _kinked(lattice, splines)) and not refusal:
         raise NotIntegrable("the density is not smooth: refinement gains nothing")
     undefined = UNDEFINED if np.isnan(lattice.values).any() else ""
     raise refusal or NotIntegrable(undefined or "the density falls off too slowly for the error bound to be met")
+
+
+def _kinked(lattice: Lattice, splines: list[float]) -> bool:
+    """Whether the last halvings gained so little that the spline is out of reach of the budget."""
+    last = np.array(splines[-SLOW_FOR - 1 :])
+    if len(last) <= SLOW_FOR or not np.all(np.isfinite(last)):
+        return False
+    gain = (last[0] / last[-1]) ** (1 / SLOW_FOR)
+    if gain > LEAST_GAIN:
+        return False
+    halvings = np.log(last[-1] / (ROUGH * SMOOTH[1])) / np.log(max(gain, 1.0 + 1e-9))
+    return bool(len(lattice.nodes) * 2.0 ** min(halvings, 60.0) > lattice.density.budget)
 
 
 def _missed(lattice: Lattice, land: Landscape, modes: np.ndarray) -> float:

@@ -78,6 +78,16 @@ class Lattice:
         n[:, 1:] = np.rint(t[:, 1:] / self.step[1:] - self.shift[1:] - self.shear[1:] * n[:, :1])
         return n
 
+    def _around(self, t: np.ndarray) -> np.ndarray:
+        """The nodes nearest to points t and their neighbours, of shape (points, 3^k, k)."""
+        around = np.stack(np.meshgrid(*[[-1, 0, 1]] * self.k), -1).reshape(-1, self.k)
+        return self.nearest(t)[:, None] + around
+
+    def holds(self, t: np.ndarray) -> np.ndarray:
+        """Mask of the points t that have a node of the lattice beside them."""
+        nodes = self._around(t)
+        return (self._find(nodes.reshape(-1, self.k)) >= 0).reshape(nodes.shape[:2]).any(axis=1)
+
     @staticmethod
     def _key(nodes: np.ndarray) -> np.ndarray:
         key = np.zeros(len(nodes), np.int64)
@@ -149,8 +159,7 @@ class Lattice:
 
     def fill(self, t: np.ndarray, cut: float) -> None:
         """Evaluate the nodes around points t, and the neighbours of every active node."""
-        around = np.stack(np.meshgrid(*[[-1, 0, 1]] * self.k), -1).reshape(-1, self.k)
-        self._add((self.nearest(t)[:, None] + around).reshape(-1, self.k), cut)
+        self._add(self._around(t).reshape(-1, self.k), cut)
         moves = np.concatenate([np.eye(self.k, dtype=np.int64), -np.eye(self.k, dtype=np.int64)])
         self.expanded[:] = False
         for _ in range(MOST_ROUNDS):

@@ -136,6 +136,8 @@ def _proportion(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> t
 
 
 def _rootogram(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
+    if observed.ndim > 1:  # ArviZ counts along one axis
+        predicted, observed = flattened(predicted.transpose("chain", "draw", *observed.dims)), flattened(observed)
     visuals: dict[str, Any] = {"predictive_markers": {"color": BLUE}, "credible_interval": {"color": BLUE}}
     visuals |= {"observed_markers": {"color": ORANGE, "size": 30}, "grid": {"color": "#e4e7eb"}}
     visuals |= dict.fromkeys(("xlabel", "ylabel", "title"), False)

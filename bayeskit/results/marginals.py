@@ -139,6 +139,7 @@ def summarise(draws: xr.Dataset, marginals: Mapping[str, Marginal], ci_prob: flo
 
     percent, tails = f"{100 * ci_prob:g}", ((1 - ci_prob) / 2, (1 + ci_prob) / 2)
     tables = [pd.DataFrame(columns=["mean", "sd", "mcse_mean", "label"])] if not draws.data_vars else []
+    draws = draws.map(lambda v: v.astype(float) if v.dtype == bool else v)  # true and false have a mean, too
     for name, values in draws.data_vars.items():
         marginal = marginals.get(str(name))
         if marginal is not None and marginal.elementwise:
