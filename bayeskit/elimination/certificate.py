@@ -136,11 +136,12 @@ def _where_numbers_suffice(terms: Callable[[Point], Compared], points: Iterable[
 def _largest(terms: Iterable[Compared]) -> float:
     """The largest |log p(y, θ, φ) − log p(θ | φ, y) − log p(y, φ)| over points; the first is taken for a typical one.
 
-    A point outside the support, where both sides are −∞, is passed over. A CertificateError if that leaves none.
+    Points outside the support, where both sides are −∞, or at an end of it, where rounding put a draw from
+    Beta(1e-3, 0.1) and both are infinite, are passed over. A CertificateError if that leaves none.
     """
     spread, level = 0.0, None
     for joint, conditional, marginal in terms:
-        if not np.isfinite(joint) and (not np.isfinite(marginal) or conditional == joint == -np.inf):
+        if not np.isfinite(joint) and (not np.isfinite(marginal) or (np.isinf(joint) and conditional == joint)):
             continue
         level = joint if level is None else level
         spread = max(spread, _require(joint, conditional, marginal, level))

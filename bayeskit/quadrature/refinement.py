@@ -29,7 +29,7 @@ RESOLVED = 1.0  # steps in widths of a mode: the sum over a normal density at th
 STALLED = 3
 # Halvings of one variable's step over which the spline must gain so much for each, or reach its goal within the budget:
 # at a kink, |y − x| of a Laplace density, a halving gains two, and half a million nodes are too few.
-SLOW_FOR, LEAST_GAIN = 3, 8.0
+SLOW_FOR, LEAST_GAIN = 5, 8.0
 STEPS = (0.3, 1.0)  # of a first lattice, in widths
 # Its largest step from layer to layer, by the number of variables: closer than the sum needs, for the spline through
 # them; in one variable nodes cost less than rounds.
