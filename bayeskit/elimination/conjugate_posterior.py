@@ -27,6 +27,7 @@ from bayeskit.gaussian.factorisation import NotPositiveDefinite
 
 __all__ = ["Component", "Evaluator", "Part", "hypotheses", "solve_posterior"]
 
+SETTLED = 32  # units in the last place
 AT_ONCE = 20_000_000  # numbers in the draws of a block above which they are made when they are read
 
 
@@ -217,7 +218,18 @@ def _parameters(evaluator: Evaluator, gradient: Any, point: Point, guess: Point)
             k = scale.family.gaussian.coefficient
             c[k] = c[k] - 0.5 * scale.family.gaussian.power * scale.governed(guess[scale.name].shape)
         parameters[scale.name] = scale.family.parameters(c)
+        if "shape" in parameters[scale.name]:
+            parameters[scale.name]["shape"] = _settled(parameters[scale.name]["shape"])
     return parameters
+
+
+def _settled(shape: np.ndarray) -> np.ndarray:
+    """A shape without the rounding of its solution, where it is a multiple of a half but for that.
+
+    An inverse gamma variable has a variance from a shape above 2 on: at 2.0000000000000004 one of 10⁸.
+    """
+    half = np.rint(2 * shape) / 2
+    return np.where(np.abs(shape - half) <= SETTLED * np.spacing(np.maximum(np.abs(half), 1.0)), half, shape)
 
 
 def _along(evaluator: Evaluator, point: Point, name: str) -> Callable[[np.ndarray], Any]:

@@ -17,7 +17,7 @@ import pymc as pm
 from scipy import special
 
 from bayeskit.elimination.analysis import Analysis
-from bayeskit.elimination.certificate import certify, certify_states
+from bayeskit.elimination.certificate import certify, certify_states, require_resolved
 from bayeskit.elimination.check_points import points_away
 from bayeskit.elimination.conjugate_posterior import Component, hypotheses, solve_posterior
 from bayeskit.elimination.log_joint_evaluator import Evaluator
@@ -85,6 +85,7 @@ def _answer(request: Request) -> Posterior:
     rounding = evaluator.rounding(most.log_evidence, most.centre, parameters)
     # Of points far from the posterior, where large numbers are rounded, the evidence knows nothing.
     error = float(max(np.max(spreads[:, : len(away)]), of_states, rounding))
+    error += require_resolved(most)
     evidence = stated(LogEvidence(log_evidence, error, "exact"), (), request.audit)
     marginals = _marginals(model, analysis, components, weights)
     return request.posterior(evidence, build_tree(model, values, request.draws), float(certificate), marginals)

@@ -50,8 +50,9 @@ class PointEstimate:
     names : tuple of str
         The scalar entries of φ.
     log_evidence : LogEvidence
-        Laplace's approximation; its error is the difference between the approximations in φ and in x, which agree as
-        the posterior becomes Normal. An indication, not a bound; infinite where φ is x, which indicates nothing.
+        Laplace's approximation; its error is the difference between the approximations in φ and in x, and what the
+        next term of the expansion adds along each axis by itself; both vanish as the posterior becomes Normal. An
+        indication, not a bound; infinite where φ is x, of which there is but one approximation.
     gradient : float
         Largest entry of the gradient at φ̂, each for a step that changes the objective by about a nat.
     converged : bool
@@ -204,8 +205,24 @@ def _laplace(whole: Objective, space: Unconstrained, top: Maximum, audited: Audi
     images = np.array([m @ top.x for m in labellings(space, groups)])
     same = np.sum(np.all(np.abs(images - top.x) < FLAT * top.units, axis=1))
     copies = np.log(number_of_labellings(groups) / same)
-    error = abs(in_phi - in_x) if np.any(space.bounded) else np.inf
+    error = abs(in_phi - in_x) + _next_order(whole, mode) if np.any(space.bounded) else np.inf
     return stated(LogEvidence(float(in_phi + copies), error, "estimated"), groups, audited)
+
+
+def _next_order(whole: Objective, mode: Maximum, step: float = 0.3) -> float:
+    """What the next term of Laplace's expansion adds along each principal axis by itself, in nats.
+
+    f⁗/8 + 5 f‴²/24 in standard deviations (Tierney and Kadane 1986): of a Poisson count n about 1/(12 n), where the
+    approximations in the rate and in its logarithm may happen to agree.
+    """
+    eigenvalues, axes = mode.spectrum
+    total = 0.0
+    for eigenvalue, axis in zip(eigenvalues, axes.T, strict=True):
+        along = mode.units * axis / np.sqrt(eigenvalue)
+        up, down = (float(np.dot(whole(mode.x + s * along)[1], along)) for s in (step, -step))
+        third, fourth = (up + down) / step**2, 3 * (up - down + 2 * step) / step**3
+        total += abs(fourth / 8 + 5 * third**2 / 24)
+    return total
 
 
 def _collapsed_for(model: pm.Model, with_prior: bool) -> Collapsed:

@@ -140,6 +140,8 @@ def _sampled(validation: Validation | None, names: tuple[str, ...]) -> xr.Datase
 def flattened(variable: xr.DataArray, limit: int | None = None) -> xr.DataArray:
     """The first elements along one dim ``element``, labelled by their coordinates."""
     dims = [d for d in variable.dims if d not in SAMPLE]
+    if not dims:
+        return variable.expand_dims(element=[str(variable.name)], axis=-1)
     names = [variable[d].to_numpy() for d in dims]
     indices = islice(np.ndindex(*(len(n) for n in names)), limit)
     labels = [", ".join(str(n[i]) for n, i in zip(names, index, strict=True)) for index in indices]
