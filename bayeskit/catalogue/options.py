@@ -1,8 +1,8 @@
 """Options of a model: read from the signature of its ``build``, parsed from text, checked before use.
 
-An option is a keyword-only parameter of ``build``, or another whose default is a number or a text, with one of these
-annotations: ``bool``, ``int``, ``float``, ``str``, ``Literal[...]``, any of them ``| None``, any of them in
-``Annotated[..., Range(...)]``.
+An option is a keyword-only parameter of ``build``, or another with a default, whose annotation (or default, where it
+has none) is one of these types: ``bool``, ``int``, ``float``, ``str``, ``Literal[...]``, any of them ``| None``, any of
+them in ``Annotated[..., Range(...)]``.
 """
 
 from __future__ import annotations
@@ -11,27 +11,60 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bayeskit.arguments import PLAIN, Range, is_a, plain, shown
 from bayeskit.datasets.schema import Option
 from bayeskit.errors import ModelError, OptionError
 
-__all__ = ["check_options", "model_options", "option_error", "parse_options"]
+__all__ = ["check_options", "model_options", "no_options", "option_error", "parse_options"]
 
 TYPES = tuple(PLAIN)
+ANNOTATE = "an option is a bool, int, float, str or Literal: annotate it as one"
 BOOLS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 
 
 def model_options(build: Callable[..., Any]) -> dict[str, Option]:
     """The options of a model's ``build``, in their order; one without an annotation has the type of its default."""
-    known = inspect.signature(build).parameters.values()
-    parameters = [p for p in known if p.kind is p.KEYWORD_ONLY or (p.name != "data" and isinstance(p.default, TYPES))]
-    # Options only: the type of ``data`` may be known to type checkers alone.
-    annotated = types.SimpleNamespace(__annotations__={p.name: p.annotation for p in parameters})
-    hints = get_type_hints(annotated, globalns=inspect.unwrap(build).__globals__, include_extras=True)
     docs = _parameter_docs(inspect.getdoc(build) or "")
-    return {p.name: _option(p.name, hints[p.name], p.default, docs.get(p.name, "")) for p in parameters}
+    options = {}
+    for parameter in _defaulted(build):
+        try:
+            option = _option(parameter.name, _hint(build, parameter), parameter.default)
+        except ModelError:
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                raise
+            continue  # an argument that the file gives a value, for no one to change
+        options[parameter.name] = replace(option, doc=docs.get(parameter.name, ""))
+    return options
+
+
+def no_options(build: Callable[..., Any]) -> dict[str, str]:
+    """The parameters of a model's ``build`` that have a default and cannot be set from text, and why."""
+    reasons = {}
+    for parameter in _defaulted(build):
+        try:
+            _option(parameter.name, _hint(build, parameter), parameter.default)
+        except ModelError as error:
+            reasons[parameter.name] = str(error)
+    return reasons
+
+
+def _defaulted(build: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters that may be options: keyword-only, or with a default."""
+    known = inspect.signature(build).parameters.values()
+    return [p for p in known if p.kind is p.KEYWORD_ONLY or (p.name != "data" and p.default is not p.empty)]
+
+
+def _hint(build: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """The annotation of one parameter: those of others may be known to type checkers alone."""
+    annotated = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+    try:
+        hints = get_type_hints(annotated, globalns=inspect.unwrap(build).__globals__, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise ModelError(f"parameter {parameter.name!r} of build: {error}; {ANNOTATE}") from error
+    return hints[parameter.name]
 
 
 def parse_options(build: Callable[..., Any], texts: Iterable[str]) -> dict[str, Any]:
@@ -44,6 +77,8 @@ def parse_options(build: Callable[..., Any], texts: Iterable[str]) -> dict[str, 
             raise OptionError(f"option {text!r} is not of the form name=value; write for example alpha=2")
         if name in values:
             raise OptionError(f"option {name} is set twice; set it once")
+        if name not in options and (why := no_options(build).get(name)):
+            raise OptionError(f"{name} cannot be set: {why}")
         values[name] = _from_text(_find(options, name), value)
     return check_options(build, values)
 
@@ -84,7 +119,7 @@ def _checked(option: Option, value: Any) -> Any:
     raise option_error(option.name, value, option.allowed)
 
 
-def _option(name: str, hint: Any, default: Any, doc: str) -> Option:
+def _option(name: str, hint: Any, default: Any) -> Option:
     choices: tuple[Any, ...] = ()
     allowed: Range | None = None
     optional = False
@@ -95,7 +130,10 @@ def _option(name: str, hint: Any, default: Any, doc: str) -> Option:
             allowed = next((mark for mark in arguments[1:] if isinstance(mark, Range)), allowed)
         elif origin in (Union, types.UnionType):
             optional = optional or types.NoneType in arguments
-            (hint,) = (argument for argument in arguments if argument is not types.NoneType)
+            several = [argument for argument in arguments if argument is not types.NoneType]
+            hint = several[0] if len(several) == 1 else hint
+            if len(several) != 1:
+                break
         elif origin is Literal:
             choices, hint = arguments, type(arguments[0])
         else:
@@ -103,9 +141,9 @@ def _option(name: str, hint: Any, default: Any, doc: str) -> Option:
     if hint is inspect.Parameter.empty:
         hint = type(default)
     if hint not in TYPES:
-        advice = "an option is a bool, int, float, str or Literal: annotate it as one"
-        raise ModelError(f"parameter {name!r} of build has the type {getattr(hint, '__name__', hint)}; {advice}")
-    return Option(name, hint, default, choices, allowed, optional, doc)
+        kind = "no known type" if hint is types.NoneType else f"the type {getattr(hint, '__name__', hint)}"
+        raise ModelError(f"parameter {name!r} of build has {kind}; {ANNOTATE}")
+    return Option(name, hint, default, choices, allowed, optional)
 
 
 def _parameter_docs(docstring: str) -> dict[str, str]:

@@ -12,10 +12,11 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from bayeskit.cli.arguments import parser
 from bayeskit.cli.commands import CHECK_FAILED, COMMANDS, DONE
+from bayeskit.cli.rendering import json_alone
 from bayeskit.errors import BayeskitError, InferenceError, UnanswerableError
 from bayeskit.terminal import interruptible
 
@@ -29,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with interruptible(), _quiet():
             arguments = parser().parse_args(argv)
-            code = COMMANDS[arguments.command](arguments)
+            with json_alone() if getattr(arguments, "json", False) else nullcontext():
+                code = COMMANDS[arguments.command](arguments)
             sys.stdout.flush()
             return code
     except BayeskitError as error:

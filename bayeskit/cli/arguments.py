@@ -73,7 +73,8 @@ def parser() -> argparse.ArgumentParser:
 
 def _shared() -> dict[str, dict[str, Any]]:
     """The arguments that several commands have."""
-    columns = "columns of the model's variables, where names differ; several columns: x=first+second"
+    columns = "columns of the model's variables, where names differ; several columns: x=first+second; models that are "
+    columns += "compared take those of their own variables"
     option = "an option of the model; may be repeated"
     return {
         "model": {"metavar": "MODEL", "help": "a catalogue name or a Python file"},

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayeskit.cli.rendering import frame_records, posterior_record, print_frame, print_json, print_table
-from bayeskit.cli.specification import BuiltModel, build_model, load_module
+from bayeskit.cli.specification import BuiltModel, build_model, build_models, load_module, split_specification
 from bayeskit.errors import OptionError
 from bayeskit.terminal import is_terminal
 
@@ -24,9 +24,11 @@ DONE, CHECK_FAILED = 0, 1
 
 
 def _models(arguments: argparse.Namespace) -> int:
-    from bayeskit.catalogue.options import model_options
+    from bayeskit.catalogue.options import model_options, no_options
     from bayeskit.models import MODELS
 
+    if arguments.model and (set_here := split_specification(arguments.model)[1]):
+        raise OptionError(f"`bayeskit models` lists options and sets none; leave out {', '.join(set_here)}")
     records: list[dict[str, Any]] = []
     for name in (arguments.model,) if arguments.model else MODELS:
         module, _ = load_module(name)
@@ -38,6 +40,7 @@ def _models(arguments: argparse.Namespace) -> int:
                 "description": (module.__doc__ or "").strip().partition("\n")[0],
                 "variables": [{"name": key, **asdict(v)} for key, v in getattr(module, "VARIABLES", {}).items()],
                 "options": [{key: getattr(o, key) for key in ("name", "allowed", "default", "doc")} for o in known],
+                "no_options": no_options(build) if callable(build) else {},
                 "example": asdict(example) if example else None,
             }
         )
@@ -51,6 +54,8 @@ def _models(arguments: argparse.Namespace) -> int:
         print_table(["data", "dims", "kind", "meaning"], variables)
         print()
         print_table(["option", "default", "allowed", "meaning"], options)
+        for name, why in record["no_options"].items():
+            print(f"\n{name} is no option: {why}")
         print(f"\nexample: {record['example']['dataset'] if record['example'] else 'none'}\n")
     return DONE
 
@@ -93,7 +98,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     if repeated:
         raise OptionError(f"model {repeated[0]!r} is compared with itself; name each model once")
     prior_odds = _prior_odds(arguments.prior_odds, arguments.model)
-    built = [_build(arguments, text) for text in arguments.model]
+    built = build_models(arguments.model, data=arguments.data, columns=_columns(arguments), settings=arguments.set)
     comparison = bk.compare({b.name: b.model for b in built}, prior_odds=prior_odds, random_seed=arguments.seed)
     if arguments.json:
         facts = {"comparison": frame_records(comparison.table, index="model"), "priors": comparison.priors}
@@ -135,10 +140,13 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _build(arguments: argparse.Namespace, specification: str) -> BuiltModel:
+    return build_model(specification, data=arguments.data, columns=_columns(arguments), settings=arguments.set)
+
+
+def _columns(arguments: argparse.Namespace) -> dict[str, str | tuple[str, ...]]:
     from bayeskit.datasets import parse_columns
 
-    columns = parse_columns(",".join(arguments.columns)) if arguments.columns else {}
-    return build_model(specification, data=arguments.data, columns=columns, settings=arguments.set)
+    return parse_columns(",".join(arguments.columns)) if arguments.columns else {}
 
 
 def _answered(
@@ -158,7 +166,7 @@ def _answered(
     options = {name: value for name, value in given.items() if value is not None}
     post = bk.infer(built.model, method=arguments.method, random_seed=arguments.seed, sampler=options, **sampling)
     judged = bk.validate(built.model, random_seed=post.random_seed, **sampling) if validate else None
-    written = bk.report(post, path, validation=judged, title=built.name, about=[_heading(built)]) if path else None
+    written = bk.report(post, path, validation=judged, title=built.name, about=_about(built)) if path else None
     if arguments.json:
         print_json({**_source(built), **posterior_record(post), "report": written})
     return built, post, written
@@ -181,13 +189,20 @@ def _prior_odds(text: str | None, models: Sequence[str]) -> dict[str, float] | N
 
 
 def _source(built: BuiltModel) -> dict[str, Any]:
-    return {"model": built.name, "data": built.data, "options": built.options}
+    return {"model": built.name, "data": built.data, "columns": built.columns, "options": built.options}
 
 
 def _heading(built: BuiltModel) -> str:
     options = ", ".join(f"{name}={value}" for name, value in built.options.items())
     source = "" if built.name.startswith(built.data) else f": {built.data}"  # a model file may hold its data
     return f"{built.name}{source}{f' ({options})' if options else ''}"
+
+
+def _about(built: BuiltModel) -> list[str]:
+    """What a report begins with: the model, its data, its options, and which column is which variable."""
+    named = {name: column if isinstance(column, str) else "+".join(column) for name, column in built.columns.items()}
+    columns = ", ".join(f"{name}={column}" for name, column in named.items())
+    return [_heading(built), *([f"Columns: {columns}."] if columns else [])]
 
 
 _ALL = (_models, _explain, _infer, _compare, _validate, _report, _demo)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bayeskit.results.records import Posterior
 
-__all__ = ["frame_records", "posterior_record", "print_frame", "print_json", "print_table"]
+__all__ = ["frame_records", "json_alone", "posterior_record", "print_frame", "print_json", "print_table"]
 
 # Piped output is not a screen: no line may be broken or cut to fit one.
 UNLIMITED_WIDTH = 10_000
+JSON_STREAM: ContextVar[TextIO | None] = ContextVar("JSON_STREAM", default=None)  # None is standard output
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[str] = ()) -> None:
@@ -74,9 +77,20 @@ def _shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+@contextmanager
+def json_alone() -> Iterator[None]:
+    """Let nothing but the JSON object reach standard output: what a model file prints goes to standard error."""
+    reset = JSON_STREAM.set(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        JSON_STREAM.reset(reset)
+
+
 def print_json(record: Mapping[str, Any]) -> None:
     """Print one JSON object; NaN and infinities, which JSON does not have, become null."""
-    print(json.dumps(_plain(record), ensure_ascii=False, allow_nan=False))
+    print(json.dumps(_plain(record), ensure_ascii=False, allow_nan=False), file=JSON_STREAM.get())
 
 
 def _plain(value: Any) -> Any:

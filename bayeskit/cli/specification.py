@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 
     from bayeskit.datasets.schema import Variable
 
-__all__ = ["BuiltModel", "build_model", "load_module"]
+__all__ = ["BuiltModel", "build_model", "build_models", "load_module", "split_specification"]
+
+type NamedColumns = Mapping[str, str | tuple[str, ...]]
+type Loaded = tuple[ModuleType, Callable[[], AbstractContextManager[None]]]
+ROW = "row"  # what --columns calls the labels of the rows
+MOST_REASONS = 3
 
 
 @dataclass(frozen=True)
@@ -40,76 +45,128 @@ class BuiltModel:
     model: pm.Model = field(repr=False)
     data: str  # where the data came from: a path, the name of an example, or the model file itself
     options: Mapping[str, Any] = field(default_factory=dict)  # those that were set
+    columns: NamedColumns = field(default_factory=dict)  # those that were named, by the variables that they are
 
 
-def build_model(
-    specification: str, *, data: str | None, columns: Mapping[str, str | tuple[str, ...]], settings: Sequence[str]
-) -> BuiltModel:
+def build_model(specification: str, *, data: str | None, columns: NamedColumns, settings: Sequence[str]) -> BuiltModel:
     """Build the model that a specification names.
 
     ``data`` is the path of a table; without it, the model's example is taken, with the options that suit the example.
     ``columns`` are those of the variables of the model whose names differ, ``settings`` are ``name=value`` texts beside
     those in the specification.
     """
+    return _built(specification, load_module(split_specification(specification)[0]), data, columns, settings)
+
+
+def build_models(
+    specifications: Sequence[str], *, data: str | None, columns: NamedColumns, settings: Sequence[str]
+) -> list[BuiltModel]:
+    """Build models of one table: each is given the columns of its own variables, and an error names the model."""
+    loaded = {text: load_module(split_specification(text)[0]) for text in specifications}
+    declared = {text: vars(module).get("VARIABLES") for text, (module, _) in loaded.items()}
+    stated = {text: known for text, known in declared.items() if known is not None}
+    for name in columns if len(stated) == len(declared) else ():
+        if name != ROW and not any(name in known for known in stated.values()):
+            has = "; ".join(f"{text} has {', '.join(known)}" for text, known in stated.items())
+            raise DataError(f"--columns: no compared model has a variable {name!r}; {has}")
+    built = []
+    for text, known in declared.items():
+        own = columns if known is None else {n: c for n, c in columns.items() if n in known or n == ROW}
+        try:
+            built.append(_built(text, loaded[text], data, own, settings))
+        except (DataError, ModelError, OptionError) as error:
+            if text in str(error):
+                raise
+            raise type(error)(f"model {text}: {error}") from error.__cause__
+    return built
+
+
+def split_specification(specification: str) -> tuple[str, list[str]]:
+    """The name of a model and the texts of its options, of ``name:option=value,option=value``."""
+    match = re.fullmatch(r"(.*?):([^=:/\\]*=.*)", specification)
+    return (match[1], match[2].split(",")) if match else (specification, [])
+
+
+def _built(
+    specification: str, loaded: Loaded, data: str | None, columns: NamedColumns, settings: Sequence[str]
+) -> BuiltModel:
     from bayeskit.catalogue.options import parse_options
     from bayeskit.datasets import example_data
 
-    match = re.fullmatch(r"(.*?):(\w+=.*)", specification)
-    name, own = (match[1], match[2].split(",")) if match else (specification, [])
+    name, own = split_specification(specification)
     settings = [*own, *settings]
     left_out: dict[str, str] = {}
-    module, running = load_module(name)
+    module, running = loaded
     build = getattr(module, "build", None)
+    table = data if data is not None else "--columns" if columns else None
     if not callable(build):
-        return BuiltModel(specification, _finished_model(module, Path(name), data, settings), name)
+        return BuiltModel(specification, _finished_model(module, Path(name), table, settings), name)
     with running():
         options = parse_options(build, settings)
         parameters = inspect.signature(build).parameters.values()
     arguments: tuple[Any, ...] = ()
     if not any(p.kind < p.VAR_POSITIONAL and (p.default is p.empty or p.name == "data") for p in parameters):
-        _refuse_data(specification, data, "its build() takes no data")
+        _refuse_data(specification, table, "its build() takes no data")
         label = name
     elif data is not None:
-        table, left_out = _read(data, getattr(module, "VARIABLES", None), columns)
-        arguments, label = (table,), data
+        read, left_out = _read(data, getattr(module, "VARIABLES", None), columns)
+        arguments, label = (read,), data
     else:
         if columns:
             raise OptionError("--columns names columns of a table; name the table with --data")
         if not (hasattr(module, "EXAMPLE") and hasattr(module, "VARIABLES")):
             raise DataError(f"model {specification!r} has no example data; name a table with --data")
         arguments, label = (example_data(module.EXAMPLE, module.VARIABLES),), module.EXAMPLE.dataset
+        columns = module.EXAMPLE.columns
         options = {**module.EXAMPLE.options, **options}
     try:
         with running():
             model = build(*arguments, **options)
     except ModelError as error:
         asked = [why for column, why in left_out.items() if repr(column) in str(error)]
-        raise (DataError(asked[0]) if asked else error) from error.__cause__
-    return BuiltModel(specification, _checked(model, specification), label, options)
+        raise (DataError(f"{asked[0]}; {DECLARE}") if asked else error) from error.__cause__
+    return BuiltModel(specification, _checked(model, specification), label, options, columns)
+
+
+DECLARE = "a model file reads labels, or a column with gaps, where its VARIABLES declare them (kind, missing)"
 
 
 def _read(
-    path: str, variables: Mapping[str, Variable] | None, columns: Mapping[str, str | tuple[str, ...]]
+    path: str, variables: Mapping[str, Variable] | None, columns: NamedColumns
 ) -> tuple[xr.Dataset, dict[str, str]]:
     """A user's table with the variables that a model declares, and why columns were left out.
 
-    A model that declares none gets the columns that were named, or all that hold numbers: it may not need the others.
+    A model that declares none gets the columns that were named, under the names that they were given, and all others
+    that hold numbers: it may not need the others.
     """
     from bayeskit.datasets import Variable, load_table, prepare
 
-    table, left_out = load_table(path), {}
-    if variables is None:
-        chosen = columns or {str(name): str(name) for name in table}
-        variables = {n: Variable(("row",) if isinstance(c, str) else ("row", f"{n}_column")) for n, c in chosen.items()}
-        for name in () if columns else chosen:
-            try:
-                prepare(table[[name]], {name: Variable()})
-            except DataError as error:
-                left_out[name] = str(error)
-    return prepare(table, {n: v for n, v in variables.items() if n not in left_out}, columns), left_out
+    table = load_table(path)
+    if variables is not None:
+        return prepare(table, variables, columns), {}
+    named = {name: column for name, column in columns.items() if name != ROW}
+    chosen = {n: Variable((ROW,) if isinstance(c, str) else (ROW, f"{n}_column")) for n, c in named.items()}
+    rows = prepare(table, chosen, columns).sizes.get(ROW)
+    left_out: dict[str, str] = {}
+    for name in (str(name) for name in table if str(name) not in named):
+        try:
+            found = prepare(table[[name]], {name: Variable()}).sizes[ROW]
+        except DataError as error:
+            left_out[name] = str(error)
+            continue
+        if rows is not None and found != rows:  # of a netCDF file, whose variables need not have one dim
+            left_out[name] = f"column {name!r} has {found} rows, and the columns that were named have {rows}"
+        else:
+            chosen[name] = Variable()
+    if not chosen:
+        reasons = "; ".join([*left_out.values()][:MOST_REASONS]) or "it has no columns"
+        raise DataError(f"{path} has no column that can be given to the model: {reasons}; {DECLARE}")
+    return prepare(table, chosen, columns), left_out
 
 
 def _refuse_data(specification: str, data: str | None, why: str) -> None:
+    if data == "--columns":
+        raise OptionError(f"model {specification!r} reads no table: {why}; leave out --columns")
     if data is not None:
         what = f"model {specification!r} cannot read {data!r}: {why}"
         raise OptionError(f"{what}; leave out --data, or define build(data)")
@@ -138,10 +195,14 @@ def _checked(model: Any, name: str) -> pm.Model:
     return model
 
 
-def load_module(name: str) -> tuple[ModuleType, Callable[[], AbstractContextManager[None]]]:
+def load_module(name: str) -> Loaded:
     """The module of a catalogue name or of a Python file, and what its code is to be run in."""
-    from bayeskit.models import load_model
+    from bayeskit.models import MODELS, load_model
 
+    model, colon, rest = name.partition(":")
+    if colon and (model in MODELS or model.endswith(".py")) and not Path(name).exists():
+        advice = f"write {model}:option=value, or {model} alone; `bayeskit models {model}` lists the options"
+        raise OptionError(f"{rest!r} after {model}: is not of the form option=value; {advice}")
     if name.endswith(".py") or os.sep in name or "/" in name:
         return _load_file(Path(name)), partial(_running, Path(name))
     return load_model(name), nullcontext

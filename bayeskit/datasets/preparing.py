@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from bayeskit.errors import DataError
 __all__ = ["parse_columns", "prepare", "refuse_twice"]
 
 ROW = "row"
+RENAME = "a column whose own name has , or + is to be renamed in the table, for these are what separates columns here"
 type Source = pd.DataFrame | xr.Dataset
 
 
@@ -28,7 +30,7 @@ def parse_columns(text: str) -> dict[str, str | tuple[str, ...]]:
     Parameters
     ----------
     text : str
-        ``"y=strength,x=density+age"``. A column whose name holds ``,``, ``+`` or ``=`` can only be named from Python.
+        ``"y=strength,x=density+age"``. A column whose name holds ``,`` or ``+`` can only be named from Python.
 
     Returns
     -------
@@ -40,7 +42,8 @@ def parse_columns(text: str) -> dict[str, str | tuple[str, ...]]:
         variable, sign, names = (piece.strip() for piece in part.partition("="))
         several = tuple(name.strip() for name in names.split("+"))
         if not (variable and sign and all(several)):
-            raise DataError(f"columns {part.strip()!r} is not variable=column; write y=strength,x=density+age")
+            advice = f"write y=strength,x=density+age; {RENAME}"
+            raise DataError(f"columns {part.strip()!r} is not variable=column; {advice}")
         if variable in columns:
             raise DataError(f"columns {text!r} names {variable} twice; join its columns with +")
         columns[variable] = several[0] if len(several) == 1 else several
@@ -143,7 +146,9 @@ def _variable(
 
 def _column(source: Mapping[str, pd.Series | xr.DataArray], name: str, column: str) -> pd.Series | xr.DataArray:
     if column not in source:
-        raise DataError(f"there is no column {column!r}, which {name!r} is to be read from; {_has(source)}")
+        split = [known for known in source if column in re.split(r"\s*[,+]\s*", known)]
+        advice = f"; if {split[0]!r} was meant: {RENAME}" if split else ""
+        raise DataError(f"there is no column {column!r}, which {name!r} is to be read from; {_has(source)}{advice}")
     return source[column]
 
 
