@@ -23,6 +23,7 @@ from bayeskit.errors import DataError, ModelError, OptionError
 
 __all__ = [
     "PLAIN",
+    "SAMPLER_OPTIONS",
     "Count",
     "Positive",
     "Probability",
@@ -38,6 +39,9 @@ __all__ = [
 PLAIN = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
 # What an error is of, by the packages of the types that were asked for; of an option, where it is none of them.
 SUBJECTS = {"pymc.": ModelError, "bayeskit.": ModelError, "xarray.": DataError, "pandas.": DataError}
+
+# PyMC's names of what the argument ``sampler`` takes; nutpie's come beside them.
+SAMPLER_OPTIONS = ("tune", "chains", "target_accept", "init", "cores", "adaptation")
 
 
 @dataclass(frozen=True)
@@ -80,12 +84,30 @@ def checked[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = signature.bind(*args, **kwargs)
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            advice = _advice(signature, args, kwargs)
+            raise TypeError(f"{function.__qualname__}() {error}{advice}") from None
         for name, value in given.arguments.items():
             given.arguments[name] = hold(name, value, hints().get(name, Any))
         return function(*given.args, **given.kwargs)
 
     return called
+
+
+def _advice(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """What to write for arguments that are too many or too few."""
+    known = [name for name in signature.parameters if name != "self"] or ["none"]
+    unknown = next((name for name in kwargs if name not in known), None)
+    if unknown is None:
+        missing = not args and "model" in known[:1] and "model" not in kwargs
+        return "; give it the model, also inside of `with model:`" if missing else ""
+    if "sampler" in known and unknown in SAMPLER_OPTIONS:
+        return f"; options of the sampler are given by name, sampler={{{unknown!r}: ...}}"
+    if known[0] == "data":
+        return f"; new data are given by name, data={{{unknown!r}: ...}}; its arguments are {', '.join(known)}"
+    return f"; its arguments are {', '.join(known)}"
 
 
 def hold(name: str, value: Any, hint: Any) -> Any:

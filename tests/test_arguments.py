@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 
-from bayeskit.arguments import Count, Probability, Range, checked, numeric
+from bayeskit.arguments import SAMPLER_OPTIONS, Count, Probability, Range, checked, numeric
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 
 
@@ -71,6 +71,44 @@ def test_what_is_one_is_given_on() -> None:
     assert [type(numpy[name]) for name in ("number", "share", "flag")] == [int, float, bool]
     with pytest.raises(TypeError, match="unexpected keyword"):
         asked(colour="red")  # type: ignore[call-arg]
+
+
+@checked
+def sampled(model: pm.Model, *, draws: Count = 1, sampler: Mapping[str, Any] | None = None) -> None:
+    """As `infer` is."""
+
+
+@checked
+def predicted(data: Mapping[str, Any] | None = None, *, coords: Mapping[str, Any] | None = None) -> None:
+    """As `predict` is."""
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sampled(pm.Model(), chains=2), "sampled() got an unexpected keyword argument 'chains'; options of "),
+        (lambda: sampled(pm.Model(), chains=2), "sampler={'chains': ...}"),
+        (lambda: sampled(pm.Model(), colour=2), "'colour'; its arguments are model, draws, sampler"),
+        (lambda: sampled(), "sampled() missing a required argument: 'model'; give it the model"),
+        (lambda: sampled(pm.Model(), 3), "sampled() too many positional arguments"),
+        (
+            lambda: predicted(x=[1.0]),
+            "predicted() got an unexpected keyword argument 'x'; new data are ",
+        ),
+        (lambda: predicted(x=[1.0]), "data={'x': ...}; its arguments are data, coords"),
+        (lambda: asked(chains=2), "asked() got an unexpected keyword argument 'chains'; its arguments are number, "),
+    ],
+)
+def test_arguments_that_are_none_are_told_with_the_function(call: Callable[[], None], message: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        call()
+    assert message in str(raised.value)
+
+
+def test_every_option_of_the_sampler_is_hinted_at() -> None:
+    from bayeskit.sampling.options import sampler_defaults
+
+    assert set(sampler_defaults()) < set(SAMPLER_OPTIONS)
 
 
 @pytest.mark.parametrize("given", ["x", [[1, 2], [3]], [None], xr.DataTree(), np.ma.masked_array([1.0], [True])])

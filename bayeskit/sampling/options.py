@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bayeskit.arguments import is_a, plain, shown
+from bayeskit.arguments import SAMPLER_OPTIONS, is_a, plain, shown
 from bayeskit.errors import OptionError
 
 __all__ = ["checked_options", "sampler_defaults"]
@@ -56,7 +56,7 @@ def _known_to_nutpie(name: str, value: Any, adaptation: str | None) -> tuple[boo
             raise AttributeError
         settings.update({name: value})
     except AttributeError:
-        known = ", ".join((*sampler_defaults(), "cores", "adaptation"))
+        known = ", ".join(SAMPLER_OPTIONS)
         raise OptionError(
             f"sampler has no option {name!r}: there are {known}, and nutpie's, such as maxdepth; the number of draws "
             "and the seed are arguments of their own"
