@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from threading import Timer, current_thread, main_thread
 from typing import NoReturn
 
-__all__ = ["draws_rich_bars", "interruptible", "is_terminal", "quiet"]
+__all__ = ["draws_rich_bars", "interruptible", "is_terminal", "quiet", "warnings_of"]
 
 
 def is_terminal() -> bool:
@@ -51,6 +51,22 @@ def quiet(least: int = logging.ERROR) -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+@contextmanager
+def warnings_of(name: str) -> Iterator[None]:
+    """Put a name before what the logger ``bayeskit`` warns of: of several models, which one."""
+
+    def named(record: logging.LogRecord) -> bool:
+        record.msg, record.args = f"{name}: {record.getMessage()}", ()
+        return True
+
+    logger = logging.getLogger("bayeskit")
+    logger.addFilter(named)
+    try:
+        yield
+    finally:
+        logger.removeFilter(named)
 
 
 class _Interrupt(BaseException):

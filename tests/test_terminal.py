@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import logging
 import signal
 import sys
 import time
@@ -14,7 +15,7 @@ from threading import Thread
 
 import pytest
 
-from bayeskit.terminal import interruptible
+from bayeskit.terminal import interruptible, warnings_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -90,3 +91,11 @@ def test_nothing_but_the_command_line_catches_an_interrupt() -> None:
                 if any(name in caught for name in ("BaseException", "KeyboardInterrupt", "_Interrupt")):
                     found.append((path.relative_to(ROOT).as_posix(), caught))
     assert found == [("bayeskit/cli/__init__.py", "KeyboardInterrupt")]
+
+
+def test_warnings_of_one_of_several_models_name_it(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("bayeskit")
+    with warnings_of("100% line"):
+        logger.warning("%s draws: %d %% diverged", "NUTS", 3)
+    logger.warning("after")
+    assert [record.getMessage() for record in caplog.records] == ["100% line: NUTS draws: 3 % diverged", "after"]

@@ -28,13 +28,14 @@ import pymc as pm
 from scipy import special
 
 from bayeskit.arguments import checked
-from bayeskit.errors import ModelError, OptionError
+from bayeskit.errors import BayeskitError, ModelError, OptionError
 from bayeskit.inference.ladder import infer
 from bayeskit.model.snapshot import written_down
 from bayeskit.queries.leave_one_out import leave_one_out, require_evidence
 from bayeskit.queries.same_data import require_same_data
 from bayeskit.results.records import Posterior
 from bayeskit.seeds import RandomSeed, whole_seed
+from bayeskit.terminal import warnings_of
 
 __all__ = ["Comparison", "compare", "priors_of"]
 
@@ -149,13 +150,22 @@ def compare(
         require_evidence(name, model)
     notes = require_same_data(models)
     posteriors = {
-        name: model if isinstance(model, Posterior) else infer(model, random_seed=seed, progressbar=False)
-        for name, model in models.items()
+        name: model if isinstance(model, Posterior) else _inferred(name, model, seed) for name, model in models.items()
     }
     for name, posterior in posteriors.items():
         if not math.isfinite(posterior.log_evidence.value):
             raise ModelError(f"{name}: it cannot be compared, for its log evidence is {posterior.log_evidence}")
     return _compared(posteriors, weights, loo, notes)
+
+
+def _inferred(name: str, model: pm.Model, random_seed: int | None) -> Posterior:
+    """The posterior of one of several models; what is said of it names the model."""
+    try:
+        with warnings_of(name):
+            return infer(model, random_seed=random_seed, progressbar=False)
+    except BayeskitError as error:
+        error.args = (f"{name}: {error}",)
+        raise
 
 
 def _named(models: Any) -> dict[str, pm.Model | Posterior]:

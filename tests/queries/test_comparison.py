@@ -13,7 +13,7 @@ from scipy import stats
 
 import bayeskit as bk
 from bayeskit import BayeskitError
-from bayeskit.errors import ModelError, OptionError
+from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.queries.comparison import Comparison, compare
 from bayeskit.queries.leave_one_out import leave_one_out
 from bayeskit.queries.same_data import observed_values, require_same_data
@@ -415,3 +415,22 @@ def test_what_is_given_is_checked() -> None:
 def test_prior_odds_are_checked(odds: dict[str, float], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         compare({"a": mean_model(), "b": line_model()}, prior_odds=odds)
+
+
+def test_what_is_said_of_one_model_names_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    import logging
+
+    import bayeskit.queries.comparison as module
+
+    def told(model: pm.Model, **options: Any) -> Any:
+        logging.getLogger("bayeskit").warning("NUTS draws: %s", "the chains disagree")
+        if model is models["wide"]:
+            raise InferenceError("no closed form")
+        return infer(model, **options)
+
+    models, infer = {"mean": mean_model(), "wide": mean_model(1e3)}, module.infer
+    monkeypatch.setattr(module, "infer", told)
+    with pytest.raises(InferenceError, match=r"^wide: no closed form$"):
+        compare(models, random_seed=1)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [f"{name}: NUTS draws: the chains disagree" for name in models]
