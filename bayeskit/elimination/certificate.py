@@ -67,7 +67,7 @@ def certify(evaluator: Evaluator, component: Component, points: Iterable[Point])
 
 
 def require_resolved(component: Component) -> float:
-    """How far log p(θ | y) at the posterior's centre may be off because its Normal variables are rounded there, in nats.
+    """How far, in nats, log p(θ | y) at the posterior's centre may be off, as its Normal variables are rounded there.
 
     A CertificateError if they are no longer told apart: of data about 3·10¹⁵ with an sd of 1 all check points are the
     same number, and agree about anything.

@@ -104,7 +104,7 @@ def refined(
         refusal = error  # out of budget, say: what there is must do, or nothing
     if best is not None and best[1].error <= acceptable / 4 and best[0] <= ROUGH * SMOOTH[k]:
         return best[1]
-    if (stalled or k == 1 and _kinked(lattice, splines)) and not refusal:
+    if (stalled or (k == 1 and _kinked(lattice, splines))) and not refusal:
         raise NotIntegrable("the density is not smooth: refinement gains nothing")
     undefined = UNDEFINED if np.isnan(lattice.values).any() else ""
     raise refusal or NotIntegrable(undefined or "the density falls off too slowly for the error bound to be met")
