@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bayeskit.quadrature.counted_density import CountedDensity, NotIntegrable, safe
+from bayeskit.quadrature.finite_differences import stencil_derivatives, stencil_of
 
 __all__ = ["Landscape", "first_peak", "survey", "survey_further", "widths"]
 
@@ -27,29 +28,10 @@ _Suspects = tuple[np.ndarray, np.ndarray]  # points, and the log density at them
 _Peak = tuple[np.ndarray, float, np.ndarray]  # a mode, its log density and its Hessian
 
 
-def _stencil(k: int) -> np.ndarray:
-    eye = np.eye(k)
-    pairs = [a * eye[i] + b * eye[j] for i in range(k) for j in range(i) for a in (1, -1) for b in (1, -1)]
-    return np.array([np.zeros(k), *eye, *-eye, *pairs])
-
-
-def _derivatives(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gradient and Hessian on the stencil, in units of its steps."""
-    centre, plus, minus, pairs = values[0], values[1 : k + 1], values[k + 1 : 2 * k + 1], values[2 * k + 1 :]
-    hessian = np.diag(plus + minus - 2 * centre)
-    position = 0
-    for i in range(k):
-        for j in range(i):
-            pp, pm, mp, mm = pairs[position : position + 4]
-            hessian[i, j] = hessian[j, i] = (pp - pm - mp + mm) / 4
-            position += 4
-    return (plus - minus) / 2, hessian
-
-
 def _ascend(f: CountedDensity, start: np.ndarray) -> _Peak:
     """Climb from a point to a local maximum by Newton's method on finite differences, many step lengths at a time."""
     k = len(start)
-    x, delta, stencil = np.array(start, float), np.full(k, 0.1), _stencil(k)
+    x, delta, stencil = np.array(start, float), np.full(k, 0.1), stencil_of(k)
     lengths = 4.0 ** np.arange(-11, 3)
     value, hessian = -np.inf, np.zeros((k, k))
     for _ in range(100):
@@ -69,7 +51,7 @@ def _ascend(f: CountedDensity, start: np.ndarray) -> _Peak:
             if np.any(delta < 1e-13 * (1 + np.abs(x))):
                 return x, float(values[best]), hessian
             continue
-        gradient, curved = _derivatives(values, k)
+        gradient, curved = stencil_derivatives(values, k)
         hessian = curved / np.outer(delta, delta)
         eigenvalues, vectors = np.linalg.eigh(-curved)
         slope = vectors.T @ gradient
