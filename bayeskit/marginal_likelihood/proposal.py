@@ -125,8 +125,12 @@ class BridgeSide:
     def solve(self, s: float) -> BridgeSolution:
         """Solve the bridge identity with s₁ = s."""
         odds = math.log(s / (1 - s))
-        finite = np.concatenate([self.draws.ravel(), self.proposals[np.isfinite(self.proposals)]])
-        low, high = float(finite.min()) - 50.0, float(finite.max()) + 50.0
+        # A proposal in the neck of a funnel may have a density like exp(-1e168), from where no root is found: the
+        # lowest does not matter, for the identity is clearly short of its root below all draws and one proposal.
+        largest = float(self.proposals.max())
+        low, high = min(float(self.draws.min()), largest) - 50.0, max(float(self.draws.max()), largest) + 50.0
+        if not math.isfinite(low):
+            raise Refused("the proposal and the posterior do not overlap")
 
         def weights(log_z: float) -> tuple[Array, Array]:
             drawn = special.expit(log_z - self.draws - odds) / (1 - s)
@@ -144,6 +148,10 @@ class BridgeSide:
         # Had the density been known, a draw's weight would be smaller, and that of a proposal at most 1 / s.
         unknown = float((drawn * self.lost_draws).mean() + self.lost_proposals.mean() / s) / overlap
         return BridgeSolution(log_z, drawn / drawn.mean(), proposed / overlap, unknown)
+
+    def covered(self, log_z: float) -> Array:
+        """For each draw, how far the proposal stands for the density there: 1 where it is as high, to 0."""
+        return np.minimum(1.0, 2 * special.expit(log_z - self.draws))
 
 
 @dataclass(frozen=True)
