@@ -84,7 +84,7 @@ def check_values(values: np.ndarray, kind: str, column: str, *, missing: bool = 
         _refuse(absent, values, column, "is missing", "this model cannot impute it: fill it in or drop the row")
     _refuse(np.isinf(numbers), values, column, "is infinite", "correct it or drop the row")
     if values.dtype.kind in "iu" and kind in ("real", "positive"):
-        rounded = np.abs(numbers) > 2**53
+        rounded = np.abs(numbers) >= 2**53
         rounded[rounded] = [int(n) != v for n, v in zip(numbers[rounded], values[rounded], strict=True)]
         _refuse(rounded, values, column, "has more digits than a real number", "subtract a constant from the column")
     for wrong, what, advice in REFUSED[kind]:

@@ -189,11 +189,17 @@ def _solve_scales(analysis: Analysis, evaluator: Evaluator, point: Point) -> dic
         return {}
     guess = {s.name: np.asarray(point[s.name], dtype=float) for s in analysis.scales}
     gradient = evaluator.gradient_at(point) if evaluator.differentiated else None
-    for _ in range(12):
-        parameters = _parameters(evaluator, gradient, point, guess)
-        if _recentre(analysis.scales, parameters, guess) < 0.7:
-            break
+    with np.errstate(all="ignore"):
+        for _ in range(12):
+            parameters = _parameters(evaluator, gradient, point, guess)
+            if _recentre(analysis.scales, parameters, guess) < 0.7:
+                break
     for scale in analysis.scales:
+        if not all(np.all(np.isfinite(v)) for v in parameters[scale.name].values()):
+            raise InferenceError(
+                f"the posterior of {scale.name!r} is beyond floating-point numbers: a sum over the data overflows, as "
+                "the square of 1e200 does; rescale the data"
+            )
         if not scale.family.proper(parameters[scale.name]):
             raise InferenceError(
                 f"the posterior of {scale.name!r} is improper: its {scale.family.label} "

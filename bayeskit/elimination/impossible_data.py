@@ -57,6 +57,12 @@ def require_possible(joint: LogJoint, conditions: Conditions | None = None) -> N
     observed = {str(rv.name): _held(joint.model.rvs_to_values[rv]) for rv in joint.model.observed_RVs}
     for name, values in observed.items():
         _require(name, values, np.isfinite(values))
+    for rv in joint.model.observed_RVs:
+        # PyMC cuts fractions off what a count is observed to be: of a container it does so without a word.
+        node = joint.model.rvs_to_values[rv].owner
+        if node is not None and rv.dtype.startswith("int") and node.inputs[0].type.dtype.startswith("float"):
+            given = _held(node.inputs[0])
+            _require(str(rv.name), given, given == np.floor(given), "is not a whole number")
     for container in joint.model.data_vars:
         _require(str(container.name), values := _held(container), ~np.isnan(values))
     for name, graph in joint.factors.items():
@@ -84,7 +90,7 @@ def entry_at_fault(analysis: Analysis, point: Point) -> str:
                 terms = compile_small(list(joint.values.values()), joint.factors[rv.name])(*joint.arguments(filled))
         except ParameterValueError as error:
             return f" (it needs {str(error).splitlines()[0]} of the parameters of {rv.name!r})"
-        except (ArithmeticError, ValueError):
+        except (ArithmeticError, ValueError, IndexError, AssertionError):
             return f" (that of {rv.name!r} cannot be evaluated)"
         values, fine = _held(joint.model.rvs_to_values[rv]), np.isfinite(terms)
         if rv not in free and not np.all(fine):
@@ -147,9 +153,9 @@ def _constants(graph: Graph) -> set[Graph]:
     return {i for n in nodes for i in n.inputs[: 1 if applies(n, ps.Switch) else None] if isinstance(i, Constant)}
 
 
-def _require(name: str, values: np.ndarray, fine: np.ndarray) -> None:
+def _require(name: str, values: np.ndarray, fine: np.ndarray, what: str = "is no finite number") -> None:
     if not np.all(fine):
-        raise DataError(f"{_first(name, values, fine)}, which is no finite number; correct it, or leave it out")
+        raise DataError(f"{_first(name, values, fine)}, which {what}; correct it, or leave it out")
 
 
 def _first(name: str, values: np.ndarray, fine: np.ndarray) -> str:

@@ -35,6 +35,7 @@ from bayeskit.graphs.environment import lightly
 from bayeskit.inference.convergence import with_diagnostics
 from bayeskit.inference.methods import Method, Request, ladder, method_names
 from bayeskit.marginal_likelihood.conventions import audit
+from bayeskit.model.index_range import require_indices_inside
 from bayeskit.model.snapshot import Snapshot, restored
 from bayeskit.quadrature.counted_density import NotIntegrable
 from bayeskit.results.records import Plan, Posterior
@@ -186,6 +187,7 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
         return rung, post
     if not failures:
         raise ModelError(obstacles[0])
+    require_indices_inside(request.model)  # of other data than those that were read
     raise _no_answer(failures, entry_at_fault(request.analysis, typical_points(request.analysis, 1)[0]))
 
 

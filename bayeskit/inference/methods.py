@@ -83,7 +83,10 @@ class Method:
         """A plan of some model that this method carries out, with what becomes of its evidence."""
         plan, reason = audit.noted(plan), audit.reason
         rest = (", everything else in closed form given it", "; what has a closed form is recovered exactly")
-        outlook = self.outlook.format(", ".join(plan.remaining), *(rest if plan.eliminated else ("", "")))
+        whole = [n for n in plan.remaining if n in model.named_vars and not model[n].dtype.startswith("float")]
+        steps = " (whole numbers, by Metropolis or Gibbs steps)" * self.samples
+        named = ", ".join(n + steps * (n in whole) for n in plan.remaining)
+        outlook = self.outlook.format(named, *(rest if plan.eliminated else ("", "")))
         if self.samples and not reason:
             from bayeskit.marginal_likelihood.conventions import why_not_estimated
 

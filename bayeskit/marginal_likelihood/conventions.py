@@ -35,12 +35,16 @@ __all__ = ["Audit", "audit", "audit_of_draws", "stated", "why_not_estimated"]
 NORMALISED = (*INCREASING, transforms.SimplexTransform, transforms.ZeroSumTransform)
 
 
+NO_DATA = "the model has no observed variable: the posterior is the prior, and the evidence is one"
+
+
 @dataclass(frozen=True)
 class Audit:
     """What stands between the integral of PyMC's density of a model and its evidence."""
 
     masses: tuple[PriorMass, ...]  # of the priors that are not normalised by their distribution
     potentials: tuple[str, ...] = ()
+    no_data: bool = False
 
     @property
     def reason(self) -> str:
@@ -63,6 +67,7 @@ class Audit:
     def noted(self, plan: Plan) -> Plan:
         """A plan that says what becomes of the evidence."""
         said = [f"the log evidence is {m.convention}" for m in self.masses if m.convention]
+        said += [NO_DATA] if self.no_data else []
         return replace(plan, notes=(*plan.notes, *([f"no log evidence: {self.reason}"] if self.reason else said)))
 
 
@@ -70,7 +75,8 @@ def audit(analysis: Analysis) -> Audit:
     """Look at every prior of a model, before any number is computed."""
     joint = analysis.original
     masses = (prior_mass(joint, name) for name in joint.names)
-    return Audit(tuple(m for m in masses if m is not None), joint.potentials)
+    no_data = not joint.model.observed_RVs and not joint.potentials
+    return Audit(tuple(m for m in masses if m is not None), joint.potentials, no_data)
 
 
 def stated(evidence: LogEvidence, groups: Sequence[Exchangeable], audit: Audit) -> LogEvidence:

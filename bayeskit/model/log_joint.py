@@ -28,6 +28,7 @@ from bayeskit.errors import ModelError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.rewriting import depends_on, inline, substitute, wide_leaf, widen
 from bayeskit.model.data_slots import DataSlot, unsealed
+from bayeskit.model.index_range import require_indices_inside
 from bayeskit.model.markov_chain import chain_parameters, is_chain
 
 __all__ = ["LogJoint"]
@@ -57,6 +58,7 @@ class LogJoint:
         Arrays of more than ``fold`` real numbers are not computed with.
         """
         _require_readable(model)
+        require_indices_inside(model)
         fresh: dict[Any, Any] = {rv: rv.clone(name=rv.name) for rv in model.basic_RVs}
         # Merging equal nodes reads and hashes every constant; a design matrix of a million rows is set aside for that.
         large = {v: v.type() for v in graph_inputs(model.basic_RVs) if _is_large(v, fold)}

@@ -19,6 +19,7 @@ from pymc.logprob.abstract import _logprob
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.random.type import RandomType
 
 from bayeskit.families import support_kinds, support_of_prior
 from bayeskit.model.markov_chain import is_chain, states_of_chain
@@ -39,6 +40,7 @@ NORMAL = ["Normal", "MvNormal", "MatrixNormal", "KroneckerNormal", "SkewNormal",
 REAL = ["StudentT", "MvStudentT", "Cauchy", "Laplace", "AsymmetricLaplace", "Logistic", "Gumbel", "ExGaussian", "Moyal"]
 POSITIVE = ["HalfNormal", "HalfCauchy", "HalfStudentT", "LogNormal", "Wald", "WeibullBeta", "Rice"]
 KNOWN = dict.fromkeys([*NORMAL, *REAL], "real") | dict.fromkeys(POSITIVE, "positive") | {"Kumaraswamy": "unit"}
+COUNTS = ("Poisson", "NegBinomial", "Geometric")  # whole numbers from 0 or 1 on, without end
 PROCESSES = ("RandomWalk", "AutoRegressive")  # whose first values have a distribution of their own
 # Those with no normaliser, and what to take instead.
 IMPROPER = {
@@ -90,6 +92,18 @@ def _bounds(op: Any, rv: Variable) -> tuple[np.ndarray, np.ndarray] | None:
     """Lower and upper parameter of a (discrete) uniform variable, where both are constants."""
     lower, upper = (_constant(p) for p in op.dist_params(rv.owner))
     return None if lower is None or upper is None else (lower, upper)
+
+
+def _between(rv: Variable) -> np.ndarray | None:
+    """The values between the constant ends of a truncated count; the lower may be left to the distribution."""
+    ends = [i for i in rv.owner.inputs if not isinstance(i.type, RandomType)][-2:]
+    lower, upper = (None if end is None else _constant(end) for end in ends)
+    if lower is None or upper is None or lower.size != 1 or upper.size != 1 or not np.isfinite(upper.item()):
+        return None
+    if not np.isfinite(lower.item()) and type(rv.owner.op.base_rv_op).__name__.removesuffix("RV") not in COUNTS:
+        return None
+    first = int(np.ceil(lower.item())) if np.isfinite(lower.item()) else 0
+    return np.arange(first, int(np.floor(upper.item())) + 1)
 
 
 def _name(rv: Variable) -> str:
@@ -204,10 +218,15 @@ def support_without_transform(rv: Variable) -> Support:
         bounds = _bounds(op, rv)
         if bounds is not None and bounds[0].size == bounds[1].size == 1:
             return Support("finite", values=np.arange(int(bounds[0].item()), int(bounds[1].item()) + 1))
-    if name == "Binomial":
+    if name in ("Binomial", "BetaBinomial"):
         n = _constant(op.dist_params(rv.owner)[0])
         if n is not None and n.size == 1:
             return Support("finite", values=np.arange(int(n.item()) + 1))
+    if name == "Truncated" and rv.type.dtype.startswith("int") and (values := _between(rv)) is not None:
+        return Support("finite", values=values)
+    if name in COUNTS:
+        why = f"a {name} variable has no largest value up to which it could be summed over"
+        return Support("other", why, "Give it one that it does not reach: pm.Truncated, with upper=.")
     return Support(
         "other",
         f"the distribution {name} is in no conjugate family that bayeskit knows",

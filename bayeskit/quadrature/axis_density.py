@@ -26,10 +26,12 @@ POINTS, WEIGHTS = roots_legendre(10)
 DEGREE = 7  # of the spline, where there are nodes enough
 NEWTON = 60  # steps at most; a handful unless the density between two nodes is far from straight
 NEWTON_TOLERANCE = 1e-14  # of a quantile: of the range of t, or of the probability
-TAIL = (2.0, 4.0)  # nats above the end of the grid by which its tail is judged: near enough to be the tail
+TAIL = (2.0, 4.0, 8.0)  # nats above the end of the grid by which its tail is judged: near enough to be the tail
+SAME_BEND = 0.02  # share by which second differences of a normal tail may differ
 PANELS = (0.25, 400.0)  # where the first and the last panel of a tail integral end, in lengths over which it decays
 ENOUGH = 256  # nodes from an end that are looked at first
 LARGEST_LOG = 300.0  # of a distance: its exponential is still a number
+NO_MORE = 1e-12  # share of the largest panel that the last of a tail integral may hold
 DECAYS = 0.02  # share of the slope of a tail by which a product with a function must still fall, to be integrated
 KNOWN = 0.05  # share of the slope up to which its uncertainty leaves no doubt that an integral is infinite
 CAUTION = 3  # times that the tail may become flatter than it is seen to
@@ -43,6 +45,9 @@ class _Tail(NamedTuple):
     slope: float
     doubt: float  # of the slope
     flatter: float  # how much flatter it may become: a tail that steepens is bounded by the line that carries it on
+    bend: float = (
+        0.0  # second derivative where it is seen to be constant, as of a normal density; not of a straight line
+    )
 
     def beyond(self, distance: np.ndarray) -> np.ndarray:
         """How far a distance from the centre is beyond the border, where the tail is a straight line."""
@@ -104,19 +109,23 @@ class AxisDensity:
         result = []
         for inward in (slice(None), slice(None, None, -1)):
             rise, few = np.zeros(1), ENOUGH
-            while rise.max() < TAIL[1] and len(rise) < len(self.t):
+            while rise.max() < TAIL[2] and len(rise) < len(self.t):
                 t, log_p = self.t[inward][:few], self.log_density[inward][:few]
                 log_p = log_p - self.stretch.log_slope(t)
                 rise, few = log_p - log_p[0], few * 4
             # Where the density has risen by 2 and by 4 nats, from the end inward: near enough to be the tail.
             near = max(int(np.argmax(rise >= TAIL[0])), 1)
             at = [0, near, max(int(np.argmax(rise >= TAIL[1])), near + 1)]
+            inner = max(int(np.argmax(rise >= TAIL[2])), at[2] + 1)
+            at += [inner] if inner < len(rise) else []
             log_tail, far = log_p[at], np.abs(self.position(t[at]) - self.centre)
             candidates = []
             for algebraic, y in ((False, far), (True, np.log(far))):
                 slopes = np.diff(log_tail) / np.diff(y)
                 bent = float(slopes[0] - slopes[1])
-                candidates.append(_Tail(algebraic, float(far[0]), float(slopes[0]), abs(bent), max(bent, 0.0)))
+                bend = 0.0 if algebraic else _constant_bend(far, slopes)
+                slope = float(slopes[0]) + bend * float(far[0] - far[1]) / 2
+                candidates.append(_Tail(algebraic, float(far[0]), slope, abs(bent), max(bent, 0.0), bend))
             result.append(min(candidates, key=lambda tail: tail.doubt / max(abs(tail.slope), 1e-300)))
         return result[0], result[1]
 
@@ -129,7 +138,8 @@ class AxisDensity:
         """log p(x) (relative to the top) beyond the nodes, at a distance from the centre."""
         end, tail = self.t[-side], self._tails[side]
         start = self.log_density[-side] - self._top - self.stretch.log_slope(end) - np.log(self.scale)
-        return start + min(tail.slope, 0.0) * tail.beyond(distance)
+        beyond = tail.beyond(distance)
+        return start + min(tail.slope, 0.0) * beyond + tail.bend * beyond**2 / 2
 
     def _tail_integral(self, side: int, function: ArrayFunction, bounded: bool = False) -> float:
         """∫ function(x) p(x) dx beyond the nodes; infinite or nan where it does not converge within its uncertainty."""
@@ -164,6 +174,9 @@ class AxisDensity:
         with np.errstate(over="ignore", invalid="ignore"):
             size = np.abs(function(self.centre + sign * place(edges[[1, 3]])))
         bounded = (bounded or size[1] <= size[0] * (1 + 1e-9)) and rate < 0
+        known = parts[: len(parts) if (finite := np.isfinite(parts)).all() else int(np.argmin(finite))]
+        if tail.bend and len(known) and abs(known[-1]) <= NO_MORE * np.abs(known).max():
+            return float(known.sum())  # a normal tail outruns what grows as an exponential does
         if not bounded and rate + CAUTION * tail.flatter >= -DECAYS * abs(slope):
             grows = rate >= -DECAYS * abs(slope) and tail.doubt < KNOWN * abs(slope)
             return float(np.sign(ends[0]) * np.inf) if grows else np.nan
@@ -248,6 +261,15 @@ class AxisDensity:
             inside = float((weights * function(self.position(t)) * np.exp(self.interpolant(t) - self._top)).sum())
             tails = sum(self._tail_integral(side, function, bounded[side]) for side in (0, 1))
             return (inside + tails) * float(np.exp(-self._integrals[1]))
+
+
+def _constant_bend(far: np.ndarray, slopes: np.ndarray) -> float:
+    """The second derivative of a tail that steepens evenly, from the slopes between four places; zero of any other."""
+    if len(slopes) < 3:
+        return 0.0
+    middle = (far[1:] + far[:-1]) / 2
+    bends = np.diff(slopes) / np.diff(middle)
+    return float(bends[0]) if bends.max() < 0 and np.ptp(bends) <= SAME_BEND * abs(bends[0]) else 0.0
 
 
 def _panels(start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -110,7 +110,7 @@ class MixtureDensity(ArrayDistribution):
         own = np.asarray(self.components.ppf(level))
         low, high = own.min(axis=0), own.max(axis=0)
         for _ in range(200):
-            middle = 0.5 * (low + high)
+            middle = _middle(low, high)
             below = self._average(np.asarray(self.components.cdf(middle))) < level
             low, high = np.where(below, middle, low), np.where(below, high, middle)
             if np.all(high - low <= 4e-16 * (np.abs(low) + np.abs(high))):
@@ -125,6 +125,15 @@ class MixtureDensity(ArrayDistribution):
         chosen = rng.choice(len(self.weights), size=number, p=self.weights)
         draws = np.asarray(self.components.rvs((number, *self._means.shape), random_state=rng))
         return draws[np.arange(number), chosen].reshape((*lead, *self.shape))[()]
+
+
+def _middle(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Between two numbers; by orders of magnitude where they are of one sign: quantiles near an end may be 1e-200."""
+    near, far = (np.where(v == 0, np.copysign(np.finfo(float).tiny, low + high), v) for v in (low, high))
+    apart = (np.sign(near) == np.sign(far)) & (
+        np.maximum(np.abs(near), np.abs(far)) > 4 * np.minimum(np.abs(near), np.abs(far))
+    )
+    return np.where(apart, np.copysign(np.sqrt(np.abs(near)) * np.sqrt(np.abs(far)), near), 0.5 * (low + high))
 
 
 def _interpolated(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray | None:

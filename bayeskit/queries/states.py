@@ -22,6 +22,7 @@ from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.plan import analyse, with_sums
 from bayeskit.elimination.recovery import needed_for, state_recovery
 from bayeskit.errors import DataError, ModelError, OptionError
+from bayeskit.families import support_kinds
 from bayeskit.graphs.environment import lightly
 from bayeskit.inference.quadrature_marginals import NEGLIGIBLE
 from bayeskit.marginal_likelihood.relabelling import under_one_labelling
@@ -124,4 +125,10 @@ def _value(analysis: Analysis, name: str, at: Mapping[str, Any]) -> np.ndarray:
     value = uncut(name, at[name], analysis.original.values[name].type.dtype)
     if value.shape != analysis.shapes[name]:
         raise DataError(f"at[{name!r}] has shape {value.shape}; the variable has {analysis.shapes[name]}")
+    kind = support_kinds().get(analysis.supports[name].kind)
+    low, high = (-np.inf, np.inf) if kind is None else kind.bounds or (0.0 if kind.positive else -np.inf, np.inf)
+    # A probability may be 0 or 1; a rate or a scale of zero, or of infinity, has no density.
+    inside = (value > low) & (value < high) | np.isin(value, (low, high)) & bool(kind and kind.bounds)
+    if (kind is not None and kind.event < 2 and not np.all(inside)) or not np.all(np.isfinite(value)):
+        raise DataError(f"at[{name!r}] is outside the support of the variable: {np.array2string(value, threshold=8)}")
     return value

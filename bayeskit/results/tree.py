@@ -124,6 +124,8 @@ def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains
     coords, dims = coords_and_dims_for_inferencedata(model)
     later = {n: v.variable((chains, length)) for n, v in values.items() if isinstance(v, LaterDraws)}
     made = {n: np.asarray(v) for n, v in values.items() if n not in later}
+    # True and false as numbers, which pm.sample gives too: ArviZ takes differences.
+    made = {n: v.astype(float) if v.dtype == bool else v for n, v in made.items()}
     posterior = {n: v.reshape(chains, length, *v.shape[1:]) for n, v in made.items()}
     _require_numbers(posterior, [str(rv.name) for rv in model.free_RVs])
     # Draws that are not made yet are given their coordinates by an array of their shape that takes no memory.

@@ -29,6 +29,7 @@ from bayeskit.datasets import (
     parse_columns,
     prepare,
 )
+from bayeskit.datasets.checking import check_values
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.models import MODELS, load_model
 
@@ -593,3 +594,11 @@ def test_range_agrees_with_an_interval(low: int | None, high: int | None, closed
     if left <= right:
         assert inside == (value in pd.Interval(left, right, closed))
     assert str(Range(low, high, closed))
+
+
+@pytest.mark.parametrize("kind", ["real", "positive"])
+def test_whole_numbers_that_would_be_rounded_are_refused(kind: str) -> None:
+    values = np.array([1, 2**53, 2**53 + 1, 2**60])
+    with pytest.raises(DataError, match=r"row 3: .* has more digits than a real number; subtract a constant"):
+        check_values(values, kind, "id")
+    assert check_values(values[[0, 1, 3]], kind, "id").tolist() == [1.0, 2.0**53, 2.0**60]

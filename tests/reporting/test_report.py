@@ -292,6 +292,20 @@ def test_check_suits_the_data(observed: np.ndarray, centres: Sequence[float], ki
     assert "y" in picture.alt
 
 
+def test_a_matrix_of_counts_and_more_scalars_than_panels_have_their_pictures() -> None:
+    with pm.Model() as model:
+        for k in range(13):
+            pm.Normal(f"unused{k}", 0, 1)
+        pm.Poisson("y", pm.Gamma("rate", 2, 1), observed=np.random.default_rng(0).poisson(1.0, (14, 3)))
+    post = bk.infer(model, draws=200, random_seed=1, progressbar=False)
+    replicated = post.posterior_predictive(random_seed=1)["y"]
+    assert checks.kind_of_check(post.tree["observed_data"]["y"], replicated) == "rootogram"
+    assert len(checks.check_pictures(post)) == 1
+    _, intervals, hidden = figures.split_variables(post)
+    assert intervals and not hidden
+    assert len(figures.interval_pictures(post, intervals)) == len(intervals)
+
+
 def test_large_data_are_shown_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "MAX_ROWS", 20)
     monkeypatch.setattr(checks, "MAX_ELEMENTS", 5000)
