@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from bayeskit.reporting.distinct_labels import distinct_labels
 from bayeskit.reporting.figures import flattened
 from bayeskit.reporting.records import BLUE, ORANGE, Picture, figure_of, to_picture
 from bayeskit.results.predictive import predict
@@ -171,6 +172,7 @@ def _drawn(
 ) -> Figure:
     """What a function of arviz-plots draws of replicated data and the observed ones."""
     groups = {"posterior_predictive": xr.Dataset({name: predicted}), "observed_data": xr.Dataset({name: observed})}
+    groups = {group: distinct_labels(values) for group, values in groups.items()}
     options = {"figure_kwargs": {"figsize": SIZE}, **options}
     return figure_of(getattr(azp, plot)(xr.DataTree.from_dict(groups), visuals=visuals, **options))
 

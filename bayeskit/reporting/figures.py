@@ -14,6 +14,7 @@ import xarray as xr
 from arviz_base import xarray_sel_iter
 from matplotlib.axes import Axes
 
+from bayeskit.reporting.distinct_labels import distinct_labels
 from bayeskit.reporting.records import BLUE, INK, ORANGE, Picture, figure_of, interval_probability, to_picture
 from bayeskit.results.records import Posterior
 from bayeskit.validation import Validation
@@ -62,7 +63,7 @@ def marginal_picture(post: Posterior, names: tuple[str, ...], validation: Valida
     """Marginal posteriors, one panel a scalar: histogram of the draws, closed-form density, NUTS where it was run."""
     if not names:
         return None
-    draws = post.tree["posterior"].to_dataset()[list(names)]
+    draws = distinct_labels(post.tree["posterior"].to_dataset()[list(names)])
     count = sum(_size(draws[n]) for n in names)
     columns = count if count < 4 else 4 if count in (4, 7, 8) or count > 9 else 3
     visuals: dict[str, Any] = {"face": {"color": BLUE, "alpha": 0.25}, "credible_interval": {"color": INK, "width": 2}}
@@ -98,7 +99,7 @@ def interval_pictures(post: Posterior, names: tuple[str, ...]) -> tuple[Picture,
     pictures = []
     for name in names:
         size, shown = _size(draws[name]), min(_size(draws[name]), MAX_INTERVALS)
-        first = xr.Dataset({name: flattened(draws[name], MAX_INTERVALS)})
+        first = distinct_labels(xr.Dataset({name: flattened(draws[name], MAX_INTERVALS)}))
         layout = {"figsize": (7.4, 0.19 * shown + 0.7), "width_ratios": [1, 3]}
         panels = azp.plot_forest(first, combined=True, labels=["element"], visuals=visuals, figure_kwargs=layout)
         figure = figure_of(panels)
@@ -134,7 +135,7 @@ def _sampled(validation: Validation | None, names: tuple[str, ...]) -> xr.Datase
     if validation is None or validation.draws is None:
         return None
     draws = validation.draws["posterior"].to_dataset()
-    return draws[list(names)] if set(names) <= set(draws.data_vars) else None
+    return distinct_labels(draws[list(names)]) if set(names) <= set(draws.data_vars) else None
 
 
 def flattened(variable: xr.DataArray, limit: int | None = None) -> xr.DataArray:
