@@ -31,6 +31,7 @@ class Components:
     """A Gaussian mixture of K components in one or two dimensions."""
 
     labels: tuple[str, ...]  # of the axes
+    names: tuple[str, ...]  # of the components, as the tables of the page have them
     projected: bool  # whether the axes are principal ones
     y: np.ndarray  # (rows, dimensions)
     responsibilities: np.ndarray  # (rows, K)
@@ -73,7 +74,7 @@ def gaussian_components(post: Posterior, states: LatentStates) -> Components | N
         mean, y = (mean - y.mean(axis=0)) @ project, (y - y.mean(axis=0)) @ project
         labels = ("first principal axis", "second principal axis")
     responsibilities = states.probabilities[states.entries]
-    return Components(labels, size > 2, y, responsibilities, states.weights, mean, covariance)
+    return Components(labels, states.labels, size > 2, y, responsibilities, states.weights, mean, covariance)
 
 
 def component_picture(components: Components) -> Picture:
@@ -105,7 +106,7 @@ def _draw_line(above: Axes, below: Axes, components: Components) -> None:
     above.hist(y, bins=bins, density=True, color=MUTED, alpha=0.35, label="data")
     share = np.mean(weighted / np.maximum(weighted.sum(axis=1, keepdims=True), 1e-300), axis=0)
     for k, colour in enumerate(COLOURS[: weighted.shape[1]]):
-        above.plot(grid, weighted[:, k].mean(axis=0), color=colour, label=f"component {k + 1}")
+        above.plot(grid, weighted[:, k].mean(axis=0), color=colour, label=f"component {components.names[k]}")
         below.plot(grid, share[k], color=colour)
     above.plot(grid, weighted.sum(axis=1).mean(axis=0), color=INK, linewidth=1.8, label="mixture")
     above.set_ylabel("density")
@@ -128,7 +129,9 @@ def _draw_plane(axes: Axes, components: Components) -> None:
             style: dict[str, Any] = {"colors": COLOURS[k], "linestyles": ["--", "-"][-len(levels) :], "linewidths": 1.3}
             axes.contour(first, second, values.reshape(first.shape), levels, **style)
         weight = components.weights[:, k].mean()
-        handles += axes.plot([], [], "o-", color=COLOURS[k], markersize=4, label=f"component {k + 1} ({weight:.0%})")
+        handles += axes.plot(
+            [], [], "o-", color=COLOURS[k], markersize=4, label=f"component {components.names[k]} ({weight:.0%})"
+        )
     axes.legend(handles=handles, loc="best")
     axes.set(xlabel=components.labels[0], ylabel=components.labels[1])
 

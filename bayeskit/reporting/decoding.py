@@ -32,6 +32,7 @@ class DecodedSeries:
     y: np.ndarray  # NaN where there is no observation
     probabilities: np.ndarray  # (steps, K)
     levels: np.ndarray | None  # (K,): posterior means of what each state emits
+    states: tuple[str, ...]  # their labels
 
 
 def decoded_series(post: Posterior, states: LatentStates) -> tuple[DecodedSeries, ...]:
@@ -59,7 +60,7 @@ def decoded_series(post: Posterior, states: LatentStates) -> tuple[DecodedSeries
         stop = len(steps) if len(table) == 1 else int(np.flatnonzero(~np.isnan(table[k]))[-1]) + 1
         name = "" if len(table) == 1 else str(names[k])
         y, p = table[k, :stop], probabilities[k, :stop]
-        found.append(DecodedSeries(states.observed, name, steps[:stop], dims[-1], ticks, y, p, levels))
+        found.append(DecodedSeries(states.observed, name, steps[:stop], dims[-1], ticks, y, p, levels, states.labels))
     return tuple(found)
 
 
@@ -85,7 +86,7 @@ def _draw_series(axes: Axes, series: DecodedSeries) -> None:
     for k in range(series.probabilities.shape[1]):
         chosen = best == k
         points = series.x[chosen], series.y[chosen]
-        axes.plot(*points, "o", color=COLOURS[k], markersize=size, label=f"state {k + 1}")
+        axes.plot(*points, "o", color=COLOURS[k], markersize=size, label=f"state {series.states[k]}")
         if series.levels is not None and chosen.any():
             level = np.full(chosen.sum(), series.levels[k])
             axes.hlines(level, edges[:-1][chosen], edges[1:][chosen], color=COLOURS[k], linewidth=2.0)

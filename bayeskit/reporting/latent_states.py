@@ -39,6 +39,7 @@ class LatentStates:
 
     name: str  # of the finite variable
     observed: str  # the other's name
+    labels: tuple[str, ...]  # of the states, as the tables of the page have them
     kind: str  # "independent" or "chain"
     family: str  # of the observed variable, as PyMC names its operation
     probabilities: np.ndarray  # (*shape, K): p(state of an entry = k | y)
@@ -92,6 +93,7 @@ def latent_states(post: Posterior) -> LatentStates | None:
     return LatentStates(
         name=summed.name,
         observed=str(observed.name),
+        labels=_labels(model, summed.name, states),
         kind=summed.kind,
         family=type(observed.owner.op).__name__.removesuffix("RV"),
         probabilities=probabilities,
@@ -101,6 +103,15 @@ def latent_states(post: Posterior) -> LatentStates | None:
         y=np.asarray(post.tree["observed_data"][observed.name]),
         relabelled=relabelled,
     )
+
+
+def _labels(model: pm.Model, name: str, states: int) -> tuple[str, ...]:
+    """What the dim of the states calls them, if the other variables have but one of that length; else their numbers."""
+    others = [rv.name for rv in model.free_RVs if rv.name != name]
+    dims = {dim for other in others for dim in model.named_vars_to_dims.get(other) or ()}
+    known = {tuple(map(str, labels)) for dim in dims if (labels := model.coords.get(dim)) is not None}
+    found = [labels for labels in known if len(labels) == states]
+    return found[0] if len(found) == 1 else tuple(map(str, range(states)))
 
 
 def _by_state(

@@ -183,3 +183,34 @@ def test_parameters_that_change_from_row_to_row_have_no_picture() -> None:
         z = pm.Categorical("z", p=[0.5, 0.5], dims="row")
         pm.Normal("y", slope[z] * np.arange(14), 1.0, observed=np.arange(14.0), dims="row")
     assert latent_states(posterior(model)) is None
+
+
+@pytest.mark.parametrize(
+    ("coords", "dims", "names"),
+    [
+        ({}, None, ("0", "1")),
+        ({"state": ["calm", "wild"]}, "state", ("calm", "wild")),
+        ({"state": [1, 2], "row": np.arange(30)}, "state", ("1", "2")),
+        ({"state": ["calm", "wild"], "other": ["a", "b"]}, "state", ("0", "1")),  # which of the two is not known
+    ],
+)
+def test_states_are_called_what_the_tables_call_them(coords: Any, dims: str | None, names: tuple[str, ...]) -> None:
+    y = np.random.default_rng(3).normal(size=30) + np.repeat([0.0, 4.0], 15)
+    shape = {"dims": dims} if dims else {"shape": 2}
+    with pm.Model(coords=coords) as model:
+        if "other" in coords:
+            pm.Normal("beside", dims="other")
+        mean = pm.Normal("mean", 0.0, 5.0, initval=np.array([0.0, 4.0]), **shape)
+        z = pm.Categorical("z", [0.5, 0.5], shape=30)
+        pm.Normal("y", mean[z], 1.0, observed=y)
+    post = posterior(model)
+    states = latent_states(post)
+    assert states is not None and states.labels == names
+    found = gaussian_components(post, states)
+    assert found is not None and found.names == names
+    series = dataclasses.replace(states, kind="chain")
+    (decoded,) = decoded_series(post, series)
+    assert decoded.states == names
+    with styled():
+        plane = component_picture(found), decoding_picture(decoded)
+    assert all(picture.data for picture in plane)
