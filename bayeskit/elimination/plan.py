@@ -27,6 +27,7 @@ def analyse(model: pm.Model, *, sums: bool = False) -> Analysis:
 
     With ``sums``, finite variables are summed out even where a table of their values has a closed form in each row.
     """
+    _require_labels(model)
     try:
         return replace(_analysed(model, sums), analyse=analyse)
     except IndexError as error:
@@ -34,6 +35,19 @@ def analyse(model: pm.Model, *, sums: bool = False) -> Analysis:
             f"an index in the model is out of range ({str(error).splitlines()[0]}); check the arrays of indices "
             "against the lengths of what they pick from"
         ) from error
+
+
+def _require_labels(model: pm.Model) -> None:
+    """A ModelError for labels of several parts, which no draws of any method could be given."""
+    dims = {str(dim) for dims in model.named_vars_to_dims.values() for dim in dims if dim is not None}
+    for dim in sorted(dims):
+        several = next((label for label in (model.coords.get(dim) or ())[:1] if isinstance(label, tuple | list)), None)
+        if several is not None:
+            raise ModelError(
+                f"the labels of the dim {dim!r} are tuples such as {several!r}, as a pandas.MultiIndex has them, and "
+                "draws have one label for each place: join them, as in "
+                "[' '.join(map(str, label)) for label in index], or give the variable two dims"
+            )
 
 
 def _analysed(model: pm.Model, sums: bool) -> Analysis:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 from near_misses import NEAR_MISSES, NearMiss
@@ -85,3 +87,17 @@ def test_an_index_out_of_range_is_said() -> None:
         pm.Normal("y", 0.5, pm.math.sqrt(variance[[0, 1, 3]]), observed=[1.0, 2.0, 0.0])
     with pytest.raises(ModelError, match="index"):
         bk.infer(model)
+
+
+@pytest.mark.parametrize("call", [bk.infer, bk.explain])
+def test_labels_of_several_parts_are_refused_by_name(call: Any) -> None:
+    index = pd.MultiIndex.from_product([["a", "b"], [1, 2]])
+    joined = [" ".join(map(str, label)) for label in index]
+    for labels in (index, joined):
+        with pm.Model(coords={"place": labels, "unused": index}) as model:
+            pm.Normal("y", pm.Normal("b", dims="place"), 1.0, observed=np.arange(4.0), dims="place")
+        if labels is joined:  # what the error advises
+            assert call(model)
+            continue
+        with pytest.raises(ModelError, match=r"dim 'place' are tuples such as \('a', 1\).*join them"):
+            call(model)
