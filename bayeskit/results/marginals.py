@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from bayeskit.arguments import numeric
+from bayeskit.arguments import numeric, shown
+from bayeskit.errors import OptionError
 
 __all__ = ["ArrayDistribution", "LaterMarginals", "Marginal", "labels_of", "scalar_labels", "summarise"]
 
@@ -99,11 +100,23 @@ class Marginal:
 
     def ppf(self, q: Any) -> Any:
         """Quantiles; for one probability ``q`` with the dims of the variable."""
-        return self._labelled(self.dist.ppf(numeric("the probabilities", q)))
+        return self._labelled(self.dist.ppf(_probabilities("the probabilities", q)))
+
+    def interval(self, confidence: Any) -> tuple[Any, Any]:
+        """Equal-tailed interval of this probability: its lower and its upper ends, over the shape of the variable."""
+        return tuple(self.dist.interval(_probabilities("confidence", confidence)))
 
     def __repr__(self) -> str:
         dims = f", dims {self.dims}" if self.dims else ""
         return f"Marginal({self.name}: {self.family.replace('_', ' ')}{dims})"
+
+
+def _probabilities(what: str, given: Any) -> np.ndarray:
+    """What was given as an array; an OptionError where it is not between zero and one: a percentage is a slip."""
+    values = numeric(what, given)
+    if values.size and not np.all((values >= 0) & (values <= 1)):
+        raise OptionError(f"{what} is {shown(given)}; it must be from 0 to 1, 0.95 for 95 %")
+    return values
 
 
 class LaterMarginals(Mapping[str, Marginal]):
