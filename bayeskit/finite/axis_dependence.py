@@ -23,7 +23,7 @@ from pytensor.tensor.basic import ARange
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import Reshape
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor, get_idx_list
 
 from bayeskit.graphs.domain import GraphAnalysis
 from bayeskit.graphs.nodes import applies, core_op, name_of
@@ -129,6 +129,32 @@ class _Connection(GraphAnalysis[Axes]):
         rules = {Subtensor: _basic, AdvancedSubtensor: _advanced, Reshape: _reshape}
         rule = rules.get(type(out.owner.op))
         return self.unknown(out, values) if rule is None else rule(out.owner, values, self.shape)
+
+    def join(self, out: Graph, values: list[Axes]) -> Axes:
+        placed = _placed(out.owner, values, self.shape) if isinstance(out.owner.op, AdvancedIncSubtensor) else None
+        return self.unknown(out, values) if placed is None else placed
+
+
+def _placed(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes | None:
+    """A vector of which some places are set to its own values, as PyMC joins what was observed and what is missing.
+
+    Places that hold nothing of the variable may be taken for any of its entries: what is computed there is the same
+    for all of its states.
+    """
+    whole, part, *keys = node.inputs
+    places = _held(keys[0]) if len(keys) == 1 and whole.type.ndim == part.type.ndim == 1 else None
+    if places is None or (any(axes[0]) and any(axes[1])):
+        return None
+    if any(axes[0]):
+        return axes[0]
+    places = np.flatnonzero(places) if places.dtype == bool else places
+    (own,), (length,) = axes[1], whole.type.shape
+    length = len(_held(keys[0])) if keys[0].type.dtype == "bool" else length
+    if own is None or length is None or len(np.unique(places)) < len(places):
+        return None
+    entries = np.zeros(length, dtype=np.int64)
+    entries[places] = np.arange(len(places))
+    return (own.select(entries, own.length(shape) if own.positions is None else len(own.positions) // 8),)
 
 
 def _together(axes: Sequence[Axes], node: Apply) -> Axes:

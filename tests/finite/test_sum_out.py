@@ -14,7 +14,7 @@ import pymc_extras as pmx
 import pytensor.tensor as pt
 import pytest
 from pymc_extras.marginal import marginalize
-from scipy import special, stats
+from scipy import integrate, special, stats
 
 import bayeskit as bk
 from bayeskit.elimination.plan import analyse
@@ -449,3 +449,28 @@ def test_a_selection_of_entries_is_no_coupling() -> None:
     for point in points(model, 2):
         expected = special.logsumexp(list(enumerated(analysis, point).values()))
         assert analysis.joint.logp(point) == pytest.approx(expected, abs=1e-10)
+
+
+def test_a_covariate_that_is_observed_in_part_is_summed_entry_by_entry() -> None:
+    """PyMC joins what was observed and what is missing by setting entries: 15 sums of two, not of 2^15."""
+    rng = np.random.default_rng(3)
+    missing = np.zeros(30, dtype=bool)
+    missing[rng.permutation(30)[:15]] = True
+    covariate = np.ma.array(rng.integers(0, 2, 30), mask=missing)
+    y = rng.poisson(2.0, 30)
+    with pm.Model() as model:
+        with pytest.warns(pm.exceptions.ImputationWarning):
+            z = pm.Bernoulli("z", 0.3, observed=covariate)
+        pm.Poisson("y", pm.Gamma("rate", 2, 1) * (1 + 2 * z), observed=y)
+    post = bk.infer(model, draws=200, random_seed=1, progressbar=False)
+
+    def likelihood(rate: float) -> float:
+        of_state = stats.poisson.pmf(y, rate * np.array([[1.0], [3.0]])) * np.array([[0.7], [0.3]])
+        known = np.where(covariate.data == 1, of_state[1], of_state[0])
+        return float(np.prod(np.where(missing, of_state.sum(axis=0), known)) * 1e20)
+
+    expected = integrate.quad(lambda r: likelihood(r) * stats.gamma.pdf(r, 2), 0, 20, epsabs=0, epsrel=1e-11)[0]
+    assert abs(float(post.log_evidence) - np.log(expected) + 20 * np.log(10)) < post.log_evidence.error + 1e-9
+    draws = post.tree["posterior"]["z_unobserved"].to_numpy().reshape(200, 15)
+    high = y[missing] >= 5
+    assert draws[:, high].mean() > draws[:, ~high].mean()
