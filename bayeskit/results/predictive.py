@@ -6,7 +6,7 @@ new rows may then be given as labels, ``{"group": ["north", "south"]}``, and cod
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,10 @@ def predict(
     that were missing from the old.
     """
     if isinstance(data, pd.DataFrame):
-        data = {str(name): column.to_numpy() for name, column in data.items()}
+        data = {str(name): column for name, column in data.items()}
+    data = {name: _in_order(value, model.named_vars_to_dims.get(name, ())) for name, value in data.items()}
+    fitted = {d for v in model.free_RVs if v.name not in leaves for d in model.named_vars_to_dims.get(v.name, ())}
+    labels = _labels_given(data, model, fitted)
     containers = {str(v.name): v for v in model.data_vars if isinstance(v, SharedVariable)}
     data = _labels_to_codes(data, containers, model)
     values = {name: _checked(name, value, containers, model, leaves) for name, value in data.items()}
@@ -58,14 +61,7 @@ def predict(
     for name in var_names or ():
         if name not in model.named_vars:
             raise DataError(f"no variable {name!r} to predict; the model has {', '.join(model.named_vars)}")
-    new_coords, seed = dict(coords or {}), whole_seed(random_seed)
-    if unknown := [dim for dim in new_coords if dim not in model.coords or not values]:
-        raise DataError(f"coords: {unknown[0]!r} is no dim of new data; the model has {', '.join(model.coords)}")
-    for name, value in values.items():
-        for dim, length in zip(model.named_vars_to_dims.get(name, ()), value.shape, strict=False):
-            labels = model.coords.get(dim)
-            if labels is not None and dim not in new_coords and length != len(labels):
-                new_coords[dim] = np.arange(length)
+    new_coords, seed = _new_coords(model, values, dict(coords or {}), labels), whole_seed(random_seed)
     missing = _missing_entries(model) if values else {}
     leaves = [*leaves, *(name for name in missing if name not in leaves)]
     if var_names is None and leaves and values:
@@ -90,8 +86,74 @@ def predict(
         if not values or isinstance(error, BayeskitError):
             raise
         why = str(error).splitlines()[0]
-        raise DataError(f"the new values of {', '.join(values)} do not fit the model: {why}") from error
+        advice = _advice(model, {name: value.shape for name, value in values.items()})
+        raise DataError(f"the new values of {', '.join(values)} do not fit the model: {why}{advice}") from error
     return result["predictions" if data else "posterior_predictive"].to_dataset()
+
+
+def _new_coords(
+    model: pm.Model, values: Mapping[str, np.ndarray], given: dict[str, Any], labels: dict[str, Any]
+) -> dict[str, Any]:
+    """The labels of dims at new data: those given for it, those that came with it, or numbers of another length."""
+    if unknown := [dim for dim in given if dim not in model.coords or not values]:
+        raise DataError(f"coords: {unknown[0]!r} is no dim of new data; the model has {', '.join(model.coords)}")
+    found = labels | given
+    for name, value in values.items():
+        for dim, length in zip(model.named_vars_to_dims.get(name, ()), value.shape, strict=False):
+            known = model.coords.get(dim)
+            if known is not None and dim not in found and length != len(known):
+                found[dim] = np.arange(length)
+    return found
+
+
+def _in_order(value: Any, dims: Sequence[Any]) -> Any:
+    """An array that names its dims, with these in the order of the container's; others as they are."""
+    same = isinstance(value, xr.DataArray) and None not in dims and set(value.dims) == set(dims)
+    return value.transpose(*dims) if same else value
+
+
+def _labels_given(data: Mapping[str, Any], model: pm.Model, fitted: Collection[str]) -> dict[str, Any]:
+    """The labels that come with new data, by dim: the index of a pandas object, or the coords of an xarray.DataArray.
+
+    Those of a dim that parameters have stay those that were fitted; a DataError if they come in another order.
+    """
+    found: dict[str, Any] = {}
+    for name, value in data.items():
+        container = name if name in model.named_vars_to_dims else f"{name}{CODE}"
+        for axis, dim in enumerate(model.named_vars_to_dims.get(container, ())):
+            labels, known = _labels_along(value, axis), model.coords.get(dim)
+            if labels is None or dim not in model.coords:
+                continue
+            if dim in fitted:
+                if known is not None and list(known) != labels and set(known) == set(labels):
+                    order = ", ".join(map(str, known[:SHOWN])) + (", …" if len(known) > SHOWN else "")
+                    raise DataError(f"the new values of {name!r} have {dim!r} in another order than {order}")
+            elif found.setdefault(dim, labels) != labels:
+                raise DataError(
+                    f"the new values have different labels along {dim!r}; give them as coords={{{dim!r}: …}}"
+                )
+    return found
+
+
+def _labels_along(value: Any, axis: int) -> list[Any] | None:
+    """The labels of one axis of new values; None where it has none, or numbers that pandas gave it."""
+    if isinstance(value, xr.DataArray) and axis < value.ndim:
+        index = value.indexes.get(value.dims[axis])
+    elif isinstance(value, pd.Series | pd.DataFrame) and axis < value.ndim:
+        index = value.axes[axis]
+        index = None if isinstance(index, pd.RangeIndex) else index
+    else:
+        return None
+    return None if index is None or isinstance(index, pd.MultiIndex) else list(index)
+
+
+def _advice(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """What to write where the number of rows changes and an observed variable has no dims that would tell it."""
+    loose = [rv.name for rv in model.observed_RVs if not any(model.named_vars_to_dims.get(rv.name) or ())]
+    changed = [name for name, shape in shapes.items() if shape != model[name].get_value(borrow=True).shape]
+    if not (loose and changed):
+        return ""
+    return f"; {loose[0]} keeps the length that it was observed with: give it dims that {changed[0]} has too"
 
 
 def _missing_entries(model: pm.Model) -> dict[str, str]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+import xarray as xr
 from scipy import stats
 
 import bayeskit as bk
+from bayeskit.errors import DataError
 
 DRAWS = 4000
 RNG = np.random.default_rng(7)
@@ -258,3 +262,80 @@ def test_who_counts_from_the_end_may_go_on() -> None:
 def test_new_data_are_finite(fitted: bk.Posterior, value: float) -> None:
     with pytest.raises(bk.BayeskitError, match="'x' are not all finite"):
         fitted.predict({"x": np.full((15, 2), value)})
+
+
+PLACES, NEW = ["a", "b", "c"], ["u", "v"]
+
+
+@pytest.fixture(scope="module")
+def labelled() -> bk.Posterior:
+    with pm.Model(coords={"row": PLACES, "feature": ["p", "q"]}) as model:
+        x = pm.Data("x", np.arange(6.0).reshape(3, 2), dims=("row", "feature"))
+        z = pm.Data("z", np.arange(3.0), dims="row")
+        slope = pm.Normal("slope", dims="feature")
+        pm.Normal("y", x @ slope + z, 1.0, observed=np.arange(3.0), dims="row")
+    return bk.infer(model, draws=100, random_seed=1, progressbar=False)
+
+
+ROWS = np.array([[1.0, 2.0], [3.0, 4.0]])
+
+
+@pytest.mark.parametrize(
+    ("data", "labels"),
+    [
+        ({"x": ROWS, "z": pd.Series([1.0, 2.0], index=NEW)}, NEW),
+        ({"x": pd.DataFrame(ROWS, index=NEW), "z": [1.0, 2.0]}, NEW),
+        ({"x": pd.DataFrame(ROWS, index=NEW, columns=["p", "q"]), "z": pd.Series([1.0, 2.0], index=NEW)}, NEW),
+        ({"x": ROWS, "z": xr.DataArray([1.0, 2.0], coords={"row": NEW})}, NEW),
+        ({"x": xr.DataArray(ROWS.T, coords={"feature": ["p", "q"], "row": NEW}), "z": [1.0, 2.0]}, NEW),
+        ({"x": ROWS, "z": pd.Series([1.0, 2.0])}, [0, 1]),
+        ({"x": ROWS, "z": xr.DataArray([1.0, 2.0], dims="row")}, [0, 1]),
+        ({"z": pd.Series([1.0, 2.0, 3.0], index=["u", "v", "w"])}, ["u", "v", "w"]),  # as many rows as before
+        ({"z": [1.0, 2.0, 3.0]}, PLACES),
+    ],
+)
+def test_labels_that_come_with_new_data_are_kept(labelled: bk.Posterior, data: Any, labels: list[Any]) -> None:
+    found = labelled.predict(data, random_seed=1)["y"]
+    assert found["row"].to_numpy().tolist() == labels
+    # The numbers are those of the same data without labels.
+    bare = {"x": ROWS, "z": [1.0, 2.0]} if "x" in data else {"z": [1.0, 2.0, 3.0]}
+    np.testing.assert_allclose(found, labelled.predict(bare, random_seed=1)["y"], rtol=0, atol=1e-12)
+    assert labelled.model.coords["row"] == tuple(PLACES)
+
+
+def test_coords_that_are_given_come_first(labelled: bk.Posterior) -> None:
+    data = {"x": pd.DataFrame(ROWS, index=NEW), "z": [1.0, 2.0]}
+    found = labelled.predict(data, coords={"row": ["k", "l"]}, random_seed=1)["y"]
+    assert found["row"].to_numpy().tolist() == ["k", "l"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"x": pd.DataFrame(ROWS, columns=["q", "p"]), "z": [1.0, 2.0]}, "'feature' in another order than p, q"),
+        (
+            {"x": xr.DataArray(ROWS, coords={"row": NEW, "feature": ["q", "p"]}), "z": [1.0, 2.0]},
+            "another order than p, q",
+        ),
+        (
+            {"x": pd.DataFrame(ROWS, index=NEW), "z": pd.Series([1.0, 2.0], index=["v", "u"])},
+            "different labels along 'row'",
+        ),
+    ],
+)
+def test_labels_that_contradict_are_refused(labelled: bk.Posterior, data: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        labelled.predict(data)
+
+
+def test_a_length_that_is_fixed_is_told_with_its_mending() -> None:
+    for dims in (None, "row"):
+        with pm.Model(coords={"row": PLACES}) as model:
+            x = pm.Data("x", np.arange(3.0), dims=dims)
+            pm.Normal("y", pm.Normal("b") * x, 1.0, observed=np.arange(3.0), dims=dims)
+        post = bk.infer(model, draws=100, random_seed=1, progressbar=False)
+        if dims:  # what the error advises
+            assert post.predict({"x": [1.0, 2.0]})["y"].sizes["row"] == 2
+            continue
+        with pytest.raises(DataError, match="y keeps the length that it was observed with: give it dims that x has"):
+            post.predict({"x": [1.0, 2.0]})
