@@ -130,13 +130,15 @@ def _plan(post: Posterior) -> Section:
 
 def _posterior(post: Posterior, validation: Validation | None) -> Section:
     caption = "Mean, standard deviation and equal-tailed interval of every scalar"
-    table = _frame_table(_in_model_order(post.summary(), post), "variable", caption)
+    summary = _in_model_order(post.summary(), post)
+    table = _frame_table(summary, "variable", caption)
     panels, intervals, hidden = split_variables(post)
     marginals = marginal_picture(post, panels, validation)
     pictures = () if isinstance(post.model, WrittenModel) else _pictures_of_model(post)
     pictures += (*((marginals,) if marginals else ()), *interval_pictures(post, intervals))
     labels = "Rows labelled exact come from the closed form and those labelled quadrature from numerical integration, "
-    paragraphs = [labels + "without Monte Carlo error; the others come from draws."]
+    data = "those labelled observed are data; " if "observed" in set(summary["label"]) else ""
+    paragraphs = [f"{labels}without Monte Carlo error; {data}the others come from draws."]
     if hidden:
         paragraphs.append(f"Not drawn, because there are many: {_list(hidden[:8])}{' …' if len(hidden) > 8 else ''}.")
     return Section("posterior", "The posterior", tuple(paragraphs), tables=(table,), pictures=pictures)

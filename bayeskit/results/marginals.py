@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,15 @@ import xarray as xr
 from bayeskit.arguments import numeric, shown
 from bayeskit.errors import OptionError
 
-__all__ = ["ArrayDistribution", "LaterMarginals", "Marginal", "labels_of", "scalar_labels", "summarise"]
+__all__ = [
+    "ArrayDistribution",
+    "LaterMarginals",
+    "Marginal",
+    "labels_of",
+    "scalar_labels",
+    "summarise",
+    "with_known_entries",
+]
 
 
 class ArrayDistribution(ABC):
@@ -172,6 +180,27 @@ def summarise(draws: xr.Dataset, marginals: Mapping[str, Marginal], ci_prob: flo
         flat = {k: np.broadcast_to(np.ravel(v), len(labels)) for k, v in columns.items()}
         tables.append(pd.DataFrame(flat | {"label": label}, index=labels))
     return pd.concat(tables)
+
+
+def with_known_entries(table: pd.DataFrame, draws: xr.Dataset, partly_observed: Collection[str]) -> pd.DataFrame:
+    """A table of :func:`summarise` without the spread that rounding gives to a number that is the same in all draws.
+
+    Of a variable that was observed in part such entries are data, and their label is "observed".
+    """
+    table, first = table.copy(), 0
+    places = {name: table.columns.get_loc(name) for name in ("mean", "sd", "mcse_mean", "label")}
+    for name, values in draws.data_vars.items():
+        size = int(np.prod([n for d, n in values.sizes.items() if d not in ("chain", "draw")], dtype=int))
+        rows, first = np.arange(first, first + size), first + size
+        if not size or table["label"].iloc[rows[0]] != "estimated":  # closed forms need no draws
+            continue
+        sample = values.transpose("chain", "draw", ...).to_numpy().reshape(-1, size)
+        same = np.all(sample == sample[:1], axis=0)
+        table.iloc[rows[same], places["mean"]] = sample[0, same]
+        table.iloc[rows[same], [places["sd"], places["mcse_mean"]]] = 0.0
+        if name in partly_observed:
+            table.iloc[rows[same], places["label"]] = "observed"
+    return table
 
 
 def scalar_labels(draws: xr.Dataset, name: str) -> list[str]:

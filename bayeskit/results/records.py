@@ -26,7 +26,7 @@ from bayeskit.model.snapshot import Snapshot, on_its_data
 from bayeskit.results import predictive
 from bayeskit.results.diagnostics import Diagnostics, convergence_table
 from bayeskit.results.log_densities import with_log_densities
-from bayeskit.results.marginals import Marginal, summarise
+from bayeskit.results.marginals import Marginal, summarise, with_known_entries
 from bayeskit.results.plan import Plan, Refusal, Step
 from bayeskit.seeds import RandomSeed
 
@@ -245,14 +245,18 @@ class Posterior:
         -------
         pandas.DataFrame
             One row a scalar, named as ArviZ names it, with columns ``mean``, ``sd``, ``etiXX_lb``, ``etiXX_ub``,
-            ``mcse_mean`` (zero where exact) and ``label`` ("exact" from the closed form, "estimated" from draws). Where
-            the draws come from a sampler, ``r_hat``, ``ess_bulk`` and ``ess_tail`` stand before the label.
+            ``mcse_mean`` (zero where exact) and ``label`` ("exact" from the closed form, "estimated" from draws,
+            "observed" for the data beside missing entries). Where the draws come from a sampler, ``r_hat``,
+            ``ess_bulk`` and ``ess_tail`` stand before the label.
         """
         draws = self.tree["posterior"].to_dataset()
-        table = summarise(draws, self.marginals, ci_prob)
+        data = self.tree["observed_data"].data_vars if "observed_data" in self.tree.children else ()
+        partly = {str(n) for n in draws.data_vars if f"{n}_observed" in data and f"{n}_unobserved" in draws.data_vars}
+        table = with_known_entries(summarise(draws, self.marginals, ci_prob), draws, partly)
         if self.diagnostics is None:
             return table
         judged = convergence_table(draws, map(str, draws.data_vars))
+        judged[(table["label"] == "observed").to_numpy()] = np.nan
         return pd.concat([table.drop(columns="label"), judged, table["label"]], axis=1)
 
     def save(self, path: str | PathLike[str]) -> Path:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import pytest
 from scipy import stats
 
+import bayeskit as bk
 from bayeskit.errors import BayeskitError, DataError, OptionError
 from bayeskit.results.marginals import Marginal
 
@@ -29,3 +31,26 @@ def test_a_probability_is_from_zero_to_one(given: Any, error: type[BayeskitError
     for asked in (MARGINAL.interval, MARGINAL.ppf):
         with pytest.raises(error, match=r"0.95 for 95 %" if error is OptionError else "not numbers"):
             asked(given)
+
+
+@pytest.mark.filterwarnings("ignore:Data in y contains missing values")
+@pytest.mark.parametrize("method", ["exact", "nuts"])
+def test_data_beside_missing_entries_have_no_spread(method: str) -> None:
+    y = np.array([1.3, np.nan, 2.7, 0.4])
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 1.0)
+        pm.Normal("y", mu, 1.0, observed=y)
+        pm.Deterministic("always", 0.1 + 0.0 * mu)
+    post = bk.infer(model, draws=400, random_seed=1, progressbar=False, method=method)
+    table = post.summary()
+    seen = table.loc[["y[0]", "y[2]", "y[3]"]]
+    assert seen["mean"].tolist() == y[~np.isnan(y)].tolist()
+    assert (seen[["sd", "mcse_mean"]] == 0.0).all(axis=None)
+    assert seen["label"].tolist() == ["observed"] * 3
+    assert table.at["y[1]", "label"] == "estimated" and table.at["y[1]", "sd"] > 0.5
+    # A Deterministic that does not change is no data.
+    assert table.at["always", "label"] == "estimated" and table.at["always", "sd"] == 0.0
+    assert "observed" not in set(table.loc[["mu", "y_unobserved[0]"], "label"])
+    if method == "nuts":
+        assert seen[["r_hat", "ess_bulk", "ess_tail"]].isna().all(axis=None)
+        assert np.isfinite(table.loc[["mu", "y[1]"], ["r_hat", "ess_bulk"]]).all(axis=None)
