@@ -23,6 +23,7 @@ from bayeskit.types import ArrayFunction
 __all__ = ["AxisDensity"]
 
 POINTS, WEIGHTS = roots_legendre(10)
+SPLINED = 2_000  # nodes from which positions between them are read off a spline
 DEGREE = 7  # of the spline, where there are nodes enough
 NEWTON = 60  # steps at most; a handful unless the density between two nodes is far from straight
 NEWTON_TOLERANCE = 1e-14  # of a quantile: of the range of t, or of the probability
@@ -88,6 +89,14 @@ class AxisDensity:
     def interpolant(self) -> Any:
         """log p, up to a constant, as a function of t within the nodes."""
         return make_interp_spline(self.t, self.log_density, k=min(DEGREE, 2 * ((len(self.t) - 1) // 2) - 1))
+
+    @cached_property
+    def _panel_positions(self) -> np.ndarray:
+        """x at the nodes of the panels between nodes, from a spline: of 256 modes each inverse is a sum over all."""
+        t, _ = _panels(self.t[:-1], self.t[1:])
+        if not isinstance(self.stretch, ManyScales) or len(self.t) < SPLINED:
+            return self.position(t)
+        return np.asarray(make_interp_spline(self.t, self.position(self.t), k=DEGREE)(t))
 
     @cached_property
     def _integrals(self) -> tuple[tuple[np.ndarray, np.ndarray], float]:
@@ -258,7 +267,7 @@ class AxisDensity:
         """E function(x), ``bounded`` to a side if it is known to be; infinite or nan where it does not converge."""
         t, weights = _panels(self.t[:-1], self.t[1:])
         with np.errstate(over="ignore", invalid="ignore"):
-            inside = float((weights * function(self.position(t)) * np.exp(self.interpolant(t) - self._top)).sum())
+            inside = float((weights * function(self._panel_positions) * np.exp(self.interpolant(t) - self._top)).sum())
             tails = sum(self._tail_integral(side, function, bounded[side]) for side in (0, 1))
             return (inside + tails) * float(np.exp(-self._integrals[1]))
 

@@ -14,7 +14,7 @@ exponential convergence; the number of nodes grows with the number of modes and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,8 +24,9 @@ from scipy.interpolate import CubicHermiteSpline
 __all__ = ["ManyScales"]
 
 HELD = 2_000_000  # terms of the sum that are held at once
-NEAR = np.sinh(np.linspace(-6.0, 6.0, 25))  # places about a mode, in its widths, between which z is bracketed
-OUTWARD = np.exp(np.linspace(-6.0, 40.0, 93))  # beyond all modes, in units of their range
+# Places about a mode, in its widths, between which z is bracketed and from which Newton's method needs two steps.
+NEAR = np.sinh(np.linspace(-6.0, 6.0, 97))
+OUTWARD = np.exp(np.linspace(-6.0, 40.0, 369))  # beyond all modes, in units of their range
 NEWTON = 60
 ROUNDING = 1e-14  # of each term of t
 
@@ -37,18 +38,19 @@ class ManyScales:
     centres: np.ndarray
     widths: np.ndarray
 
-    def _sum(self, term: Callable[[np.ndarray], np.ndarray], z: np.ndarray) -> np.ndarray:
-        """Σ_j of a function of z − m_j, a block of z at a time."""
+    def _blocks(self, z: np.ndarray) -> Iterator[np.ndarray]:
+        """(z − m_j) / w_j, a block of z at a time."""
         flat, step = np.ravel(z), max(1, HELD // len(self.centres))
-        parts = [term(flat[i : i + step, None] - self.centres).sum(axis=1) for i in range(0, max(len(flat), 1), step)]
-        return np.concatenate(parts).reshape(np.shape(z))
+        for i in range(0, max(len(flat), 1), step):
+            yield (flat[i : i + step, None] - self.centres) / self.widths
 
     def backward(self, z: np.ndarray) -> np.ndarray:
         """t(z)."""
-        return self._sum(lambda d: np.arcsinh(d / self.widths), z)
+        return np.concatenate([np.arcsinh(u).sum(axis=1) for u in self._blocks(z)]).reshape(np.shape(z))
 
     def _rate(self, z: np.ndarray) -> np.ndarray:
-        return self._sum(lambda d: 1 / np.hypot(self.widths, d), z)
+        per_width = 1 / self.widths
+        return np.concatenate([(1 / np.sqrt(1 + u * u)) @ per_width for u in self._blocks(z)]).reshape(np.shape(z))
 
     @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray, CubicHermiteSpline]:
