@@ -144,6 +144,7 @@ def rows() -> dict[str, Row]:
         Row(post.analysis.with_data, {"data": {"x": [1.0, 2.0, 3.0, 5.0]}}, FEWER),
         *(Row(getattr(post.marginal("slope"), name), {}) for name in ("mean", "var", "std")),
         Row(post.marginal("slope").ppf, {"q": 0.5}),
+        Row(post.marginal("slope").interval, {"confidence": 0.9}),
         Row(states_of.next_observation, {"steps": 1, "random_seed": 1}, FEWER),
         Row(states_of.predict, {"steps": 1}),
         *(Row(getattr(states_of, n), {}) for n in ("filter", "log_likelihood", "occupancy", "responsibilities")),
