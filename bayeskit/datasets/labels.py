@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from numbers import Integral
 
 import numpy as np
@@ -10,8 +11,9 @@ import xarray as xr
 
 from bayeskit.errors import DataError, OptionError
 
-__all__ = ["LEVELS", "check_labels", "column_name", "declared_codes"]
+__all__ = ["LEVELS", "check_labels", "column_name", "declared_codes", "is_whole_number"]
 
+MOST = np.iinfo(np.int64).max
 LEVELS = "levels"  # attribute of a variable: all the labels that it may have, where its table declared them
 
 
@@ -19,10 +21,10 @@ def check_labels(values: np.ndarray, column: str) -> np.ndarray:
     """The labels of a column: int64 where all are whole numbers (also as floats), else text without outer blanks."""
     if values.dtype.kind in "cmMV":
         raise DataError(f"column {column!r} holds {values.dtype} values; a label is text or a whole number")
-    if values.dtype.kind in "iu":
+    if values.dtype.kind in "iu" and (values <= MOST).all():
         return values.astype(np.int64)
     labels = [_label(value, f"column {column!r}, row {row}") for row, value in enumerate(values.tolist(), start=1)]
-    if all(isinstance(label, int) for label in labels):
+    if all(isinstance(label, int) and abs(label) <= MOST for label in labels):
         return np.array(labels, dtype=np.int64)
     return np.array([str(label) for label in labels])
 
@@ -53,8 +55,13 @@ def declared_codes(
         row = int(np.argmax(codes < 0))
         what = f"{str(labels[row])!r} is none of the declared labels {', '.join(text)}"
         raise DataError(f"column {column!r}, row {row + 1}: {what}; correct it, or declare it in {option}")
-    whole = labels.dtype.kind in "iu" and all(name.lstrip("-").isdigit() for name in text)
+    whole = labels.dtype.kind in "iu" and all(map(is_whole_number, text))
     return np.array([int(name) for name in text] if whole else text), codes
+
+
+def is_whole_number(text: str) -> bool:
+    """Whether a text is how a whole number is written: "7", and not "07", "+7" or "7.0", which are other labels."""
+    return re.fullmatch(r"0|-?[1-9][0-9]*", text) is not None
 
 
 def _label(value: object, where: str) -> str | int:

@@ -15,19 +15,24 @@ import warnings
 from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xarray as xr
 
 from bayeskit.arguments import checked
+from bayeskit.datasets.labels import is_whole_number
 from bayeskit.datasets.preparing import prepare, refuse_twice
 from bayeskit.datasets.schema import Example, Variable
 from bayeskit.errors import DataError
 
 __all__ = ["describe_example", "example_data", "list_examples", "load_example", "load_table"]
 
+# A number with a sign or a zero that its value does not need, where a field of a CSV file may begin.
+PADDED = re.compile(r"""(?:^|[,;\t"'\s])(?:\+|-?0(?=[0-9])|-0(?=[,;\t"'\s]|$))""", re.MULTILINE)
 TABLES = files(__package__) / "tables"
 
 
@@ -43,7 +48,8 @@ def load_table(path: str | Path) -> pd.DataFrame | xr.Dataset:
     Returns
     -------
     pandas.DataFrame or xarray.Dataset
-        A Dataset, loaded into memory, from netCDF; a DataFrame from the others.
+        A Dataset, loaded into memory, from netCDF; a DataFrame from the others. A column of a CSV file is text where
+        numbers would lose what is written: the zeros of "001", or that "1" and "1.0" are two labels.
 
     Raises
     ------
@@ -87,8 +93,36 @@ def _read_csv(path: Path) -> pd.DataFrame:
         raise DataError(f"{what}; {advice}") from None
     except (ValueError, csv.Error) as error:
         raise DataError(f"{path.name} is not a CSV table: {_one_line(error)}; mend that line") from error
+    table = _with_its_texts(table, path, {**options, "sep": separator, "skiprows": skipped}, decimal)
     table.columns = pd.Index(names)
     return table
+
+
+def _with_its_texts(table: pd.DataFrame, path: Path, options: dict[str, Any], decimal: str) -> pd.DataFrame:
+    """A table in which texts that would become another text, or one number with another, are still texts.
+
+    As labels, "001" and "1" are two; as numbers they are read from text as well.
+    """
+    kinds = [dtype.kind if isinstance(dtype, np.dtype) else "O" for dtype in table.dtypes]
+    padded = "iu" if PADDED.search(path.read_text(encoding="utf-8-sig")) else ""
+    # Only whole numbers are labels.
+    asked = [k for k, kind in enumerate(kinds) if kind in "b" + padded or (kind == "f" and _whole(table.iloc[:, k]))]
+    if not asked:
+        return table
+    texts = pd.read_csv(path, **options, usecols=asked, dtype=str)
+    columns = dict(enumerate(table.iloc[:, k] for k in range(table.shape[1])))
+    for k, (_, column) in zip(asked, texts.items(), strict=True):
+        written = column.str.strip()
+        different = written.dropna().unique()
+        several = len(different) > table.iloc[:, k].nunique()
+        if several or (kinds[k] in "iu" and not all(map(is_whole_number, different))):
+            columns[k] = written if decimal == "." else written.str.replace(decimal, ".")
+    return pd.concat(columns, axis=1)
+
+
+def _whole(column: pd.Series) -> bool:
+    present = column.dropna().to_numpy()
+    return bool(present.size and np.all(present == np.floor(present)))
 
 
 def _csv_header(path: Path) -> tuple[int, str, str]:

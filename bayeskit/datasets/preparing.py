@@ -113,7 +113,7 @@ def _columns_of(table: pd.DataFrame | xr.Dataset) -> dict[str, pd.Series | xr.Da
             raise DataError("the table has no rows; the model needs at least one")
         return {name: table.iloc[:, k] for k, name in enumerate(columns)}
     if isinstance(table, xr.Dataset):
-        found = {str(name): table[name] for name in table.variables if table[name].ndim in (1, 2)}
+        found = {str(name): table[name] for name in table.variables if table[name].ndim}
         return {name: v.to_series() if v.ndim == 1 else v for name, v in found.items()}
     raise DataError(f"the table is a {type(table).__name__}; give a pandas.DataFrame or an xarray.Dataset")
 
@@ -124,8 +124,14 @@ def _variable(
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     parts = [_column(source, name, column) for column in names]
     if len(variable.dims) == 1:
-        if len(names) != 1 or parts[0].ndim == 2:
+        if len(names) != 1:
             raise DataError(f"{name!r} is one column, not {len(names)} ({', '.join(names)}); name one")
+        if isinstance(parts[0], xr.DataArray):
+            dims = ", ".join(map(repr, parts[0].dims))
+            advice = f"make them one, as in table.stack(row=({dims})).reset_index('row')"
+            raise DataError(
+                f"{name!r} has one dim, and {names[0]!r} of the table has {parts[0].ndim} ({dims}); {advice}"
+            )
         (part,) = parts
         if variable.kind != "category":
             return xr.DataArray(_numbers(part, names[0]), dims=variable.dims, attrs={"column": names[0]})
@@ -136,6 +142,11 @@ def _variable(
     twice = sorted({column for column in names if names.count(column) > 1})
     if twice:
         raise DataError(f"{name!r} names column {twice[0]!r} twice; name it once")
+    if isinstance(parts[0], xr.DataArray) and parts[0].ndim > 2:
+        dims = ", ".join(map(repr, parts[0].dims))
+        raise DataError(
+            f"{name!r} has two dims, and {names[0]!r} of the table has {parts[0].ndim} ({dims}); choose two"
+        )
     if len(names) == 1 and parts[0].ndim == 2:
         return _matrix(parts[0], variable, names[0])
     values = {column: _numbers(part, column) for part, column in zip(parts, names, strict=True)}
@@ -163,7 +174,7 @@ def _matrix(array: xr.DataArray, variable: Variable, column: str) -> xr.DataArra
 
 def _numbers(column: pd.Series | xr.DataArray, name: str) -> np.ndarray:
     if isinstance(column, xr.DataArray):
-        raise DataError(f"column {name!r} has two dims {column.dims}; name it alone, or name columns of one dim")
+        raise DataError(f"column {name!r} has the dims {column.dims}; name it alone, or name columns of one dim")
     return numeric_column(column, name)
 
 

@@ -30,6 +30,7 @@ from bayeskit.datasets import (
     prepare,
 )
 from bayeskit.datasets.checking import check_values
+from bayeskit.datasets.labels import declared_codes
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.models import MODELS, load_model
 
@@ -400,6 +401,77 @@ def test_labels_are_text_or_whole_numbers(values: Any, labels: list[Any]) -> Non
     categories, codes = np.unique(data["g"].to_numpy(), return_inverse=True)
     assert categories.tolist() == sorted(set(labels))
     assert categories[codes].tolist() == labels
+
+
+@pytest.mark.parametrize(
+    ("written_as", "labels", "numbers"),
+    [
+        (["001", "01", "1"], ["001", "01", "1"], [1, 1, 1]),
+        (["007", "010"], ["007", "010"], [7, 10]),
+        (["+5", "5"], ["+5", "5"], [5, 5]),
+        (["-0", "0"], ["-0", "0"], [0, 0]),
+        (["1.0", "1", "2"], ["1.0", "1", "2"], [1, 1, 2]),
+        (["1e3", "1000"], ["1e3", "1000"], [1000, 1000]),
+        (['"01"', '"1"'], ["01", "1"], [1, 1]),
+        (["9007199254740993.0", "9007199254740992.0"], ["9007199254740993.0", "9007199254740992.0"], None),
+        (["18446744073709551617", "18446744073709551616"], ["18446744073709551617", "18446744073709551616"], None),
+        (["18446744073709551615", "1"], ["18446744073709551615", "1"], None),
+        (["True", "TRUE", "False"], ["True", "TRUE", "False"], None),
+        (["1", "2", "10"], [1, 2, 10], [1, 2, 10]),
+        (["-5", "5", "0"], [-5, 5, 0], [-5, 5, 0]),
+        ([" 1", "1 ", "2"], [1, 1, 2], [1, 1, 2]),
+        (["1.0", "2.0"], [1, 2], [1, 2]),
+        (["a", "01", " a"], ["a", "01", "a"], None),
+    ],
+)
+def test_different_texts_of_a_file_are_different_labels(
+    written_as: list[str], labels: list[Any], numbers: list[float] | None, tmp_path: Path
+) -> None:
+    table = load_table(written(tmp_path, "g,z\n" + "".join(f"{text},0.5\n" for text in written_as)))
+    found = prepare(table, {"g": Variable(kind="category")})["g"].to_numpy().tolist()
+    assert found == labels and all(isinstance(a, type(b)) for a, b in zip(found, labels, strict=True))
+    assert table["z"].tolist() == [0.5] * len(labels)
+    if numbers is not None:
+        assert prepare(table, {"g": Variable()})["g"].to_numpy().tolist() == numbers
+
+
+def test_texts_with_decimal_commas_are_kept_and_are_numbers(tmp_path: Path) -> None:
+    table = load_table(written(tmp_path, "g;z\n1,0;0,5\n1;1,5\n02;2,5\n"))
+    assert len(set(prepare(table, {"g": Variable(kind="category")})["g"].to_numpy().tolist())) == 3
+    assert prepare(table, {"g": Variable()})["g"].to_numpy().tolist() == [1, 1, 2]
+    assert table["z"].tolist() == [0.5, 1.5, 2.5]
+
+
+def test_declared_labels_are_told_apart_as_texts() -> None:
+    data = prepare(pd.DataFrame({"g": [1, 2, 1]}), {"g": Variable(kind="category")})
+    found, codes = declared_codes(data["g"], "classes", "1,01,2")
+    assert found.tolist() == ["1", "01", "2"] and codes.tolist() == [0, 2, 0]
+    with pytest.raises(DataError, match="'1' is none of the declared labels 01, 2"):
+        declared_codes(data["g"], "classes", "01,2")
+    assert declared_codes(data["g"], "classes", "2,1,²")[0].tolist() == ["2", "1", "²"]
+
+
+@pytest.mark.parametrize("name", ["y", "cube"])
+def test_a_grid_is_no_column(name: str, tmp_path: Path) -> None:
+    grid = xr.Dataset({"y": (("lat", "lon"), np.ones((2, 3))), "cube": (("t", "lat", "lon"), np.ones((4, 2, 3)))})
+    grid.to_netcdf(tmp_path / "grid.nc")
+    table = load_table(tmp_path / "grid.nc")
+    with pytest.raises(
+        DataError, match=rf"'y' has one dim, and '{name}' of the table has \d \(.*'lat', 'lon'\)"
+    ) as caught:
+        prepare(table, {"y": Variable()}, {"y": name})
+    assert "stack(row=(" in str(caught.value)
+    dims = tuple(map(str, table[name].dims))
+    stacked = table[[name]].stack(row=dims).reset_index("row")  # as the message says
+    assert prepare(stacked, {"y": Variable()}, {"y": name})["y"].shape == (table[name].size,)
+
+
+def test_three_dims_are_not_two() -> None:
+    cube = xr.Dataset({"x": (("t", "lat", "lon"), np.ones((4, 2, 3)))})
+    with pytest.raises(
+        DataError, match=r"'x' has two dims, and 'x' of the table has 3 \('t', 'lat', 'lon'\); choose two"
+    ):
+        prepare(cube, {"x": Variable(("row", "feature"))})
 
 
 @pytest.mark.parametrize(
