@@ -50,6 +50,8 @@ def require_evidence(name: str, given: pm.Model | Posterior) -> None:
 def leave_one_out(posterior: Posterior) -> tuple[tuple[float, float, float], str]:
     """(elpd, its standard error, number of high Pareto k) and a note; NaN and the reason where LOO is not available."""
     missing = (math.nan, math.nan, math.nan)
+    if not posterior.model.observed_RVs:
+        return missing, "LOO was not computed: the model has no observed variable"
     labels = [str(value.name) for value in posterior.model.discrete_value_vars if value.type.ndim]
     if labels:
         # Each observation has a label of its own, drawn given that observation: its weight would be infinite.

@@ -14,12 +14,15 @@ import xarray as xr
 
 from bayeskit.arguments import numeric, shown
 from bayeskit.errors import OptionError
+from bayeskit.graphs.environment import silently
+from bayeskit.model.snapshot import WrittenModel
 
 __all__ = [
     "ArrayDistribution",
     "LaterMarginals",
     "Marginal",
     "labels_of",
+    "not_free",
     "scalar_labels",
     "summarise",
     "with_known_entries",
@@ -154,6 +157,29 @@ def labels_of(name: str, model: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     return dims if all(d is not None for d in dims) else (), known
 
 
+def not_free(name: str, model: Any, tree: xr.DataTree) -> str:
+    """Why a variable has no marginal posterior: it is another than the free ones, or there is none of this name."""
+    free = [str(rv.name) for rv in model.free_RVs]
+    held = {group: {str(n) for n in node.data_vars} for group, node in tree.children.items()}
+    if not isinstance(model, WrittenModel):
+        roles = {"posterior": model.deterministics, "observed_data": model.observed_RVs}
+        roles |= {"constant_data": model.data_vars, "potentials": model.potentials}
+        held |= {group: {str(v.name) for v in variables} for group, variables in roles.items()}
+    where = next((group for group, names in held.items() if name in names), "")
+    if where == "posterior":
+        what = f"{name!r} is a Deterministic, which has no marginal in closed form"
+        return f"{what}: its draws are in tree['posterior'][{name!r}]"
+    if where == "observed_data":
+        what = f"{name!r} is observed, and has no posterior"
+        return f"{what}: draws of new values like it are in posterior_predictive()[{name!r}]"
+    if where:
+        what = "a Potential" if where == "potentials" else "data"
+        return f"{name!r} is {what}, and has no posterior; the model's free variables are {', '.join(free)}"
+    of = name.partition("[")[0]
+    entry = f"; marginal({of!r}) is that of its entries, with its dims: .mean().sel(...)" if of in free else ""
+    return f"no variable {name!r}: the model's free variables are {', '.join(free)}{entry}"
+
+
 def summarise(draws: xr.Dataset, marginals: Mapping[str, Marginal], ci_prob: float) -> pd.DataFrame:
     """Mean, sd and equal-tailed interval of every scalar: from the closed form where there is one, else from draws."""
     import arviz as az
@@ -161,24 +187,25 @@ def summarise(draws: xr.Dataset, marginals: Mapping[str, Marginal], ci_prob: flo
     percent, tails = f"{100 * ci_prob:g}", ((1 - ci_prob) / 2, (1 + ci_prob) / 2)
     tables = [pd.DataFrame(columns=["mean", "sd", "mcse_mean", "label"])] if not draws.data_vars else []
     draws = draws.map(lambda v: v.astype(float) if v.dtype == bool else v)  # true and false have a mean, too
-    for name, values in draws.data_vars.items():
-        marginal = marginals.get(str(name))
-        if marginal is not None and marginal.elementwise:
-            low, high = (marginal.dist.ppf(q) for q in tails)
-        else:
-            sample = values.transpose("chain", "draw", ...).to_numpy()
-            low, high = np.quantile(sample, tails, axis=(0, 1))
-        if marginal is not None:
-            mean, sd, mcse = marginal.mean(), marginal.std(), 0.0
-            label = marginal.label if marginal.elementwise else "exact moments, estimated interval"
-        else:
-            mean, sd, label = sample.mean((0, 1)), sample.std((0, 1), ddof=1), "estimated"
-            mcse = az.mcse(draws[[name]], method="mean")[name].values
-        labels = scalar_labels(draws, str(name))
-        ends = {f"eti{percent}_lb": low, f"eti{percent}_ub": high}
-        columns = {"mean": mean, "sd": sd, **ends, "mcse_mean": mcse}
-        flat = {k: np.broadcast_to(np.ravel(v), len(labels)) for k, v in columns.items()}
-        tables.append(pd.DataFrame(flat | {"label": label}, index=labels))
+    with silently():  # draws of a Deterministic may be infinite, and so are their moments then
+        for name, values in draws.data_vars.items():
+            marginal = marginals.get(str(name))
+            if marginal is not None and marginal.elementwise:
+                low, high = (marginal.dist.ppf(q) for q in tails)
+            else:
+                sample = values.transpose("chain", "draw", ...).to_numpy()
+                low, high = np.quantile(sample, tails, axis=(0, 1))
+            if marginal is not None:
+                mean, sd, mcse = marginal.mean(), marginal.std(), 0.0
+                label = marginal.label if marginal.elementwise else "exact moments, estimated interval"
+            else:
+                mean, sd, label = sample.mean((0, 1)), sample.std((0, 1), ddof=1), "estimated"
+                mcse = az.mcse(draws[[name]], method="mean")[name].values
+            labels = scalar_labels(draws, str(name))
+            ends = {f"eti{percent}_lb": low, f"eti{percent}_ub": high}
+            columns = {"mean": mean, "sd": sd, **ends, "mcse_mean": mcse}
+            flat = {k: np.broadcast_to(np.ravel(v), len(labels)) for k, v in columns.items()}
+            tables.append(pd.DataFrame(flat | {"label": label}, index=labels))
     return pd.concat(tables)
 
 

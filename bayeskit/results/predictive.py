@@ -6,6 +6,7 @@ new rows may then be given as labels, ``{"group": ["north", "south"]}``, and cod
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, BaseSubtensor, IncSubtensor
 
 from bayeskit.arguments import numeric
-from bayeskit.errors import BayeskitError, DataError
+from bayeskit.errors import BayeskitError, DataError, ModelError
 from bayeskit.graphs.compile import compile_small, small_mode
 from bayeskit.model.data_slots import uncut
 from bayeskit.model.snapshot import Snapshot
@@ -45,8 +46,9 @@ def predict(
 ) -> xr.Dataset:
     """Posterior predictive draws at new data; the model is left as it was.
 
-    ``leaves`` are free variables that no data depend on, drawn anew like the observed ones; at new data so are entries
-    that were missing from the old.
+    ``leaves`` are free variables that no data depend on, drawn anew like the observed ones at new data; so are entries
+    that were missing from the old. Without new data the observed variables are drawn, as they were observed.
+    Potentials, which no data can be drawn from, are left out.
     """
     if isinstance(data, pd.DataFrame):
         data = {str(name): column for name, column in data.items()}
@@ -63,12 +65,16 @@ def predict(
             raise DataError(f"no variable {name!r} to predict; the model has {', '.join(model.named_vars)}")
     new_coords, seed = _new_coords(model, values, dict(coords or {}), labels), whole_seed(random_seed)
     missing = _missing_entries(model) if values else {}
-    leaves = [*leaves, *(name for name in missing if name not in leaves)]
-    if var_names is None and leaves and values:
+    leaves = [*leaves, *(name for name in missing if name not in leaves)] if values or var_names is not None else []
+    if var_names is None and leaves:
         var_names = [*(rv.name for rv in model.observed_RVs), *leaves, *missing.values()]
+    if var_names is None:
+        _require_observed(model, "name Deterministics in var_names")
     kept = [rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars]
     try:
         with interruptible(), Snapshot.of(model).restored(), model, quiet():
+            # The draws of the parameters have seen the Potentials, which is all that there is to be had of them.
+            warnings.filterwarnings("ignore", message="The effect of Potentials", category=UserWarning)
             if values:
                 _set_data(model, values, new_coords)
             result = pm.sample_posterior_predictive(
@@ -82,6 +88,9 @@ def predict(
                 progressbar=progressbar,
                 compile_kwargs={"mode": small_mode()},
             )
+    except NotImplementedError as error:  # of a distribution that somebody wrote
+        why = str(error).partition(",")[0].splitlines()[0]
+        raise ModelError(f"PyMC cannot draw from this model ({why}); give its pm.CustomDist a random=...") from error
     except (ValueError, TypeError, IndexError, ShapeError) as error:
         if not values or isinstance(error, BayeskitError):
             raise
@@ -154,6 +163,12 @@ def _advice(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> str:
     if not (loose and changed):
         return ""
     return f"; {loose[0]} keeps the length that it was observed with: give it dims that {changed[0]} has too"
+
+
+def _require_observed(model: pm.Model, advice: str) -> None:
+    if not model.observed_RVs:
+        also = f", and from a Potential ({model.potentials[0].name}) nothing is drawn" if model.potentials else ""
+        raise ModelError(f"there is nothing to predict: the model has no observed variable{also}; {advice}")
 
 
 def _missing_entries(model: pm.Model) -> dict[str, str]:
@@ -250,6 +265,7 @@ def ensure_prior_predictive(
 ) -> xr.Dataset:
     """Prior and prior predictive draws, drawn once and kept in the tree."""
     if "prior_predictive" not in tree.children:
+        _require_observed(model, "pymc.sample_prior_predictive draws from its prior")
         mode, seed = {"mode": small_mode()}, whole_seed(random_seed)
         with quiet():
             prior = pm.sample_prior_predictive(draws, model=model, random_seed=seed, compile_kwargs=mode)

@@ -26,7 +26,7 @@ from bayeskit.model.snapshot import Snapshot, on_its_data
 from bayeskit.results import predictive
 from bayeskit.results.diagnostics import Diagnostics, convergence_table
 from bayeskit.results.log_densities import with_log_densities
-from bayeskit.results.marginals import Marginal, summarise, with_known_entries
+from bayeskit.results.marginals import Marginal, not_free, summarise, with_known_entries
 from bayeskit.results.plan import Plan, Refusal, Step
 from bayeskit.seeds import RandomSeed
 
@@ -144,15 +144,12 @@ class Posterior:
         Raises
         ------
         ModelError
-            If there is no such variable, or its marginal has no closed form.
+            If there is no such variable, it is none of the free ones, or its marginal has no closed form.
         """
         if name in self.marginals:
             return self.marginals[name]
-        names = [rv.name for rv in self.model.free_RVs]
-        if name not in names:
-            of = name.partition("[")[0]
-            entry = f"; marginal({of!r}) is that of its entries, with its dims: .mean().sel(...)" if of in names else ""
-            raise ModelError(f"no variable {name!r}: the model's free variables are {', '.join(names)}{entry}")
+        if name not in [rv.name for rv in self.model.free_RVs]:
+            raise ModelError(not_free(name, self.model, self.tree))
         why = next((str(r) for r in self.plan.refusals if r.variable == name), "its marginal is a mixture")
         raise ModelError(f"{name!r} has no closed-form marginal ({why}); use the draws in tree['posterior'][{name!r}]")
 
@@ -184,12 +181,15 @@ class Posterior:
         Returns
         -------
         xarray.Dataset
-            One predictive draw for each posterior draw, with the dims of the predicted variables.
+            One predictive draw for each posterior draw, with the dims of the predicted variables. What a Potential
+            says of the data is not in them: from it nothing can be drawn.
 
         Raises
         ------
         DataError
             If a name is not a ``pm.Data`` container of the model, its shape does not fit, or a label is unknown.
+        ModelError
+            If there is nothing to predict.
         """
         return predictive.predict(
             self.model,

@@ -24,7 +24,17 @@ from bayeskit.arguments import numeric
 from bayeskit.errors import CertificateError, DataError
 from bayeskit.version import __version__
 
-__all__ = ["LaterDraws", "StackedDraws", "build_tree", "countable", "dims_of", "draws_in", "stacked_draws", "thinned"]
+__all__ = [
+    "LaterDraws",
+    "StackedDraws",
+    "build_tree",
+    "countable",
+    "dims_of",
+    "draws_in",
+    "observed_data",
+    "stacked_draws",
+    "thinned",
+]
 
 FOUR_CHAINS_FROM = 100  # with fewer draws R-hat says nothing, and ArviZ warns of more chains than draws
 
@@ -99,6 +109,11 @@ def thinned(tree: xr.DataTree, names: Iterable[str], number: int) -> dict[str, n
     total = draws.sizes["sample"]
     kept = np.unique(np.linspace(0, total - 1, min(number, total)).round().astype(int))
     return {n: draws[n].transpose("sample", ...).to_numpy()[kept] for n in names}
+
+
+def observed_data(tree: xr.DataTree) -> xr.Dataset:
+    """The observed values; of a model that has none, of which the tree has no such group, no variable."""
+    return tree["observed_data"].to_dataset() if "observed_data" in tree.children else xr.Dataset()
 
 
 def countable(tree: xr.DataTree) -> xr.DataTree:

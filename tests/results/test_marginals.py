@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from scipy import stats
 
 import bayeskit as bk
-from bayeskit.errors import BayeskitError, DataError, OptionError
+from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.results.marginals import Marginal
 
 MARGINAL = Marginal("b", stats.norm([0.0, 2.0], [1.0, 3.0]), "normal", ("q",), {"q": ["x", "y"]})
@@ -54,3 +55,36 @@ def test_data_beside_missing_entries_have_no_spread(method: str) -> None:
     if method == "nuts":
         assert seen[["r_hat", "ess_bulk", "ess_tail"]].isna().all(axis=None)
         assert np.isfinite(table.loc[["mu", "y[1]"], ["r_hat", "ess_bulk"]]).all(axis=None)
+
+
+@pytest.fixture(scope="module")
+def post() -> bk.Posterior:
+    with pm.Model() as model:
+        x = pm.Data("x", np.arange(3.0))
+        a = pm.Normal("a", shape=2)
+        pm.Deterministic("doubled", 2 * a)
+        pm.Normal("y", a[0] + a[1] * x, 1.0, observed=np.ones(3))
+    return bk.infer(model, draws=40, random_seed=1, progressbar=False)
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("doubled", r"'doubled' is a Deterministic, .* its draws are in tree\['posterior'\]\['doubled'\]"),
+        ("y", r"'y' is observed, .* posterior_predictive\(\)\['y'\]"),
+        ("x", r"'x' is data, .* free variables are a$"),
+        ("b", r"no variable 'b': the model's free variables are a$"),
+        ("a[0]", r"no variable 'a\[0\]': .* marginal\('a'\) is that of its entries"),
+    ],
+)
+def test_another_than_a_free_variable_is_said_to_be_one(
+    post: bk.Posterior, name: str, words: str, loaded: bool, tmp_path: Path
+) -> None:
+    one = bk.load(post.save(tmp_path / "post.nc")) if loaded else post
+    with pytest.raises(ModelError, match=words) as caught:
+        one.marginal(name)
+    assert "\n" not in str(caught.value)
+    if name == "doubled":
+        np.testing.assert_allclose(one.tree["posterior"][name], 2 * one.tree["posterior"]["a"])
+    assert one.marginal("a").mean().shape == (2,)

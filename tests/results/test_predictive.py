@@ -208,6 +208,36 @@ def test_missing_entries_are_drawn_anew_at_new_data(kind: str) -> None:
     assert kept.shape == new["y"].shape
 
 
+@pytest.mark.parametrize("kind", ["counts", "ones", "response", "covariate"])
+def test_without_new_data_masked_data_are_predicted_as_they_were_observed(kind: str) -> None:
+    if kind in ("response", "covariate"):
+        model = with_missing_entries(kind)[0]
+    else:
+        masked = np.ma.masked_array([1, 0, 1, 0], [False, True, False, True])
+        with warnings.catch_warnings(), pm.Model() as model:
+            warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
+            if kind == "counts":
+                pm.Poisson("y", pm.Gamma("r", 2.0, 1.0), observed=masked)
+            else:
+                pm.Bernoulli("y", pm.Beta("r", 2.0, 1.0), observed=masked)
+    post = bk.infer(model, draws=400, random_seed=3, progressbar=False)
+    drawn = post.predict(random_seed=4)
+    assert {str(rv.name) for rv in model.observed_RVs} <= set(drawn.data_vars) and "y" in drawn
+    assert not any(str(name).endswith("_unobserved") for name in drawn.data_vars)
+    assert drawn.equals(post.posterior_predictive(random_seed=4))
+
+
+def test_a_leaf_is_predicted_at_new_data_and_where_it_is_named() -> None:
+    with pm.Model() as model:
+        a, x = pm.Normal("a", 0.0, 1.0), pm.Data("x", np.zeros(3))
+        pm.StudentT("next", 3.0, mu=a, sigma=1.0)
+        pm.Normal("y", a + x, 1.0, observed=np.ones(3), shape=x.shape)
+    post = bk.infer(model, draws=400, random_seed=3, progressbar=False)
+    assert set(post.predict(random_seed=4).data_vars) == {"y"}
+    assert set(post.predict({"x": np.zeros(2)}, random_seed=4).data_vars) == {"y", "next"}
+    assert set(post.predict(var_names=["next"], random_seed=4).data_vars) == {"next"}
+
+
 def groups(start: int, index: Callable[[pt.TensorVariable, pt.TensorVariable], pt.TensorVariable]) -> bk.Posterior:
     with pm.Model() as model:
         mu = pm.Normal("mu", 0.0, 1.0, shape=3)
