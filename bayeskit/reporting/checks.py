@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,11 +12,13 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
+from bayeskit.reporting.categories import MAX_CATEGORIES, category_figure, category_labels
 from bayeskit.reporting.distinct_labels import distinct_labels
-from bayeskit.reporting.figures import flattened
-from bayeskit.reporting.records import BLUE, ORANGE, Picture, figure_of, to_picture
+from bayeskit.reporting.figures import flattened, no_histogram
+from bayeskit.reporting.records import BLUE, ORANGE, Picture, figure_of, say_instead, subplots, to_picture
 from bayeskit.results.predictive import predict
 from bayeskit.results.records import Posterior
+from bayeskit.results.tree import observed_data
 
 __all__ = ["check_pictures", "generator", "kind_of_check"]
 
@@ -35,12 +38,15 @@ FACET_COLUMNS = 2
 def kind_of_check(observed: xr.DataArray, predicted: xr.DataArray) -> str:
     """Which plot suits the observed values.
 
-    One value: the predictive distribution with the value marked. Few values, or counts that are predicted to differ
-    from row to row (each has its own trials or exposure): an interval for each. Zeros and ones: the proportion of
-    ones. Small counts: a rootogram; large ones, and measurements so rounded that most are there twice (a density
-    estimate would show spikes): distribution functions. Else densities.
+    Categories: the share of each, by name. One value: the predictive distribution with the value marked. Few values, or
+    counts that are predicted to differ from row to row (each has its own trials or exposure): an interval for each.
+    Zeros and ones: the proportion of ones. Small counts: a rootogram; large ones, and measurements so rounded that most
+    are there twice or so close together that a density estimate would show spikes: distribution functions. Else
+    densities.
     """
     values = observed.to_numpy()
+    if "labels" in observed.attrs and max(values.max(), predicted.max()) < MAX_CATEGORIES:
+        return "category"
     if values.size == 1:
         return "value"
     if values.size <= FEW:
@@ -48,7 +54,8 @@ def kind_of_check(observed: xr.DataArray, predicted: xr.DataArray) -> str:
     if values.dtype.kind not in "biu":
         # Rounded: fewer than half the values of some column are distinct.
         rounded = any(2 * np.unique(column).size < column.size for column in values.reshape(len(values), -1).T)
-        return "ecdf" if rounded else "kde"
+        narrow = any(no_histogram(v) for v in (values, predicted.to_numpy()))
+        return "ecdf" if rounded or narrow else "kde"
     if values.min() >= 0 and values.max() <= 1:
         return "proportion"
     # Predictions differ from row to row where they do by more than a tenth of their own spread.
@@ -58,16 +65,18 @@ def kind_of_check(observed: xr.DataArray, predicted: xr.DataArray) -> str:
     return "rootogram" if values.max() - values.min() <= MAX_COUNT else "ecdf"
 
 
-def check_pictures(post: Posterior) -> tuple[Picture, ...]:
-    """One predictive check for each observed variable, by the plot of :func:`kind_of_check`.
+def check_pictures(post: Posterior, note: str = "") -> tuple[Picture, ...]:
+    """One predictive check for each observed variable, by the plot of :func:`kind_of_check`, with a note on each.
 
     Of a variable with many values, a random selection of rows is shown, and fewer replicated data sets are drawn.
     """
-    observed = post.tree["observed_data"].to_dataset()
+    observed, labels = observed_data(post.tree), category_labels(post.model)
     predicted = _replicated(post, max((v.size for v in observed.data_vars.values()), default=0))
     names = [n for n in observed.data_vars if n in predicted.data_vars][:MAX_PICTURES]
+    observed = observed.assign({n: observed[n].assign_attrs(labels=labels[n]) for n in labels if n in observed})
     rng = generator(post)
-    return tuple(_check(str(n), *_selected(observed[n], predicted[n], rng)) for n in names)
+    found = (_check(str(n), *_selected(observed[n], predicted[n], rng)) for n in names)
+    return tuple(replace(p, caption=f"{p.caption} {note}".strip()) for p in found)
 
 
 def generator(post: Posterior) -> np.random.Generator:
@@ -97,13 +106,25 @@ def _selected(observed: xr.DataArray, predicted: xr.DataArray, rng: np.random.Ge
 
 def _check(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> Picture:
     step = max(1, predicted.sizes["chain"] * predicted.sizes["draw"] // MAX_DRAWS)
-    check = CHECKS[kind_of_check(observed, predicted)]
-    figure, words = check(name, observed, predicted.isel(draw=slice(None, None, step)))
+    predicted = predicted.isel(draw=slice(None, None, step))
+    if share := np.mean(~np.isfinite(predicted.to_numpy())):
+        figure, words = _words(f"{100 * share:.2g} % of the replicated values are not finite")
+    else:
+        figure, words = CHECKS[kind_of_check(observed, predicted)](name, observed, predicted)
     words += observed.attrs.get("shown", "")
     return to_picture(figure, alt=f"Posterior predictive check of {name}. {words}", caption=f"{name}. {words}")
 
 
+def _words(why: str) -> tuple[Figure, str]:
+    """Where there is nothing to be drawn."""
+    figure, axes = subplots(figsize=(SIZE[0], 0.8))
+    say_instead(axes, why, width=90)
+    return figure, f"There is no picture: {why}."
+
+
 def _value(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
+    if same := no_histogram(predicted.to_numpy()):
+        return _words(f"{same} of the replicated data; the observed value is {observed.item():.6g}")
     hidden = dict.fromkeys(("dist", "point_estimate_text", "title", "remove_axis"), False)
     visuals = {"face": {"color": BLUE, "alpha": 0.3}, "credible_interval": {"color": BLUE}, **hidden}
     figure = _drawn("plot_dist", name, observed, predicted, visuals, group="posterior_predictive", kind="hist")
@@ -131,7 +152,10 @@ def _interval(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tup
 
 
 def _proportion(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
-    figure, _ = _value(name, observed.mean(), predicted.mean([d for d in predicted.dims if d not in ("chain", "draw")]))
+    ones = predicted.mean([d for d in predicted.dims if d not in ("chain", "draw")])
+    if no_histogram(ones.to_numpy()):
+        return _value(name, observed.mean(), ones)
+    figure, _ = _value(name, observed.mean(), ones)
     figure.axes[0].set_xlabel(f"proportion of ones in {name}")
     return figure, "Histogram of the proportion of ones in replicated data (blue); the orange line is the observed one."
 
@@ -178,6 +202,7 @@ def _drawn(
 
 
 CHECKS: dict[str, Callable[[str, xr.DataArray, xr.DataArray], tuple[Figure, str]]] = {
+    "category": category_figure,
     "value": _value,
     "interval": _interval,
     "proportion": _proportion,

@@ -17,6 +17,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from bayeskit.reporting.latent_states import LatentStates
 from bayeskit.reporting.records import BLUE, COLOURS, INK, MUTED, Picture, blend, subplots, to_picture
 from bayeskit.results.records import Posterior
+from bayeskit.results.tree import observed_data
 
 __all__ = ["Components", "allocation_picture", "component_picture", "gaussian_components", "same_component"]
 
@@ -158,7 +159,7 @@ def same_component(post: Posterior) -> tuple[str, str, np.ndarray, np.ndarray] |
     draws: Any = post.tree["posterior"][found[0]]
     dim = draws.dims[-1]
     rows = draws.sizes[dim]
-    observed = [v for v in post.tree["observed_data"].data_vars.values() if v.dims[:1] == (dim,)]
+    observed = [v for v in observed_data(post.tree).data_vars.values() if v.dims[:1] == (dim,)]
     if not FEW <= rows <= MOST_PAIRED or not observed:
         return None
     values = draws.to_numpy().reshape(-1, rows)

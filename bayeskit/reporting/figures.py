@@ -5,6 +5,7 @@ No figure is left open. Large models are cut to what a reader can take in; the c
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice
 from typing import Any
 
@@ -14,12 +15,30 @@ import xarray as xr
 from arviz_base import xarray_sel_iter
 from matplotlib.axes import Axes
 
+from bayeskit.graphs.environment import silently
 from bayeskit.reporting.distinct_labels import distinct_labels
-from bayeskit.reporting.records import BLUE, INK, ORANGE, Picture, figure_of, interval_probability, to_picture
+from bayeskit.reporting.records import (
+    BLUE,
+    INK,
+    ORANGE,
+    Picture,
+    figure_of,
+    interval_probability,
+    say_instead,
+    to_picture,
+)
 from bayeskit.results.records import Posterior
 from bayeskit.validation import Validation
 
-__all__ = ["MAX_INTERVALS", "flattened", "interval_pictures", "marginal_picture", "split_variables", "variable_order"]
+__all__ = [
+    "MAX_INTERVALS",
+    "flattened",
+    "interval_pictures",
+    "marginal_picture",
+    "no_histogram",
+    "split_variables",
+    "variable_order",
+]
 
 MAX_PANELS = 12
 MAX_INTERVALS = 40
@@ -27,6 +46,8 @@ MAX_INTERVAL_PICTURES = 4
 PANEL_VARIABLE = 9  # a variable with more elements is shown as intervals
 LABELS = ("categorical", "markov_chain")  # steps of the plan whose variables are labels
 SAMPLE = ("chain", "draw")
+NARROW = 10_000  # roundings that draws have to span for a histogram
+SMALL = 1e-290  # where a density overflows
 
 
 def variable_order(post: Posterior) -> tuple[str, ...]:
@@ -47,7 +68,7 @@ def split_variables(post: Posterior) -> tuple[tuple[str, ...], tuple[str, ...], 
     labels = {n for step in post.plan.eliminated if step.family in LABELS for n in step.variables}
     for name in variable_order(post):
         size = _size(draws[name])
-        if not np.issubdtype(draws[name].dtype, np.number) or size == 0:
+        if draws[name].dtype.kind not in "biuf" or size == 0:
             hidden.append(name)
         elif size <= min(PANEL_VARIABLE, room):
             panels.append(name)
@@ -63,7 +84,9 @@ def marginal_picture(post: Posterior, names: tuple[str, ...], validation: Valida
     """Marginal posteriors, one panel a scalar: histogram of the draws, closed-form density, NUTS where it was run."""
     if not names:
         return None
-    draws = distinct_labels(post.tree["posterior"].to_dataset()[list(names)])
+    draws = _as_numbers(distinct_labels(post.tree["posterior"].to_dataset()[list(names)]))
+    undrawn = _flat_entries(draws)
+    draws = _filled(draws, undrawn)
     count = sum(_size(draws[n]) for n in names)
     columns = count if count < 4 else 4 if count in (4, 7, 8) or count > 9 else 3
     visuals: dict[str, Any] = {"face": {"color": BLUE, "alpha": 0.25}, "credible_interval": {"color": INK, "width": 2}}
@@ -75,9 +98,13 @@ def marginal_picture(post: Posterior, names: tuple[str, ...], validation: Valida
     if sampled is not None:
         hidden = ("credible_interval", "point_estimate", "point_estimate_text", "title", "remove_axis")
         dashed = {"dist": {"color": ORANGE, "linestyle": "--", "width": 1.4}}
+        sampled = _filled(_as_numbers(sampled), undrawn)
         azp.plot_dist(sampled, kind="kde", plot_collection=panels, visuals=dashed | dict.fromkeys(hidden, False))
     for name, labels, at in xarray_sel_iter(draws, skip_dims=set(SAMPLE)):
         axes, marginal = panels.get_target(name, labels), post.marginals.get(name)
+        if (why := undrawn.get((name, *at.values()))) is not None:
+            say_instead(axes, why)
+            continue
         if marginal is not None and marginal.elementwise:
             _draw_density(axes, marginal, tuple(at.values()), np.issubdtype(draws[name].dtype, np.integer))
         axes.locator_params(axis="x", nbins=4)
@@ -93,7 +120,7 @@ def marginal_picture(post: Posterior, names: tuple[str, ...], validation: Valida
 
 def interval_pictures(post: Posterior, names: tuple[str, ...]) -> tuple[Picture, ...]:
     """50 % and wider intervals of large variables, one forest plot a variable, of its first elements."""
-    draws = post.tree["posterior"].to_dataset()
+    draws = _as_numbers(post.tree["posterior"].to_dataset()[list(names)])
     visuals: dict[str, Any] = {"labels": {"size": 8}, "point_estimate": {"color": INK}, "ticklabels": False}
     visuals |= {"trunk": {"color": BLUE}, "twig": {"color": BLUE}}
     pictures = []
@@ -101,14 +128,51 @@ def interval_pictures(post: Posterior, names: tuple[str, ...]) -> tuple[Picture,
         size, shown = _size(draws[name]), min(_size(draws[name]), MAX_INTERVALS)
         first = distinct_labels(xr.Dataset({name: flattened(draws[name], MAX_INTERVALS)}))
         layout = {"figsize": (7.4, 0.19 * shown + 0.7), "width_ratios": [1, 3]}
-        panels = azp.plot_forest(first, combined=True, labels=["element"], visuals=visuals, figure_kwargs=layout)
+        with silently():  # of infinite draws there is no interval, and none is drawn
+            panels = azp.plot_forest(first, combined=True, labels=["element"], visuals=visuals, figure_kwargs=layout)
         figure = figure_of(panels)
         figure.axes[0].axis("off")  # the column of labels
         rest = f" The first {shown} of {size} elements; {size - shown} are not shown." if size > shown else ""
+        infinite = not np.all(np.isfinite(first[name].to_numpy()))
+        rest += " Where a draw is not finite there is none." if infinite else ""
         caption = f"{name}: mean, 50 % and {100 * interval_probability():g} % intervals of each element.{rest}"
         alt = f"Posterior means and intervals of {shown} elements of {name}."
         pictures.append(to_picture(figure, alt=alt, caption=caption))
     return tuple(pictures)
+
+
+def _as_numbers(draws: xr.Dataset) -> xr.Dataset:
+    """With ones and zeros for true and false."""
+    return draws.map(lambda v: v.astype(int) if v.dtype == bool else v)
+
+
+def no_histogram(values: np.ndarray) -> str:
+    """Why draws of one number have no histogram; empty where they have."""
+    if not np.all(finite := np.isfinite(values)):
+        share = np.mean(~finite)
+        return "no draw is finite" if share == 1 else f"{100 * share:.2g} % of the draws are not finite"
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        return f"every draw is {low:.6g}"
+    if high - low < NARROW * np.spacing(max(-low, high)):
+        return f"every draw is {low:.6g}, but for rounding"
+    return "" if SMALL < high - low < 1 / SMALL else f"from {low:.2g} to {high:.2g}: out of what can be drawn"
+
+
+def _flat_entries(draws: xr.Dataset) -> dict[tuple[Any, ...], str]:
+    """Of entries that have no histogram, by name and place, why."""
+    entries = ((name, at) for name, _, at in xarray_sel_iter(draws, skip_dims=set(SAMPLE)))
+    found = {(name, *at.values()): no_histogram(draws[name].isel(at).to_numpy()) for name, at in entries}
+    return {entry: why for entry, why in found.items() if why}
+
+
+def _filled(draws: xr.Dataset, entries: Collection[tuple[Any, ...]]) -> xr.Dataset:
+    """With zeros and ones in some entries, so that the others are drawn."""
+    lengths = draws.sizes["chain"], draws.sizes["draw"]
+    draws = draws.assign({name: draws[name].transpose(*SAMPLE, ...).copy() for name, *_ in entries})
+    for name, *at in entries:
+        draws[name].values[:, :, *at] = (np.arange(lengths[0] * lengths[1]) % 2).reshape(lengths)
+    return draws
 
 
 def _draw_density(axes: Axes, marginal: Any, index: tuple[int, ...], discrete: bool) -> None:

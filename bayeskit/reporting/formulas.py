@@ -7,6 +7,7 @@ no rule covers is written ``f(a, b)`` with the variables it depends on, as PyMC 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,8 @@ UNDONE = {
     ("cov", "MatrixInverse"): "tau",
 }
 SIGNS = {"Add": " + ", "Sub": " - ", "Mul": " * ", "TrueDiv": " / ", "Pow": " ** ", "Dot": " @ ", "MatMul": " @ "}
+INFIX = (" + ", " - ", " * ", " / ", " @ ", " · ")
+POSTFIX = (*INFIX, " ** ", " -")  # what an index or a power would cut in two
 PATTERNS = {"Reciprocal": "1 / {}", "Neg": "-{}", "Sqr": "{} ** 2"}
 PASSED = (Alloc, Cast, CheckAndRaise, DimShuffle, Identity, Second, SpecifyShape, ViewOp)
 SHAPES = Mode(linker="py", optimizer="fast_compile")
@@ -162,6 +165,8 @@ def _formula(variable: Variable, named: Collection[Variable]) -> str | None:
     if None in parts:
         return None
     first, *others = map(str, parts)
+    if operator in ("Pow", "Sqr"):
+        first = _bracket(first, POSTFIX)
     if operator == "Add":
         return " + ".join([first, *others])
     if operator in SIGNS:
@@ -178,9 +183,11 @@ def _index(variable: Variable, named: Collection[Variable]) -> str | None:
     """``base[i, :]``; None where a slice has ends or an index has no short formula."""
     op, inputs = variable.owner.op, variable.owner.inputs
     base = _formula(inputs[0], named)
+    if _through(inputs[0], named).type.ndim == 0:  # one number for all entries
+        return base
     entries = indices_from_subtensor(inputs[1:], op.idx_list) if hasattr(op, "idx_list") else inputs[1:]
     texts = [(":" if e == slice(None) else None) if isinstance(e, slice) else _formula(e, named) for e in entries]
-    return None if base is None or None in texts else f"{base}[{', '.join(map(str, texts))}]"
+    return None if base is None or None in texts else f"{_bracket(base, POSTFIX)}[{', '.join(map(str, texts))}]"
 
 
 def _operation(variable: Variable) -> Any:
@@ -220,6 +227,9 @@ def _array_text(value: np.ndarray) -> str:
     return f"array ({shape})"
 
 
-def _bracket(text: str) -> str:
-    """Brackets around anything that is not one name, number, call or index."""
-    return f"({text})" if any(sign in text for sign in (" + ", " - ", " * ", " / ", " @ ")) else text
+def _bracket(text: str, signs: tuple[str, ...] = INFIX) -> str:
+    """Brackets around a formula of which one of these signs is an operator, outside of brackets that it has."""
+    outside, shorter = "", text
+    while shorter != outside:
+        outside, shorter = shorter, re.sub(r"\([^()\[\]]*\)|\[[^()\[\]]*\]", "", shorter)
+    return f"({text})" if any(sign in f" {outside}" for sign in signs) else text

@@ -93,10 +93,14 @@ def table_markup(table: Table) -> str:
     values = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
     numeric = [any(isinstance(v, int | float) and not isinstance(v, bool) for v in column) for column in values]
     style = [' class="number"' if n else "" for n in numeric]
-    caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
+    # A block in the caption, because the caption itself is as wide as the table, which may be wider than the window.
+    caption = f"<caption><span>{escape(table.caption)}</span></caption>" if table.caption else ""
     heads = "".join(f'<th scope="col"{s}>{escape(_head(c))}</th>' for c, s in zip(table.columns, style, strict=True))
     head = f"<thead><tr>{heads}</tr></thead>" if any(table.columns) else ""
-    cells = [_column(v, table.digits, DECIMALS.get(c)) for v, c in zip(values, table.columns, strict=True)]
+    if any(table.columns):
+        cells = [_column(v, table.digits, DECIMALS.get(c)) for v, c in zip(values, table.columns, strict=True)]
+    else:  # facts of several kinds, which have no decimals in common
+        cells = [[_cell(v, table.digits, None) for v in column] for column in values]
     rows = ""
     for row, (first, *others) in zip(table.rows, zip(*cells, strict=True), strict=True):
         # Words among numbers may be a sentence: unbroken, it would push the numbers out of a narrow window.

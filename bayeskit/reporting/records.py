@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from textwrap import fill
 from typing import Any
 
 import arviz_base
@@ -35,6 +36,7 @@ __all__ = [
     "figure_of",
     "interval_probability",
     "label_rows",
+    "say_instead",
     "styled",
     "subplots",
     "to_picture",
@@ -131,6 +133,15 @@ def figure_of(panels: Any) -> Figure:
     figure: Figure = panels.viz["figure"].item()
     figure.set_layout_engine("constrained")
     return figure
+
+
+def say_instead(axes: Axes, why: str, *, width: int = 26) -> None:
+    """Words in the place of what a panel shows."""
+    title = axes.get_title()
+    axes.clear()
+    axes.set_axis_off()
+    axes.set_title(title, fontsize=9)
+    axes.text(0.5, 0.5, fill(why, width), transform=axes.transAxes, ha="center", va="center", color=MUTED)
 
 
 def to_picture(figure: Figure, *, alt: str, caption: str = "") -> Picture:

@@ -28,6 +28,7 @@ from bayeskit.model.snapshot import Snapshot, WrittenModel, on_its_data, written
 from bayeskit.queries.comparison import priors_of
 from bayeskit.queries.leave_one_out import leave_one_out
 from bayeskit.queries.same_data import observed_values
+from bayeskit.reporting.categories import category_labels
 from bayeskit.reporting.formulas import describe_variables
 from bayeskit.reporting.graph import read_structure
 from bayeskit.reporting.plain_data import packed, unpacked
@@ -108,6 +109,7 @@ def load(path: str | os.PathLike[str], *, model: pm.Model | None = None) -> Post
             version = attributes["bayeskit_version"]
             raise DataError(f"{target} was saved by a later bayeskit ({version}): upgrade this one")
         record = unpacked(groups["bayeskit"]["record"].to_numpy())
+        record["model"].answers.setdefault("category_labels", {})  # which earlier versions did not write
         kinds, checksums = record.pop("groups"), record.pop("checksums")
         groups = {name: _as_saved(groups[name], of) for name, of in kinds.items()}
         if changed := [name for name, data in groups.items() if _checksum(data, kinds[name]) != checksums[name]]:
@@ -150,7 +152,8 @@ def _answers(post: Posterior) -> dict[str, Any]:
     variables = describe_variables(post.model)
     answers: dict[str, Any] = {"observed_values": observed_values(post), "_densities": _densities(post)}
     answers |= {"describe_variables": variables, "read_structure": read_structure(post.model, variables)}
-    return answers | {"priors_of": priors_of(post.model), "leave_one_out": leave_one_out(post)}
+    answers |= {"priors_of": priors_of(post.model), "leave_one_out": leave_one_out(post)}
+    return answers | {"category_labels": category_labels(post.model)}
 
 
 @written_down

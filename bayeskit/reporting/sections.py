@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import WrittenModel, on_its_data
 from bayeskit.queries.comparison import Comparison
 from bayeskit.reporting.checks import check_pictures
@@ -27,6 +28,7 @@ from bayeskit.reporting.projection import latent_projection, projection_picture
 from bayeskit.reporting.records import Cell, Picture, Section, Table, styled
 from bayeskit.reporting.states import state_picture, state_series
 from bayeskit.results.records import Posterior
+from bayeskit.results.tree import observed_data
 from bayeskit.validation import Validation
 from bayeskit.version import __version__
 
@@ -35,6 +37,12 @@ __all__ = ["MAX_ROWS", "build_sections", "package_versions"]
 MAX_ROWS = 30
 RELABELLED = " The draws exchange labels and were relabelled first, unlike those of the table."
 PACKAGES = ("pymc", "pytensor", "arviz", "numpy", "scipy", "xarray")
+HEAD_OF_ERROR = {"exact": "error (rounding)", "quadrature": "error (bound)", "estimated": "error (Monte Carlo)"}
+NO_DATA = "The model has no observed variable: its answer is the prior."
+IGNORED = (
+    "They know nothing of the Potentials ({}): what these say of the parameters is in the posterior, but what they say "
+    "of data, of censored values perhaps, is in no replicated value, and a difference may be due to that."
+)
 # Of models of some kinds: what there is to see, and its picture.
 PICTURES = ((class_plane, class_picture), (state_series, state_picture), (latent_projection, projection_picture))
 CAPTIONS = {"free": "Priors", "deterministic": "Deterministics", "observed": "Likelihood", "potential": "Potentials"}
@@ -57,12 +65,12 @@ def build_sections(
     variables = describe_variables(post.model)
     with styled():
         return (
-            _question(post, about),
+            _question(post, variables, about),
             _graph(post, variables),
             _priors(variables),
             _plan(post),
             _posterior(post, validation),
-            _predictive(post),
+            *((_predictive(post, variables),) if _names(variables, "observed") else ()),
             _evidence(post),
             *((_validation(validation),) if validation is not None else ()),
             *((_comparison(comparison),) if comparison is not None else ()),
@@ -70,24 +78,29 @@ def build_sections(
         )
 
 
-def _question(post: Posterior, about: Sequence[str]) -> Section:
-    observed = post.tree["observed_data"].to_dataset()
+def _question(post: Posterior, variables: Sequence[VariableText], about: Sequence[str]) -> Section:
     shapes = [
         f"{name} ({' × '.join(f'{d}: {n}' for d, n in values.sizes.items()) or 'one value'})"
-        for name, values in observed.data_vars.items()
+        for name, values in observed_data(post.tree).data_vars.items()
     ]
     unknown = _list([str(rv.name) for rv in post.model.free_RVs])
     how = post.account or f"The posterior was found by the method “{post.method}”."
+    evidence = post.log_evidence
+    missing = math.isnan(evidence.value)
     rows: tuple[tuple[Cell, ...], ...] = (
         ("method", post.method),
-        ("log evidence", "not available" if math.isnan(post.log_evidence.value) else post.log_evidence.value),
-        ("label", post.log_evidence.label),
+        ("log evidence", "not available" if missing else evidence.value),
+        ("label", evidence.label),
+        (HEAD_OF_ERROR[evidence.label], None if missing else float(f"{evidence.error:.2g}")),
         ("certificate (nats)", None if math.isnan(post.certificate) else post.certificate),
     )
     found = post.diagnostics
     problems = () if found is None else tuple(f"Warning: {problem}." for problem in found.problems)
     rows += () if found is None else (("chains", str(found).splitlines()[0]),)
     asked = f"What do the data {_list(shapes)} say about {unknown}?" if unknown else f"How probable is {_list(shapes)}?"
+    if not shapes:
+        potentials = _names(variables, "potential")
+        asked = f"What do the Potentials ({_list(potentials)}) say about {unknown}?" if potentials else NO_DATA
     paragraphs = (*about, asked, how, *problems)
     return Section("question", "What was asked", paragraphs, tables=(Table(("", ""), rows, digits=10),))
 
@@ -163,17 +176,22 @@ def _state_pictures(post: Posterior) -> tuple[Picture, ...]:
     return (allocation_picture(*pairs),) if pairs is not None else ()
 
 
-def _predictive(post: Posterior) -> Section:
+def _predictive(post: Posterior, variables: Sequence[VariableText]) -> Section:
+    title, potentials = "Posterior predictive check", _list(_names(variables, "potential"))
     written = isinstance(post.model, WrittenModel)
     if written and "posterior_predictive" not in post.tree.children:
         absent = "There are no replicated data: the posterior was loaded without its model, which would draw them."
-        return Section("predictive", "Posterior predictive check", (absent,))
-    pictures = check_pictures(post)
+        return Section("predictive", title, (absent,))
+    try:
+        pictures = check_pictures(post, f"The replicated data know nothing of {potentials}." if potentials else "")
+    except ModelError as error:
+        return Section("predictive", title, (f"There are no replicated data: {error}.",))
     if not written and (curve := fitted_curve(post)) is not None:
         pictures = (curve_picture(curve), *pictures)
     asked = "Would the fitted model produce data like these?"
     how = "Replicated data are drawn from the posterior predictive distribution."
-    return Section("predictive", "Posterior predictive check", (f"{asked} {how}",), pictures=pictures)
+    paragraphs = (f"{asked} {how}", *((IGNORED.format(potentials),) if potentials else ()))
+    return Section("predictive", title, paragraphs, pictures=pictures)
 
 
 def _evidence(post: Posterior) -> Section:
@@ -230,6 +248,10 @@ def package_versions(post: Posterior) -> dict[str, str]:
     own = {"python": platform.python_version(), "bayeskit": __version__}
     known = own | {package: str(import_module(package).__version__) for package in PACKAGES}
     return {package: post.tree.attrs.get(f"{package}_version", text) for package, text in known.items()}
+
+
+def _names(variables: Sequence[VariableText], role: str) -> list[str]:
+    return [v.name for v in variables if v.role == role]
 
 
 def _in_model_order(summary: pd.DataFrame, post: Posterior) -> pd.DataFrame:

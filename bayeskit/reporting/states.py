@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 
 from bayeskit.reporting.records import COLOURS, INK, MUTED, Picture, label_rows, subplots, to_picture
 from bayeskit.results.records import Posterior
+from bayeskit.results.tree import observed_data
 
 __all__ = ["StateSeries", "state_picture", "state_series"]
 
@@ -45,7 +46,7 @@ def state_series(post: Posterior) -> StateSeries | None:
         return None
     codes = np.asarray(post.tree["constant_data"][f"{dim}{CODE}"]).astype(int)
     (row,) = model.named_vars_to_dims[f"{dim}{CODE}"]
-    observed = post.tree["observed_data"].to_dataset()
+    observed = observed_data(post.tree)
     series = [v for v in observed.data_vars.values() if v.ndim == 2 and v.dims[0] == row]
     if not series or not 2 <= codes.size <= MOST_ROWS:
         return None

@@ -58,18 +58,8 @@ def predict(
     containers = {str(v.name): v for v in model.data_vars if isinstance(v, SharedVariable)}
     data = _labels_to_codes(data, containers, model)
     values = {name: _checked(name, value, containers, model, leaves) for name, value in data.items()}
-    if var_names is not None and not var_names:
-        raise DataError("var_names is empty: name at least one variable, or leave it out")
-    for name in var_names or ():
-        if name not in model.named_vars:
-            raise DataError(f"no variable {name!r} to predict; the model has {', '.join(model.named_vars)}")
     new_coords, seed = _new_coords(model, values, dict(coords or {}), labels), whole_seed(random_seed)
-    missing = _missing_entries(model) if values else {}
-    leaves = [*leaves, *(name for name in missing if name not in leaves)] if values or var_names is not None else []
-    if var_names is None and leaves:
-        var_names = [*(rv.name for rv in model.observed_RVs), *leaves, *missing.values()]
-    if var_names is None:
-        _require_observed(model, "name Deterministics in var_names")
+    leaves, var_names = _drawn_anew(model, leaves, var_names, bool(values))
     kept = [rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars]
     try:
         with interruptible(), Snapshot.of(model).restored(), model, quiet():
@@ -163,6 +153,24 @@ def _advice(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> str:
     if not (loose and changed):
         return ""
     return f"; {loose[0]} keeps the length that it was observed with: give it dims that {changed[0]} has too"
+
+
+def _drawn_anew(
+    model: pm.Model, leaves: Sequence[str], var_names: Sequence[str] | None, new: bool
+) -> tuple[list[str], Sequence[str] | None]:
+    """The free variables that are drawn anew, and the variables to predict: None for the observed ones alone."""
+    if var_names is not None and not var_names:
+        raise DataError("var_names is empty: name at least one variable, or leave it out")
+    for name in var_names or ():
+        if name not in model.named_vars:
+            raise DataError(f"no variable {name!r} to predict; the model has {', '.join(model.named_vars)}")
+    missing = _missing_entries(model) if new else {}
+    anew = [*leaves, *(name for name in missing if name not in leaves)] if new or var_names is not None else []
+    if var_names is None and anew:
+        var_names = [*(str(rv.name) for rv in model.observed_RVs), *anew, *missing.values()]
+    if var_names is None:
+        _require_observed(model, "name Deterministics in var_names")
+    return anew, var_names
 
 
 def _require_observed(model: pm.Model, advice: str) -> None:

@@ -28,6 +28,7 @@ from pymc_extras.distributions import DiscreteMarkovChain
 import bayeskit as bk
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.reporting import saved, sections
+from bayeskit.reporting.formulas import describe_variables
 from bayeskit.reporting.records import styled
 from bayeskit.results.records import Posterior
 
@@ -219,7 +220,8 @@ def test_a_report_says_the_same(posts: dict[str, Posterior], elsewhere: Any, pat
     seen = replace(posts["labelled"], tree=posts["labelled"].tree.copy())
     seen.posterior_predictive(random_seed=1)
     with styled():
-        (picture,) = sections._predictive(bk.load(seen.save(tmp_path / "seen.nc"))).pictures
+        loaded = bk.load(seen.save(tmp_path / "seen.nc"))
+        (picture,) = sections._predictive(loaded, describe_variables(loaded.model)).pictures
     assert "predictive interval (blue)" in picture.caption
 
 
