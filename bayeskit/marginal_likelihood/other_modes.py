@@ -10,6 +10,10 @@ this climbs from, to modes x*; each holds, by Laplace's estimate,
 
 with :math:`|G|` labellings. A mode counts as visited if under some labelling it is no farther from the draws, in their
 own covariance, than nearly all of them.
+
+What small modes hold is integrated, with all that lies as far out, by
+:mod:`bayeskit.marginal_likelihood.beyond_reach`. A mode is where a climb begins: a component that is empty has one of
+its own where its prior is centred away from the data, and is not found where its prior is centred among them.
 """
 
 from __future__ import annotations
@@ -17,9 +21,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
+from bayeskit.marginal_likelihood.beyond_reach import mass_beyond
 from bayeskit.marginal_likelihood.one_labelling import labelling
 from bayeskit.marginal_likelihood.permutations import Coordinates
 from bayeskit.marginal_likelihood.proposal import Proposal, Refused
@@ -27,7 +33,7 @@ from bayeskit.marginal_likelihood.symmetries import Symmetric
 from bayeskit.model.ascent import climb
 from bayeskit.model.unconstrained import Unconstrained, negative_hessian
 
-__all__ = ["unvisited_share"]
+__all__ = ["Away", "unvisited_mass"]
 
 STREAM = 0x0DE5
 MOVED, DRAWN = 1_200, 200  # candidates of either kind
@@ -36,11 +42,22 @@ STEPS = 100  # of a climb
 FLAT = 1e-2  # the largest slope at a mode, in nats for each unit of x
 WIDE, WIDE_DEGREES = 10.0, 3.0  # scale, in that of the draws, and degrees of freedom of points far away
 KEPT = 1_000  # draws that a mode is held against
+NEGLIGIBLE = 1e-4  # share of the evidence in the largest mode, below which nothing is added
+AROUND, MAPS = 3, 120  # modes whose surroundings are integrated over, and labellings up to which they are
 OUTERMOST, BEYOND = 0.99, 1.5  # quantile of the draws' squared distances, and what of it is still among them
 
 
-def unvisited_share(symmetry: Symmetric, log_z: float, random_seed: int) -> float:
-    """What the largest mode found away from the draws holds, relative to exp(log_z); 0 where none was found."""
+@dataclass(frozen=True)
+class Away:
+    """What lies away from the draws, relative to the evidence: zeros where no mode was found there."""
+
+    largest: float = 0.0  # of the modes, by Laplace's estimate
+    mass: float = 0.0  # of all, less the share of the draws that lie as far out
+    error: float = 0.0
+
+
+def unvisited_mass(symmetry: Symmetric, log_z: float, random_seed: int) -> Away:
+    """What the modes found away from the draws hold, relative to exp(log_z)."""
     space, draws = symmetry.space, symmetry.draws
     rng = np.random.default_rng([random_seed, STREAM])
     flat = draws.reshape(-1, space.size)[:: max(1, draws.shape[0] * draws.shape[1] // KEPT)]
@@ -48,7 +65,7 @@ def unvisited_share(symmetry: Symmetric, log_z: float, random_seed: int) -> floa
     try:
         share = labelling(flat[None], heights[None], symmetry.maps)
     except Refused:
-        return 0.0
+        return Away()
 
     def distance(points: np.ndarray) -> np.ndarray:
         """From the draws, under the most likely labelling."""
@@ -57,15 +74,32 @@ def unvisited_share(symmetry: Symmetric, log_z: float, random_seed: int) -> floa
     reach = BEYOND * float(np.quantile(distance(flat), OUTERMOST))
     points, kinds = _candidates(symmetry, share.proposal, flat, rng, random_seed)
     far = distance(points) > reach
-    largest, seen = -math.inf, list[float]()
+    found: list[tuple[float, Proposal]] = []
+    seen = list[float]()
     for start in _highest(points[far], kinds[far], space.log_density(points[far])):
         mode, height = climb(space.value_and_gradient, start, steps=STEPS)
         if not height + 0.5 * space.size * math.log(2 * math.pi) > log_z - 50 or np.any(np.isclose(height, seen)):
             continue
         seen.append(height)
-        if distance(mode[None])[0] > reach:
-            largest = max(largest, _log_mass(space, mode) + math.log(len(symmetry.maps)))
-    return math.exp(min(largest - log_z, 700.0))
+        if distance(mode[None])[0] > reach and (normal := _normal(space, mode)) is not None:
+            log_volume = 0.5 * space.size * math.log(2 * math.pi) + float(np.log(np.diag(normal.root)).sum())
+            found.append((height + log_volume + math.log(len(symmetry.maps)) - log_z, normal))
+    if not found:
+        return Away()
+    largest = math.exp(min(max(mass for mass, _ in found), 700.0))
+    if largest < NEGLIGIBLE or len(symmetry.maps) > MAPS:
+        return Away(largest)
+    found = sorted(found, key=lambda each: -each[0])[:AROUND]
+    mass, error = mass_beyond(
+        space.log_density,
+        symmetry.maps,
+        lambda x: distance(x) > reach,
+        [share.proposal, *(normal for _, normal in found)],
+        log_z,
+        rng,
+    )
+    outside = float(np.mean(distance(flat) > reach))  # few draws, from few visits
+    return Away(largest, mass - outside, math.hypot(error, outside))
 
 
 def _candidates(
@@ -107,12 +141,12 @@ def _highest(points: np.ndarray, kinds: np.ndarray, heights: np.ndarray) -> Iter
     yield from points[[k for k in order if rank[k] < each and np.isfinite(heights[k])][:CLIMBS]]
 
 
-def _log_mass(space: Unconstrained, mode: np.ndarray) -> float:
-    """Laplace's estimate; −∞ where the point is no mode."""
+def _normal(space: Unconstrained, mode: np.ndarray) -> Proposal | None:
+    """Laplace's approximation; None where the point is no mode."""
     height, slope = space.value_and_gradient(mode)
     if np.abs(slope).max() > max(FLAT, 1e-6 * abs(height)):
-        return -math.inf
-    eigenvalues = np.linalg.eigvalsh(negative_hessian(space.value_and_gradient, mode))
-    if not eigenvalues.min() > 0:
-        return -math.inf
-    return height + 0.5 * space.size * math.log(2 * math.pi) - 0.5 * float(np.sum(np.log(eigenvalues)))
+        return None
+    try:
+        return Proposal(mode, np.linalg.cholesky(np.linalg.inv(negative_hessian(space.value_and_gradient, mode))))
+    except np.linalg.LinAlgError:
+        return None

@@ -22,7 +22,7 @@ from bayeskit.graphs.environment import lightly
 from bayeskit.marginal_likelihood.conventions import Audit, audit, audit_of_draws, stated
 from bayeskit.marginal_likelihood.estimators import Target, first_estimate, refused
 from bayeskit.marginal_likelihood.known_modes import doubt_of_modes
-from bayeskit.marginal_likelihood.other_modes import unvisited_share
+from bayeskit.marginal_likelihood.other_modes import Away, unvisited_mass
 from bayeskit.marginal_likelihood.permutations import labellings
 from bayeskit.marginal_likelihood.proposal import Refused, Unvisited, finds_more
 from bayeskit.marginal_likelihood.symmetries import Symmetric, flat, symmetries_of
@@ -35,6 +35,7 @@ __all__ = ["evidence_of_draws"]
 PRIOR_DRAWS = 1_000
 CHECKED = 20  # draws at which the density must be the sampler's
 UNVISITED, CLEARLY = 0.05, 5.0  # of the evidence that a mode away may hold by Laplace's estimate; standard errors
+REAL = 2.0  # standard errors from which on what a smaller mode holds is added
 SMALL = 20  # numbers, up to which other modes are looked for where no components are exchangeable
 TOLERANCE = 1e-3  # nats; single-precision constants in the sampler's graph make a little difference
 
@@ -73,7 +74,7 @@ def evidence_of_draws(
                 return evidence
             if modes is not None and symmetry.space is space and (doubt := doubt_of_modes(symmetry, modes)):
                 raise Refused(doubt)
-            _require_no_doubt(symmetry, evidence, random_seed, audited)
+            evidence = _without_doubt(symmetry, evidence, random_seed, audited)
         except Refused as error:
             return refused(error)
     # Of PyMC's own density, which is that of one order.
@@ -106,7 +107,7 @@ def _missing_mode(
         alone = Symmetric(space, draws, (), labellings(space, (), []), (), (), 0.0)
         try:
             if math.isfinite(evidence.value) and space.size <= SMALL:
-                _require_no_mode_away(alone, evidence, random_seed)
+                _mass_away(alone, evidence, random_seed)
         except Unvisited as error:
             return str(error)
         return evidence.unvisited
@@ -125,8 +126,8 @@ def _require_the_same_density(space: Unconstrained, draws: np.ndarray, sample_st
             raise Refused("the density at the draws is not that of the sampler")
 
 
-def _require_no_doubt(symmetry: Symmetric, evidence: LogEvidence, random_seed: int, audited: Audit) -> None:
-    """Refuse an estimate where there is a mode that no chain visited."""
+def _without_doubt(symmetry: Symmetric, evidence: LogEvidence, random_seed: int, audited: Audit) -> LogEvidence:
+    """With what a small mode holds that no chain visited; refused where such a mode is large."""
     space = symmetry.space
     points = space.prior_draws(PRIOR_DRAWS, random_seed)
     # The mean likelihood of draws from the prior is the evidence too. It finds a mode that holds a good share of the
@@ -137,17 +138,29 @@ def _require_no_doubt(symmetry: Symmetric, evidence: LogEvidence, random_seed: i
         log_weights = space.log_density(points) - space.log_prior(points) - (evidence.value - log_mass)
         if finds_more(log_weights, evidence.error):
             raise Unvisited("draws from the prior find more mass than the chains did: there is another mode")
-    if symmetry.groups or space.size <= SMALL:
-        _require_no_mode_away(symmetry, evidence, random_seed)
+    if not symmetry.groups and space.size > SMALL:
+        return evidence
+    away = _mass_away(symmetry, evidence, random_seed)
+    if not away.mass > REAL * away.error:
+        return evidence
+    # All of it is in doubt: a region that is missed once may have others beside it.
+    return replace(
+        evidence,
+        value=evidence.value + math.log1p(away.mass),
+        error=math.hypot(evidence.error, away.mass, away.error),
+    )
 
 
-def _require_no_mode_away(symmetry: Symmetric, evidence: LogEvidence, random_seed: int) -> None:
+def _mass_away(symmetry: Symmetric, evidence: LogEvidence, random_seed: int) -> Away:
+    """What no chain visited; refused where a mode there is large."""
     try:
-        share = unvisited_share(symmetry, evidence.value, random_seed)
+        away = unvisited_mass(symmetry, evidence.value, random_seed)
     except (NotImplementedError, ValueError, AssertionError, np.linalg.LinAlgError):
-        return  # the density has no gradient, or no curvature, where it was climbed
+        return Away()  # the density has no gradient, or no curvature, where it was climbed
+    share = max(away.largest, away.mass - CLEARLY * away.error)
     if share > UNVISITED + CLEARLY * evidence.error:
         raise Unvisited(
             f"there is another mode, which holds about {share:.2g} times what the chains found, and none of "
             "them visited it: NUTS does not move between modes this far apart"
         )
+    return away
