@@ -72,13 +72,25 @@ def _write(tree: xr.DataTree, target: Path, engine: str) -> None:
     with replacing(target, POSTERIOR) as temporary:
         try:
             if engine == "zarr":
-                tree.to_zarr(temporary, zarr_format=2)  # the third has no texts
+                _write_zarr(tree, temporary)
             else:
                 content = io.BytesIO()  # not the file itself: a full disk would end HDF5 with all of Python
                 tree.to_netcdf(content, engine="h5netcdf")
                 temporary.write_bytes(content.getvalue())
         except (NotImplementedError, TypeError, ValueError) as error:
             raise OptionError(f"cannot write {POSTERIOR} {target}: {error}") from error
+
+
+def _write_zarr(tree: xr.DataTree, folder: Path) -> None:
+    """A store as its files, from memory: zarr's threads go on writing while what Ctrl-C left is taken away."""
+    from zarr.storage import MemoryStore
+
+    files: dict[str, Any] = {}
+    tree.to_zarr(MemoryStore(files), zarr_format=2)  # the third has no texts
+    for name, content in files.items():
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content.to_bytes())
 
 
 @checked
