@@ -12,8 +12,8 @@ with :math:`|G|` labellings. A mode counts as visited if under some labelling it
 own covariance, than nearly all of them.
 
 What small modes hold is integrated, with all that lies as far out, by
-:mod:`bayeskit.marginal_likelihood.beyond_reach`. A mode is where a climb begins: a component that is empty has one of
-its own where its prior is centred away from the data, and is not found where its prior is centred among them.
+:mod:`bayeskit.marginal_likelihood.beyond_reach`. No climb ends where a component is empty and
+its prior is centred among the data: :mod:`bayeskit.marginal_likelihood.empty_component` says where that is.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayeskit.marginal_likelihood.beyond_reach import mass_beyond
+from bayeskit.marginal_likelihood.empty_component import with_an_empty_component
 from bayeskit.marginal_likelihood.one_labelling import labelling
 from bayeskit.marginal_likelihood.permutations import Coordinates
 from bayeskit.marginal_likelihood.proposal import Proposal, Refused
@@ -84,17 +85,20 @@ def unvisited_mass(symmetry: Symmetric, log_z: float, random_seed: int) -> Away:
         if distance(mode[None])[0] > reach and (normal := _normal(space, mode)) is not None:
             log_volume = 0.5 * space.size * math.log(2 * math.pi) + float(np.log(np.diag(normal.root)).sum())
             found.append((height + log_volume + math.log(len(symmetry.maps)) - log_z, normal))
-    if not found:
-        return Away()
-    largest = math.exp(min(max(mass for mass, _ in found), 700.0))
-    if largest < NEGLIGIBLE or len(symmetry.maps) > MAPS:
+    largest = math.exp(min(max((mass for mass, _ in found), default=-math.inf), 700.0))
+    found = sorted(found, key=lambda each: -each[0])[:AROUND] if largest >= NEGLIGIBLE else []
+    normals = [normal for _, normal in found]
+    if len(symmetry.maps) <= MAPS:
+        best = flat[int(np.argmax(heights))]
+        empty = (with_an_empty_component(space, group, best, random_seed) for group in symmetry.groups)
+        normals += [normal for normal in empty if normal is not None]
+    if not normals or len(symmetry.maps) > MAPS:
         return Away(largest)
-    found = sorted(found, key=lambda each: -each[0])[:AROUND]
     mass, error = mass_beyond(
         space.log_density,
         symmetry.maps,
         lambda x: distance(x) > reach,
-        [share.proposal, *(normal for _, normal in found)],
+        [share.proposal, *normals],
         log_z,
         rng,
     )

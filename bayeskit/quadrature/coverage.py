@@ -17,7 +17,7 @@ from bayeskit.quadrature.trapezoid import Lattice
 
 __all__ = ["Lookout"]
 
-NUMBER, SHARE = (2_000, 16_000), 50  # points, and the share of the budget that they take
+NUMBER, SHARE = (2_000, 16_000), 110  # points, and the share of the budget that they take
 WIDER = 0.5  # of the range of the probes, on either side
 NEGLIGIBLE = 16.0  # nats below the top: a region that is no higher holds about a ten-millionth
 

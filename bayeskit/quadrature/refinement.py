@@ -115,11 +115,13 @@ def _kinked(lattice: Lattice, splines: list[float]) -> bool:
     last = np.array(splines[-SLOW_FOR - 1 :])
     if len(last) <= SLOW_FOR or not np.all(np.isfinite(last)):
         return False
-    gain = (last[0] / last[-1]) ** (1 / SLOW_FOR)
-    if gain > LEAST_GAIN:
-        return False
-    halvings = np.log(last[-1] / (ROUGH * SMOOTH[1])) / np.log(max(gain, 1.0 + 1e-9))
-    return bool(len(lattice.nodes) * 2.0 ** min(halvings, 60.0) > lattice.density.budget)
+    half = len(last) // 2  # one error alone may be small by chance
+    for before, now, steps in ((last[0], last[-1], SLOW_FOR), (last[:half].max(), last[half:].max(), half)):
+        gain = (before / now) ** (1 / steps)
+        halvings = np.log(now / (ROUGH * SMOOTH[1])) / np.log(max(gain, 1.0 + 1e-9))
+        if gain > LEAST_GAIN or len(lattice.nodes) * 2.0 ** min(halvings, 60.0) <= lattice.density.budget:
+            return False
+    return True
 
 
 def _missed(lattice: Lattice, land: Landscape, modes: np.ndarray) -> float:

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pymc as pm
+import pytest
 import xarray as xr
 from scipy import sparse, special, stats
 
@@ -92,3 +93,17 @@ def test_an_empty_component_that_no_draw_has_is_added() -> None:
 def test_empty_components_among_the_draws_are_not_counted_twice() -> None:
     found, exact, _ = evidence(DATA, True, 1)
     assert abs(found.value - exact) < 2.5 * found.error < 0.05
+
+
+@pytest.mark.parametrize(("spread", "share"), [(0.8, 0.02), (0.7, 0.18), (0.6, 0.48)])
+def test_an_empty_component_under_a_prior_centred_among_the_data(spread: float, share: float) -> None:
+    """No mode, but a region: what it holds is added, or the estimate refused; where draws have it, nothing changes."""
+    data = spread / 0.8 * (DATA - 20.0)
+    found, exact, lacking = evidence(data, False, 1)
+    assert lacking == pytest.approx(share, rel=0.15)
+    if share < 0.05:
+        assert abs(found.value - exact) < found.error < 0.05
+    else:
+        assert math.isnan(found.value) and "another mode" in found.reason
+    visited, exact, _ = evidence(data, True, 1)
+    assert abs(visited.value - exact) < 2.5 * visited.error < 0.1
