@@ -104,7 +104,8 @@ def _with_its_texts(table: pd.DataFrame, path: Path, options: dict[str, Any], de
     As labels, "001" and "1" are two; as numbers they are read from text as well.
     """
     kinds = [dtype.kind if isinstance(dtype, np.dtype) else "O" for dtype in table.dtypes]
-    padded = "iu" if PADDED.search(path.read_text(encoding="utf-8-sig")) else ""
+    whole = any(kind in "iu" for kind in kinds)  # else the file need not be read again for that
+    padded = "iu" if whole and PADDED.search(path.read_text(encoding="utf-8-sig")) else ""
     # Only whole numbers are labels.
     asked = [k for k, kind in enumerate(kinds) if kind in "b" + padded or (kind == "f" and _whole(table.iloc[:, k]))]
     if not asked:

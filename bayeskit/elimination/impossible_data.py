@@ -29,6 +29,7 @@ from bayeskit.errors import DataError, UnanswerableError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.nodes import applies, constant_number
+from bayeskit.model.data_slots import held_array
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.support import support_without_transform
 from bayeskit.types import Graph, Point
@@ -60,7 +61,7 @@ def require_possible(joint: LogJoint, conditions: Conditions | None = None) -> N
     for rv in joint.model.observed_RVs:
         # PyMC cuts fractions off what a count is observed to be: of a container it does so without a word.
         node = joint.model.rvs_to_values[rv].owner
-        if node is not None and rv.dtype.startswith("int") and node.inputs[0].type.dtype.startswith("float"):
+        if node is not None and applies(node, ps.Cast) and rv.dtype.startswith("int"):
             given = _held(node.inputs[0])
             _require(str(rv.name), given, given == np.floor(given), "is not a whole number")
     for container in joint.model.data_vars:
@@ -141,10 +142,8 @@ def _has_density(analysis: Analysis, name: str) -> np.ndarray:
 
 def _held(variable: Any) -> np.ndarray:
     """The numbers of a constant or of shared data; none of anything else."""
-    data = getattr(variable, "data", None) if isinstance(variable, Constant) else None
-    if isinstance(variable, SharedVariable):
-        data = variable.get_value(borrow=True)
-    return data if isinstance(data, np.ndarray) and data.dtype.kind in "biuf" else np.empty(0)
+    data = held_array(variable)
+    return np.empty(0) if data is None else data
 
 
 def _constants(graph: Graph) -> set[Graph]:

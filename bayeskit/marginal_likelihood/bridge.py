@@ -32,7 +32,7 @@ neck holds beyond the draws in it is estimated by :mod:`bayeskit.marginal_likeli
 estimate and to its error; not where there are symmetries.
 
 **Cost.** About four evaluations of f a draw and 1,000 more, 9,000 at most; with symmetries one evaluation a draw more,
-and a product of a D × D matrix with all points for each; about 15,000 more for each of two necks at most.
+and a product of a D × D matrix with all points for each; 15,000 to 30,000 more for each of two necks at most.
 
 Sources: Meng and Wong (1996), Statistica Sinica 6, 831-860; Meng and Schilling (2002), Journal of Computational and
 Graphical Statistics 11, 552-586; Frühwirth-Schnatter (2004), Econometrics Journal 7, 143-167; Gronau et al. (2017),

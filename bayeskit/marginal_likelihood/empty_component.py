@@ -44,11 +44,9 @@ def with_an_empty_component(
             own = np.zeros(coordinates.shape(name), dtype=bool)
             np.moveaxis(own, axes[0], 0)[label] = True
             held[block] = own.ravel()
-    values = space.backward(prior)[weights[0]]
-    shares = np.moveaxis(
-        np.reshape(values, (len(prior), *coordinates.shape(weights[0]))), group.axes[weights[0]][0] + 1, 0
-    )
-    total = shares[label].reshape(len(prior), -1).sum(axis=1)
+    shares = space.backward(prior)[weights[0]].reshape(len(prior), *coordinates.shape(weights[0]))
+    of_label = np.take(shares, label, axis=group.axes[weights[0]][0] + 1)
+    total = of_label.reshape(len(prior), -1).sum(axis=1)
     kept = prior[np.argsort(total)[: int(LEAST * len(prior))]]
     centre = np.where(held, kept.mean(axis=0), near)
     covariance = np.diag(held.astype(float))

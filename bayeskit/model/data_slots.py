@@ -25,7 +25,18 @@ from bayeskit.arguments import numeric
 from bayeskit.errors import DataError
 from bayeskit.types import Graph
 
-__all__ = ["DataRead", "DataSlot", "filled", "sealed", "sealed_in", "uncut", "unsealed", "with_constants", "with_slots"]
+__all__ = [
+    "DataRead",
+    "DataSlot",
+    "filled",
+    "held_array",
+    "sealed",
+    "sealed_in",
+    "uncut",
+    "unsealed",
+    "with_constants",
+    "with_slots",
+]
 
 
 class _Sealed:
@@ -51,6 +62,14 @@ class DataSlot(TensorSharedVariable):
         if self.is_sealed:
             raise DataRead(str(self.name))
         return super().get_value(borrow=borrow, return_internal_type=return_internal_type)
+
+
+def held_array(leaf: Any) -> np.ndarray | None:
+    """The numbers of a constant or of shared data; None of anything else."""
+    data = leaf.data if isinstance(leaf, Constant) else None
+    if isinstance(leaf, SharedVariable):
+        data = leaf.get_value(borrow=True)
+    return data if isinstance(data, np.ndarray) and data.dtype.kind in "biuf" else None
 
 
 def sealed_in(graphs: Iterable[Graph]) -> list[DataSlot]:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 import pymc as pm
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
 from bayeskit.errors import ModelError
-from bayeskit.model.data_slots import DataSlot
+from bayeskit.model.data_slots import held_array, sealed_in
 
 __all__ = ["require_indices_inside"]
 
@@ -41,13 +40,8 @@ def require_indices_inside(model: pm.Model) -> None:
 
 def _held(index: Variable | None) -> np.ndarray | None:
     """The whole numbers that an index holds, where it is data or a constant that can be read."""
-    if isinstance(index, Constant):
-        values = np.asarray(index.data)
-    elif isinstance(index, SharedVariable) and not (isinstance(index, DataSlot) and index.is_sealed):
-        values = np.asarray(index.get_value(borrow=True))
-    else:
-        return None
-    return values if values.dtype.kind in "iu" else None
+    values = None if index is None or sealed_in([index]) else held_array(index)
+    return values if values is not None and values.dtype.kind in "iu" else None
 
 
 def _length(model: pm.Model, variable: Variable, axis: int) -> int | None:

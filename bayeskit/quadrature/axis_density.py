@@ -46,9 +46,7 @@ class _Tail(NamedTuple):
     slope: float
     doubt: float  # of the slope
     flatter: float  # how much flatter it may become: a tail that steepens is bounded by the line that carries it on
-    bend: float = (
-        0.0  # second derivative where it is seen to be constant, as of a normal density; not of a straight line
-    )
+    bend: float = 0.0  # its second derivative, where that is seen to be constant as of a normal density
 
     def beyond(self, distance: np.ndarray) -> np.ndarray:
         """How far a distance from the centre is beyond the border, where the tail is a straight line."""
@@ -91,8 +89,14 @@ class AxisDensity:
         return make_interp_spline(self.t, self.log_density, k=min(DEGREE, 2 * ((len(self.t) - 1) // 2) - 1))
 
     @cached_property
-    def _panel_positions(self) -> np.ndarray:
-        """x at the nodes of the panels between nodes, from a spline: of 256 modes each inverse is a sum over all."""
+    def _masses(self) -> np.ndarray:
+        """p relative to its top at the points of the panels between nodes, times their weights."""
+        points, weights = _panels(self.t[:-1], self.t[1:])
+        return np.asarray(weights * np.exp(self.interpolant(points) - self._top))
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        """x at these points; where there are many modes from a spline, for each inverse is a sum over all of them."""
         t, _ = _panels(self.t[:-1], self.t[1:])
         if not isinstance(self.stretch, ManyScales) or len(self.t) < SPLINED:
             return self.position(t)
@@ -101,8 +105,7 @@ class AxisDensity:
     @cached_property
     def _integrals(self) -> tuple[tuple[np.ndarray, np.ndarray], float]:
         """Probability below and above every node, and the logarithm of the whole."""
-        nodes, weights = _panels(self.t[:-1], self.t[1:])
-        inside = (weights * np.exp(self.interpolant(nodes) - self._top)).sum(1)
+        inside = self._masses.sum(1)
         left, right = (self._tail_integral(side, np.ones_like) for side in (0, 1))
         from_left = np.concatenate([[left], left + np.cumsum(inside)])
         from_right = np.concatenate([np.cumsum(inside[::-1])[::-1] + right, [right]])
@@ -265,9 +268,8 @@ class AxisDensity:
 
     def expect(self, function: ArrayFunction, bounded: tuple[bool, bool] = (False, False)) -> float:
         """E function(x), ``bounded`` to a side if it is known to be; infinite or nan where it does not converge."""
-        t, weights = _panels(self.t[:-1], self.t[1:])
         with np.errstate(over="ignore", invalid="ignore"):
-            inside = float((weights * function(self._panel_positions) * np.exp(self.interpolant(t) - self._top)).sum())
+            inside = float((function(self._places) * self._masses).sum())
             tails = sum(self._tail_integral(side, function, bounded[side]) for side in (0, 1))
             return (inside + tails) * float(np.exp(-self._integrals[1]))
 

@@ -68,10 +68,10 @@ def refined(
     reach = REACH + BEYOND_MODES * float(np.abs(seeds).max()) + farther
     lattice = Lattice(land.density, frame, step, rng.uniform(size=k), reach)
     best: tuple[float, LatticeSum] | None = None
-    stalled, refusal = 0, None
+    stalled, rough, refusal = 0, False, None
     splines: list[float] = []  # since the cut was last moved
     try:
-        while stalled < STALLED and not (k == 1 and _kinked(lattice, splines)):
+        while stalled < STALLED and not rough:
             lattice.fill(seeds, cut)
             if lattice.escaped:
                 raise NotIntegrable(SLOW)
@@ -100,11 +100,12 @@ def refined(
                 break
             else:
                 cut, splines = cut + DEEPER + max(0.0, np.log(tail / goal) / 2), []
+            rough = k == 1 and _kinked(lattice, splines)
     except NotIntegrable as error:
         refusal = error  # out of budget, say: what there is must do, or nothing
     if best is not None and best[1].error <= acceptable / 4 and best[0] <= ROUGH * SMOOTH[k]:
         return best[1]
-    if (stalled or (k == 1 and _kinked(lattice, splines))) and not refusal:
+    if (stalled or rough) and not refusal:
         raise NotIntegrable("the density is not smooth: refinement gains nothing")
     undefined = UNDEFINED if np.isnan(lattice.values).any() else ""
     raise refusal or NotIntegrable(undefined or "the density falls off too slowly for the error bound to be met")

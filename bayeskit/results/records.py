@@ -28,6 +28,7 @@ from bayeskit.results.diagnostics import Diagnostics, convergence_table
 from bayeskit.results.log_densities import with_log_densities
 from bayeskit.results.marginals import Marginal, not_free, summarise, with_known_entries
 from bayeskit.results.plan import Plan, Refusal, Step
+from bayeskit.results.tree import observed_data
 from bayeskit.seeds import RandomSeed
 
 __all__ = ["LABELS", "LogEvidence", "Plan", "Posterior", "Refusal", "Step"]
@@ -250,7 +251,7 @@ class Posterior:
             ``ess_bulk`` and ``ess_tail`` stand before the label.
         """
         draws = self.tree["posterior"].to_dataset()
-        data = self.tree["observed_data"].data_vars if "observed_data" in self.tree.children else ()
+        data = observed_data(self.tree)
         partly = {str(n) for n in draws.data_vars if f"{n}_observed" in data and f"{n}_unobserved" in draws.data_vars}
         table = with_known_entries(summarise(draws, self.marginals, ci_prob), draws, partly)
         if self.diagnostics is None:

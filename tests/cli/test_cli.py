@@ -29,18 +29,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command; the exit code and what it printed on stdout and stderr."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = cli.main(arguments)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
 def infer(name: str, *more: str) -> tuple[str, ...]:
     return ("infer", name, "--data", "table.csv", "--report", "out/page.html", *more)
 

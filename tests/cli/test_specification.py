@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayeskit import cli
-
 TABLE = "day,price,sold,gap,note\n1,2.0,3.5,1,a\n2,3.0,4.0,,b\n3,5.0,7.5,2,c\n"
 LINE = """import pymc as pm
 
@@ -33,18 +31,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "table.csv").write_text(TABLE)
     (tmp_path / "line.py").write_text(LINE)
     return tmp_path
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command; the exit code and what it printed on stdout and stderr."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = cli.main(arguments)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def slope(y: np.ndarray, price: np.ndarray = PRICE, sd: float = 2.0) -> float:

@@ -120,6 +120,15 @@ def test_fractions_are_not_cut_off_counts_in_a_container() -> None:
         infer(model)
 
 
+def test_a_count_that_is_computed_from_real_data_is_no_cut_fraction() -> None:
+    """Which of several readings is largest, which of them is a whole number whatever the readings are."""
+    with pm.Model() as model:
+        data = pm.Data("readings", np.array([0.5, 2.5, 1.5]))
+        pm.Poisson("y", pm.Gamma("rate", 2, 1), observed=data.argmax(axis=0))
+    expected = stats.nbinom.logpmf(1, 2, 0.5)
+    assert float(infer(model).log_evidence) == pytest.approx(expected, abs=1e-10)
+
+
 def test_squares_that_overflow_are_no_fault_of_the_prior() -> None:
     with pm.Model() as model:
         pm.Normal("y", 0, pm.math.sqrt(pm.InverseGamma("v", 2, 1)), observed=[1e200, 1.0])
