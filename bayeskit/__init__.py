@@ -10,16 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from bayeskit.errors import BayeskitError
-from bayeskit.version import __version__
 
 if TYPE_CHECKING:
+    from bayeskit.comparison.comparison import Comparison
+    from bayeskit.comparison.evidence_table import compare
     from bayeskit.elimination.collapsed_model import collapse, recover
     from bayeskit.inference.ladder import explain, infer
     from bayeskit.marginal_likelihood.relabelling import relabel
     from bayeskit.point_estimates.em import EMResult, em
     from bayeskit.point_estimates.point_estimate import PointEstimate, map_estimate, maximize_evidence
     from bayeskit.queries.classification import classify
-    from bayeskit.queries.comparison import Comparison, compare
     from bayeskit.queries.states import states
     from bayeskit.reporting import report
     from bayeskit.reporting.saved import load
@@ -55,14 +55,17 @@ __all__ = [
     "validate",
 ]
 
+__version__ = "0.1.0"
+
 _NAMES = {
+    "comparison.comparison": ("Comparison",),
+    "comparison.evidence_table": ("compare",),
     "elimination.collapsed_model": ("collapse", "recover"),
     "inference.ladder": ("explain", "infer"),
     "marginal_likelihood.relabelling": ("relabel",),
     "point_estimates.em": ("EMResult", "em"),
     "point_estimates.point_estimate": ("PointEstimate", "map_estimate", "maximize_evidence"),
     "queries.classification": ("classify",),
-    "queries.comparison": ("Comparison", "compare"),
     "queries.states": ("states",),
     "reporting": ("report",),
     "reporting.saved": ("load",),

@@ -27,6 +27,7 @@ __all__ = [
     "Count",
     "Positive",
     "Probability",
+    "RandomSeed",
     "Range",
     "checked",
     "hold",
@@ -34,6 +35,7 @@ __all__ = [
     "numeric",
     "plain",
     "shown",
+    "whole_seed",
 ]
 
 PLAIN = {bool: "true or false", int: "a whole number", float: "a finite number", str: "text"}
@@ -175,3 +177,19 @@ def _read(hint: Any) -> tuple[Callable[[Any], bool], str]:
         words, text = f"a sequence of {said[0]}", str | bytes
         return lambda v: isinstance(v, origin) and not isinstance(v, text) and all(fits[0](plain(e)) for e in v), words
     return lambda value: any(fit(value) for fit in fits), " or ".join(dict.fromkeys(said))
+
+
+type RandomSeed = int | Sequence[int] | np.random.Generator | None
+
+
+def whole_seed(random_seed: RandomSeed) -> int:
+    """A seed as one whole number; a fresh one for None."""
+    if isinstance(random_seed, int | np.integer) and not isinstance(random_seed, bool) and random_seed >= 0:
+        return int(random_seed)
+    try:
+        if isinstance(random_seed, bool):
+            raise TypeError
+        return int(np.random.default_rng(random_seed).integers(2**32))
+    except (TypeError, ValueError):
+        kinds = "a whole number of at least 0, a sequence of such numbers, or a numpy.random.Generator"
+        raise OptionError(f"random_seed is {shown(random_seed)}; it must be {kinds}") from None

@@ -21,13 +21,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 # Imports go up in this tuple, never down: a package imports only from itself and from those before it.
 LAYERS = (
-    "version",
     "errors",
     "arguments",
-    "seeds",
     "types",
     "terminal",
-    "files",
     "graphs",
     "families",
     "model",
@@ -41,6 +38,7 @@ LAYERS = (
     "point_estimates",
     "inference",
     "queries",
+    "comparison",
     "validation",
     "datasets",
     "catalogue",

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any, NoReturn
 
+from bayeskit import __version__
 from bayeskit.errors import OptionError
 from bayeskit.inference.methods import method_names
-from bayeskit.version import __version__
 
 __all__ = ["parser"]
 

@@ -154,7 +154,7 @@ def _answered(
 ) -> tuple[BuiltModel, Posterior, Path | None]:
     """The posterior, printed if it is to be JSON, and its report, which must be possible before all else."""
     import bayeskit as bk
-    from bayeskit.files import REPORT, check_writable
+    from bayeskit.reporting.files import REPORT, check_writable
 
     if path:
         check_writable(path, REPORT)

@@ -23,13 +23,14 @@ import numpy as np
 import xarray as xr
 
 from bayeskit.cli.rendering import print_table
+from bayeskit.comparison.comparison import Comparison
+from bayeskit.comparison.evidence_table import compare
 from bayeskit.datasets import describe_example, example_data
-from bayeskit.files import REPORT, check_writable
 from bayeskit.graphs.environment import available_cpus, on_one_thread
 from bayeskit.inference.ladder import infer
 from bayeskit.models import MODELS, load_model
-from bayeskit.queries.comparison import Comparison, compare
 from bayeskit.reporting import report
+from bayeskit.reporting.files import REPORT, check_writable
 from bayeskit.reporting.html import page, table_markup, write_page
 from bayeskit.reporting.records import Link, Table
 from bayeskit.results.records import LogEvidence, Posterior

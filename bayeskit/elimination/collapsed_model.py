@@ -17,7 +17,7 @@ import xarray as xr
 from pymc.distributions import transforms
 from pytensor.graph.replace import clone_replace, graph_replace
 
-from bayeskit.arguments import checked
+from bayeskit.arguments import RandomSeed, checked, whole_seed
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
@@ -29,7 +29,6 @@ from bayeskit.graphs.environment import lightly
 from bayeskit.graphs.rewriting import widen
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.results.tree import build_tree, draws_in, stacked_draws
-from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.types import Graph
 
 __all__ = ["collapse", "collapsed_model", "recover", "require_collapsed"]

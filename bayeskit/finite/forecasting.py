@@ -13,6 +13,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from bayeskit.arguments import RandomSeed, whole_seed
 from bayeskit.errors import ModelError
 from bayeskit.finite.axis_dependence import EntriesMixed, connection
 from bayeskit.finite.conditional import StateRecovery
@@ -21,7 +22,6 @@ from bayeskit.graphs.rewriting import apart_from_checks
 from bayeskit.model.forward_sampling import draw_given
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.markov_chain import is_chain
-from bayeskit.seeds import RandomSeed, whole_seed
 
 __all__ = ["observe_next"]
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import pymc as pm
 
-from bayeskit.arguments import Count, checked
+from bayeskit.arguments import Count, RandomSeed, checked, whole_seed
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.impossible_data import entry_at_fault, require_answerable
@@ -40,7 +40,6 @@ from bayeskit.model.snapshot import Snapshot, restored
 from bayeskit.quadrature.counted_density import NotIntegrable
 from bayeskit.results.records import Plan, Posterior
 from bayeskit.sampling.options import checked_options
-from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.terminal import interruptible, is_terminal
 
 __all__ = ["explain", "infer"]

@@ -17,7 +17,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from bayeskit.arguments import Count, Range, checked
+from bayeskit.arguments import Count, RandomSeed, Range, checked, whole_seed
 from bayeskit.errors import InferenceError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, silently
@@ -25,7 +25,6 @@ from bayeskit.point_estimates.complete_data import CompleteData, marginal_probab
 from bayeskit.point_estimates.em_problem import Problem, Run
 from bayeskit.point_estimates.m_step import Degenerate
 from bayeskit.results.tree import dims_of
-from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.terminal import draws_rich_bars, quiet
 from bayeskit.types import Point
 

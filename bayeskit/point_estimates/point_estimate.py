@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pymc as pm
 
-from bayeskit.arguments import Count, checked
+from bayeskit.arguments import Count, RandomSeed, checked, whole_seed
 from bayeskit.elimination.collapsed_density import Collapsed
 from bayeskit.elimination.collapsed_model import collapsed_model, explained, require_collapsed
 from bayeskit.elimination.plan import analyse
@@ -26,7 +26,6 @@ from bayeskit.model.ascent import value_and_gradient
 from bayeskit.model.unconstrained import Objective, Unconstrained
 from bayeskit.point_estimates.maximum import FLAT, Maximum, maximum, maximum_near
 from bayeskit.results.records import LogEvidence, Plan
-from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.types import Graph
 
 __all__ = ["PointEstimate", "map_estimate", "maximize_evidence"]

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from bayeskit.arguments import Count
+from bayeskit.arguments import Count, RandomSeed
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import ModelError
 from bayeskit.finite import hmm
@@ -19,7 +19,6 @@ from bayeskit.finite.conditional import StateRecovery
 from bayeskit.finite.forecasting import observe_next
 from bayeskit.model.markov_chain import is_chain
 from bayeskit.model.snapshot import Snapshot, on_its_data
-from bayeskit.seeds import RandomSeed
 
 __all__ = ["States"]
 

@@ -11,9 +11,9 @@ from os import PathLike
 from pathlib import Path
 
 from bayeskit.arguments import checked
+from bayeskit.comparison.comparison import Comparison
 from bayeskit.errors import OptionError
-from bayeskit.files import REPORT, check_writable
-from bayeskit.queries.comparison import Comparison
+from bayeskit.reporting.files import REPORT, check_writable
 from bayeskit.reporting.html import render, write_page
 from bayeskit.reporting.sections import build_sections
 from bayeskit.results.records import Posterior

@@ -12,7 +12,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from bayeskit.files import REPORT, replacing
+from bayeskit.reporting.files import REPORT, replacing
 from bayeskit.reporting.records import Cell, Link, Picture, Section, Table
 
 __all__ = ["number", "page", "render", "write_page"]

@@ -20,15 +20,15 @@ import pymc as pm
 import xarray as xr
 
 from bayeskit.arguments import checked
+from bayeskit.comparison.evidence_table import priors_of
+from bayeskit.comparison.leave_one_out import leave_one_out
+from bayeskit.comparison.same_data import observed_values
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import DataError, ModelError, OptionError
-from bayeskit.files import check_writable, replacing
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.snapshot import Snapshot, WrittenModel, on_its_data, written_down
-from bayeskit.queries.comparison import priors_of
-from bayeskit.queries.leave_one_out import leave_one_out
-from bayeskit.queries.same_data import observed_values
 from bayeskit.reporting.categories import category_labels
+from bayeskit.reporting.files import check_writable, replacing
 from bayeskit.reporting.formulas import describe_variables
 from bayeskit.reporting.graph import read_structure
 from bayeskit.reporting.plain_data import packed, unpacked

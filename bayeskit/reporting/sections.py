@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
+from importlib.metadata import version
 from typing import Any
 
 import pandas as pd
 
+from bayeskit.comparison.comparison import Comparison
 from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import WrittenModel, on_its_data
-from bayeskit.queries.comparison import Comparison
 from bayeskit.reporting.checks import check_pictures
 from bayeskit.reporting.classes import class_picture, class_plane
 from bayeskit.reporting.components import allocation_picture, component_picture, gaussian_components, same_component
@@ -30,7 +31,6 @@ from bayeskit.reporting.states import state_picture, state_series
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import observed_data
 from bayeskit.validation import Validation
-from bayeskit.version import __version__
 
 __all__ = ["MAX_ROWS", "build_sections", "package_versions"]
 
@@ -245,7 +245,7 @@ def _versions(post: Posterior) -> Section:
 def package_versions(post: Posterior) -> dict[str, str]:
     """What the posterior was made with: of one from a file, what it says."""
     # Ours also from a checkout that is not installed.
-    own = {"python": platform.python_version(), "bayeskit": __version__}
+    own = {"python": platform.python_version(), "bayeskit": version("bayeskit")}
     known = own | {package: str(import_module(package).__version__) for package in PACKAGES}
     return {package: post.tree.attrs.get(f"{package}_version", text) for package, text in known.items()}
 

@@ -20,13 +20,12 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, BaseSubtensor, IncSubtensor
 
-from bayeskit.arguments import numeric
+from bayeskit.arguments import RandomSeed, numeric, whole_seed
 from bayeskit.errors import BayeskitError, DataError, ModelError
 from bayeskit.graphs.compile import compile_small, small_mode
 from bayeskit.model.data_slots import uncut
 from bayeskit.model.snapshot import Snapshot
 from bayeskit.results.tree import countable
-from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.terminal import interruptible, quiet
 from bayeskit.types import Graph
 

@@ -20,63 +20,18 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
-from bayeskit.arguments import Count, Probability, checked
-from bayeskit.errors import ModelError, OptionError
+from bayeskit.arguments import Count, Probability, RandomSeed, checked
+from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import Snapshot, on_its_data
 from bayeskit.results import predictive
 from bayeskit.results.diagnostics import Diagnostics, convergence_table
 from bayeskit.results.log_densities import with_log_densities
+from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.marginals import Marginal, not_free, summarise, with_known_entries
 from bayeskit.results.plan import Plan, Refusal, Step
 from bayeskit.results.tree import observed_data
-from bayeskit.seeds import RandomSeed
 
-__all__ = ["LABELS", "LogEvidence", "Plan", "Posterior", "Refusal", "Step"]
-
-LABELS = ("exact", "quadrature", "estimated")
-
-
-@dataclass(frozen=True)
-class LogEvidence:
-    """The log evidence log p(y), in nats, with its error and the label that says where it comes from.
-
-    Attributes
-    ----------
-    value : float
-        log p(y) = log ∫ p(y, θ) dθ. NaN where there is none that could be trusted; ``reason`` says why.
-    error : float
-        For ``exact``, rounding: of terms that cancel, or the certificate's spread; for ``quadrature``, a bound; for
-        ``estimated``, a Monte Carlo standard error, infinite where there is no estimate.
-    label : {"exact", "quadrature", "estimated"}
-    reason : str
-        Why the value is NaN; empty where there is one.
-    convention : str
-        What the integral is taken over, where that is not plain: all labellings of exchangeable components, or a prior
-        restricted to an order.
-    unvisited : str
-        What no draw shows of the posterior, where that came to light: a mode, or mirror images.
-    """
-
-    value: float
-    error: float
-    label: str
-    reason: str = ""
-    convention: str = ""
-    unvisited: str = ""
-
-    def __post_init__(self) -> None:
-        if self.label not in LABELS:
-            raise OptionError(f"label is {self.label!r}; it must be one of {', '.join(LABELS)}")
-
-    def __float__(self) -> float:
-        return float(self.value)
-
-    def __str__(self) -> str:
-        if math.isnan(self.value):
-            return f"not available: {self.reason or 'this method does not estimate it'}"
-        sign = {"exact": "rounding", "quadrature": "error bound", "estimated": "standard error"}[self.label]
-        convention = f"; {self.convention}" if self.convention else ""
-        return f"{self.value:.10g} ({self.label}; {sign} {self.error:.1e}{convention})"
+__all__ = ["LogEvidence", "Plan", "Posterior", "Refusal", "Step"]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from xarray.core import indexing
 
 from bayeskit.arguments import numeric
 from bayeskit.errors import CertificateError, DataError
-from bayeskit.version import __version__
 
 __all__ = [
     "LaterDraws",
@@ -159,7 +159,7 @@ def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains
     if later:
         named = tree["posterior"].to_dataset()
         tree["posterior"] = xr.DataTree(named.assign({n: (named[n].dims, v) for n, v in later.items()}))
-    tree["posterior"].attrs.update({"inference_library": "bayeskit", "inference_library_version": __version__})
+    tree["posterior"].attrs.update({"inference_library": "bayeskit", "inference_library_version": version("bayeskit")})
     return tree
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from bayeskit.arguments import Count, Probability, Range, checked
+from bayeskit.arguments import Count, Probability, RandomSeed, Range, checked, whole_seed
 from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.inference.ladder import explain, infer
 from bayeskit.model.snapshot import restored
@@ -29,7 +29,6 @@ from bayeskit.results.marginals import scalar_labels
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import stacked_draws
 from bayeskit.sampling.nuts import sample_nuts
-from bayeskit.seeds import RandomSeed, whole_seed
 from bayeskit.terminal import is_terminal, quiet
 from bayeskit.validation.draws import as_arrays
 from bayeskit.validation.record import Validation, notes_on, table_of, verdicts_of

@@ -18,10 +18,10 @@ from arviz_base import dict_to_dataset
 from pytensor.scalar.basic import autocast_float_as
 from scipy import stats
 
+from bayeskit.comparison.leave_one_out import leave_one_out
 from bayeskit.errors import ModelError
 from bayeskit.inference.ladder import infer
 from bayeskit.model.log_joint import LogJoint
-from bayeskit.queries.leave_one_out import leave_one_out
 from bayeskit.results import log_densities as module
 from bayeskit.results.log_densities import log_densities, with_log_densities
 from bayeskit.results.records import Posterior

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bayeskit.errors import OptionError
-from bayeskit.files import check_writable, replacing
+from bayeskit.reporting.files import check_writable, replacing
 
 
 def written(path: Path, text: str = "new") -> None:
@@ -102,7 +102,7 @@ def test_what_ends_the_writing_leaves_what_was_there(tmp_path: Path, error: type
 def test_a_killed_process_leaves_its_target_alone(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("old")
     code = (
-        "import os, signal, sys; from pathlib import Path; from bayeskit.files import replacing\n"
+        "import os, signal, sys; from pathlib import Path; from bayeskit.reporting.files import replacing\n"
         "with replacing(Path(sys.argv[1]), 'x') as temporary:\n"
         "    temporary.write_text('half')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)"

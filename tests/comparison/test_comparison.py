@@ -13,10 +13,11 @@ from scipy import stats
 
 import bayeskit as bk
 from bayeskit import BayeskitError
+from bayeskit.comparison.comparison import Comparison
+from bayeskit.comparison.evidence_table import compare
+from bayeskit.comparison.leave_one_out import leave_one_out
+from bayeskit.comparison.same_data import observed_values, require_same_data
 from bayeskit.errors import InferenceError, ModelError, OptionError
-from bayeskit.queries.comparison import Comparison, compare
-from bayeskit.queries.leave_one_out import leave_one_out
-from bayeskit.queries.same_data import observed_values, require_same_data
 
 Y = np.array([0.3, -0.8, 1.9, 0.7, 1.2, 0.4])
 X = np.array([-1.0, -0.6, -0.2, 0.2, 0.6, 1.0])
@@ -420,7 +421,7 @@ def test_prior_odds_are_checked(odds: dict[str, float], message: str) -> None:
 def test_what_is_said_of_one_model_names_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     import logging
 
-    import bayeskit.queries.comparison as module
+    import bayeskit.comparison.evidence_table as module
 
     def told(model: pm.Model, **options: Any) -> Any:
         logging.getLogger("bayeskit").warning("NUTS draws: %s", "the chains disagree")

@@ -1,0 +1,55 @@
+"""A log evidence with its label and its error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from bayeskit.errors import OptionError
+
+__all__ = ["LABELS", "LogEvidence"]
+
+LABELS = ("exact", "quadrature", "estimated")
+
+
+@dataclass(frozen=True)
+class LogEvidence:
+    """The log evidence log p(y), in nats, with its error and the label that says where it comes from.
+
+    Attributes
+    ----------
+    value : float
+        log p(y) = log ∫ p(y, θ) dθ. NaN where there is none that could be trusted; ``reason`` says why.
+    error : float
+        For ``exact``, rounding: of terms that cancel, or the certificate's spread; for ``quadrature``, a bound; for
+        ``estimated``, a Monte Carlo standard error, infinite where there is no estimate.
+    label : {"exact", "quadrature", "estimated"}
+    reason : str
+        Why the value is NaN; empty where there is one.
+    convention : str
+        What the integral is taken over, where that is not plain: all labellings of exchangeable components, or a prior
+        restricted to an order.
+    unvisited : str
+        What no draw shows of the posterior, where that came to light: a mode, or mirror images.
+    """
+
+    value: float
+    error: float
+    label: str
+    reason: str = ""
+    convention: str = ""
+    unvisited: str = ""
+
+    def __post_init__(self) -> None:
+        if self.label not in LABELS:
+            raise OptionError(f"label is {self.label!r}; it must be one of {', '.join(LABELS)}")
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return f"not available: {self.reason or 'this method does not estimate it'}"
+        sign = {"exact": "rounding", "quadrature": "error bound", "estimated": "standard error"}[self.label]
+        convention = f"; {self.convention}" if self.convention else ""
+        return f"{self.value:.10g} ({self.label}; {sign} {self.error:.1e}{convention})"
