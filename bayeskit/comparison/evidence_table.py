@@ -33,6 +33,7 @@ from bayeskit.comparison.same_data import require_same_data
 from bayeskit.errors import BayeskitError, ModelError, OptionError
 from bayeskit.inference.ladder import infer
 from bayeskit.model.snapshot import written_down
+from bayeskit.results.log_evidence import error_of_sum
 from bayeskit.results.records import Posterior
 from bayeskit.terminal import warnings_of
 
@@ -165,21 +166,15 @@ def _table(rows: Mapping[str, tuple[float | str, ...]], weights: np.ndarray) -> 
     sampled = (table["label"] == "estimated").to_numpy()
     table["log_bayes_factor"] = log_evidence - log_evidence[best]
     table["log_bayes_factor_error"] = [
-        0.0 if k == best else _error_of_sum(error[[k, best]], sampled[[k, best]], np.ones(2)) for k in range(len(error))
+        0.0 if k == best else error_of_sum(error[[k, best]], sampled[[k, best]], np.ones(2)) for k in range(len(error))
     ]
     probability = special.softmax(log_evidence + np.log(weights))
     table["posterior_probability"] = probability
     # ∂p_k / ∂ log p(y | M_j) = p_k (1 if j = k, else 0) − p_k p_j
     slopes = np.diag(probability) - np.outer(probability, probability)
-    table["posterior_probability_error"] = [_error_of_sum(error, sampled, row) for row in slopes]
+    table["posterior_probability_error"] = [error_of_sum(error, sampled, row) for row in slopes]
     table["prior_probability"] = weights / weights.sum()
     return table[list(COLUMNS)].sort_values("log_evidence", ascending=False, kind="stable")
-
-
-def _error_of_sum(error: np.ndarray, sampled: np.ndarray, slopes: np.ndarray) -> float:
-    """Error of a weighted sum: standard errors in squares, bounds as they are."""
-    parts = np.abs(slopes) * error
-    return float(np.hypot(np.sqrt(np.sum(parts[sampled] ** 2)), parts[~sampled].sum()))
 
 
 def _undecided(table: pd.DataFrame) -> list[str]:

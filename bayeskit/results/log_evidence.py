@@ -1,13 +1,15 @@
-"""A log evidence with its label and its error."""
+"""A log evidence with its label and its error, and the error of sums of such numbers."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from bayeskit.errors import OptionError
 
-__all__ = ["LABELS", "LogEvidence"]
+__all__ = ["LABELS", "LogEvidence", "error_of_sum"]
 
 LABELS = ("exact", "quadrature", "estimated")
 
@@ -53,3 +55,9 @@ class LogEvidence:
         sign = {"exact": "rounding", "quadrature": "error bound", "estimated": "standard error"}[self.label]
         convention = f"; {self.convention}" if self.convention else ""
         return f"{self.value:.10g} ({self.label}; {sign} {self.error:.1e}{convention})"
+
+
+def error_of_sum(errors: np.ndarray, sampled: np.ndarray, slopes: np.ndarray) -> float:
+    """Error of a weighted sum of independent numbers: standard errors (``sampled``) in squares, bounds as they are."""
+    parts = np.abs(slopes) * errors
+    return float(np.hypot(np.sqrt(np.sum(parts[sampled] ** 2)), parts[~sampled].sum()))
