@@ -18,8 +18,7 @@ evaluation using leave-one-out cross-validation and WAIC", Statistics and Comput
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -28,18 +27,15 @@ from scipy import special
 
 from bayeskit.arguments import RandomSeed, checked, whole_seed
 from bayeskit.comparison.comparison import COLUMNS, Comparison
+from bayeskit.comparison.given_models import Models, inferred, named_models
 from bayeskit.comparison.leave_one_out import leave_one_out, require_evidence
 from bayeskit.comparison.same_data import require_same_data
-from bayeskit.errors import BayeskitError, ModelError, OptionError
-from bayeskit.inference.ladder import infer
+from bayeskit.errors import ModelError, OptionError
 from bayeskit.model.snapshot import written_down
 from bayeskit.results.log_evidence import error_of_sum
 from bayeskit.results.records import Posterior
-from bayeskit.terminal import warnings_of
 
 __all__ = ["compare", "priors_of"]
-
-type Models = Mapping[str, pm.Model | Posterior] | Sequence[pm.Model | Posterior]
 
 
 @checked
@@ -83,7 +79,7 @@ def compare(
     model of y are therefore refused: their evidences differ by a Jacobian. Write both for the same y. So are a Normal
     model and one that is censored at some of the values, or has a spike there: these have a probability, not a density.
     """
-    models = _named(models)
+    models = named_models(models)
     if len(models) < 2:
         raise ModelError(f"{len(models)} model(s) to compare: give at least two")
     weights, seed = _prior_weights(list(models), prior_odds), whole_seed(random_seed)
@@ -91,33 +87,12 @@ def compare(
         require_evidence(name, model)
     notes = require_same_data(models)
     posteriors = {
-        name: model if isinstance(model, Posterior) else _inferred(name, model, seed) for name, model in models.items()
+        name: model if isinstance(model, Posterior) else inferred(name, model, seed) for name, model in models.items()
     }
     for name, posterior in posteriors.items():
         if not math.isfinite(posterior.log_evidence.value):
             raise ModelError(f"{name}: it cannot be compared, for its log evidence is {posterior.log_evidence}")
     return _compared(posteriors, weights, loo, notes)
-
-
-def _inferred(name: str, model: pm.Model, random_seed: int | None) -> Posterior:
-    """The posterior of one of several models; what is said of it names the model."""
-    try:
-        with warnings_of(name):
-            return infer(model, random_seed=random_seed, progressbar=False)
-    except BayeskitError as error:
-        error.args = (f"{name}: {error}",)
-        raise
-
-
-def _named(models: Any) -> dict[str, pm.Model | Posterior]:
-    if isinstance(models, Mapping):
-        return {str(name): model for name, model in models.items()}
-    if not isinstance(models, list | tuple):
-        advice = "give two or more models by name, {'line': m1, 'curve': m2}"
-        raise ModelError(f"models is a {type(models).__name__}; {advice}")
-    numbered = [f"model {k}" for k in range(1, len(models) + 1)]
-    own = [getattr(getattr(m, "model", m), "name", "") or number for m, number in zip(models, numbered, strict=True)]
-    return dict(zip(own if len({*own}) == len(own) else numbered, models, strict=True))
 
 
 def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: bool, notes: list[str]) -> Comparison:

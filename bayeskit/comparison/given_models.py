@@ -1,0 +1,39 @@
+"""The models that a comparison is given: each by its name, inferred where it is no posterior yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pymc as pm
+
+from bayeskit.errors import BayeskitError, ModelError
+from bayeskit.inference.ladder import infer
+from bayeskit.results.records import Posterior
+from bayeskit.terminal import warnings_of
+
+__all__ = ["Models", "inferred", "named_models"]
+
+type Models = Mapping[str, pm.Model | Posterior] | Sequence[pm.Model | Posterior]
+
+
+def named_models(models: Any) -> dict[str, pm.Model | Posterior]:
+    """Models by name: as given, else by the names that they have, else ``model 1``, ``model 2``."""
+    if isinstance(models, Mapping):
+        return {str(name): model for name, model in models.items()}
+    if not isinstance(models, list | tuple):
+        advice = "give two or more models by name, {'line': m1, 'curve': m2}"
+        raise ModelError(f"models is a {type(models).__name__}; {advice}")
+    numbered = [f"model {k}" for k in range(1, len(models) + 1)]
+    own = [getattr(getattr(m, "model", m), "name", "") or number for m, number in zip(models, numbered, strict=True)]
+    return dict(zip(own if len({*own}) == len(own) else numbered, models, strict=True))
+
+
+def inferred(name: str, model: pm.Model, random_seed: int | None) -> Posterior:
+    """The posterior of one of several models; what is said of it names the model."""
+    try:
+        with warnings_of(name):
+            return infer(model, random_seed=random_seed, progressbar=False)
+    except BayeskitError as error:
+        error.args = (f"{name}: {error}",)
+        raise
