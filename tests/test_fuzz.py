@@ -141,6 +141,11 @@ def rows() -> dict[str, Row]:
         Row(post.save, {"path": folder / "b.nc"}),
         Row(estimate.draw, {"number": 2, "random_seed": 1}),
         Row(compared.log_bayes_factor, {"a": "model 1", "b": "model 2"}),
+        Row(
+            compared.average, {"quantity": "slope", "weights": "evidence", "draws": 2, "missing": 0.0, "random_seed": 1}
+        ),
+        Row(compared.inclusion, {"terms": {"a": ["model 1"]}, "matched": False}),
+        Row(compared.predict, {"new_data": {"x": [1.0]}, "weights": "evidence", "draws": 2, "random_seed": 1}, FEWER),
         Row(post.analysis.with_data, {"data": {"x": [1.0, 2.0, 3.0, 5.0]}}, FEWER),
         *(Row(getattr(post.marginal("slope"), name), {}) for name in ("mean", "var", "std")),
         Row(post.marginal("slope").ppf, {"q": 0.5}),

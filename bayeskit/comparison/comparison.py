@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal
 
 import pandas as pd
+import xarray as xr
 
-from bayeskit.arguments import checked
+from bayeskit.arguments import Count, RandomSeed, checked
 from bayeskit.errors import ModelError
 from bayeskit.results.records import Posterior
 
@@ -67,6 +70,119 @@ class Comparison:
             if name not in self.table.index:
                 raise ModelError(f"no model {name!r} in this comparison; it has {', '.join(self.table.index)}")
         return float(self.table.at[a, "log_evidence"] - self.table.at[b, "log_evidence"])
+
+    @checked
+    def average(
+        self,
+        quantity: str,
+        *,
+        weights: Literal["evidence", "stacking"] = "evidence",
+        draws: Count | None = None,
+        missing: float | None = None,
+        random_seed: RandomSeed = None,
+    ) -> xr.DataTree:
+        r"""Average a quantity over the models: :math:`p(\Delta | y) = \sum_k w_k \, p(\Delta | y, M_k)`.
+
+        Parameters
+        ----------
+        quantity : str
+            A free variable or a Deterministic that the models have, of one shape and with one meaning.
+        weights : {"evidence", "stacking"}
+            Posterior model probabilities, or the weights under which the models together predict each observation
+            best from the others (needs the models, and draws for LOO).
+        draws : int, optional
+            Of the mixture; 4,000 where not given, or as many as there are without one taken twice.
+        missing : float, optional
+            The value under models that lack the quantity: 0.0 of a slope that they leave out.
+        random_seed : int, sequence of int or numpy.random.Generator, optional
+
+        Returns
+        -------
+        xarray.DataTree
+            ``posterior`` has the draws in random order, ``sample_stats`` the ``model`` of each. ``mixture`` has the
+            weights, and ``mean`` and ``sd`` with their errors: from closed-form marginals where there are some, with
+            what the errors of the log evidences are worth to first order. The draws of a sampler depend on each
+            other, which their random order hides: take the Monte Carlo error from ``mixture``, not from them.
+
+        Raises
+        ------
+        ModelError
+            If a model lacks the quantity and ``missing`` is not given, or if shapes or labels differ.
+        OptionError
+            If a model has fewer draws than its share.
+
+        Examples
+        --------
+        >>> comparison.average("slope", missing=0.0)["mixture"]["mean"]  # doctest: +SKIP
+        """
+        module = import_module("bayeskit.comparison.averaging")
+        options = {"weights": weights, "draws": draws, "missing": missing, "random_seed": random_seed}
+        tree: xr.DataTree = module.averaged(self, quantity, **options)
+        return tree
+
+    @checked
+    def predict(
+        self,
+        new_data: Mapping[str, Any] | pd.DataFrame | None = None,
+        *,
+        weights: Literal["evidence", "stacking"] = "evidence",
+        draws: Count | None = None,
+        random_seed: RandomSeed = None,
+    ) -> xr.DataTree:
+        """Average predictions over the models.
+
+        Parameters
+        ----------
+        new_data : mapping of str to array or pandas.DataFrame, optional
+            New values of ``pm.Data`` containers, of which each model takes those that it has; without them the
+            posterior predictive at the data of the models.
+        weights, draws, random_seed
+            As for :meth:`average`.
+
+        Returns
+        -------
+        xarray.DataTree
+            ``predictions`` (``posterior_predictive`` without new data) has the draws, ``sample_stats`` the ``model`` of
+            each, ``mixture`` the weights.
+
+        Raises
+        ------
+        DataError, ModelError
+            If no model has such a container; if the models predict different variables, shapes or labels; if a
+            posterior was loaded without its model.
+        """
+        module = import_module("bayeskit.comparison.averaging")
+        options = {"weights": weights, "draws": draws, "random_seed": random_seed}
+        tree: xr.DataTree = module.predicted(self, new_data, **options)
+        return tree
+
+    @checked
+    def inclusion(self, terms: Mapping[str, Sequence[str]] | None = None, *, matched: bool = False) -> pd.DataFrame:
+        """How probable is it that a term belongs into the model: sums over the models that have it.
+
+        Parameters
+        ----------
+        terms : mapping of str to sequence of str, optional
+            The models that have each term; by default, the free variables that some models have and some have not.
+        matched : bool, default False
+            Count only models that have a counterpart without the term and alike in all other terms, and these
+            counterparts.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row a term: ``models`` (how many have it), ``prior_probability``, ``posterior_probability``,
+            ``log_bayes_factor`` (posterior over prior odds of inclusion), their errors and the ``label``. With
+            ``matched`` the probabilities are those among the models that count.
+
+        Raises
+        ------
+        ModelError
+            If a model is unknown, all have the term or none has it, or no two models are matched.
+        """
+        module = import_module("bayeskit.comparison.inclusion")
+        table: pd.DataFrame = module.inclusion_table(self, terms, matched=matched)
+        return table
 
     def __str__(self) -> str:
         text = self.table.to_string(na_rep="–", formatters={name: form.format for name, form in COLUMNS.items()})

@@ -17,7 +17,7 @@ from bayeskit.model.support import IMPROPER
 from bayeskit.results.log_densities import log_densities
 from bayeskit.results.records import Posterior
 
-__all__ = ["leave_one_out", "require_evidence"]
+__all__ = ["leave_one_out", "pointwise_loo", "require_evidence"]
 
 # Pointwise log likelihoods kept at once for LOO (draws × observations, 8 bytes each), and the fewest draws LOO is
 # computed from.
@@ -46,16 +46,27 @@ def require_evidence(name: str, given: pm.Model | Posterior) -> None:
 
 
 @written_down
-@on_its_data
 def leave_one_out(posterior: Posterior) -> tuple[tuple[float, float, float], str]:
     """(elpd, its standard error, number of high Pareto k) and a note; NaN and the reason where LOO is not available."""
-    missing = (math.nan, math.nan, math.nan)
+    elpd, high, note = pointwise_loo(posterior)
+    if not elpd.size:
+        return (math.nan, math.nan, math.nan), note
+    return (float(elpd.sum()), math.sqrt(elpd.size * np.var(elpd, ddof=1)), float(high)), note
+
+
+@on_its_data
+def pointwise_loo(posterior: Posterior) -> tuple[np.ndarray, int, str]:
+    """log p(y_i | the others) of each observation, the number of high Pareto k, and a note.
+
+    No number, and the reason, where LOO is not available.
+    """
+    missing = np.empty(0), 0
     if not posterior.model.observed_RVs:
-        return missing, "LOO was not computed: the model has no observed variable"
+        return *missing, "LOO was not computed: the model has no observed variable"
     labels = [str(value.name) for value in posterior.model.discrete_value_vars if value.type.ndim]
     if labels:
         # Each observation has a label of its own, drawn given that observation: its weight would be infinite.
-        return missing, f"LOO was not computed: the draws of {', '.join(labels)} have seen each observation"
+        return *missing, f"LOO was not computed: the draws of {', '.join(labels)} have seen each observation"
     draws = posterior.tree["posterior"].to_dataset()
     observations = sum(np.size(value) for value in find_observations(posterior.model).values())
     if posterior.model.free_RVs:
@@ -63,17 +74,20 @@ def leave_one_out(posterior: Posterior) -> tuple[tuple[float, float, float], str
         if (kept := min(number, room)) < LOO_MIN_DRAWS:
             few = f"{number} draws are too few, it takes {LOO_MIN_DRAWS}: infer with draws=4000"
             why = few if number < LOO_MIN_DRAWS else f"{observations} observations leave room for {kept} draws"
-            return missing, f"LOO was not computed: {why}"
+            return *missing, f"LOO was not computed: {why}"
         draws = draws.isel(draw=slice(kept // draws.sizes["chain"]))
     else:  # the likelihood is a number, and one draw of nothing is enough
         draws = xr.Dataset(coords={"chain": [0], "draw": [0]})
     pointwise = _pointwise(posterior, draws)
     if pointwise.shape[2] < 2:
         why = "there is one observation" if observations < 2 else "the likelihood does not factor into observations"
-        return missing, f"LOO was not computed: {why}"
+        return *missing, f"LOO was not computed: {why}"
     if not np.all(np.isfinite(pointwise)):
         count = int((~np.isfinite(pointwise)).any(axis=(0, 1)).sum())
-        return missing, f"LOO was not computed: the log likelihood of {count} observation(s) is not finite at some draw"
+        return (
+            *missing,
+            f"LOO was not computed: the log likelihood of {count} observation(s) is not finite at some draw",
+        )
     elpd = pointwise[0, 0].copy()
     # A term that is the same at every draw has no tail to smooth, and is the same without its observation, too.
     varies = np.ptp(pointwise, axis=(0, 1)) > SAME * np.maximum(1.0, np.abs(elpd))
@@ -89,7 +103,7 @@ def leave_one_out(posterior: Posterior) -> tuple[tuple[float, float, float], str
         elpd[varies] = result.elpd_i
         high = int((result.pareto_k > result.good_k).sum())
         note = f"LOO is unreliable: {high} observation(s) with Pareto k above {result.good_k:.2f}" if high else ""
-    return (float(elpd.sum()), math.sqrt(elpd.size * np.var(elpd, ddof=1)), float(high)), note
+    return elpd, high, note
 
 
 def _pointwise(posterior: Posterior, draws: xr.Dataset) -> np.ndarray:

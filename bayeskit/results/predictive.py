@@ -29,7 +29,7 @@ from bayeskit.results.tree import countable
 from bayeskit.terminal import interruptible, quiet
 from bayeskit.types import Graph
 
-__all__ = ["ensure_posterior_predictive", "ensure_prior_predictive", "predict"]
+__all__ = ["CODE", "ensure_posterior_predictive", "ensure_prior_predictive", "predict"]
 
 
 def predict(

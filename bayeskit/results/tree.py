@@ -28,6 +28,7 @@ __all__ = [
     "LaterDraws",
     "StackedDraws",
     "build_tree",
+    "chains_of",
     "countable",
     "dims_of",
     "draws_in",
@@ -126,6 +127,11 @@ def countable(tree: xr.DataTree) -> xr.DataTree:
     return xr.DataTree.from_dict({**tree.to_dict(), "/posterior": counted})
 
 
+def chains_of(draws: int) -> int:
+    """As how many chains independent draws are laid out: four where the number allows it, for R-hat needs several."""
+    return 4 if draws % 4 == 0 and draws >= FOUR_CHAINS_FROM else 1
+
+
 def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains: int | None = None) -> xr.DataTree:
     """A DataTree with posterior, observed_data and constant_data; of no draws, an empty one.
 
@@ -134,7 +140,7 @@ def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains
     """
     if not draws:
         return xr.DataTree()
-    chains = chains or (4 if draws % 4 == 0 and draws >= FOUR_CHAINS_FROM else 1)
+    chains = chains or chains_of(draws)
     length = draws // chains
     coords, dims = coords_and_dims_for_inferencedata(model)
     later = {n: v.variable((chains, length)) for n, v in values.items() if isinstance(v, LaterDraws)}
