@@ -18,6 +18,7 @@ import pytensor.tensor as pt
 from pymc.model.fgraph import ModelNamed, ModelObservedRV, fgraph_from_model, model_from_fgraph
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.sharedvar import TensorSharedVariable
 
@@ -28,6 +29,7 @@ from bayeskit.types import Graph
 __all__ = [
     "DataRead",
     "DataSlot",
+    "changed_copy",
     "filled",
     "held_array",
     "sealed",
@@ -130,6 +132,32 @@ def with_constants(model: pm.Model) -> pm.Model:
 
 def _copied(model: pm.Model, leaf: Callable[..., Any]) -> tuple[pm.Model, dict[str, Any]]:
     """A copy of a model with other leaves in the place of its data, and these by name."""
+    leaves: dict[str, Any] = {}
+
+    def exchange(fgraph: FunctionGraph) -> None:
+        for node in [n for n in fgraph.toposort() if isinstance(n.op, ModelNamed)]:
+            (old,) = node.inputs
+            if isinstance(old, TensorSharedVariable):
+                leaves[node.op.name] = leaf(node.op.name, old.get_value(), True, old.type.shape)
+                fgraph.replace(old, leaves[node.op.name], import_missing=True)
+        for node in [n for n in fgraph.toposort() if isinstance(n.op, ModelObservedRV)]:
+            value = node.inputs[1]
+            if value.owner is not None and isinstance(value.owner.op, ModelNamed):
+                value = value.owner.inputs[0]
+            if isinstance(value, Constant) and isinstance(value.type, pt.TensorType):
+                leaves[node.op.name] = leaf(node.op.name, np.array(value.data), False, np.shape(value.data))
+                fgraph.change_node_input(node, 1, leaves[node.op.name], import_missing=True)
+            elif isinstance(value, DataSlot) and value not in leaves.values():
+                leaves[node.op.name] = leaf(node.op.name, value.get_value(), False, value.type.shape)
+                fgraph.change_node_input(node, 1, leaves[node.op.name], import_missing=True)
+            elif isinstance(value, SharedVariable):
+                leaves.setdefault(node.op.name, value)
+
+    return changed_copy(model, exchange), leaves
+
+
+def changed_copy(model: pm.Model, change: Callable[[FunctionGraph], None]) -> pm.Model:
+    """A copy of a model with something changed in its graph, in which a variable is a node of PyMC's ``ModelVar``."""
     initial = dict(model.rvs_to_initial_values)
     # PyMC copies no model that has starting values; a closed form needs none, and quadrature finds its own.
     model.rvs_to_initial_values.update(dict.fromkeys(initial))
@@ -139,24 +167,7 @@ def _copied(model: pm.Model, leaf: Callable[..., Any]) -> tuple[pm.Model, dict[s
             fgraph, _ = fgraph_from_model(model)
     finally:
         model.rvs_to_initial_values.update(initial)
-    leaves: dict[str, Any] = {}
-    for node in [n for n in fgraph.toposort() if isinstance(n.op, ModelNamed)]:
-        (old,) = node.inputs
-        if isinstance(old, TensorSharedVariable):
-            leaves[node.op.name] = leaf(node.op.name, old.get_value(), True, old.type.shape)
-            fgraph.replace(old, leaves[node.op.name], import_missing=True)
-    for node in [n for n in fgraph.toposort() if isinstance(n.op, ModelObservedRV)]:
-        value = node.inputs[1]
-        if value.owner is not None and isinstance(value.owner.op, ModelNamed):
-            value = value.owner.inputs[0]
-        if isinstance(value, Constant) and isinstance(value.type, pt.TensorType):
-            leaves[node.op.name] = leaf(node.op.name, np.array(value.data), False, np.shape(value.data))
-            fgraph.change_node_input(node, 1, leaves[node.op.name], import_missing=True)
-        elif isinstance(value, DataSlot) and value not in leaves.values():
-            leaves[node.op.name] = leaf(node.op.name, value.get_value(), False, value.type.shape)
-            fgraph.change_node_input(node, 1, leaves[node.op.name], import_missing=True)
-        elif isinstance(value, SharedVariable):
-            leaves.setdefault(node.op.name, value)
+    change(fgraph)
     copy = model_from_fgraph(fgraph, mutate_fgraph=True)
     # PyMC puts what depends on nothing first; plans name variables in the order in which they are declared.
     for own, theirs in ((copy.free_RVs, model.free_RVs), (copy.observed_RVs, model.observed_RVs)):
@@ -165,7 +176,7 @@ def _copied(model: pm.Model, leaf: Callable[..., Any]) -> tuple[pm.Model, dict[s
     for rv in model.free_RVs:
         if isinstance(initial.get(rv), np.ndarray | float | int | str):
             copy.set_initval(copy[rv.name], initial[rv])
-    return copy, leaves
+    return copy
 
 
 def filled(slots: Mapping[str, DataSlot], data: Mapping[str, Any]) -> dict[DataSlot, np.ndarray]:

@@ -1,0 +1,127 @@
+r"""A copy of a model in which each observation counts or does not, by a weight of one or zero that is data.
+
+.. math:: \log p_w(y, \theta) = \log p(\theta) + \sum_i w_i \log p(y_i \mid \theta)
+
+With :math:`w_i = 1` for the observations of a subset S and 0 for the others, :math:`\int p_w(y, \theta) \, d\theta` is
+the evidence :math:`p(y_S)` of the subset alone. The weights are a container of data, so that what was found for one
+subset answers for all of them.
+
+Rows of one multivariate Normal over all data (a Gaussian process with Normal noise) do not factor. There a subset is a
+marginal: with M = diag(w), deviations :math:`Mr` under the covariance :math:`M \Sigma M + I - M` are those of the
+subset and of standard Normal zeros, each of which costs :math:`-\tfrac12 \log 2\pi`, which is put back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.distribution import PartialObservedRV
+from pymc.model.fgraph import ModelObservedRV
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+
+from bayeskit.errors import ModelError
+from bayeskit.graphs.rewriting import substitute, widen
+from bayeskit.model.data_slots import changed_copy, with_constants
+
+__all__ = ["WeightedLikelihood", "batch_dimensions", "is_joint_normal", "weighted_likelihood"]
+
+END = "__weight"  # what the name of the weights of an observed variable ends with
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedLikelihood:
+    """A model with weights in the place of its observed variables.
+
+    Attributes
+    ----------
+    model : pymc.Model
+        The free variables as they were; for each observed variable a container of weights, all one, and a Potential.
+    shapes : dict of str to tuple of int
+        Of the weights, by observed variable: one for each row of a multivariate variable, and for each entry of any
+        other and of one multivariate Normal over all data.
+    """
+
+    model: pm.Model
+    shapes: dict[str, tuple[int, ...]]
+
+    def data(self, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Weights by observed variable as data of the model, by the names of their containers."""
+        return {f"{name}{END}": np.asarray(weights[name], dtype=float).reshape(s) for name, s in self.shapes.items()}
+
+
+def weighted_likelihood(model: pm.Model) -> WeightedLikelihood:
+    """Multiply each factor of the likelihood of a model by a weight.
+
+    Raises
+    ------
+    ModelError
+        If the density of an observed variable does not come row by row: its rows are masked in part, or the density
+        that somebody wrote for it is one number.
+    """
+    copy = with_constants(model)
+    shapes: dict[str, tuple[int, ...]] = {}
+    stand_ins = {rv: rv.type(rv.name) for rv in copy.basic_RVs}
+    for rv in copy.observed_RVs:
+        value = copy.rvs_to_values[rv]
+        shape = _value_shape(value)
+        joint = is_joint_normal(rv)
+        shapes[rv.name] = shape if joint else shape[: batch_dimensions(rv)]
+        with copy:
+            weight = pm.Data(f"{rv.name}{END}", np.ones(shapes[rv.name]))
+            # As for every density: PyMC folds constants where it derives one, in the precision that they have.
+            (wide,) = widen(substitute([rv], {v: s for v, s in stand_ins.items() if v is not rv}))
+            density = _of_marginal(wide, value, weight) if joint else weight * _by_row(wide, value, rv.name)
+            (density,) = substitute([density], {s: v for v, s in stand_ins.items()})
+            pm.Potential(f"{rv.name}__weighted", density)
+    return WeightedLikelihood(changed_copy(copy, _without_observed), shapes)
+
+
+def batch_dimensions(rv: Any) -> int:
+    """How many of the axes of an observed variable count its rows: all of them where a row is one number."""
+    return int(rv.type.ndim - getattr(rv.owner.op, "ndim_supp", 0))
+
+
+def is_joint_normal(rv: Any) -> bool:
+    """Whether an observed variable is one multivariate Normal vector."""
+    return type(rv.owner.op).__name__ == "MvNormalRV" and batch_dimensions(rv) == 0
+
+
+def _value_shape(value: Variable) -> tuple[int, ...]:
+    return tuple(int(n) for n in value.shape.eval())
+
+
+def _by_row(rv: Any, value: Variable, name: str) -> Variable:
+    """The log density of each row, or entry, of an observed variable."""
+    if isinstance(rv.owner.op, PartialObservedRV):
+        what = f"{name!r} has rows of which some entries are missing, and no density for what is left of each"
+        raise ModelError(f"{what}: mask such rows as a whole, or leave them out")
+    try:
+        density: Any = pm.logp(rv, value, warn_rvs=False)
+    except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        raise ModelError(f"PyMC has no log density for {name!r}: {str(error).splitlines()[0]}") from error
+    if density.ndim != batch_dimensions(rv):
+        why = f"the log density of {name!r} has {density.ndim} axes, and its rows have {batch_dimensions(rv)}"
+        raise ModelError(f"{why}: its observations cannot be told apart; write a density of each of them")
+    return density
+
+
+def _of_marginal(rv: Any, value: Variable, weight: Variable) -> Variable:
+    """The log density of the entries of weight one of a multivariate Normal vector."""
+    mean, covariance = rv.owner.op.dist_params(rv.owner)
+    kept = covariance * pt.outer(weight, weight) + pt.diag(1.0 - weight)
+    density = pm.logp(pm.MvNormal.dist(mu=mean * weight, cov=kept), value * weight)
+    return density + 0.5 * math.log(2 * math.pi) * pt.sum(1.0 - weight)
+
+
+def _without_observed(fgraph: FunctionGraph) -> None:
+    """Take observed variables out; what depends on one depends on its values."""
+    for node in [n for n in fgraph.toposort() if isinstance(n.op, ModelObservedRV)]:
+        fgraph.remove_output(fgraph.outputs.index(node.outputs[0]))
+        fgraph.replace(node.outputs[0], node.inputs[1], import_missing=True)
