@@ -14,6 +14,7 @@ from bayeskit.errors import BayeskitError
 if TYPE_CHECKING:
     from bayeskit.comparison.comparison import Comparison
     from bayeskit.comparison.evidence_table import compare
+    from bayeskit.comparison.prequential_scores import Sequential, sequential
     from bayeskit.elimination.collapsed_model import collapse, recover
     from bayeskit.inference.ladder import explain, infer
     from bayeskit.marginal_likelihood.relabelling import relabel
@@ -37,6 +38,7 @@ __all__ = [
     "PointEstimate",
     "Posterior",
     "Refusal",
+    "Sequential",
     "Validation",
     "__version__",
     "classify",
@@ -51,6 +53,7 @@ __all__ = [
     "recover",
     "relabel",
     "report",
+    "sequential",
     "states",
     "validate",
 ]
@@ -60,6 +63,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "comparison.comparison": ("Comparison",),
     "comparison.evidence_table": ("compare",),
+    "comparison.prequential_scores": ("Sequential", "sequential"),
     "elimination.collapsed_model": ("collapse", "recover"),
     "inference.ladder": ("explain", "infer"),
     "marginal_likelihood.relabelling": ("relabel",),

@@ -7,13 +7,13 @@ import signal
 import sys
 import warnings
 from _thread import interrupt_main
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from threading import Timer, current_thread, main_thread
 from typing import NoReturn
 
-__all__ = ["draws_rich_bars", "interruptible", "is_terminal", "quiet", "warnings_of"]
+__all__ = ["draws_rich_bars", "interruptible", "is_terminal", "quiet", "warnings_of", "watched"]
 
 
 def is_terminal() -> bool:
@@ -24,6 +24,15 @@ def is_terminal() -> bool:
 def draws_rich_bars() -> bool:
     """Whether a bar of rich is seen: in a notebook without ipywidgets it would be a warning for each step instead."""
     return sys.stderr.isatty() or ("ipykernel" in sys.modules and find_spec("ipywidgets") is not None)
+
+
+def watched[T](items: Sequence[T], description: str, bar: bool) -> Iterable[T]:
+    """Items that take long each, under a bar where one is seen."""
+    if not bar or len(items) < 2 or not draws_rich_bars():
+        return items
+    from rich.progress import track
+
+    return track(items, description=description, transient=True)
 
 
 @contextmanager

@@ -100,6 +100,7 @@ def rows() -> dict[str, Row]:
     inferring = {"model": a_line, "method": "exact", "draws": 4, "sampler": None, **SEEDED}
     reporting = {"post": post, "path": folder / "a.html", "validation": judged, "comparison": compared, "title": "t"}
     mixing = {"model": a_mixture, "start": {"mu": [-1.0, 1.0]}, "starts": 1, "max_iterations": 2, "tolerance": 1e-3}
+    arriving = {"blocks": 2, "order": [3, 2, 1, 0], "observations": "entry"}
     states_of = bk.states(of_mixture)
     options = {name: option.default for name, option in model_options(BUILT.build).items()}
     found = [
@@ -115,6 +116,7 @@ def rows() -> dict[str, Row]:
         Row(bk.maximize_evidence, {"model": a_count, "random_seed": 1}, FEWER),
         Row(bk.relabel, {"draws": other, "model": a_count, "labels": (), "groups": None}),
         Row(bk.report, {**reporting, "about": ["x"]}, FEWER),
+        Row(bk.sequential, {"models": post, **arriving, **SEEDED}, FEWER),
         Row(bk.states, {"source": of_mixture, "variable": "z", "at": {"mu": [-1.0, 1.0]}, "draws": 2}),
         Row(bk.validate, {"model": a_line, "draws": 4, "exact": post, **SEEDED}, FEWER),
         Row(validation.judge, {"exact": post, **judging, "method": "", "divergences": 1, "seconds": 1.0}),

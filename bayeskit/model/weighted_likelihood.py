@@ -23,7 +23,6 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.distribution import PartialObservedRV
 from pymc.model.fgraph import ModelObservedRV
-from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 
 from bayeskit.errors import ModelError
@@ -93,11 +92,11 @@ def is_joint_normal(rv: Any) -> bool:
     return type(rv.owner.op).__name__ == "MvNormalRV" and batch_dimensions(rv) == 0
 
 
-def _value_shape(value: Variable) -> tuple[int, ...]:
+def _value_shape(value: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in value.shape.eval())
 
 
-def _by_row(rv: Any, value: Variable, name: str) -> Variable:
+def _by_row(rv: Any, value: Any, name: str) -> Any:
     """The log density of each row, or entry, of an observed variable."""
     if isinstance(rv.owner.op, PartialObservedRV):
         what = f"{name!r} has rows of which some entries are missing, and no density for what is left of each"
@@ -112,7 +111,7 @@ def _by_row(rv: Any, value: Variable, name: str) -> Variable:
     return density
 
 
-def _of_marginal(rv: Any, value: Variable, weight: Variable) -> Variable:
+def _of_marginal(rv: Any, value: Any, weight: Any) -> Any:
     """The log density of the entries of weight one of a multivariate Normal vector."""
     mean, covariance = rv.owner.op.dist_params(rv.owner)
     kept = covariance * pt.outer(weight, weight) + pt.diag(1.0 - weight)

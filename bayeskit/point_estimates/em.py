@@ -9,7 +9,7 @@ iteration in :mod:`bayeskit.point_estimates.em_problem`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ from bayeskit.point_estimates.complete_data import CompleteData, marginal_probab
 from bayeskit.point_estimates.em_problem import Problem, Run
 from bayeskit.point_estimates.m_step import Degenerate
 from bayeskit.results.tree import dims_of
-from bayeskit.terminal import draws_rich_bars, quiet
+from bayeskit.terminal import quiet, watched
 from bayeskit.types import Point
 
 __all__ = ["EMResult", "em"]
@@ -153,14 +153,6 @@ def em(
         return _best(problem, 1 if first else starts, first, rng, max_iterations, tolerance, progressbar)
 
 
-def _watched(starts: int, bar: bool) -> Iterable[int]:
-    if not bar or starts < 2 or not draws_rich_bars():
-        return range(starts)
-    from rich.progress import track
-
-    return track(range(starts), description="EM starts", transient=True)
-
-
 def _best(
     problem: Problem,
     starts: int,
@@ -173,7 +165,7 @@ def _best(
     """The best of all starts."""
     runs: list[Run | None] = []
     reasons: dict[str, None] = {}  # in order, each once
-    for number in _watched(starts, bar):
+    for number in watched(range(starts), "EM starts", bar):
         run = None
         try:
             run = problem.climb(first or problem.started(number, rng), limit, tolerance)
