@@ -14,6 +14,7 @@ from bayeskit.errors import BayeskitError
 if TYPE_CHECKING:
     from bayeskit.comparison.comparison import Comparison
     from bayeskit.comparison.evidence_table import compare
+    from bayeskit.comparison.point_null import PointNull, savage_dickey
     from bayeskit.comparison.prequential_scores import Sequential, sequential
     from bayeskit.elimination.collapsed_model import collapse, recover
     from bayeskit.inference.ladder import explain, infer
@@ -36,6 +37,7 @@ __all__ = [
     "LogEvidence",
     "Plan",
     "PointEstimate",
+    "PointNull",
     "Posterior",
     "Refusal",
     "Sequential",
@@ -53,6 +55,7 @@ __all__ = [
     "recover",
     "relabel",
     "report",
+    "savage_dickey",
     "sequential",
     "states",
     "validate",
@@ -63,6 +66,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "comparison.comparison": ("Comparison",),
     "comparison.evidence_table": ("compare",),
+    "comparison.point_null": ("PointNull", "savage_dickey"),
     "comparison.prequential_scores": ("Sequential", "sequential"),
     "elimination.collapsed_model": ("collapse", "recover"),
     "inference.ladder": ("explain", "infer"),

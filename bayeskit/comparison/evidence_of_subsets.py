@@ -16,8 +16,8 @@ import numpy as np
 import pymc as pm
 
 from bayeskit.comparison.given_models import inferred
+from bayeskit.comparison.leave_one_out import require_evidence
 from bayeskit.comparison.same_data import require_same_data
-from bayeskit.comparison.shared_priors import require_evidence
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import BayeskitError, CertificateError, InferenceError, ModelError
 from bayeskit.graphs.environment import lightly

@@ -8,7 +8,6 @@ finite variables is too long or its rows have no closed form, these are summed o
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -23,16 +22,14 @@ from bayeskit.results.records import Refusal, Step
 __all__ = ["analyse", "with_sums"]
 
 
-def analyse(model: pm.Model, *, sums: bool = False, shared: tuple[str, ...] = ()) -> Analysis:
+def analyse(model: pm.Model, *, sums: bool = False) -> Analysis:
     """Find the plan for a model; computes no posterior. A ModelError if the model cannot be read.
 
     With ``sums``, finite variables are summed out even where a table of their values has a closed form in each row.
-    Variables that are ``shared`` have an improper prior, ``Flat`` or ``HalfFlat``, whose constant is that of all models
-    compared with this one (:mod:`bayeskit.comparison.shared_priors`): evidences are up to that constant.
     """
     _require_labels(model)
     try:
-        return replace(_analysed(model, sums, shared), analyse=partial(analyse, shared=shared))
+        return replace(_analysed(model, sums), analyse=analyse)
     except IndexError as error:
         raise ModelError(
             f"an index in the model is out of range ({str(error).splitlines()[0]}); check the arrays of indices "
@@ -53,8 +50,8 @@ def _require_labels(model: pm.Model) -> None:
             )
 
 
-def _analysed(model: pm.Model, sums: bool, shared: tuple[str, ...]) -> Analysis:
-    plain = _search(LogJoint.from_model(model, shared=shared))
+def _analysed(model: pm.Model, sums: bool) -> Analysis:
+    plain = _search(LogJoint.from_model(model))
     finite = _finite(plain)
     if plain.plan.remaining or sums:
         return with_sums(plain)

@@ -172,10 +172,11 @@ def changed_copy(model: pm.Model, change: Callable[[FunctionGraph], None]) -> pm
     # PyMC puts what depends on nothing first; plans name variables in the order in which they are declared.
     for own, theirs in ((copy.free_RVs, model.free_RVs), (copy.observed_RVs, model.observed_RVs)):
         place = {rv.name: k for k, rv in enumerate(theirs)}
-        own.sort(key=lambda rv, place=place: place[rv.name])
-    for rv in model.free_RVs:
+        own.sort(key=lambda rv, place=place: place.get(rv.name, len(place)))
+    free = {rv.name: rv for rv in copy.free_RVs}
+    for rv in [rv for rv in model.free_RVs if rv.name in free]:
         if isinstance(initial.get(rv), np.ndarray | float | int | str):
-            copy.set_initval(copy[rv.name], initial[rv])
+            copy.set_initval(free[rv.name], initial[rv])
     return copy
 
 

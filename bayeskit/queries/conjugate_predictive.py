@@ -33,7 +33,7 @@ from bayeskit.graphs.compile import compile_small, stacked
 from bayeskit.graphs.operations import Kind, kind_of
 from bayeskit.graphs.rewriting import depends_on
 
-__all__ = ["ConjugateUpdate", "NoClosedForm", "log_leaf_density"]
+__all__ = ["ConjugateUpdate", "NoClosedForm", "log_leaf_density", "log_student"]
 
 
 class NoClosedForm(Exception):
@@ -56,12 +56,12 @@ def log_leaf_density(part: Part, index: np.ndarray, values: np.ndarray) -> np.nd
             raise NoClosedForm("several vectors of a new row share a Wishart matrix")
         unit = np.eye(len(part.multiple))[rows[0]]
         weight = float(linalg.cho_solve(linalg.cho_factor(part.multiple, lower=True), unit)[rows[0]])
-        return _log_student(values, weight * matrix, float(df))
+        return log_student(values, weight * matrix, float(df))
     unit = np.zeros((gaussian.size, len(index)))
     unit[index, np.arange(len(index))] = 1.0
     covariance = gaussian.precision.solve(unit)[index]
     if part.scale is None:
-        return _log_student(values, covariance, np.inf)
+        return log_student(values, covariance, np.inf)
     assert part.group is not None
     group = part.group[index]
     df, ratio = (np.ravel(v) for v in part.student)
@@ -72,11 +72,11 @@ def log_leaf_density(part: Part, index: np.ndarray, values: np.ndarray) -> np.nd
     total = np.zeros(len(values))
     for g in np.unique(group):
         own = group == g
-        total += _log_student(values[:, own], factor[g] * covariance[np.ix_(own, own)], df[g])
+        total += log_student(values[:, own], factor[g] * covariance[np.ix_(own, own)], df[g])
     return total
 
 
-def _log_student(values: np.ndarray, scale: np.ndarray, df: float) -> np.ndarray:
+def log_student(values: np.ndarray, scale: np.ndarray, df: float) -> np.ndarray:
     """Log density of a multivariate Student-t about zero, Normal for infinitely many degrees of freedom.
 
     SciPy's leaves out, and does not say so, directions of less than 2·10⁻¹⁰ of the largest variance.
