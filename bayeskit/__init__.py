@@ -13,6 +13,7 @@ from bayeskit.errors import BayeskitError
 
 if TYPE_CHECKING:
     from bayeskit.comparison.comparison import Comparison
+    from bayeskit.comparison.cross_validation import CrossValidation, cross_validate
     from bayeskit.comparison.evidence_table import compare
     from bayeskit.comparison.point_null import PointNull, savage_dickey
     from bayeskit.comparison.prequential_scores import Sequential, sequential
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BayeskitError",
     "Comparison",
+    "CrossValidation",
     "Diagnostics",
     "EMResult",
     "LogEvidence",
@@ -46,6 +48,7 @@ __all__ = [
     "classify",
     "collapse",
     "compare",
+    "cross_validate",
     "em",
     "explain",
     "infer",
@@ -65,6 +68,7 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "comparison.comparison": ("Comparison",),
+    "comparison.cross_validation": ("CrossValidation", "cross_validate"),
     "comparison.evidence_table": ("compare",),
     "comparison.point_null": ("PointNull", "savage_dickey"),
     "comparison.prequential_scores": ("Sequential", "sequential"),

@@ -100,6 +100,8 @@ def rows() -> dict[str, Row]:
     inferring = {"model": a_line, "method": "exact", "draws": 4, "sampler": None, **SEEDED}
     reporting = {"post": post, "path": folder / "a.html", "validation": judged, "comparison": compared, "title": "t"}
     mixing = {"model": a_mixture, "start": {"mu": [-1.0, 1.0]}, "starts": 1, "max_iterations": 2, "tolerance": 1e-3}
+    folding = {"method": "grouped", "folds": 2, "groups": [0, 1, 0, 1], "initial": None, "joint": True}
+    folding |= {"observations": None}
     arriving = {"blocks": 2, "order": [3, 2, 1, 0], "observations": "entry"}
     states_of = bk.states(of_mixture)
     options = {name: option.default for name, option in model_options(BUILT.build).items()}
@@ -110,6 +112,7 @@ def rows() -> dict[str, Row]:
         Row(bk.recover, {"model": a_count, "draws": other.tree, "random_seed": 1}),
         Row(bk.classify, {"post": of_class, "new_data": {"x": [0.0]}, "label": "c", "method": "estimated", "draws": 2}),
         Row(bk.compare, {"models": [post, sampled], "prior_odds": None, "loo": False, "random_seed": 1}),
+        Row(bk.cross_validate, {"models": post, **folding, **SEEDED}, FEWER),
         Row(bk.em, {**mixing, "objective": "likelihood", **SEEDED}, FEWER),
         Row(bk.load, {"path": folder / "line.nc", "model": a_line}),
         Row(bk.map_estimate, {"model": a_count, "random_seed": 1}, FEWER),

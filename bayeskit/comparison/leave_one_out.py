@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
+from collections.abc import Mapping
+from typing import Any
 
-import arviz as az
 import numpy as np
 import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import find_observations
 
+from bayeskit.comparison.smoothed_loo import Smoothed, smoothed_loo
 from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import WrittenModel, on_its_data, written_down
 from bayeskit.model.support import IMPROPER
@@ -23,7 +24,6 @@ __all__ = ["leave_one_out", "pointwise_loo", "require_evidence"]
 # computed from.
 LOO_ELEMENTS = 20_000_000
 LOO_MIN_DRAWS = 500
-SAME = 1e-12  # relative spread below which a term is the same at every draw
 
 
 def require_evidence(name: str, given: pm.Model | Posterior) -> None:
@@ -54,19 +54,30 @@ def leave_one_out(posterior: Posterior) -> tuple[tuple[float, float, float], str
     return (float(elpd.sum()), math.sqrt(elpd.size * np.var(elpd, ddof=1)), float(high)), note
 
 
-@on_its_data
 def pointwise_loo(posterior: Posterior) -> tuple[np.ndarray, int, str]:
     """log p(y_i | the others) of each observation, the number of high Pareto k, and a note.
 
     No number, and the reason, where LOO is not available.
     """
-    missing = np.empty(0), 0
+    found, note = loo_from_draws(posterior)
+    return (np.empty(0), 0, note) if found is None else (found.elpd, int(found.high.sum()), note)
+
+
+@on_its_data
+def loo_from_draws(
+    posterior: Posterior, members: Mapping[str, np.ndarray] | None = None
+) -> tuple[Smoothed | None, str]:
+    """Each observation given the others, or none; and a note, which then says why.
+
+    ``members`` are the numbers of the observations that the entries of each observed variable belong to, where an
+    observation is not an entry.
+    """
     if not posterior.model.observed_RVs:
-        return *missing, "LOO was not computed: the model has no observed variable"
+        return None, "LOO was not computed: the model has no observed variable"
     labels = [str(value.name) for value in posterior.model.discrete_value_vars if value.type.ndim]
     if labels:
         # Each observation has a label of its own, drawn given that observation: its weight would be infinite.
-        return *missing, f"LOO was not computed: the draws of {', '.join(labels)} have seen each observation"
+        return None, f"LOO was not computed: the draws of {', '.join(labels)} have seen each observation"
     draws = posterior.tree["posterior"].to_dataset()
     observations = sum(np.size(value) for value in find_observations(posterior.model).values())
     if posterior.model.free_RVs:
@@ -74,43 +85,44 @@ def pointwise_loo(posterior: Posterior) -> tuple[np.ndarray, int, str]:
         if (kept := min(number, room)) < LOO_MIN_DRAWS:
             few = f"{number} draws are too few, it takes {LOO_MIN_DRAWS}: infer with draws=4000"
             why = few if number < LOO_MIN_DRAWS else f"{observations} observations leave room for {kept} draws"
-            return *missing, f"LOO was not computed: {why}"
+            return None, f"LOO was not computed: {why}"
         draws = draws.isel(draw=slice(kept // draws.sizes["chain"]))
     else:  # the likelihood is a number, and one draw of nothing is enough
         draws = xr.Dataset(coords={"chain": [0], "draw": [0]})
-    pointwise = _pointwise(posterior, draws)
-    if pointwise.shape[2] < 2:
+    known = posterior.tree["log_likelihood"].to_dataset() if "log_likelihood" in posterior.tree.children else None
+    pointwise = pointwise_log_likelihood(posterior.model, draws, members, known)
+    if pointwise is None or pointwise.shape[2] < 2:
         why = "there is one observation" if observations < 2 else "the likelihood does not factor into observations"
-        return *missing, f"LOO was not computed: {why}"
+        return None, f"LOO was not computed: {why}"
     if not np.all(np.isfinite(pointwise)):
         count = int((~np.isfinite(pointwise)).any(axis=(0, 1)).sum())
-        return (
-            *missing,
-            f"LOO was not computed: the log likelihood of {count} observation(s) is not finite at some draw",
-        )
-    elpd = pointwise[0, 0].copy()
-    # A term that is the same at every draw has no tail to smooth, and is the same without its observation, too.
-    varies = np.ptp(pointwise, axis=(0, 1)) > SAME * np.maximum(1.0, np.abs(elpd))
-    high, note = 0, ""
-    if varies.any():
-        tree = xr.DataTree.from_dict({"posterior": draws})
-        terms = (("chain", "draw", "observation"), pointwise[..., varies])
-        tree["log_likelihood"] = xr.DataTree(xr.Dataset({"pointwise": terms}))
-        # ArviZ warns of high Pareto k; the count and the note below say the same.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            result = az.loo(tree, pointwise=True, reff=1.0 if posterior.method == "exact" else None)
-        elpd[varies] = result.elpd_i
-        high = int((result.pareto_k > result.good_k).sum())
-        note = f"LOO is unreliable: {high} observation(s) with Pareto k above {result.good_k:.2f}" if high else ""
-    return elpd, high, note
+        return None, f"LOO was not computed: the log likelihood of {count} observation(s) is not finite at some draw"
+    found = smoothed_loo(pointwise, draws, reff=1.0 if posterior.method == "exact" else None)
+    high = int(found.high.sum())
+    return found, f"LOO is unreliable: {high} observation(s) with Pareto k above {found.good_k:.2f}" if high else ""
 
 
-def _pointwise(posterior: Posterior, draws: xr.Dataset) -> np.ndarray:
-    """The log likelihood at these draws, the first of the posterior's: its axes are chains, draws, observations."""
-    if "log_likelihood" in posterior.tree.children:
-        known = posterior.tree["log_likelihood"].to_dataset().isel(draw=slice(draws.sizes["draw"]))
-    else:
-        known = log_densities(posterior.model, draws, ["log_likelihood"])["log_likelihood"]
-    terms = [v.transpose("chain", "draw", ...).to_numpy() for v in known.data_vars.values()]
-    return np.concatenate([v.reshape(*v.shape[:2], -1) for v in terms], axis=2)
+def pointwise_log_likelihood(
+    model: pm.Model,
+    draws: xr.Dataset,
+    members: Mapping[str, np.ndarray] | None = None,
+    known: xr.Dataset | None = None,
+) -> np.ndarray | None:
+    """The log likelihood at draws, its axes chains, draws, observations; none where it does not factor into these.
+
+    It may be ``known``, of more draws that begin with these.
+    """
+    if known is None:
+        known = log_densities(model, draws, ["log_likelihood"])["log_likelihood"]
+    known = known.isel(draw=slice(draws.sizes["draw"]))
+    terms = {str(n): v.transpose("chain", "draw", ...).to_numpy() for n, v in known.data_vars.items()}
+    if members is None:
+        return np.concatenate([v.reshape(*v.shape[:2], -1) for v in terms.values()], axis=2)
+    if any(terms[name].shape[2:] != numbers.shape for name, numbers in members.items()):
+        return None
+    lengths = next(iter(terms.values())).shape[:2]
+    result = np.zeros((*lengths, 1 + max(int(numbers.max()) for numbers in members.values())))
+    for name, numbers in members.items():
+        place: Any = (..., numbers.ravel())
+        np.add.at(result, place, terms[name].reshape(*result.shape[:2], -1))
+    return result

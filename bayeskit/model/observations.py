@@ -59,6 +59,8 @@ def observations_of(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], unit
         If a variable has no such dim, or there are fewer than two observations.
     """
     dims = {name: _dims(model, name)[: len(shape)] for name, shape in shapes.items()}
+    if not shapes:
+        raise ModelError("the model has no observed variable, so it has no observations")
     if unit is None:
         first = {of[0] if of else None for of in dims.values()}
         shared = next(iter(first)) if len(first) == 1 and len(dims) > 1 else None

@@ -421,7 +421,7 @@ def test_prior_odds_are_checked(odds: dict[str, float], message: str) -> None:
 def test_what_is_said_of_one_model_names_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     import logging
 
-    import bayeskit.comparison.evidence_table as module
+    import bayeskit.comparison.given_models as module
 
     def told(model: pm.Model, **options: Any) -> Any:
         logging.getLogger("bayeskit").warning("NUTS draws: %s", "the chains disagree")

@@ -1,0 +1,87 @@
+r"""The score of each observation that was left out, exactly from evidences of subsets, else from draws.
+
+From evidences, given the observations B that were seen,
+
+.. math:: \log p(y_i \mid y_B) = \log Z(B \cup \{i\}) - \log Z(B)
+
+and for a whole fold in the place of i the joint density of its observations. From draws of the posterior given B, it is
+the log of the mean of :math:`p(y_i \mid \theta)`, where the model is sampled once a fold; leave-one-out needs this only
+where Pareto k says that draws given all observations cannot answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayeskit.comparison.evidence_of_subsets import SubsetEvidence, difference
+from bayeskit.comparison.folds import Fold
+from bayeskit.comparison.leave_one_out import pointwise_log_likelihood
+from bayeskit.comparison.posteriors_of_subsets import SubsetPosteriors
+from bayeskit.comparison.smoothed_loo import Smoothed, mean_over_draws
+from bayeskit.errors import ModelError
+from bayeskit.model.snapshot import restored
+from bayeskit.terminal import watched
+
+__all__ = ["Scores", "scores_by_smoothing", "scores_from_draws", "scores_from_evidence"]
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Scores of one model, one an observation, or a fold, in the order of the folds."""
+
+    values: np.ndarray
+    errors: np.ndarray
+    sampled: np.ndarray  # whether an error is a standard error
+    label: str
+    notes: tuple[str, ...] = ()
+
+
+def scores_from_evidence(evidence: SubsetEvidence, folds: Iterable[Fold], joint: bool) -> Scores:
+    """Differences of log evidences."""
+    found = []
+    for fold in folds:
+        before = evidence(fold.seen)
+        for scored in [fold.scored] if joint else fold.scored[:, None]:
+            with_them = fold.seen.copy()
+            with_them[scored] = True
+            found.append(difference(evidence(with_them), before))
+    values, errors = np.array(found).T
+    return Scores(values, errors, np.zeros(len(values), dtype=bool), evidence.posterior.log_evidence.label)
+
+
+def scores_from_draws(subsets: SubsetPosteriors, folds: Iterable[Fold], joint: bool) -> Scores:
+    """Means over draws of the posterior given what was seen.
+
+    Raises
+    ------
+    ModelError
+        If the likelihood does not factor into the observations given the parameters.
+    """
+    found = [_of_fold(subsets, fold, joint) for fold in folds]
+    values, errors = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated")
+
+
+def scores_by_smoothing(subsets: SubsetPosteriors, smoothed: Smoothed, bar: bool) -> Scores:
+    """Leave-one-out from draws given all; where Pareto k says that it is not reliable, from a run without that one."""
+    values, errors = smoothed.elpd.copy(), smoothed.error.copy()
+    numbers = np.arange(len(subsets))
+    for i in watched(np.flatnonzero(smoothed.high).tolist(), f"{subsets.name}: observations left out", bar):
+        values[[i]], errors[[i]] = _of_fold(subsets, Fold(numbers[[i]], numbers != i), False)
+    high = int(smoothed.high.sum())
+    notes = (f"{high} observation(s) of high Pareto k were left out in runs of their own",) if high else ()
+    return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated", notes)
+
+
+def _of_fold(subsets: SubsetPosteriors, fold: Fold, joint: bool) -> tuple[np.ndarray, np.ndarray]:
+    draws = subsets.given(fold.seen).tree["posterior"].to_dataset()
+    with restored(subsets.posterior.snapshot):
+        terms = pointwise_log_likelihood(subsets.posterior.model, draws, subsets.observations.members)
+    if terms is None:
+        why = "given its parameters the observations are not independent, so draws give no score of one of them"
+        raise ModelError(f"{subsets.name}: {why}; compare by evidence")
+    terms = terms[..., fold.scored]
+    return mean_over_draws(terms.sum(axis=2, keepdims=True) if joint else terms)

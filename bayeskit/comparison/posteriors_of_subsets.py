@@ -1,0 +1,65 @@
+"""The posterior of a model given any subset of its observations, from weights of one and zero."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bayeskit.elimination.plan import analyse
+from bayeskit.errors import BayeskitError, CertificateError, ModelError
+from bayeskit.graphs.environment import lightly
+from bayeskit.inference.ladder import answer
+from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.observations import Observations, observations_of
+from bayeskit.model.separate_observations import require_separate
+from bayeskit.model.snapshot import WrittenModel, restored
+from bayeskit.model.weighted_likelihood import weighted_likelihood
+from bayeskit.results.records import Posterior
+from bayeskit.terminal import warnings_of
+
+__all__ = ["DRAWS", "SubsetPosteriors"]
+
+DRAWS = 4000  # for what is estimated from draws
+POINTS, ROUNDING = 5, 1e-9  # draws at which two densities are compared, and what they may differ by, relatively
+
+
+class SubsetPosteriors:
+    """Posteriors of a model given subsets of its observations, each by the method of the whole."""
+
+    def __init__(self, name: str, posterior: Posterior, unit: str | None, random_seed: int) -> None:
+        if isinstance(posterior.model, WrittenModel):
+            raise ModelError(f"{name}: it was loaded without its model: bayeskit.load(path, model=model)")
+        self.name = name
+        self.posterior = posterior
+        self._seed = random_seed
+        with restored(posterior.snapshot), lightly():
+            self._weighted = weighted_likelihood(posterior.model)
+            self.observations: Observations = observations_of(posterior.model, self._weighted.shapes, unit)
+            require_separate(posterior.model, self.observations)
+            self._analysis = analyse(self._weighted.model)
+
+    def __len__(self) -> int:
+        return len(self.observations)
+
+    def given(self, kept: np.ndarray, draws: int = DRAWS) -> Posterior:
+        """The posterior given the observations of which ``kept`` is true."""
+        weights = self._weighted.data(self.observations.weights(kept))
+        try:
+            with warnings_of(self.name):
+                return answer(self._analysis.with_data(weights), self.posterior.method, draws, self._seed)
+        except BayeskitError as error:
+            error.args = (f"{self.name}: given {int(kept.sum())} of {len(self)} observations, {error}",)
+            raise
+
+    def require_same_density(self) -> None:
+        """Refuse a weighted model that, with every weight one, has another density than the model at some draw."""
+        draws = self.posterior.tree["posterior"].to_dataset().stack(sample=("chain", "draw"))
+        with restored(self.posterior.snapshot), lightly():
+            joints = [LogJoint.from_model(m) for m in (self.posterior.model, self._weighted.model)]
+            for k in np.linspace(0, draws.sizes["sample"] - 1, POINTS).astype(int):
+                point = {n: draws[n].isel(sample=k).to_numpy() for n in joints[0].names}
+                whole, weighted = (joint.logp(point) for joint in joints)
+                if not abs(whole - weighted) <= ROUNDING * max(1.0, abs(whole)):
+                    raise CertificateError(
+                        f"{self.name}: with every observation counted once, the weighted model has the log density "
+                        f"{weighted:.10g} where the model has {whole:.10g}; please report the model"
+                    )

@@ -1,0 +1,277 @@
+"""Observations left out, against closed forms of what is left: refits by formula, forward recursions, integrals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pymc as pm
+import pymc_extras as pmx
+import pytensor.tensor as pt
+import pytest
+import xarray as xr
+from scipy import special, stats
+
+import bayeskit as bk
+from bayeskit.comparison.cross_validation import CrossValidation, cross_validate
+from bayeskit.comparison.folds import FoldLayout
+from bayeskit.comparison.smoothed_loo import mean_over_draws, smoothed_loo
+from bayeskit.errors import DataError, ModelError, OptionError
+from bayeskit.results.log_evidence import LogEvidence
+
+RNG = np.random.default_rng(11)
+X = np.column_stack([np.ones(14), np.linspace(-1.0, 1.0, 14)])
+Y = X @ [0.4, 0.9] + RNG.normal(0.0, 0.6, size=14)
+TIMES = np.linspace(0.0, 3.0, 9)
+SERIES = np.sin(TIMES) + RNG.normal(0.0, 0.2, size=9)
+MOVES = np.array([[0.9, 0.1], [0.25, 0.75]])
+
+
+def line(columns: int = 2) -> pm.Model:
+    with pm.Model() as model:
+        variance = pm.InverseGamma("variance", 3.0, 1.0)
+        slopes = pm.Normal("slopes", 0.0, 2.0 * pm.math.sqrt(variance), shape=columns)
+        pm.Normal("y", X[:, :columns] @ slopes, pm.math.sqrt(variance), observed=Y)
+    return model
+
+
+def line_evidence(at: np.ndarray, columns: int = 2) -> float:
+    """A multivariate t: the Normal-inverse-gamma prior integrated out."""
+    x = X[at, :columns]
+    shape = (1.0 / 3.0) * (np.eye(len(at)) + 4.0 * x @ x.T)
+    return float(stats.multivariate_t(shape=shape, df=6.0).logpdf(Y[at]))
+
+
+def by_refits(layout: FoldLayout, columns: int = 2, seed: int = 1) -> np.ndarray:
+    scores = np.empty(14)
+    for fold in layout.of(14, np.random.default_rng(seed)):
+        seen = np.flatnonzero(fold.seen)
+        for i in fold.scored:
+            before = line_evidence(seen, columns) if seen.size else 0.0
+            scores[i] = line_evidence(np.append(seen, i), columns) - before
+    return scores
+
+
+@pytest.fixture(scope="module")
+def loo() -> CrossValidation:
+    return cross_validate({"line": line(), "level": line(1)}, random_seed=1)
+
+
+def test_leave_one_out_is_that_of_refits(loo: CrossValidation) -> None:
+    for name, columns in (("line", 2), ("level", 1)):
+        scores = by_refits(FoldLayout("loo"), columns)
+        assert np.max(np.abs(loo.pointwise[name] - scores)) < 1e-10
+        assert abs(loo.table.at[name, "elpd"] - scores.sum()) < 1e-10
+        assert abs(loo.table.at[name, "se"] - np.sqrt(14) * scores.std(ddof=1)) < 1e-10
+        assert abs(loo.table.at[name, "psis_elpd"] - scores.sum()) < 0.2
+    assert (loo.table["error"] < 1e-9).all()
+    assert (loo.table["label"] == "exact").all()
+
+
+def test_differences_are_of_pairs(loo: CrossValidation) -> None:
+    assert list(loo.table.index) == ["line", "level"]
+    apart = by_refits(FoldLayout("loo"), 1) - by_refits(FoldLayout("loo"), 2)
+    assert abs(loo.table.at["level", "difference"] - apart.sum()) < 1e-9
+    assert abs(loo.table.at["level", "difference_se"] - np.sqrt(14) * apart.std(ddof=1)) < 1e-9
+    assert loo.table.at["line", "difference"] == 0.0
+    assert "14 observations (entry) in 14 folds" in str(loo)
+
+
+GROUPS = np.array(list("abcabcabcabcab"))
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        FoldLayout("kfold", 4),
+        FoldLayout("stratified", 3, GROUPS),
+        FoldLayout("grouped", None, GROUPS),
+        FoldLayout("leave_future_out"),
+    ],
+    ids=lambda of: of.method,
+)
+def test_folds_are_those_of_refits(layout: FoldLayout) -> None:
+    options = {"folds": layout.folds, "groups": layout.groups, "initial": layout.initial}
+    found = cross_validate(bk.infer(line(), draws=4, random_seed=1), method=layout.method, random_seed=1, **options)
+    numbers = found.pointwise.index
+    assert np.max(np.abs(found.pointwise["model"] - by_refits(layout)[numbers])) < 1e-10
+    assert found.table["psis_elpd"].isna().all()
+
+
+def test_a_joint_score_is_of_the_fold() -> None:
+    found = cross_validate(line(), method="grouped", groups=GROUPS, joint=True, random_seed=1)
+    for k, name in enumerate("abc"):
+        seen = np.flatnonzero(name != GROUPS)
+        score = line_evidence(np.arange(14)) - line_evidence(np.append(seen, []).astype(int))
+        assert abs(found.pointwise["model"].iloc[k] - score) < 1e-10
+    assert any("joint density" in note for note in found.notes)
+
+
+def test_layouts() -> None:
+    rng = np.random.default_rng(0)
+    dealt = FoldLayout("stratified", 4, GROUPS).of(14, rng)
+    for label in "abc":
+        shares = [np.sum(GROUPS[fold.scored] == label) for fold in dealt]
+        assert max(shares) - min(shares) <= 1
+    whole = FoldLayout("grouped", 2, GROUPS).of(14, rng)
+    assert sorted(len(fold.scored) for fold in whole) == [5, 9]
+    assert all(not set(GROUPS[f.scored]) & set(GROUPS[f.seen]) for f in whole)
+    later = FoldLayout("leave_future_out", 3, None, 8).of(14, rng)
+    assert [fold.scored.tolist() for fold in later] == [[8, 9], [10, 11], [12, 13]]
+    assert [fold.seen.sum() for fold in later] == [8, 10, 12]
+    everything = np.sort(np.concatenate([fold.scored for fold in FoldLayout("kfold").of(14, rng)]))
+    assert everything.tolist() == list(range(14))
+
+
+WRONG = [
+    ({"method": "loo", "folds": 3}, OptionError),
+    ({"method": "loo", "joint": True}, OptionError),
+    ({"method": "kfold", "folds": 15}, OptionError),
+    ({"method": "kfold", "groups": GROUPS}, OptionError),
+    ({"method": "grouped"}, OptionError),
+    ({"method": "grouped", "groups": GROUPS[1:]}, DataError),
+    ({"method": "grouped", "groups": ["a"] * 14}, OptionError),
+    ({"method": "grouped", "groups": [None] * 14}, DataError),
+    ({"method": "kfold", "initial": 3}, OptionError),
+    ({"method": "leave_future_out", "initial": 14}, OptionError),
+    ({"observations": "row"}, OptionError),
+]
+
+
+@pytest.mark.parametrize(("options", "error"), WRONG)
+def test_what_does_not_fit(options: dict[str, object], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        cross_validate(line(), random_seed=1, **options)  # type: ignore[arg-type]
+
+
+def kernel(scale: float) -> np.ndarray:
+    return np.exp(-0.5 * (TIMES[:, None] - TIMES) ** 2 / scale**2)
+
+
+def test_the_future_of_a_gaussian_process() -> None:
+    """Latent and marginal form, whose scale is known, and one whose scale is integrated over."""
+    known = pm.gp.cov.ExpQuad(1, ls=1.2)
+    with pm.Model() as latent:
+        f = pm.gp.Latent(cov_func=known).prior("f", TIMES[:, None], reparameterize=False)
+        pm.Normal("y", f, 0.2, observed=SERIES)
+    with pm.Model() as marginal:
+        level = pm.gp.mean.Constant(pm.Normal("level", 0.0, 1.0))
+        pm.gp.Marginal(mean_func=level, cov_func=known).marginal_likelihood("y", TIMES[:, None], SERIES, sigma=0.2)
+    noise = 0.04 * np.eye(9)
+    for model, covariance, tolerance in (
+        (latent, kernel(1.2) + noise, 1e-5),  # PyMC adds a jitter of 1e-6 to the covariance
+        (marginal, kernel(1.2) + noise + 1.0, 1e-5),
+    ):
+        found = cross_validate(model, method="leave_future_out", initial=4, random_seed=1)
+        evidence = [stats.multivariate_normal(cov=covariance[:n, :n]).logpdf(SERIES[:n]) for n in range(4, 10)]
+        assert np.max(np.abs(found.pointwise["model"] - np.diff(evidence))) < tolerance
+        assert (found.table["label"] == "exact").all()
+
+
+def test_the_future_of_a_gaussian_process_of_unknown_scale() -> None:
+    with pm.Model() as model:
+        scale = pm.InverseGamma("scale", 3.0, 3.0)
+        cov = pm.gp.cov.ExpQuad(1, ls=scale)
+        pm.gp.Marginal(cov_func=cov).marginal_likelihood("y", TIMES[:, None], SERIES, sigma=0.2, jitter=0.0)
+    found = cross_validate(model, method="leave_future_out", initial=6, random_seed=1)
+    grid = np.exp(np.linspace(np.log(0.02), np.log(2e3), 1001))
+    prior = stats.invgamma(3.0, scale=3.0).logpdf(grid) + np.log(grid)
+    covariance = np.stack([kernel(s) + 0.04 * np.eye(9) for s in grid])
+    evidence = []
+    for n in range(6, 10):
+        part = covariance[:, :n, :n]
+        fit = SERIES[:n] @ np.linalg.solve(part, SERIES[:n, None])[..., 0].T
+        terms = prior - 0.5 * (fit + np.linalg.slogdet(part)[1] + n * np.log(2 * np.pi))
+        evidence.append(special.logsumexp(terms) + np.log(np.log(grid[1] / grid[0])))
+    assert np.max(np.abs(found.pointwise["model"] - np.diff(evidence))) < 1e-6 + found.errors["model"].max()
+    assert (found.table["label"] == "quadrature").all()
+
+
+def forward(y: np.ndarray, means: np.ndarray) -> float:
+    """log p(y) of a hidden Markov chain by the forward recursion."""
+    log_alpha = np.log([0.5, 0.5])
+    for t, value in enumerate(y):
+        if t:
+            log_alpha = special.logsumexp(log_alpha[:, None] + np.log(MOVES), axis=0)
+        log_alpha = log_alpha + stats.norm(means, 0.8).logpdf(value)
+    return float(special.logsumexp(log_alpha))
+
+
+def test_the_future_of_a_hidden_markov_chain() -> None:
+    y = np.where(np.arange(12) % 6 < 4, -1.0, 1.2) + RNG.normal(0.0, 0.8, size=12)
+    with pm.Model(coords={"time": range(2000, 2012)}) as model:
+        first = pm.Categorical.dist([0.5, 0.5])
+        z = pmx.DiscreteMarkovChain("z", P=MOVES, init_dist=first, shape=(12,))
+        pm.Normal("y", pt.as_tensor([-1.0, 1.2])[z], 0.8, observed=y, dims="time")
+    found = cross_validate(model, method="leave_future_out", initial=5, random_seed=1)
+    ahead = np.diff([forward(y[:n], np.array([-1.0, 1.2])) for n in range(5, 13)])
+    assert np.max(np.abs(found.pointwise["model"] - ahead)) < 1e-10
+    assert found.pointwise.index.tolist() == list(range(2005, 2012))
+
+
+def test_from_draws_where_there_is_no_evidence() -> None:
+    """A flat prior: log p(y_i | the others) is Normal about their mean."""
+    y = Y[:8]
+    with pm.Model() as model:
+        pm.Normal("y", pm.Flat("mu"), 1.0, observed=y)
+    post = bk.infer(model, random_seed=3)
+    assert np.isnan(post.log_evidence.value)
+    found = cross_validate(post, random_seed=3)
+    rest = (y.sum() - y) / 7
+    by_formula = stats.norm(rest, np.sqrt(1 + 1 / 7)).logpdf(y)
+    assert np.max(np.abs(found.pointwise["model"] - by_formula) / found.errors["model"]) < 5
+    assert found.table.at["model", "label"] == "estimated"
+    halves = cross_validate(post, method="grouped", groups=[0, 1] * 4, random_seed=3)
+    mean = np.where(np.arange(8) % 2 == 0, y[1::2].mean(), y[::2].mean())
+    by_formula = stats.norm(mean, np.sqrt(1 + 1 / 4)).logpdf(y)
+    assert np.max(np.abs(halves.pointwise["model"] - by_formula) / halves.errors["model"]) < 5
+    both = cross_validate(post, method="grouped", groups=[0, 1] * 4, joint=True, random_seed=3)
+    parts = [stats.multivariate_normal(np.full(4, m), np.eye(4) + 1 / 4) for m in (y[1::2].mean(), y[::2].mean())]
+    joint = [part.logpdf(y[k::2]) for k, part in enumerate(parts)]
+    assert np.max(np.abs(both.pointwise["model"] - joint) / both.errors["model"]) < 5
+
+
+def test_an_observation_of_high_pareto_k_is_left_out_in_a_run_of_its_own() -> None:
+    """The exact answer, taken for draws of a sampler: the outlier's own effect is seen by no draw without it."""
+    y = np.array([0.1, -0.2, 9.0])
+    with pm.Model() as model:
+        effect = pm.Normal("effect", 0.0, 3.0, shape=3)
+        pm.Normal("y", effect, 0.5, observed=y)
+    exact = bk.infer(model, random_seed=2)
+    sampled = replace(exact, log_evidence=LogEvidence(np.nan, np.inf, "estimated", "taken away"))
+    found = cross_validate(sampled, random_seed=2)
+    by_formula = stats.norm(0.0, np.sqrt(9.25)).logpdf(y)
+    assert found.table.at["model", "high_pareto_k"] > 0
+    assert any("runs of their own" in note for note in found.notes)
+    again = found.errors["model"].to_numpy() > 0
+    assert np.max((np.abs(found.pointwise["model"] - by_formula) / found.errors["model"])[again]) < 5
+
+
+def test_labels_that_have_seen_the_data_are_no_leave_one_out() -> None:
+    with pm.Model() as model:
+        z = pm.Bernoulli("z", 0.4, shape=4)
+        pm.Normal("y", pt.as_tensor([-1.0, 1.0])[z], 0.7, observed=Y[:4])
+    exact = bk.infer(model, random_seed=2)
+    sampled = replace(exact, log_evidence=LogEvidence(np.nan, np.inf, "estimated", "taken away"))
+    with pytest.raises(ModelError, match="no leave-one-out from its draws"):
+        cross_validate(sampled, random_seed=2)
+    by_formula = np.log(0.6 * stats.norm(-1, 0.7).pdf(Y[:4]) + 0.4 * stats.norm(1, 0.7).pdf(Y[:4]))
+    assert np.max(np.abs(cross_validate(exact, random_seed=2).pointwise["model"] - by_formula)) < 1e-10
+    by_draws = cross_validate(sampled, method="kfold", folds=2, random_seed=2)
+    assert np.max(np.abs(by_draws.pointwise["model"] - by_formula) / by_draws.errors["model"]) < 5
+
+
+def test_stated_errors_of_both_means_are_calibrated() -> None:
+    """Draws of a Normal mean: 120 estimates of three scores, whose z-scores have a variance near one."""
+    y, rng = np.array([-0.5, 0.3, 0.4]), np.random.default_rng(4)
+    of_loo = stats.norm((y.sum() - y) / 3, np.sqrt(1 + 1 / 3)).logpdf(y)  # the prior is Normal(0, 1)
+    of_new = stats.norm(y.sum() / 4, np.sqrt(1 + 1 / 4)).logpdf(y)
+    z = []
+    for _ in range(120):
+        mu = rng.normal(y.sum() / 4, 0.5, size=(4, 125))
+        terms = stats.norm(mu[..., None], 1.0).logpdf(y)
+        draws = xr.Dataset({"mu": (("chain", "draw"), mu)})
+        smoothed, (mean, error) = smoothed_loo(terms, draws, 1.0), mean_over_draws(terms)
+        z.append([(smoothed.elpd - of_loo) / smoothed.error, (mean - of_new) / error])
+    variance = np.var(np.array(z), axis=(0, 2))
+    assert np.all((variance > 0.7) & (variance < 1.4)), variance
