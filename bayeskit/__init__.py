@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from bayeskit.comparison.evidence_table import compare
     from bayeskit.comparison.point_null import PointNull, savage_dickey
     from bayeskit.comparison.prequential_scores import Sequential, sequential
+    from bayeskit.comparison.subsets.choice import select
+    from bayeskit.comparison.subsets.selection import Selection
     from bayeskit.elimination.collapsed_model import collapse, recover
     from bayeskit.inference.ladder import explain, infer
     from bayeskit.marginal_likelihood.relabelling import relabel
@@ -42,6 +44,7 @@ __all__ = [
     "PointNull",
     "Posterior",
     "Refusal",
+    "Selection",
     "Sequential",
     "Validation",
     "__version__",
@@ -59,6 +62,7 @@ __all__ = [
     "relabel",
     "report",
     "savage_dickey",
+    "select",
     "sequential",
     "states",
     "validate",
@@ -72,6 +76,8 @@ _NAMES = {
     "comparison.evidence_table": ("compare",),
     "comparison.point_null": ("PointNull", "savage_dickey"),
     "comparison.prequential_scores": ("Sequential", "sequential"),
+    "comparison.subsets.choice": ("select",),
+    "comparison.subsets.selection": ("Selection",),
     "elimination.collapsed_model": ("collapse", "recover"),
     "inference.ladder": ("explain", "infer"),
     "marginal_likelihood.relabelling": ("relabel",),

@@ -60,6 +60,13 @@ def counts() -> pm.Model:
     return model
 
 
+def regression() -> pm.Model:
+    with pm.Model() as model:
+        w = pm.Normal("w", 0.0, 1.0, shape=2)
+        pm.Normal("y", pm.math.dot(pm.Data("x", np.eye(3)[:, :2]), w), 1.0, observed=[1.1, 0.2, 0.1])
+    return model
+
+
 def mixture() -> pm.Model:
     with pm.Model() as model:
         z = pm.Bernoulli("z", 0.5, shape=4)
@@ -104,6 +111,8 @@ def rows() -> dict[str, Row]:
     folding |= {"observations": None}
     arriving = {"blocks": 2, "order": [3, 2, 1, 0], "observations": "entry"}
     states_of = bk.states(of_mixture)
+    selecting = {"model": regression(), "name": "w", "inclusion_prior": "uniform", "top": 2, "method": "auto"}
+    selecting |= {"draws": 2000, "random_seed": 1}
     options = {name: option.default for name, option in model_options(BUILT.build).items()}
     found = [
         Row(bk.infer, inferring),
@@ -121,6 +130,8 @@ def rows() -> dict[str, Row]:
         Row(bk.report, {**reporting, "about": ["x"]}, FEWER),
         Row(bk.sequential, {"models": post, **arriving, **SEEDED}, FEWER),
         Row(bk.savage_dickey, {"posterior": post, "var_names": "slope", "at": 0.5, "random_seed": 1}),
+        Row(bk.select, selecting),
+        Row(bk.select(**selecting).predict, {"data": {"x": np.eye(2)}}),
         Row(bk.states, {"source": of_mixture, "variable": "z", "at": {"mu": [-1.0, 1.0]}, "draws": 2}),
         Row(bk.validate, {"model": a_line, "draws": 4, "exact": post, **SEEDED}, FEWER),
         Row(validation.judge, {"exact": post, **judging, "method": "", "divergences": 1, "seconds": 1.0}),
