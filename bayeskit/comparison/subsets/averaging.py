@@ -20,7 +20,7 @@ from bayeskit.comparison.subsets.populations import Population
 from bayeskit.comparison.subsets.scale_integral import Node
 from bayeskit.types import Point
 
-__all__ = ["Averaged", "averaged"]
+__all__ = ["Averaged", "averaged_moments"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Averaged:
     variances: tuple[tuple[Point, float], ...]
 
 
-def averaged(found: Integrated, population: Population, log_weights: np.ndarray) -> Averaged:
+def averaged_moments(found: Integrated, population: Population, log_weights: np.ndarray) -> Averaged:
     """``log_weights`` are log p(S) − log p(y) of the population's submodels, p(y) being their average."""
     integral, size = found.integral, population.size
     ratios, at = integral.ratios, integral.each(population)

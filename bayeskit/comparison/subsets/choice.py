@@ -8,6 +8,21 @@ submodel, g σ² (X_SᵀX_S)⁻¹, and with a prior of g, that of Zellner and Si
     p(S \mid y) \propto p(S) \int p(y, w_S, \nu, \varphi \mid w_{-S} = 0) \, / \, p(w_{-S} = 0 \mid \varphi)
     \; dw_S \, d\nu \, d\varphi .
 
+An improper prior of what all submodels have (the intercept, σ²) is allowed: its constant is the same in all, and
+differences of their log evidences are free of it. The default ("JZS") regression of Rouder and Morey, and of the R
+package BayesFactor, is in plain PyMC, with centred predictors X and r = √2 / 4::
+
+    with pm.Model(coords={"predictor": names}) as model:
+        intercept, variance = pm.Flat("intercept"), pm.HalfFlat("variance")
+        pm.Potential("jeffreys", -pm.math.log(variance))
+        g = pm.InverseGamma("g", 0.5, len(y) * r**2 / 2)
+        w = pm.MvNormal("w", np.zeros(p), g * variance * np.linalg.inv(X.T @ X), dims="predictor")
+        pm.Normal("y", intercept + X @ w, pm.math.sqrt(variance), observed=y)
+    bk.select(model, "w", inclusion_prior="uniform")
+
+Cost: the cross products, and 6 · 2^p multiplications a node of the scale that is left, if one is: 2^20 submodels take
+some seconds, with a scale on a grid and predictors that are not centred some minutes.
+
 Sources: Liang, Paulo, Molina, Clyde, Berger (2008), "Mixtures of g priors for Bayesian variable selection", JASA 103;
 Rouder and Morey (2012), "Default Bayes factors for model selection in regression", Multivariate Behavioral Research 47.
 """
@@ -24,7 +39,7 @@ from bayeskit.comparison.subsets.inclusion_prior import InclusionPrior, Inclusio
 from bayeskit.comparison.subsets.indicators import with_all_included
 from bayeskit.comparison.subsets.integrate_scales import Integrated, integrated
 from bayeskit.comparison.subsets.linear_model import linear_model
-from bayeskit.comparison.subsets.model_search import search
+from bayeskit.comparison.subsets.model_search import walk
 from bayeskit.comparison.subsets.own_evidence import require_own_evidence
 from bayeskit.comparison.subsets.populations import AllSubsets
 from bayeskit.comparison.subsets.selection import Selection
@@ -49,23 +64,22 @@ def select(
     draws: Count = 20_000,
     random_seed: RandomSeed = None,
 ) -> Selection:
-    r"""Posterior probabilities of all submodels of a coefficient vector, from one pass over the data.
+    """All submodels of a coefficient vector, each w_j in or out: their evidences, and their average.
 
     Parameters
     ----------
     model : pymc.Model
-        Whose density is quadratic in the coefficients: Normal data with a linear mean.
+        Normal data whose mean is linear in the coefficients. What enters linearly beside w is in every submodel.
     name : str
-        The vector w, one entry a predictor; its dim gives the labels. What else enters linearly (an intercept) is in
-        every submodel. Of a spike-and-slab model with indicators z ~ Bernoulli and z * beta in the mean, name
-        ``beta``: the prior of z is then that of the submodels.
+        The vector w, one entry a predictor, labelled by its dim. Of a spike-and-slab model, with z * beta in the mean
+        and z ~ Bernoulli, name ``beta``: the prior of z is that of the submodels.
     inclusion_prior : str, float or sequence of float, optional
-        p(S): ``"beta_binomial"`` (the default: every number of predictors alike, and every subset of that number),
-        ``"uniform"`` (every subset alike), a probability of inclusion, or p + 1 weights for 0 to p predictors.
+        p(S): ``"beta_binomial"`` (the default: every number of predictors alike), ``"uniform"`` (every subset alike),
+        a probability of inclusion, or p + 1 weights for 0 to p predictors.
     top : int, default 10
         How many submodels to list.
     method : {"auto", "all", "metropolis"}
-        ``all`` sums over 2^p submodels, which up to p = 25 is what ``auto`` does; ``metropolis`` walks over them.
+        Sum over all 2^p, as ``auto`` does up to p = 25, or walk over them.
     draws : int, default 20_000
         Steps of the walk.
     random_seed : int, sequence of int or numpy.random.Generator, optional
@@ -74,71 +88,52 @@ def select(
     Returns
     -------
     Selection
-        ``exact`` where σ² has a closed form and no other scale is left; ``quadrature`` with one scale on a grid; and
-        ``estimated`` after a walk.
+        ``exact``; ``quadrature`` where a scale such as g is on a grid; ``estimated`` after a walk.
 
     Raises
     ------
     ModelError
-        If the model is no Gaussian linear one in w, the prior of w is improper or not centred at zero, or more than
-        one scale is left to integrate over; it names what stands in the way.
+        If the model is no Gaussian linear one in w, its prior improper or not centred at zero, or too many scales are
+        left; it names what stands in the way.
     OptionError
         If an option is out of range.
     CertificateError
-        If the full model's evidence is not the one that :func:`bayeskit.infer` finds, or the quadratic form not that
-        of the model's density.
-
-    Notes
-    -----
-    An improper prior of what all submodels have (the intercept, σ²) is allowed: its constant is the same in all of
-    them. The evidences are then known up to that constant, and only their differences mean something; the notes say so.
-    Predictors of a g prior are to be centred if there is an intercept.
-
-    Cost: one matrix of cross products, then about 6 · 2^p products and logarithms a node of the scale that is left
-    (none where all is conjugate): 2^20 submodels take a second, with a scale left on 100 nodes a minute.
+        If the full submodel's evidence is not the one of :func:`bayeskit.infer`.
 
     Examples
     --------
-    The default ("JZS") regression of Rouder and Morey, in plain PyMC:
-
-    >>> import numpy as np, pymc as pm, bayeskit as bk
-    >>> rng = np.random.default_rng(1)
-    >>> X = rng.normal(size=(50, 3))
-    >>> X -= X.mean(axis=0)
-    >>> y = 1 + X @ [0.8, 0.0, 0.4] + rng.normal(size=50)
-    >>> r = np.sqrt(2) / 4
-    >>> with pm.Model(coords={"predictor": ["dose", "age", "weight"]}) as model:
-    ...     intercept = pm.Flat("intercept")
-    ...     variance = pm.HalfFlat("variance")
-    ...     jeffreys = pm.Potential("jeffreys", -pm.math.log(variance))
-    ...     g = pm.InverseGamma("g", 0.5, len(y) * r**2 / 2)
-    ...     w = pm.MvNormal("w", np.zeros(3), g * variance * np.linalg.inv(X.T @ X), dims="predictor")
-    ...     _ = pm.Normal("y", intercept + X @ w, pm.math.sqrt(variance), observed=y)
-    >>> bk.select(model, "w", inclusion_prior="uniform").median_probability_model
-    ('dose', 'weight')
+    >>> selection = bk.select(model, "w", inclusion_prior="uniform")
+    >>> selection.median_probability_model
+    ('complaints',)
     """
     seed = whole_seed(random_seed)
     with lightly():
-        marked = with_all_included(model, name) if isinstance(model, pm.Model) else None
-        whole = model if marked is None else marked[0]
-        linear = linear_model(whole, name)
-        prior = _prior(marked, inclusion_prior, linear.size)
-        found = integrated(linear)
-        if marked is not None:
-            _require_independent(found)
-        if method == "all" and linear.size > ENUMERABLE:
-            raise OptionError(f"method is 'all', and 2^{linear.size} submodels are too many; leave it at 'auto'")
-        notes = require_own_evidence(whole, found)
-        try:
-            if method == "metropolis" or linear.size > ENUMERABLE:
-                return searched(found, prior, search(found.integral, prior, draws, seed), top, notes)
-            population = AllSubsets(linear.size)
-            return enumerated(found, prior, population, found.integral.log_evidence(population), top, notes)
-        except NotDefinite:
-            raise ModelError(
-                f"in some submodel the predictors of {name!r} are collinear, or the posterior is improper; leave out a "
-                "predictor that the others give"
-            ) from None
+        return _selected(model, name, inclusion_prior, top, method, draws, seed)
+
+
+def _selected(
+    model: pm.Model, name: str, rule: InclusionRule | None, top: int, method: str, draws: int, seed: int
+) -> Selection:
+    marked = with_all_included(model, name) if isinstance(model, pm.Model) else None
+    whole = model if marked is None else marked[0]
+    linear = linear_model(whole, name)
+    prior = _prior(marked, rule, linear.size)
+    found = integrated(linear)
+    if marked is not None:
+        _require_independent(found)
+    if method == "all" and linear.size > ENUMERABLE:
+        raise OptionError(f"method is 'all', and 2^{linear.size} submodels are too many; leave it at 'auto'")
+    notes = require_own_evidence(whole, found)
+    try:
+        if method == "metropolis" or linear.size > ENUMERABLE:
+            return searched(found, prior, walk(found.integral, prior, draws, seed), top, notes)
+        population = AllSubsets(linear.size)
+        return enumerated(found, prior, population, found.integral.log_evidence(population), top, notes)
+    except NotDefinite:
+        raise ModelError(
+            f"in some submodel the predictors of {name!r} are collinear, or the posterior is improper; leave out a "
+            "predictor that the others give"
+        ) from None
 
 
 def _prior(marked: tuple[pm.Model, InclusionPrior] | None, rule: InclusionRule | None, size: int) -> InclusionPrior:

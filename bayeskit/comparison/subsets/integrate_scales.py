@@ -14,7 +14,7 @@ from bayeskit.comparison.subsets.linear_model import LinearModel, require_centre
 from bayeskit.comparison.subsets.populations import ListedSubsets
 from bayeskit.comparison.subsets.scale_integral import ScaleIntegral, no_grid, scale_grid
 from bayeskit.comparison.subsets.sweep import NotDefinite
-from bayeskit.comparison.subsets.unbounded import Line, climb, line_of, peak
+from bayeskit.comparison.subsets.unbounded import Line, line_of, peak, uphill
 from bayeskit.errors import CertificateError, ModelError
 from bayeskit.types import Point
 
@@ -121,7 +121,7 @@ def _mode(linear: LinearModel, lines: Mapping[str, Line], start: dict[str, float
         def along(u: float, name: str = name) -> float:
             return _log_density(linear, lines, places | {name: u})
 
-        found = climb(along, places[name])
+        found = uphill(along, places[name])
         if math.isnan(found):
             raise ModelError(f"the posterior of {name!r} has no mode: it is improper, or too wide to integrate over")
         places[name] = found

@@ -22,14 +22,14 @@ from bayeskit.comparison.subsets.populations import ListedSubsets
 from bayeskit.comparison.subsets.scale_integral import ScaleIntegral
 from bayeskit.results.log_evidence import LogEvidence
 
-__all__ = ["Search", "search"]
+__all__ = ["Walk", "walk"]
 
 CHAINS, WARM_UP = 8, 0.2
 BATCHES = 20  # a chain, of which the spread gives the Monte Carlo error
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
+class Walk:
     """The submodels that were visited, and how often the chains had each coefficient in."""
 
     visited: ListedSubsets
@@ -65,7 +65,7 @@ class _Known:
         return np.array([self.place[key] for key in keys])
 
 
-def search(integral: ScaleIntegral, prior: InclusionPrior, draws: int, seed: int) -> Search:
+def walk(integral: ScaleIntegral, prior: InclusionPrior, draws: int, seed: int) -> Walk:
     """Walk ``draws`` steps in all, after a warm-up of a fifth as many."""
     rng, size = np.random.default_rng(seed), len(prior.log_odds)
     known = _Known(integral, prior)
@@ -87,7 +87,7 @@ def search(integral: ScaleIntegral, prior: InclusionPrior, draws: int, seed: int
     visited = ListedSubsets(np.array(known.marks))
     value, error, joint = np.array(known.parts).T
     means = visited.marks[path].reshape(CHAINS, BATCHES, -1, size).mean(axis=2)
-    return Search(
+    return Walk(
         visited, value, error, joint, means.mean(axis=(0, 1)), _standard_error(means, steps), _average(joint, path)
     )
 

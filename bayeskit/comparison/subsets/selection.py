@@ -14,7 +14,7 @@ from bayeskit.arguments import checked
 from bayeskit.comparison.subsets.normal_prediction import NormalPrediction
 from bayeskit.results.log_evidence import LogEvidence
 
-__all__ = ["Selection", "labels_of"]
+__all__ = ["Selection", "predictor_labels"]
 
 FORMATS = {
     "prior_probability": "{:.4f}",
@@ -126,7 +126,7 @@ class Selection:
         return "\n".join(line for k, line in enumerate(lines) if line or k != 1)
 
 
-def labels_of(coords: Mapping[str, Any], dims: Any, length: int) -> list[Any]:
+def predictor_labels(coords: Mapping[str, Any], dims: Any, length: int) -> list[Any]:
     """The labels of the entries of a vector: of its dim, or numbers."""
     known = coords.get(dims[0]) if dims else None
     return list(range(length)) if known is None or len(known) != length else list(np.asarray(known).tolist())

@@ -7,14 +7,14 @@ import math
 import numpy as np
 import pandas as pd
 
-from bayeskit.comparison.subsets.averaging import Averaged, averaged
+from bayeskit.comparison.subsets.averaging import Averaged, averaged_moments
 from bayeskit.comparison.subsets.inclusion_prior import InclusionPrior
 from bayeskit.comparison.subsets.integrate_scales import Integrated
-from bayeskit.comparison.subsets.model_search import Search
+from bayeskit.comparison.subsets.model_search import Walk
 from bayeskit.comparison.subsets.normal_prediction import NormalData, NormalPrediction, normal_data
 from bayeskit.comparison.subsets.populations import ListedSubsets, Population
 from bayeskit.comparison.subsets.scale_integral import Evidences
-from bayeskit.comparison.subsets.selection import Selection, labels_of
+from bayeskit.comparison.subsets.selection import Selection, predictor_labels
 from bayeskit.model.snapshot import Snapshot
 from bayeskit.results.log_evidence import LogEvidence
 
@@ -43,11 +43,11 @@ def enumerated(
     with np.errstate(divide="ignore"):
         table["log_bayes_factor"] = np.log(inside) - np.log(outside) - _logit(prior.inclusion)
     log_evidence = LogEvidence(average, error, evidences.label)
-    moments = averaged(found, population, prior.log(population) - average)
+    moments = averaged_moments(found, population, prior.log(population) - average)
     return _selection(found, prior, population, evidences, joint - average, table, moments, log_evidence, top, notes)
 
 
-def searched(found: Integrated, prior: InclusionPrior, result: Search, top: int, notes: list[str]) -> Selection:
+def searched(found: Integrated, prior: InclusionPrior, result: Walk, top: int, notes: list[str]) -> Selection:
     """Some were visited."""
     order = np.argsort(-result.log_joint, kind="stable")
     population = ListedSubsets(result.visited.marks[order])
@@ -62,7 +62,7 @@ def searched(found: Integrated, prior: InclusionPrior, result: Search, top: int,
     table["visited_probability"] = inside
     best = ListedSubsets(population.marks[:KEPT])
     kept = float(np.logaddexp.reduce(joint[:KEPT]))
-    moments = averaged(found, best, prior.log(best) - kept)
+    moments = averaged_moments(found, best, prior.log(best) - kept)
     notes = [
         *notes,
         f"submodels were searched, not summed over: coefficients and predictions average over the {len(best.marks):,} "
@@ -81,7 +81,7 @@ def _logit(chance: np.ndarray) -> np.ndarray:
 def _labels(found: Integrated) -> list[object]:
     linear = found.linear
     model = linear.joint.model
-    return labels_of(model.coords, model.named_vars_to_dims.get(linear.name), linear.size)
+    return predictor_labels(model.coords, model.named_vars_to_dims.get(linear.name), linear.size)
 
 
 def _inclusion_table(found: Integrated, prior: InclusionPrior, chance: np.ndarray) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from bayeskit.errors import ModelError
 from bayeskit.model.support import support_without_transform
 from bayeskit.model.transforms import Natural
 
-__all__ = ["Line", "climb", "line_of", "peak"]
+__all__ = ["Line", "line_of", "peak", "uphill"]
 
 STEP, FAR = 4.0, 80.0  # of the walk to the mode, and where it gives up
 
@@ -63,7 +63,7 @@ def line_of(model: pm.Model, name: str) -> Line:
     raise ModelError(f"select cannot integrate over {name!r}: its support is no interval that it knows")
 
 
-def climb(log_density: Callable[[float], float], start: float) -> float:
+def uphill(log_density: Callable[[float], float], start: float) -> float:
     """Within a unit of where a density on the line is highest; NaN where it is so at the end of all numbers."""
     best, value = start, log_density(start)
     for step in (STEP, 1.0):
