@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bayeskit.comparison.comparison import Comparison
     from bayeskit.comparison.cross_validation import CrossValidation, cross_validate
     from bayeskit.comparison.evidence_table import compare
+    from bayeskit.comparison.information_criteria import InformationCriteria, information_criteria
     from bayeskit.comparison.point_null import PointNull, savage_dickey
     from bayeskit.comparison.prequential_scores import Sequential, sequential
     from bayeskit.comparison.subsets.choice import select
@@ -38,6 +39,7 @@ __all__ = [
     "CrossValidation",
     "Diagnostics",
     "EMResult",
+    "InformationCriteria",
     "LogEvidence",
     "Plan",
     "PointEstimate",
@@ -55,6 +57,7 @@ __all__ = [
     "em",
     "explain",
     "infer",
+    "information_criteria",
     "load",
     "map_estimate",
     "maximize_evidence",
@@ -75,6 +78,7 @@ _NAMES = {
     "comparison.cross_validation": ("CrossValidation", "cross_validate"),
     "comparison.evidence_table": ("compare",),
     "comparison.point_null": ("PointNull", "savage_dickey"),
+    "comparison.information_criteria": ("InformationCriteria", "information_criteria"),
     "comparison.prequential_scores": ("Sequential", "sequential"),
     "comparison.subsets.choice": ("select",),
     "comparison.subsets.selection": ("Selection",),

@@ -123,6 +123,7 @@ def rows() -> dict[str, Row]:
         Row(bk.compare, {"models": [post, sampled], "prior_odds": None, "loo": False, "random_seed": 1}),
         Row(bk.cross_validate, {"models": post, **folding, **SEEDED}, FEWER),
         Row(bk.em, {**mixing, "objective": "likelihood", **SEEDED}, FEWER),
+        Row(bk.information_criteria, {"models": a_line, "observations": None, "random_seed": 1}, FEWER),
         Row(bk.load, {"path": folder / "line.nc", "model": a_line}),
         Row(bk.map_estimate, {"model": a_count, "random_seed": 1}, FEWER),
         Row(bk.maximize_evidence, {"model": a_count, "random_seed": 1}, FEWER),
