@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,8 @@ from bayeskit.point_estimates.maximum import maximum
 from bayeskit.results.records import Posterior
 
 __all__ = ["InformationCriteria", "information_criteria"]
+
+COLUMNS = ["log_likelihood", "parameters", "observations", "aic", "bic", "error"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def information_criteria(
 ) -> InformationCriteria:
     r"""AIC and BIC from the maximum of the likelihood.
 
-    .. math:: \mathrm{AIC} = 2p - 2 \log p(y \mid \hat\theta), \quad \mathrm{BIC} = p \log n - 2 \log p(y \mid \hat\theta)
+    .. math:: \mathrm{AIC} = 2p - 2 \max_\theta \log p(y \mid \theta), \; \mathrm{BIC} = \mathrm{AIC} + p (\log n - 2)
 
     Parameters
     ----------
@@ -105,25 +108,28 @@ def information_criteria(
     if not given:
         raise ModelError("there are no models; give one, or several by name")
     require_same_data(given)
-    rows, units = {}, []
+    seed, units, rows = whole_seed(random_seed), [], {}
     for name, one in given.items():
-        snapshot = one.snapshot if isinstance(one, Posterior) else None
-        model = one.model if isinstance(one, Posterior) else one
-        if isinstance(model, WrittenModel):
-            raise ModelError(f"{name}: it was loaded without its model: bayeskit.load(path, model=model)")
-        with restored(snapshot), lightly():
-            counted = observations_of(model, weighted_likelihood(model).shapes, observations)
-            _require_countable(name, LogJoint.from_model(model))
-            top, p, error = _maximum(name, model, whole_seed(random_seed))
-        units.append(counted.unit)
-        n = len(counted)
-        rows[name] = (top, p, n, 2 * p - 2 * top, p * math.log(n) - 2 * top, 2 * error)
-    columns = ["log_likelihood", "parameters", "observations", "aic", "bic", "error"]
-    table = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+        posterior = one if isinstance(one, Posterior) else None
+        with restored(posterior.snapshot if posterior else None), lightly():
+            unit, rows[name] = _criteria(name, posterior.model if posterior else one, observations, seed)
+        units.append(unit)
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=COLUMNS)
     if table["observations"].nunique() > 1:
         counts = ", ".join(f"{n} in {name}" for name, n in table["observations"].items())
         raise ModelError(f"the observations are counted differently ({counts}): name a dim, observations='row'")
     return InformationCriteria(table.sort_values("bic", kind="stable"), units[0])
+
+
+def _criteria(name: str, model: Any, unit: str | None, seed: int) -> tuple[str, tuple[float, ...]]:
+    """What is counted as an observation, and a row of the table."""
+    if isinstance(model, WrittenModel):
+        raise ModelError(f"{name}: it was loaded without its model: bayeskit.load(path, model=model)")
+    counted = observations_of(model, weighted_likelihood(model).shapes, unit)
+    _require_countable(name, LogJoint.from_model(model))
+    top, p, left = _maximum(name, model, seed)
+    n = len(counted)
+    return counted.unit, (top, p, n, 2 * p - 2 * top, p * math.log(n) - 2 * top, 2 * left)
 
 
 def _require_countable(name: str, joint: LogJoint) -> None:
