@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from bayeskit.errors import BayeskitError
 
 if TYPE_CHECKING:
+    from bayeskit.comparison.agreement import SecondOpinion
     from bayeskit.comparison.comparison import Comparison
     from bayeskit.comparison.cross_validation import CrossValidation, cross_validate
     from bayeskit.comparison.evidence_table import compare
     from bayeskit.comparison.information_criteria import InformationCriteria, information_criteria
     from bayeskit.comparison.point_null import PointNull, savage_dickey
     from bayeskit.comparison.prequential_scores import Sequential, sequential
+    from bayeskit.comparison.second_opinion import evidence
     from bayeskit.comparison.subsets.choice import select
     from bayeskit.comparison.subsets.selection import Selection
     from bayeskit.elimination.collapsed_model import collapse, recover
@@ -46,6 +48,7 @@ __all__ = [
     "PointNull",
     "Posterior",
     "Refusal",
+    "SecondOpinion",
     "Selection",
     "Sequential",
     "Validation",
@@ -55,6 +58,7 @@ __all__ = [
     "compare",
     "cross_validate",
     "em",
+    "evidence",
     "explain",
     "infer",
     "information_criteria",
@@ -74,12 +78,14 @@ __all__ = [
 __version__ = "0.1.0"
 
 _NAMES = {
+    "comparison.agreement": ("SecondOpinion",),
     "comparison.comparison": ("Comparison",),
     "comparison.cross_validation": ("CrossValidation", "cross_validate"),
     "comparison.evidence_table": ("compare",),
     "comparison.point_null": ("PointNull", "savage_dickey"),
     "comparison.information_criteria": ("InformationCriteria", "information_criteria"),
     "comparison.prequential_scores": ("Sequential", "sequential"),
+    "comparison.second_opinion": ("evidence",),
     "comparison.subsets.choice": ("select",),
     "comparison.subsets.selection": ("Selection",),
     "elimination.collapsed_model": ("collapse", "recover"),

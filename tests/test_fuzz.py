@@ -116,6 +116,7 @@ def rows() -> dict[str, Row]:
     options = {name: option.default for name, option in model_options(BUILT.build).items()}
     found = [
         Row(bk.infer, inferring),
+        Row(bk.evidence, {"model": post, "estimators": ["exact", "laplace"], "draws": 100, **SEEDED}, FEWER),
         Row(bk.explain, {"model": a_line}),
         Row(bk.collapse, {"model": a_count}),
         Row(bk.recover, {"model": a_count, "draws": other.tree, "random_seed": 1}),

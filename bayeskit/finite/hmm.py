@@ -49,7 +49,7 @@ class StatePath:
 def log_evidence(log_initial: ArrayLike, log_transition: ArrayLike, log_likelihood: ArrayLike) -> np.ndarray:
     """log p(y_1 … y_T) = log Σ_z p(z, y), of shape (…); −inf if the observations are impossible."""
     chains = read_chains(log_initial, log_transition, log_likelihood)
-    return chains.shaped(sequences.evidence(*chains.arrays))
+    return chains.shaped(sequences.log_evidences(*chains.arrays))
 
 
 def filter_states(log_initial: ArrayLike, log_transition: ArrayLike, log_likelihood: ArrayLike) -> np.ndarray:

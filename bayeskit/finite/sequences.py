@@ -16,7 +16,7 @@ from bayeskit.finite.state_paths import best_path, draw_path
 from bayeskit.graphs.numba_functions import as_written
 from bayeskit.types import Array
 
-__all__ = ["best_paths", "draw_paths", "evidence", "filtering", "smoothing"]
+__all__ = ["best_paths", "draw_paths", "filtering", "log_evidences", "smoothing"]
 
 type Outcomes = tuple[np.ndarray, np.ndarray]  # what is found for each sequence, and the outcome (or its log density)
 
@@ -25,7 +25,7 @@ CALLED = (chain_arithmetic.__file__, forward_backward.__file__, state_paths.__fi
 
 
 @as_written(*CALLED)
-def evidence(log_initial: Array, log_transition: Array, log_likelihood: Array, index: np.ndarray) -> Array:
+def log_evidences(log_initial: Array, log_transition: Array, log_likelihood: Array, index: np.ndarray) -> Array:
     """Log evidence of each sequence; −inf where an observation is impossible."""
     filtered, log_density = np.empty(log_likelihood.shape[1:]), np.empty(log_likelihood.shape[1])
     result = np.empty(len(index))

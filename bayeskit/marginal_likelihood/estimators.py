@@ -2,6 +2,14 @@
 
 An estimator is a record here and a module with two functions: ``obstacle(target)`` says why it cannot estimate, or is
 empty; ``estimate(target)`` gives a :class:`LogEvidence`, NaN with the reason where it does not trust itself.
+
+The harmonic mean of the likelihood over the draws is not among them. It is consistent, but its variance is infinite
+wherever the prior has heavier tails than the posterior, which is nearly always: its number is decided by a draw that no
+sampler ever makes, changes little with the prior however wide that is, and looks stable (Neal 1994; Wolpert and
+Schmidler 2012).
+
+Sources: Neal (1994), discussion of Newton and Raftery, Journal of the Royal Statistical Society B 56, 41-42; Wolpert
+and Schmidler (2012), Statistica Sinica 22, 1233-1251.
 """
 
 from __future__ import annotations
@@ -34,6 +42,8 @@ class Target:
     draws: np.ndarray | None = None  # of shape (chain, draw, k), from the density proportional to exp f
     symmetries: Sequence[Matrix] = ()  # a group of maps under which f is invariant, the identity first, if not alone
     analysis: Analysis | None = None  # of the model as the user wrote it
+    log_mass: float = 0.0  # of PyMC's prior density, which draws from the prior are normalised by
+    points: int = 4000  # about as many as an estimator makes of its own, where nothing else says how many
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,8 @@ class Estimator:
     name: str  # what a user calls it
     title: str  # what a sentence calls it
     home: str  # the module of its two functions
+    of_infer: bool = True  # whether `infer` asks it; the others are a second opinion
+    of_draws: bool = True  # whether what the draws miss is missing from it, too
 
     def obstacle(self, target: Target) -> str:
         """Why it cannot estimate, and what to do instead; empty where it can."""
@@ -54,14 +66,28 @@ class Estimator:
         return evidence
 
 
-ESTIMATORS: tuple[Estimator, ...] = (Estimator("bridge", "bridge sampling", "bayeskit.marginal_likelihood.bridge"),)
+ESTIMATORS: tuple[Estimator, ...] = (
+    Estimator("bridge", "bridge sampling", "bayeskit.marginal_likelihood.bridge"),
+    Estimator(
+        "laplace", "Laplace's approximation", "bayeskit.marginal_likelihood.laplace", of_infer=False, of_draws=False
+    ),
+    Estimator("importance", "importance sampling", "bayeskit.marginal_likelihood.importance", of_infer=False),
+    Estimator(
+        "smc",
+        "sequential Monte Carlo",
+        "bayeskit.marginal_likelihood.sequential_monte_carlo",
+        of_infer=False,
+        of_draws=False,
+    ),
+    Estimator("nested", "nested sampling", "bayeskit.marginal_likelihood.nested", of_infer=False, of_draws=False),
+)
 
 
 def first_estimate(target: Target) -> LogEvidence:
     """The estimate of the first that trusts itself; where none does, NaN with the reason of each."""
     reasons: dict[str, str] = {}
     unvisited = ""
-    for estimator in ESTIMATORS:
+    for estimator in (e for e in ESTIMATORS if e.of_infer):
         reason = estimator.obstacle(target)
         if not reason:
             try:

@@ -9,8 +9,8 @@ for. Either is said in the result's ``convention``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pymc as pm
@@ -30,7 +30,7 @@ from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.records import LogEvidence
 from bayeskit.sampling.native import compile_for_nutpie, objective_of
 
-__all__ = ["evidence_of_draws"]
+__all__ = ["Drawn", "drawn_from", "evidence_of_draws"]
 
 PRIOR_DRAWS = 1_000
 CHECKED = 20  # draws at which the density must be the sampler's
@@ -57,38 +57,80 @@ def evidence_of_draws(
     is about how many numbers the evaluation of the density at one point holds, ``modes`` are known beforehand (rows).
     """
     audited = audit(analysis) if audited is None else audited
-    space = Unconstrained(model, weight)
     if reason := audit_of_draws(model, audited, sample_stats):
+        space = Unconstrained(model, weight)
         return replace(refused(reason), unvisited=_missing_mode(space, unconstrained, sample_stats, random_seed))
-    orderings = audited.one_ordering
     with lightly():
-        if has_loops([space.graph]):  # no points together: by what was compiled for the sampler
-            space = Unconstrained(model, weight, objective_of(compile_for_nutpie(model, set())))
-        draws = flat(space, unconstrained)
         try:
-            _require_the_same_density(space, draws, sample_stats)
-            symmetry = symmetries_of(space, draws, orderings, unconstrained, random_seed)
-            maps = symmetry.maps if len(symmetry.maps) > 1 else ()
-            evidence = first_estimate(Target(symmetry.space, random_seed, symmetry.draws, maps, analysis))
-            if not math.isfinite(evidence.value):
-                return evidence
-            if modes is not None and symmetry.space is space and (doubt := doubt_of_modes(symmetry, modes)):
-                raise Refused(doubt)
-            evidence = _without_doubt(symmetry, evidence, random_seed, audited)
+            drawn = drawn_from(analysis, model, unconstrained, sample_stats, random_seed, weight, modes, audited)
+            return drawn.evidence(first_estimate)
         except Refused as error:
             return refused(error)
-    # Of PyMC's own density, which is that of one order.
-    evidence = replace(evidence, value=evidence.value - symmetry.added)
-    result = stated(evidence, [g for g in symmetry.groups if not set(g.axes) & set(orderings)], audited)
-    if symmetry.only_labels:
-        return result
-    said = f"over the mirror images of {'; '.join(symmetry.mirrored)}"
-    unvisited = ""
-    if symmetry.apart:
-        names = "; ".join(symmetry.apart)
-        unvisited = f"the posterior has mirror images that the chains did not visit alike: fix a sign among {names}"
-    convention = "; ".join([said, *([result.convention] if result.convention else [])])
-    return replace(result, convention=convention, unvisited=unvisited)
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Draws from a density whose integral is asked for, and what is known of both."""
+
+    analysis: Analysis
+    audited: Audit
+    symmetry: Symmetric
+    in_order: bool  # whether the order that PyMC's density is restricted to was taken away
+    random_seed: int
+    modes: np.ndarray | None = None
+
+    def target(self, points: int | None = None) -> Target:
+        """For an estimator."""
+        symmetry = self.symmetry
+        maps = symmetry.maps if len(symmetry.maps) > 1 else ()
+        mass = sum(m.log_mass for m in self.audited.masses if not m.exchangeable)
+        target = Target(symmetry.space, self.random_seed, symmetry.draws, maps, self.analysis, mass)
+        return target if points is None else replace(target, points=points)
+
+    def evidence(
+        self, estimate: Callable[[Target], LogEvidence], points: int | None = None, *, doubted: bool = True
+    ) -> LogEvidence:
+        """By some estimator, with what it is taken over; Refused where the draws, if it rests on them, are in doubt."""
+        symmetry, audited = self.symmetry, self.audited
+        evidence = estimate(self.target(points))
+        if not math.isfinite(evidence.value):
+            return evidence
+        if doubted:
+            if self.modes is not None and not self.in_order and (doubt := doubt_of_modes(symmetry, self.modes)):
+                raise Refused(doubt)
+            evidence = _without_doubt(symmetry, evidence, self.random_seed, audited)
+        # Of PyMC's own density, which is that of one order.
+        evidence = replace(evidence, value=evidence.value - symmetry.added)
+        result = stated(evidence, [g for g in symmetry.groups if not set(g.axes) & set(audited.one_ordering)], audited)
+        if symmetry.only_labels:
+            return result
+        said = f"over the mirror images of {'; '.join(symmetry.mirrored)}"
+        unvisited = ""
+        if symmetry.apart:
+            names = "; ".join(symmetry.apart)
+            unvisited = f"the posterior has mirror images that the chains did not visit alike: fix a sign among {names}"
+        convention = "; ".join([said, *([result.convention] if result.convention else [])])
+        return replace(result, convention=convention, unvisited=unvisited)
+
+
+def drawn_from(
+    analysis: Analysis,
+    model: pm.Model,
+    unconstrained: Mapping[str, np.ndarray],
+    sample_stats: xr.Dataset,
+    random_seed: int,
+    weight: int | None,
+    modes: np.ndarray | None,
+    audited: Audit,
+) -> Drawn:
+    """As :func:`evidence_of_draws`, before anything is estimated; Refused where the density is not the draws'."""
+    space = Unconstrained(model, weight)
+    if has_loops([space.graph]):  # no points together: by what was compiled for the sampler
+        space = Unconstrained(model, weight, objective_of(compile_for_nutpie(model, set())))
+    draws = flat(space, unconstrained)
+    _require_the_same_density(space, draws, sample_stats)
+    symmetry = symmetries_of(space, draws, audited.one_ordering, unconstrained, random_seed)
+    return Drawn(analysis, audited, symmetry, symmetry.space is not space, random_seed, modes)
 
 
 def _missing_mode(

@@ -8,7 +8,9 @@ Evaluated for many x at once: the graph is vectorised over the points and runs i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from typing import Any
 
@@ -29,12 +31,46 @@ from bayeskit.model.forward_sampling import draws_together, prior_points
 from bayeskit.model.transforms import Natural
 from bayeskit.types import Graph
 
-__all__ = ["Objective", "Unconstrained", "calls_of", "negative_hessian"]
+__all__ = [
+    "Evaluations",
+    "Objective",
+    "Unconstrained",
+    "calls_of",
+    "count_evaluations",
+    "evaluations_counted",
+    "negative_hessian",
+]
 
 BATCH = 20_000_000  # numbers held at once
 MANY = 100  # draws from the prior that are made together
 
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]  # f and its gradient at one point
+
+
+class Evaluations:
+    """How often a density was evaluated, with or without its gradient."""
+
+    number: int = 0
+
+
+_COUNTED: ContextVar[Evaluations | None] = ContextVar("counted", default=None)
+
+
+@contextmanager
+def evaluations_counted() -> Iterator[Evaluations]:
+    """Within it all evaluations of densities of this thread are counted."""
+    count = Evaluations()
+    token = _COUNTED.set(count)
+    try:
+        yield count
+    finally:
+        _COUNTED.reset(token)
+
+
+def count_evaluations(number: int) -> None:
+    """Of a density that is evaluated by other means than those of :class:`Unconstrained`."""
+    if (count := _COUNTED.get()) is not None:
+        count.number += number
 
 
 class Unconstrained(Natural):
@@ -75,6 +111,7 @@ class Unconstrained(Natural):
         zero: that would be another model, its prior cut off where the assertion fails.
         """
         points = np.atleast_2d(np.asarray(points, dtype=float))
+        count_evaluations(len(points))
         if self._compiled is not None and not self._assertions:
             return np.array([self._compiled(point)[0] for point in points])
         step = max(1, BATCH // max(self.weight, 1))
@@ -102,18 +139,22 @@ class Unconstrained(Natural):
 
     def value_and_gradient(self, point: np.ndarray) -> tuple[float, np.ndarray]:
         """f and its gradient at one point."""
+        count_evaluations(1)
         if self._compiled is not None:
             return self._compiled(point)
         with silently():
             value, *gradient = self._gradient(*self.arguments(point))
         return float(value), np.concatenate([np.ravel(g) for g in gradient])
 
+    @cached_property
+    def _prior(self) -> Any:
+        prior: Any = self.model.logp(vars=self.model.free_RVs, jacobian=True, sum=True)
+        return self.over_points(without_checks(inline(widen([prior])))[0])
+
     def log_prior(self, points: np.ndarray) -> np.ndarray:
         """log of the prior density at x of shape (n, k), Jacobian included, without likelihood and Potentials."""
-        prior: Any = self.model.logp(vars=self.model.free_RVs, jacobian=True, sum=True)
-        function = self.over_points(without_checks(inline(widen([prior])))[0])
         with silently():
-            return np.asarray(function(*self.arguments(points)))
+            return np.asarray(self._prior(*self.arguments(points)))
 
     def prior_draws(self, number: int, random_seed: int) -> np.ndarray:
         """x of draws from the prior, of shape (n, k); none where a variable has no prior that can be drawn from."""

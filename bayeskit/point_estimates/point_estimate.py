@@ -21,10 +21,11 @@ from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.graphs.rewriting import widen
 from bayeskit.marginal_likelihood.conventions import Audit, audit, stated
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
+from bayeskit.marginal_likelihood.laplace import next_order
 from bayeskit.marginal_likelihood.permutations import labellings, number_of_labellings
 from bayeskit.model.ascent import value_and_gradient
+from bayeskit.model.maximum import FLAT, Maximum, maximum, maximum_near
 from bayeskit.model.unconstrained import Objective, Unconstrained
-from bayeskit.point_estimates.maximum import FLAT, Maximum, maximum, maximum_near
 from bayeskit.results.records import LogEvidence, Plan
 from bayeskit.types import Graph
 
@@ -204,24 +205,8 @@ def _laplace(whole: Objective, space: Unconstrained, top: Maximum, audited: Audi
     images = np.array([m @ top.x for m in labellings(space, groups)])
     same = np.sum(np.all(np.abs(images - top.x) < FLAT * top.units, axis=1))
     copies = np.log(number_of_labellings(groups) / same)
-    error = abs(in_phi - in_x) + _next_order(whole, mode) if np.any(space.bounded) else np.inf
+    error = abs(in_phi - in_x) + next_order(whole, mode) if np.any(space.bounded) else np.inf
     return stated(LogEvidence(float(in_phi + copies), error, "estimated"), groups, audited)
-
-
-def _next_order(whole: Objective, mode: Maximum, step: float = 0.3) -> float:
-    """What the next term of Laplace's expansion adds along each principal axis by itself, in nats.
-
-    f⁗/8 + 5 f‴²/24 in standard deviations (Tierney and Kadane 1986): of a Poisson count n about 1/(12 n), where the
-    approximations in the rate and in its logarithm may happen to agree.
-    """
-    eigenvalues, axes = mode.spectrum
-    total = 0.0
-    for eigenvalue, axis in zip(eigenvalues, axes.T, strict=True):
-        along = mode.units * axis / np.sqrt(eigenvalue)
-        up, down = (float(np.dot(whole(mode.x + s * along)[1], along)) for s in (step, -step))
-        third, fourth = (up + down) / step**2, 3 * (up - down + 2 * step) / step**3
-        total += abs(fourth / 8 + 5 * third**2 / 24)
-    return total
 
 
 def _collapsed_for(model: pm.Model, with_prior: bool) -> Collapsed:

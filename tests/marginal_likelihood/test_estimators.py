@@ -60,7 +60,7 @@ def test_bridge_estimates_from_draws() -> None:
 
 def test_every_estimator_that_needs_draws_says_so() -> None:
     for estimator in ESTIMATORS:
-        assert "sample the model first" in estimator.obstacle(target(None))
+        assert ("sample the model first" in estimator.obstacle(target(None))) == estimator.of_draws
     evidence = first_estimate(target(None))
     assert math.isnan(evidence.value) and evidence.error == math.inf and "needs posterior draws" in evidence.reason
 

@@ -14,7 +14,7 @@ from bayeskit.errors import InferenceError
 from bayeskit.model.ascent import climb
 from bayeskit.model.unconstrained import Objective, Unconstrained, negative_hessian
 
-__all__ = ["Maximum", "maximum", "maximum_near"]
+__all__ = ["FLAT", "Maximum", "maximum", "maximum_near"]
 
 STARTS = 6
 CLIMBS, NEWTON = 10, 20  # climbs, each in the units of where the last one ended, and Newton steps

@@ -1,0 +1,99 @@
+"""Importance sampling: z-scores against densities of known integral, and what it must refuse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from bayeskit.marginal_likelihood.estimators import Target
+from bayeskit.marginal_likelihood.importance import estimate
+
+LOG_2PI = math.log(2 * math.pi)
+SWAP = [np.eye(2), np.eye(2)[::-1]]
+
+Density = Callable[[np.ndarray], np.ndarray]
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+
+
+def target(density: Density, draws: np.ndarray, seed: int, **options: Any) -> Target:
+    space: Any = SimpleNamespace(log_density=density, size=draws.shape[1])
+    return Target(space, seed, draws.reshape(4, -1, draws.shape[1]), points=1_000, **options)
+
+
+def log_gamma(x: np.ndarray) -> np.ndarray:
+    return np.sum(0.7 * x - np.exp(x), axis=1)
+
+
+def banana(x: np.ndarray) -> np.ndarray:
+    return -0.5 * x[:, 0] ** 2 - 2 * (x[:, 1] - x[:, 0] ** 2) ** 2
+
+
+def banana_draws(rng: np.random.Generator, n: int) -> np.ndarray:
+    x = rng.normal(size=(n, 2))
+    return np.stack([x[:, 0], x[:, 0] ** 2 + 0.5 * x[:, 1]], axis=1)
+
+
+def labels(x: np.ndarray) -> np.ndarray:
+    """Two components, three sds apart, in either order."""
+    return np.logaddexp(*[-0.5 * np.sum((x - centre) ** 2, axis=1) for centre in ([0, 3], [3, 0])])
+
+
+def one_label(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.normal([0, 3], size=(n, 2))
+
+
+CASES: dict[str, tuple[Density, Draw, float, dict[str, Any]]] = {
+    "log_gamma": (
+        log_gamma,
+        lambda rng, n: np.log(rng.gamma(0.7, size=(n, 3))),
+        3 * float(special.gammaln(0.7)),
+        {},
+    ),
+    "banana": (banana, banana_draws, LOG_2PI - math.log(2), {}),
+    "one labelling of two": (labels, one_label, LOG_2PI + math.log(2), {"symmetries": SWAP}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_standard_error_is_honest(name: str) -> None:
+    density, draw, truth, options = CASES[name]
+    z = []
+    for seed in range(60):
+        found = estimate(target(density, draw(np.random.default_rng([3, seed]), 800), seed, **options))
+        if math.isfinite(found.value):
+            z.append((found.value - truth) / found.error)
+    assert len(z) >= 50
+    assert abs(np.mean(z)) < 0.5
+    assert 0.6 < np.var(z) < 1.5
+
+
+def test_a_heavier_tail_than_the_proposals_is_refused() -> None:
+    reasons = []
+    for seed in range(5):
+        draws = np.random.default_rng(seed).standard_t(0.7, size=(800, 1))
+        found = estimate(target(lambda x: stats.t(0.7).logpdf(x[:, 0]), draws, seed))
+        assert math.isnan(found.value) or abs(found.value) < 4 * found.error
+        reasons.append(found.reason)
+    assert any(reasons)
+
+
+def test_a_mode_of_the_second_half_only_is_refused() -> None:
+    draws = np.random.default_rng(1).normal(size=(4, 200, 1))
+    draws[:, 150:] += 30.0
+    density: Density = lambda x: np.logaddexp(*[stats.norm(c).logpdf(x[:, 0]) for c in (0.0, 30.0)])  # noqa: E731
+    space: Any = SimpleNamespace(log_density=density, size=1)
+    found = estimate(Target(space, 1, draws, points=1_000))
+    assert math.isnan(found.value)
+    assert "a draw lies where the proposals do not go" in found.unvisited
+
+
+def test_a_draw_that_is_not_finite_is_refused() -> None:
+    draws = np.random.default_rng(1).normal(size=(800, 1))
+    draws[3] = np.inf
+    assert "not finite" in estimate(target(log_gamma, draws, 1)).reason
