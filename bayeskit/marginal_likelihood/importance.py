@@ -114,7 +114,7 @@ def _halves(target: Target) -> tuple[Array, Array]:
     return first.reshape(-1, size), second.reshape(-1, size)
 
 
-def _log_weights(target: Target, mixture: Mixture, points: Array) -> Array:
+def _log_weights(target: Target, mixture: MixtureProposal, points: Array) -> Array:
     """log of f over q, symmetrised over all labellings; zero density where f could not be evaluated."""
     if len(target.symmetries) > 1:
         total = np.full(len(points), -np.inf)
@@ -128,7 +128,7 @@ def _log_weights(target: Target, mixture: Mixture, points: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class MixtureProposal:
     """Multivariate t's with weights."""
 
     weights: Array
@@ -149,21 +149,21 @@ class Mixture:
         return np.concatenate([c.draw(rng, int(n)) for c, n in zip(self.components, counts, strict=True)])
 
 
-def _mixtures(sample: Array, rng: np.random.Generator) -> list[Mixture]:
+def _mixtures(sample: Array, rng: np.random.Generator) -> list[MixtureProposal]:
     """One t, and mixtures by EM, each with a broad t that guards its tails."""
     whole = fitted(sample)
     if whole.degrees > DEGREES * 2:
         whole = Proposal(whole.centre, whole.root, DEGREES * 2)
     broad = proposal_of(sample, DEGREES)
     guard = Proposal(broad.centre, BROAD * broad.root, DEGREES)
-    made = [Mixture(np.ones(1), (whole,))]
+    made = [MixtureProposal(np.ones(1), (whole,))]
     for number in COMPONENTS:
         if len(sample) >= number * (4 * sample.shape[1] + 20) and (mixture := _by_em(sample, number, rng)) is not None:
             made.append(mixture)
-    return [Mixture(np.append(m.weights * (1 - DEFENSIVE), DEFENSIVE), (*m.components, guard)) for m in made]
+    return [MixtureProposal(np.append(m.weights * (1 - DEFENSIVE), DEFENSIVE), (*m.components, guard)) for m in made]
 
 
-def _by_em(sample: Array, number: int, rng: np.random.Generator) -> Mixture | None:
+def _by_em(sample: Array, number: int, rng: np.random.Generator) -> MixtureProposal | None:
     """A mixture of so many Normals, by EM from clusters, its components made t's; None where one of them collapses."""
     centre, root = sample.mean(axis=0), proposal_of(sample).root
     white = np.linalg.solve(root, (sample - centre).T).T
@@ -179,6 +179,8 @@ def _by_em(sample: Array, number: int, rng: np.random.Generator) -> Mixture | No
             middle = share @ sample / count
             off = sample - middle
             parts.append(Proposal(middle, np.linalg.cholesky(off.T @ (share[:, None] * off) / count + ridge)))
-        mixture = Mixture(counts / counts.sum(), tuple(parts))
+        mixture = MixtureProposal(counts / counts.sum(), tuple(parts))
         shares = special.softmax(mixture.each(sample), axis=0)
-    return Mixture(mixture.weights, tuple(Proposal(p.centre, WIDER * p.root, DEGREES) for p in mixture.components))
+    return MixtureProposal(
+        mixture.weights, tuple(Proposal(p.centre, WIDER * p.root, DEGREES) for p in mixture.components)
+    )
