@@ -30,12 +30,12 @@ from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.graphs.rewriting import widen
 from bayeskit.model.ascent import value_and_gradient
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.maximum import maximum
 from bayeskit.model.observations import observations_of
 from bayeskit.model.snapshot import WrittenModel, restored
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.model.weighted_likelihood import weighted_likelihood
 from bayeskit.point_estimates.em import em
-from bayeskit.point_estimates.maximum import maximum
 from bayeskit.results.records import Posterior
 
 __all__ = ["InformationCriteria", "information_criteria"]
