@@ -156,7 +156,7 @@ def rows() -> dict[str, Row]:
         Row(post.posterior_predictive, {"random_seed": 1}),
         Row(post.prior_predictive, {"draws": 2, "random_seed": 1}),
         Row(post.with_log_likelihood, {}),
-        Row(post.summary, {"ci_prob": 0.9}),
+        Row(post.summary, {"var_names": "slope", "filter_vars": "like", "ci_prob": 0.9}),
         Row(post.savage_dickey, {"var_names": "slope", "at": 0.5, "random_seed": 1}),
         Row(post.save, {"path": folder / "b.nc"}),
         Row(estimate.draw, {"number": 2, "random_seed": 1}),

@@ -12,6 +12,7 @@ import xarray as xr
 
 from bayeskit.arguments import Count, RandomSeed, checked
 from bayeskit.errors import ModelError
+from bayeskit.results.notebook_html import clipped, notebook_html, table_html
 from bayeskit.results.records import Posterior
 
 __all__ = ["COLUMNS", "Comparison"]
@@ -32,7 +33,7 @@ COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Models of the same data, the best first.
 
@@ -183,6 +184,15 @@ class Comparison:
         module = import_module("bayeskit.comparison.inclusion")
         table: pd.DataFrame = module.inclusion_table(self, terms, matched=matched)
         return table
+
+    def __repr__(self) -> str:
+        shares = self.table["posterior_probability"].items()
+        return f"Comparison({clipped(f'{name} {share:.3g}' for name, share in shares)})"
+
+    def _repr_html_(self) -> str:
+        priors = {f"priors of {name}": "\n".join(self.priors.get(name, ())) for name in map(str, self.table.index)}
+        table = table_html(self.table, COLUMNS)
+        return notebook_html("Models of the same data", tables=[table], notes=self.notes, folded=priors)
 
     def __str__(self) -> str:
         text = self.table.to_string(na_rep="–", formatters={name: form.format for name, form in COLUMNS.items()})

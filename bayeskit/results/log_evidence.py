@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayeskit.errors import OptionError
+from bayeskit.results.notebook_html import notebook_html
 
 __all__ = ["LABELS", "LogEvidence", "error_of_sum"]
 
@@ -55,6 +56,9 @@ class LogEvidence:
         sign = {"exact": "rounding", "quadrature": "error bound", "estimated": "standard error"}[self.label]
         convention = f"; {self.convention}" if self.convention else ""
         return f"{self.value:.10g} ({self.label}; {sign} {self.error:.1e}{convention})"
+
+    def _repr_html_(self) -> str:
+        return notebook_html("Log evidence", lines=[str(self)])
 
 
 def error_of_sum(errors: np.ndarray, sampled: np.ndarray, slopes: np.ndarray) -> float:

@@ -16,6 +16,7 @@ from bayeskit.arguments import numeric, shown
 from bayeskit.errors import OptionError
 from bayeskit.graphs.environment import silently
 from bayeskit.model.snapshot import WrittenModel
+from bayeskit.results.notebook_html import marginal_html
 
 __all__ = [
     "ArrayDistribution",
@@ -120,6 +121,16 @@ class Marginal:
     def __repr__(self) -> str:
         dims = f", dims {self.dims}" if self.dims else ""
         return f"Marginal({self.name}: {self.family.replace('_', ' ')}{dims})"
+
+    def _repr_html_(self) -> str:
+        return marginal_html(self, self._labels())
+
+    def _labels(self) -> list[str]:
+        """Of each entry, as a summary names it."""
+        values = np.asarray(self.dist.mean())
+        dims = self.dims if len(self.dims) == values.ndim else tuple(f"{self.name}_dim_{k}" for k in range(values.ndim))
+        coords = {dim: labels for dim, labels in self.coords.items() if dim in dims}
+        return scalar_labels(xr.Dataset({self.name: (dims, values)}, coords), self.name)
 
 
 def _probabilities(what: str, given: Any) -> np.ndarray:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bayeskit.results.notebook_html import clipped, plan_html
+
 __all__ = ["Plan", "Refusal", "Step"]
 
 
@@ -43,7 +45,7 @@ class Step:
         return f"{', '.join(self.variables)}: {self.family.replace('_', ' ')}{given}{note}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """What will be integrated out, in which order, by which family; what is left, and why.
 
@@ -69,6 +71,14 @@ class Plan:
     refusals: tuple[Refusal, ...]
     notes: tuple[str, ...] = ()
     outlook: str = ""
+
+    def __repr__(self) -> str:
+        remaining = f", {clipped(self.remaining)} remaining" if self.remaining else ""
+        gone = clipped(name for step in self.eliminated for name in step.variables) or "nothing"
+        return f"Plan({self.method or 'no method'}: {gone} integrated out{remaining})"
+
+    def _repr_html_(self) -> str:
+        return plan_html(self)
 
     def __str__(self) -> str:
         lines = [f"method: {self.method}"] if self.method else []

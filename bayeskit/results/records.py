@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import cloudpickle
 import numpy as np
@@ -28,13 +28,14 @@ from bayeskit.results.diagnostics import Diagnostics, convergence_table
 from bayeskit.results.log_densities import with_log_densities
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.marginals import Marginal, not_free, summarise, with_known_entries
+from bayeskit.results.notebook_html import clipped, posterior_html
 from bayeskit.results.plan import Plan, Refusal, Step
-from bayeskit.results.tree import observed_data
+from bayeskit.results.tree import observed_data, selected
 
 __all__ = ["LogEvidence", "Plan", "Posterior", "Refusal", "Step"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Posterior:
     """A posterior: draws, closed-form marginals, log evidence, and how they were got.
 
@@ -189,11 +190,21 @@ class Posterior:
         return replace(self, tree=with_log_densities(self.model, self.tree))
 
     @checked
-    def summary(self, *, ci_prob: Probability = 0.89) -> pd.DataFrame:
+    def summary(
+        self,
+        var_names: str | Sequence[str] | None = None,
+        *,
+        filter_vars: Literal["like", "regex"] | None = None,
+        ci_prob: Probability = 0.89,
+    ) -> pd.DataFrame:
         """Mean, standard deviation and equal-tailed interval of every scalar.
 
         Parameters
         ----------
+        var_names : str or sequence of str, optional
+            Variables to show, or with ``~`` before their names those to leave out; all by default.
+        filter_vars : {"like", "regex"}, optional
+            Whether these are parts of names, or regular expressions, as for :func:`arviz.summary`.
         ci_prob : float, default 0.89
             Probability of the interval; the default is ArviZ's.
 
@@ -204,10 +215,16 @@ class Posterior:
             ``mcse_mean`` (zero where exact) and ``label`` ("exact" from the closed form, "estimated" from draws,
             "observed" for the data beside missing entries). Where the draws come from a sampler, ``r_hat``,
             ``ess_bulk`` and ``ess_tail`` stand before the label.
+
+        Raises
+        ------
+        ModelError
+            If there is no such variable.
         """
-        draws = self.tree["posterior"].to_dataset()
+        draws = selected(self.tree["posterior"].to_dataset(), var_names, filter_vars)
         data = observed_data(self.tree)
-        partly = {str(n) for n in draws.data_vars if f"{n}_observed" in data and f"{n}_unobserved" in draws.data_vars}
+        every = self.tree["posterior"].data_vars
+        partly = {str(n) for n in every if f"{n}_observed" in data and f"{n}_unobserved" in every}
         table = with_known_entries(summarise(draws, self.marginals, ci_prob), draws, partly)
         if self.diagnostics is None:
             return table
@@ -240,6 +257,14 @@ class Posterior:
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         # A model holds functions that pickle knows by name only, and some have none.
         return _unpickled, (cloudpickle.dumps({f.name: getattr(self, f.name) for f in fields(self)}),)
+
+    def __repr__(self) -> str:
+        number = math.prod(self.tree["posterior"].sizes[d] for d in ("chain", "draw")) if self.tree.children else 0
+        names = clipped(rv.name for rv in self.model.free_RVs)
+        return f"Posterior({names}; {self.method}; log evidence {self.log_evidence}; {number:,} draws)"
+
+    def _repr_html_(self) -> str:
+        return posterior_html(self)
 
     def __str__(self) -> str:
         proof = "" if np.isnan(self.certificate) else f"\ncertificate: {self.certificate:.1e} nats"

@@ -6,23 +6,24 @@ its closed-form marginals say the same of each variable. Which draws they are is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
-from arviz_base import from_dict
+from arviz_base import extract, from_dict
 from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from bayeskit.arguments import numeric
-from bayeskit.errors import CertificateError, DataError
+from bayeskit.errors import CertificateError, DataError, ModelError
 
 __all__ = [
     "LaterDraws",
@@ -33,6 +34,7 @@ __all__ = [
     "dims_of",
     "draws_in",
     "observed_data",
+    "selected",
     "stacked_draws",
     "thinned",
 ]
@@ -102,6 +104,24 @@ def draws_in(draws: xr.DataTree | xr.Dataset, shapes: Mapping[str, tuple[int, ..
         if not np.all(np.isfinite(numeric(f"the draws of {name!r}", values))):
             raise DataError(f"the draws of {name!r} are not all finite")
     return draws
+
+
+def selected(
+    draws: xr.Dataset, var_names: str | Sequence[str] | None, filter_vars: Literal["like", "regex"] | None
+) -> xr.Dataset:
+    """Some variables, named as ArviZ has it: ``~mu`` is all but ``mu``; parts of names, or regular expressions."""
+    if var_names is None:
+        return draws
+    names = [var_names] if isinstance(var_names, str) else list(var_names)
+    # Of as many scalars as there are variables: the draws themselves may not be made yet.
+    scalars = xr.Dataset({name: (("chain", "draw"), [[0.0]]) for name in draws.data_vars})
+    known = xr.DataTree.from_dict({"posterior": scalars})
+    try:
+        kept = extract(known, combined=False, var_names=names, filter_vars=filter_vars, keep_dataset=True)
+    except (KeyError, ValueError, re.error) as error:
+        has, why = ", ".join(map(str, draws.data_vars)) or "none", "" if isinstance(error, KeyError) else f" ({error})"
+        raise ModelError(f"no variables {', '.join(names)}{why}; the posterior has {has}") from error
+    return draws[list(kept.data_vars)]
 
 
 def thinned(tree: xr.DataTree, names: Iterable[str], number: int) -> dict[str, np.ndarray]:
