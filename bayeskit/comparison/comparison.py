@@ -11,6 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from bayeskit.arguments import Count, RandomSeed, checked
+from bayeskit.comparison.evidence_words import with_words
 from bayeskit.errors import ModelError
 from bayeskit.results.notebook_html import clipped, notebook_html, table_html
 from bayeskit.results.records import Posterior
@@ -193,6 +194,18 @@ class Comparison:
         priors = {f"priors of {name}": "\n".join(self.priors.get(name, ())) for name in map(str, self.table.index)}
         table = table_html(self.table, COLUMNS)
         return notebook_html("Models of the same data", tables=[table], notes=self.notes, folded=priors)
+
+    def words(self) -> pd.DataFrame:
+        """The table with a column ``evidence_words``: what each log Bayes factor against the best model is called.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``not worth more than a bare mention`` up to 1 nat, ``positive`` up to 3, ``strong`` up to 5, ``very
+            strong`` above; two of them where the error (two standard errors of an estimate) leaves it open. Empty for
+            the best model. The words are those of Kass and Raftery (1995), "Bayes factors", JASA 90.
+        """
+        return with_words(self.table)
 
     def __str__(self) -> str:
         text = self.table.to_string(na_rep="–", formatters={name: form.format for name, form in COLUMNS.items()})

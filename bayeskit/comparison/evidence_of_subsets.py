@@ -16,9 +16,9 @@ import numpy as np
 import pymc as pm
 
 from bayeskit.comparison.given_models import inferred
-from bayeskit.comparison.leave_one_out import require_evidence
 from bayeskit.comparison.posteriors_of_subsets import DRAWS, SubsetPosteriors
 from bayeskit.comparison.same_data import require_same_data
+from bayeskit.comparison.shared_priors import require_evidence
 from bayeskit.errors import CertificateError, InferenceError, ModelError
 from bayeskit.results.log_evidence import LogEvidence, error_of_sum
 from bayeskit.results.records import Posterior

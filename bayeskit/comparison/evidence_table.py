@@ -18,7 +18,7 @@ evaluation using leave-one-out cross-validation and WAIC", Statistics and Comput
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -28,8 +28,15 @@ from scipy import special
 from bayeskit.arguments import RandomSeed, checked, whole_seed
 from bayeskit.comparison.comparison import COLUMNS, Comparison
 from bayeskit.comparison.given_models import Models, inferred, named_models
-from bayeskit.comparison.leave_one_out import leave_one_out, require_evidence
+from bayeskit.comparison.leave_one_out import leave_one_out
 from bayeskit.comparison.same_data import require_same_data
+from bayeskit.comparison.shared_priors import (
+    declared_shared,
+    require_evidence,
+    require_same_place,
+    shared_analyses,
+)
+from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.model.snapshot import written_down
 from bayeskit.results.log_evidence import error_of_sum
@@ -43,6 +50,7 @@ def compare(
     models: Models,
     *,
     prior_odds: Mapping[str, float] | None = None,
+    shared: Sequence[str] = (),
     loo: bool = True,
     random_seed: RandomSeed = None,
 ) -> Comparison:
@@ -55,6 +63,11 @@ def compare(
         Posterior that is already there is not computed again.
     prior_odds : mapping of str to float, optional
         Prior weight of each model, on any scale; models not named have weight 1. Equal by default.
+    shared : sequence of str, optional
+        Nuisance parameters with an improper prior, ``pm.Flat`` or ``pm.HalfFlat``, that every model has in the same
+        place, as a t test has its variance. The constant of the prior is arbitrary, the same in all evidences, and
+        cancels in their differences. A ``pm.Potential`` that is a function of these variables only, as
+        ``-pt.log(sigma2)`` for Jeffreys' prior, is part of their prior, and may be named too.
     loo : bool, default True
         Whether to compute LOO beside the evidence.
     random_seed : int, sequence of int or numpy.random.Generator, optional
@@ -68,7 +81,8 @@ def compare(
     ------
     ModelError
         If there are fewer than two models; if they do not explain the same data; if one has an improper prior or a
-        Potential, whose evidence means nothing; or if one has no evidence.
+        Potential that is not shared, whose evidence means nothing; if what was declared shared is not in all models,
+        not the same there, or leaves an improper posterior; or if one has no evidence.
     OptionError
         If the prior odds name an unknown model or are not positive numbers.
 
@@ -83,26 +97,40 @@ def compare(
     if len(models) < 2:
         raise ModelError(f"{len(models)} model(s) to compare: give at least two")
     weights, seed = _prior_weights(list(models), prior_odds), whole_seed(random_seed)
+    posteriors, notes = _inferred(models, shared, seed)
+    return _compared(posteriors, weights, loo, notes)
+
+
+def _inferred(
+    models: Mapping[str, pm.Model | Posterior], shared: Sequence[str], random_seed: int
+) -> tuple[dict[str, Posterior], list[str]]:
+    """The posteriors of models that are of the same data and have an evidence, and what a reader must know of it."""
+    variables = declared_shared(models, shared)
     for name, model in models.items():
-        require_evidence(name, model)
+        require_evidence(name, model, variables)
     notes = require_same_data(models)
-    posteriors = {
-        name: model if isinstance(model, Posterior) else inferred(name, model, seed) for name, model in models.items()
-    }
+    given: Mapping[str, pm.Model | Analysis | Posterior] = models
+    if variables:
+        given = analyses = shared_analyses(models, variables)
+        notes += require_same_place(analyses, variables)
+    posteriors = {n: m if isinstance(m, Posterior) else inferred(n, m, random_seed) for n, m in given.items()}
     for name, posterior in posteriors.items():
         if not math.isfinite(posterior.log_evidence.value):
             raise ModelError(f"{name}: it cannot be compared, for its log evidence is {posterior.log_evidence}")
-    return _compared(posteriors, weights, loo, notes)
+    return posteriors, notes
 
 
 def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: bool, notes: list[str]) -> Comparison:
     rows = {}
+    conventions = {posterior.log_evidence.convention for posterior in posteriors.values()}
+    if len(conventions) == 1 and any(conventions):
+        notes.append(f"every log evidence is {conventions.pop()}")
     for name, posterior in posteriors.items():
         elpd, note = leave_one_out(posterior) if loo else ((math.nan, math.nan, math.nan), "")
         if note:
             notes.append(f"{name}: {note}")
         evidence = posterior.log_evidence
-        if evidence.convention:
+        if evidence.convention and len(conventions) > 1:
             notes.append(f"{name}: the evidence is {evidence.convention}")
         problems = () if posterior.diagnostics is None else posterior.diagnostics.problems
         notes += [f"{name}: its draws are not to be relied on: {problem}" for problem in problems]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pymc as pm
 
+from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import BayeskitError, ModelError
 from bayeskit.inference.ladder import infer
 from bayeskit.results.records import Posterior
@@ -29,7 +30,7 @@ def named_models(models: Any) -> dict[str, pm.Model | Posterior]:
     return dict(zip(own if len({*own}) == len(own) else numbered, models, strict=True))
 
 
-def inferred(name: str, model: pm.Model, random_seed: int | None) -> Posterior:
+def inferred(name: str, model: pm.Model | Analysis, random_seed: int | None) -> Posterior:
     """The posterior of one of several models; what is said of it names the model."""
     try:
         with warnings_of(name):

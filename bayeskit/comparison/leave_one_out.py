@@ -7,42 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import find_observations
 
 from bayeskit.comparison.smoothed_loo import Smoothed, smoothed_loo
-from bayeskit.errors import ModelError
-from bayeskit.model.snapshot import WrittenModel, on_its_data, written_down
-from bayeskit.model.support import IMPROPER
+from bayeskit.model.snapshot import on_its_data, written_down
 from bayeskit.results.log_densities import log_densities
 from bayeskit.results.records import Posterior
 
-__all__ = ["leave_one_out", "pointwise_loo", "require_evidence"]
+__all__ = ["leave_one_out", "pointwise_loo"]
 
 # Pointwise log likelihoods kept at once for LOO (draws × observations, 8 bytes each), and the fewest draws LOO is
 # computed from.
 LOO_ELEMENTS = 20_000_000
 LOO_MIN_DRAWS = 500
-
-
-def require_evidence(name: str, given: pm.Model | Posterior) -> None:
-    """Refuse what cannot have an evidence that means something."""
-    model = given.model if isinstance(given, Posterior) else given
-    if isinstance(model, WrittenModel):
-        return  # its evidence, or why it has none, is written down
-    if not isinstance(model, pm.Model):
-        raise ModelError(f"{name}: a {type(given).__name__} cannot be compared; give a pymc.Model or a Posterior")
-    if model.potentials:
-        why = "so its density is not normalised and its evidence means nothing; write it as a distribution"
-        raise ModelError(f"{name}: it has a Potential ({model.potentials[0].name}), {why}")
-    for rv in model.free_RVs:
-        kind = type(rv.owner.op).__name__.removesuffix("RV")
-        if kind in IMPROPER:
-            why = f"the prior of {rv.name} is improper ({kind})"
-            raise ModelError(f"{name}: {why}, so it has no evidence; give it a proper prior")
-    if not model.observed_RVs:
-        raise ModelError(f"{name}: it has no observed variable, so there is no evidence")
 
 
 @written_down

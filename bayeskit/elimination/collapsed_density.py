@@ -100,7 +100,7 @@ def collapsed_density(analysis: Analysis) -> Collapsed:
     terms: list[Any] = []
     blocks = []
     reference = points[0]
-    if analysis.scales:  # the eliminated variables at their conditional posterior's centre
+    if analysis.scales or joint.shared:  # the eliminated variables at their conditional posterior's centre
         fixed = {n: reference[n] for n in remaining}
         reference = reference | solve_posterior(analysis, Evaluator(analysis), fixed).centre
     for block in analysis.blocks:

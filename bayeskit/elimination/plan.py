@@ -8,6 +8,7 @@ finite variables is too long or its rows have no closed form, these are summed o
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -22,14 +23,16 @@ from bayeskit.results.records import Refusal, Step
 __all__ = ["analyse", "with_sums"]
 
 
-def analyse(model: pm.Model, *, sums: bool = False) -> Analysis:
+def analyse(model: pm.Model, *, sums: bool = False, shared: tuple[str, ...] = ()) -> Analysis:
     """Find the plan for a model; computes no posterior. A ModelError if the model cannot be read.
 
     With ``sums``, finite variables are summed out even where a table of their values has a closed form in each row.
+    Variables that are ``shared`` have an improper prior, ``Flat`` or ``HalfFlat``, whose constant is that of all models
+    compared with this one (:mod:`bayeskit.comparison.shared_priors`): evidences are up to that constant.
     """
     _require_labels(model)
     try:
-        return replace(_analysed(model, sums), analyse=analyse)
+        return replace(_analysed(model, sums, shared), analyse=partial(analyse, shared=shared))
     except IndexError as error:
         raise ModelError(
             f"an index in the model is out of range ({str(error).splitlines()[0]}); check the arrays of indices "
@@ -50,8 +53,8 @@ def _require_labels(model: pm.Model) -> None:
             )
 
 
-def _analysed(model: pm.Model, sums: bool) -> Analysis:
-    plain = _search(LogJoint.from_model(model))
+def _analysed(model: pm.Model, sums: bool, shared: tuple[str, ...]) -> Analysis:
+    plain = _search(LogJoint.from_model(model, shared=shared))
     finite = _finite(plain)
     if plain.plan.remaining or sums:
         return with_sums(plain)

@@ -48,7 +48,11 @@ class Search:
         self.passed_over = False
         self.shapes = known.shapes if known else joint.shapes()
         variables = [] if known else joint.model.free_RVs
-        self.supports = known.supports if known else {rv.name: support_of(joint.model, rv) for rv in variables}
+        self.supports = (
+            known.supports
+            if known
+            else {rv.name: support_of(joint.model, rv, shared=rv.name in joint.shared) for rv in variables}
+        )
         self.proofs = Proofs(joint, self.shapes, self.supports)
         self.left = dict.fromkeys(joint.names)
         self.active = dict.fromkeys(joint.factors)
@@ -94,9 +98,9 @@ class Search:
             self.put_back_matrices()
         remaining = tuple(self.left)
         notes: tuple[str, ...] = ()
-        if self.joint.potentials:
+        if self.joint.loose_potentials:
             notes = (
-                f"the Potential {', '.join(self.joint.potentials)} has no normaliser: the log evidence is "
+                f"the Potential {', '.join(self.joint.loose_potentials)} has no normaliser: the log evidence is "
                 "that of the joint density as written and cannot be compared with another model's",
             )
         refusals = tuple(self.refusals[n] for n in remaining)

@@ -16,6 +16,7 @@ from bayeskit.elimination.certificate import certify_collapsed
 from bayeskit.elimination.collapsed_density import collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.recovery import Recovery
+from bayeskit.errors import UnanswerableError
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.methods import Request
 from bayeskit.inference.quadrature_marginals import quadrature_marginals, transforms_of
@@ -127,6 +128,8 @@ def answer(request: Request) -> Posterior:
             if names := [str(rv.name) for rv in analysis.original.model.free_RVs if is_improper(rv)]:
                 of = f"the prior of {', '.join(names)} is improper, and so the posterior may be: it needs a proper one"
                 error.args = (f"{error}; {of}",)
+                if analysis.original.shared:  # an evidence was asked for, and draws show no tail that has no end
+                    raise UnanswerableError(str(error)) from error
             raise
         rng = np.random.default_rng(random_seed)
         points = result.draw(rng, request.draws or FEWEST)

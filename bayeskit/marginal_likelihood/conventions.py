@@ -45,6 +45,7 @@ class Audit:
     masses: tuple[PriorMass, ...]  # of the priors that are not normalised by their distribution
     potentials: tuple[str, ...] = ()
     no_data: bool = False
+    shared: tuple[str, ...] = ()  # improper priors that compared models share, with their constant
 
     @property
     def reason(self) -> str:
@@ -57,7 +58,10 @@ class Audit:
     def conventions(self) -> list[str]:
         """What the evidence is taken under, for its reader."""
         written = f"of the joint density as written: the Potential {', '.join(self.potentials)} has no normaliser"
-        return [*([written] if self.potentials else []), *(m.convention for m in self.masses if m.convention)]
+        of = ", ".join(self.shared)
+        constant = f"up to an arbitrary constant, that of the improper priors of {of}: only differences mean something"
+        said = [*([written] if self.potentials else []), *(m.convention for m in self.masses if m.convention)]
+        return [*said, *([constant] if self.shared else [])]
 
     @property
     def one_ordering(self) -> dict[str, PriorMass]:
@@ -66,7 +70,8 @@ class Audit:
 
     def noted(self, plan: Plan) -> Plan:
         """A plan that says what becomes of the evidence."""
-        said = [f"the log evidence is {m.convention}" for m in self.masses if m.convention]
+        of_potentials = 1 if self.potentials else 0  # the plan says it already
+        said = [f"the log evidence is {convention}" for convention in self.conventions[of_potentials:]]
         said += [NO_DATA] if self.no_data else []
         return replace(plan, notes=(*plan.notes, *([f"no log evidence: {self.reason}"] if self.reason else said)))
 
@@ -74,9 +79,9 @@ class Audit:
 def audit(analysis: Analysis) -> Audit:
     """Look at every prior of a model, before any number is computed."""
     joint = analysis.original
-    masses = (prior_mass(joint, name) for name in joint.names)
+    masses = (prior_mass(joint, name) for name in joint.names if name not in joint.shared)
     no_data = not joint.model.observed_RVs and not joint.potentials
-    return Audit(tuple(m for m in masses if m is not None), joint.potentials, no_data)
+    return Audit(tuple(m for m in masses if m is not None), joint.loose_potentials, no_data, joint.shared)
 
 
 def stated(evidence: LogEvidence, groups: Sequence[Exchangeable], audit: Audit) -> LogEvidence:

@@ -50,12 +50,14 @@ class LogJoint:
     chains: dict[str, tuple[Variable, Variable]] = field(default_factory=dict)
     # What proofs have asked of data in slots, and the answers: they hold for other data of which the same is true.
     facts: list[tuple[Callable[[], Any], Any]] = field(default_factory=list, repr=False)
+    shared: tuple[str, ...] = ()  # variables with a constant density that compared models share, with its constant
 
     @classmethod
-    def from_model(cls, model: pm.Model, *, fold: int = LARGE) -> LogJoint:
+    def from_model(cls, model: pm.Model, *, fold: int = LARGE, shared: Sequence[str] = ()) -> LogJoint:
         """Read a model; a ModelError if it is none, has no random variable, or PyMC cannot derive a log density.
 
-        Arrays of more than ``fold`` real numbers are not computed with.
+        Arrays of more than ``fold`` real numbers are not computed with. The density of a ``Flat`` variable that is
+        ``shared`` is the number it is, on which no variable has a bearing.
         """
         _require_readable(model)
         require_indices_inside(model)
@@ -81,12 +83,15 @@ class LogJoint:
         fgraph = FunctionGraph(outputs=graphs, clone=False)
         MergeOptimizer().rewrite(fgraph)
         found = iter(substitute(list(fgraph.outputs), {v: wide_leaf(d) for v, d in set_aside.items()}))
+        factors = dict(zip([v.name for v in (*model.basic_RVs, *model.potentials)], found, strict=False))
+        factors |= {n: pt.constant(0.0) for n in shared if type(model[n].owner.op).__name__ == "FlatRV"}
         return cls(
             model=model,
             values={rv.name: fresh[rv] for rv in model.free_RVs},
-            factors=dict(zip([v.name for v in (*model.basic_RVs, *model.potentials)], found, strict=False)),
+            factors=factors,
             deterministics=dict(zip([d.name for d in model.deterministics], found, strict=False)),
             potentials=tuple(p.name for p in model.potentials),
+            shared=tuple(shared),
             chains=dict(zip(chains, zip(found, found, strict=True), strict=True)),
         )
 
@@ -134,6 +139,12 @@ class LogJoint:
         """Names of the latent variables that each factor depends on."""
         name_of = {v: n for n, v in self.values.items()}
         return {f: frozenset(name_of[v] for v in self.dependence.get(g, ())) for f, g in self.factors.items()}
+
+    @cached_property
+    def loose_potentials(self) -> tuple[str, ...]:
+        """The Potentials that are no part of what compared models share."""
+        shared = frozenset(self.shared)
+        return tuple(p for p in self.potentials if not self.scopes[p] or not self.scopes[p] <= shared)
 
     @cached_property
     def total(self) -> Variable:

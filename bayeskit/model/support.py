@@ -25,6 +25,7 @@ from bayeskit.families import support_kinds, support_of_prior
 from bayeskit.model.markov_chain import is_chain, states_of_chain
 
 __all__ = [
+    "CONSTANT",
     "Support",
     "has_own_transform",
     "improper",
@@ -48,6 +49,8 @@ IMPROPER = {
     "HalfFlat": "Use a proper prior, for example pm.Gamma or pm.InverseGamma.",
     "ICAR": "Use pm.CAR with alpha < 1.",
 }
+# Of those, the ones whose density is the same everywhere on the support named.
+CONSTANT = {"Flat": "real", "HalfFlat": "positive"}
 # Wrappers around a density that the user supplies.
 OPEN = ("CustomDist", "CustomSymbolicDist", "DensityDist", "Simulator", "EulerMaruyama")
 LIBRARIES = ("pymc.distributions.", "pytensor.tensor.random.", "pymc_extras.distributions.")
@@ -119,9 +122,11 @@ def improper(rv: Variable) -> str:
     return f"pm.{name} is improper: it has no normaliser, so there is no evidence" if name else ""
 
 
-def support_of(model: pm.Model, rv: Variable) -> Support:
-    """The support of a free random variable of a model."""
+def support_of(model: pm.Model, rv: Variable, *, shared: bool = False) -> Support:
+    """The support of a free random variable of a model; of one with a constant density only if that is ``shared``."""
     transform = model.rvs_to_transforms.get(rv)
+    if shared and (kind := CONSTANT.get(_name(rv))) and has_own_transform(model, rv):
+        return Support(kind, normalised=False)
     if not is_improper(rv) and not has_own_transform(model, rv):
         return Support(
             "other",

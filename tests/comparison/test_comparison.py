@@ -85,6 +85,16 @@ def test_loo_is_the_exact_leave_one_out_density(comparison: Comparison) -> None:
     assert comparison.table.at["mean", "se_loo"] > 0
 
 
+def test_words_stand_beside_the_numbers_when_asked(comparison: Comparison) -> None:
+    found, table = comparison.words(), comparison.table
+    assert list(found.drop(columns="evidence_words")) == list(table)
+    assert found["evidence_words"].iloc[0] == ""
+    size = 2 * (mean_evidence() - mean_evidence(1e3))
+    assert size > 10
+    assert found.at["wide", "evidence_words"] == "very strong"
+    assert "evidence_words" not in str(comparison)
+
+
 def test_comparison_is_readable(comparison: Comparison) -> None:
     text = str(comparison)
     assert "log_evidence" in text
