@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import find_observations
 

@@ -255,13 +255,14 @@ def _places(analysis: Analysis, variable: str) -> dict[str, _Place]:
 def _idle(analysis: Analysis) -> list[Point]:
     """Values of all variables at which effects do nothing: what is shared at some value, real numbers at zero.
 
-    A positive one is next to nothing, or one: it may be an effect or a factor.
+    A positive one is next to nothing, or one: it may be an effect or a factor; a probability is a half, which makes a
+    correlation on (−1, 1) of it zero.
     """
     shared = typical_points(analysis, 1, names=sorted(analysis.original.shared))[0]
     others = typical_points(analysis, 1, names=[n for n in analysis.original.names if n not in shared])[0]
     points = []
     for size in (NOTHING, 1.0):
-        idle = {"real": 0.0, "positive": size}
+        idle = {"real": 0.0, "positive": size, "unit": 0.5}
         kinds = {n: analysis.supports[n].kind for n in others}
         points.append(
             {n: np.full_like(v, idle[kinds[n]]) if kinds[n] in idle else v for n, v in others.items()} | shared

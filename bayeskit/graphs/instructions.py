@@ -22,6 +22,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Reshape, Shape, Shape_i
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor, unflatten_index_variables
 from pytensor.tensor.utils import import_func_from_string
 
 from bayeskit.graphs.batched_linalg import LARGEST, MANY, of_many
@@ -105,7 +106,7 @@ def performed(node: Apply) -> _Call:
 
 
 def _side_by_side(node: Apply) -> _Call | None:
-    """``concatenate`` and ``reshape`` of many arrays at once, which PyTensor does one by one."""
+    """``concatenate``, ``reshape`` and writing to places of many arrays at once, which PyTensor does one by one."""
     if not isinstance(node.op, Blockwise):
         return None
     op: Any = node.op.core_op
@@ -114,7 +115,28 @@ def _side_by_side(node: Apply) -> _Call | None:
         return lambda a: _joined(a, inner, op.axis)
     if isinstance(op, Reshape):
         return lambda a: _reshaped(a[0], a[1], inner[0])
+    batch = node.op.batch_ndim(node)
+    places = [i.type.shape[:batch] for i in node.inputs[2:]]
+    if isinstance(op, IncSubtensor | AdvancedIncSubtensor) and all(n == 1 for lengths in places for n in lengths):
+        return lambda a: _incremented(op, a, batch)
     return None
+
+
+def _incremented(op: Any, arguments: list[Any], batch: int) -> np.ndarray:
+    """Many arrays with a value added, or put, at places that are the same in all of them."""
+    value, change, *places = arguments
+    leading, trailing = tuple(range(batch)), tuple(range(-batch, 0))
+    together = np.broadcast_shapes(value.shape[:batch], change.shape[:batch])
+    result = np.moveaxis(np.broadcast_to(value, (*together, *value.shape[batch:])), leading, trailing).copy()
+    change = np.moveaxis(change, leading, trailing)
+    index: Any = unflatten_index_variables([p.reshape(p.shape[batch:]) for p in places], op.idx_list)
+    if op.set_instead_of_inc:
+        result[index] = change
+    elif isinstance(op, IncSubtensor) or op.ignore_duplicates:
+        result[index] += change
+    else:
+        np.add.at(result, index, change)
+    return np.moveaxis(result, trailing, leading)
 
 
 def _joined(arrays: list[Any], inner: list[int], axis: int) -> np.ndarray:

@@ -12,6 +12,7 @@ import pytensor.tensor as pt
 import pytest
 from pymc.logprob.utils import CheckParameterValue, ParameterValueError
 from pytensor.graph.basic import Variable
+from pytensor.graph.replace import vectorize_graph
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.instructions import NotEvaluable
@@ -151,3 +152,26 @@ def test_what_somebody_else_holds_is_never_alone_however_often_it_is_asked() -> 
     for _ in range(10_000):
         assert _is_alone([np.ones(3)], 0)
         assert not any(_is_alone(values, 0) for values in ([array], [array[:2]], [array.T], [2.0], [np.float64(2.0)]))
+
+
+ROWS, PLACES, GRID = 5, np.array([0, 2, 2]), np.random.default_rng(3).standard_normal((3, 4))
+# Values written to places of each of many arrays, as gradients of indexing do: of x (5, 4) a row each.
+WRITTEN: dict[str, Callable[[Any], Any]] = {
+    "added at a number": lambda x: pt.inc_subtensor(pt.as_tensor(GRID)[:, 1], x[:3]),
+    "added at numbers, some twice": lambda x: pt.inc_subtensor(x[PLACES], x[1:]),
+    "added at pairs": lambda x: pt.inc_subtensor(pt.as_tensor(GRID)[PLACES, PLACES[::-1]], x[:3]),
+    "added at numbers apart": lambda x: pt.inc_subtensor(pt.outer(x[:3], x)[PLACES, :], x),
+    "put at a slice": lambda x: pt.set_subtensor(x[1:3], x[0]),
+    "put at numbers": lambda x: pt.set_subtensor(pt.outer(x, x)[:, np.array([3, 0])], x[:, None]),
+    "added once": lambda x: pt.inc_subtensor(x[np.array([3, 1])], x[:2], ignore_duplicates=True),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_values_are_written_to_places_of_many_arrays_at_once(name: str) -> None:
+    x, many = pt.vector("x", shape=(4,)), pt.matrix("many", shape=(None, 4))
+    graph = WRITTEN[name](x)
+    one, together = evaluator([x], [graph]), evaluator([many], [vectorize_graph(graph, {x: many})])
+    values = np.random.default_rng(4).standard_normal((ROWS, 4))
+    (found,) = together(values)
+    np.testing.assert_array_equal(found, np.stack([one(row)[0] for row in values]))
