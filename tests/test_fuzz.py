@@ -165,6 +165,7 @@ def rows() -> dict[str, Row]:
             compared.average, {"quantity": "slope", "weights": "evidence", "draws": 2, "missing": 0.0, "random_seed": 1}
         ),
         Row(compared.inclusion, {"terms": {"a": ["model 1"]}, "matched": False}),
+        Row(compared.plot, {"kind": "evidence", "backend": "none"}),
         Row(compared.predict, {"new_data": {"x": [1.0]}, "weights": "evidence", "draws": 2, "random_seed": 1}, FEWER),
         Row(compared.words, {}),
         Row(post.analysis.with_data, {"data": {"x": [1.0, 2.0, 3.0, 5.0]}}, FEWER),

@@ -186,6 +186,35 @@ class Comparison:
         table: pd.DataFrame = module.inclusion_table(self, terms, matched=matched)
         return table
 
+    @checked
+    def plot(
+        self,
+        kind: Literal["evidence", "probability", "bayes_factors"] | None = None,
+        *,
+        backend: Literal["matplotlib", "bokeh", "plotly", "none"] | None = None,
+    ) -> Any:
+        """Draw the comparison.
+
+        Parameters
+        ----------
+        kind : {"evidence", "probability", "bayes_factors"}, optional
+            Log evidences with their errors, posterior beside prior probabilities, or the matrix of log Bayes factors;
+            by default all three. Of many models the best 12.
+        backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
+            Of arviz-plots; by default that of its ``rcParams``.
+
+        Returns
+        -------
+        arviz_plots.PlotCollection
+            ``.savefig(path)`` writes it; ``.viz["figure"]`` and ``.viz["plot"]`` are what the backend made.
+
+        Raises
+        ------
+        OptionError
+            If the backend is not installed.
+        """
+        return import_module("bayeskit.comparison.pictures").draw_comparison(self, kind, backend)
+
     def __repr__(self) -> str:
         shares = self.table["posterior_probability"].items()
         return f"Comparison({clipped(f'{name} {share:.3g}' for name, share in shares)})"

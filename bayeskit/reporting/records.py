@@ -15,11 +15,12 @@ from typing import Any
 
 import arviz_base
 import matplotlib.pyplot as plt
-import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure
+
+from bayeskit.results.picture_style import BLUE, COLOURS, INK, MUTED, ORANGE, picture_style
 
 __all__ = [
     "BLUE",
@@ -42,38 +43,8 @@ __all__ = [
     "to_picture",
 ]
 
-INK, MUTED, BLUE, ORANGE = "#1f2933", "#7b8794", "#2a6f97", "#c8553d"
-# Of states, components and classes, in their order.
-COLOURS = (BLUE, ORANGE, "#5a8f69", "#8d6a9f", "#b58900", "#3f7f7f", "#a65e8b", "#6b7a3a", "#4f5d95", "#8a6d5a")
-
 MAX_TICKS = 8
 MAX_SVG = 150_000  # bytes; a larger drawing is stored as PNG
-
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9.0,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.titlesize": 10.0,
-    "axes.titlecolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.prop_cycle": f"cycler('color', ['{BLUE}', '{ORANGE}', '#5a8f69', '#8d6a9f', '{MUTED}'])",
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.labelsize": 8.0,
-    "ytick.labelsize": 8.0,
-    "legend.frameon": False,
-    "legend.fontsize": 8.0,
-    "figure.facecolor": "white",
-    "figure.dpi": 100.0,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "bayeskit",
-    "axes.formatter.useoffset": False,
-    "text.parse_math": False,  # names are written as they are
-}
-ARVIZ = {"plot.backend": "matplotlib", "stats.ci_kind": "eti", "stats.point_estimate": "mean"}
 
 
 @dataclass(frozen=True)
@@ -91,13 +62,11 @@ class Picture:
 def styled() -> Iterator[None]:
     """Use the report's style, whatever the user's, and show no window; figures made inside are closed at the end.
 
-    The plot is chosen for the data before it is drawn, so ArviZ's advice to use another one is not passed on; nor is
-    Matplotlib's remark that its font lacks a letter of a variable's name, for which it draws a box.
+    The plot is chosen for the data before it is drawn, so ArviZ's advice to use another one is not passed on.
     """
-    before, style = set(plt.get_fignums()), matplotlib.style.context(["default", STYLE])
-    with warnings.catch_warnings(), style, plt.ioff(), arviz_base.rc_context(ARVIZ):
+    before = set(plt.get_fignums())
+    with picture_style(), plt.ioff():
         warnings.filterwarnings("ignore", module="arviz_plots")
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         # A rootogram of two or three different values, of classes say, has fewer of them than there are chains.
         warnings.filterwarnings("ignore", message="Found chain dimension to be longer than draw dimension")
         try:
