@@ -32,7 +32,7 @@ from bayeskit.types import Point
 __all__ = ["CommonScale", "GivenScale", "common_scale", "given_scale"]
 
 CHECKS = (0.25, 0.6, 1.7, 5.0)  # r at which the form is tried
-CLOSE = 1e-9  # relative to the terms that cancel
+CLOSE, EXACT = 1e-9, 1e-12  # relative to the terms that cancel
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +121,8 @@ def common_scale(linear: LinearModel, line: Line, point: Point) -> CommonScale |
         given = given_scale(linear, point, scale)
     except (NotDefinite, ValueError):
         return None
+    if not all(_is_gamma(linear, f, point, scale) for f, scope in linear.joint.scopes.items() if name in scope):
+        return None
     power = given.shape - (0.0 if logarithmic else 1 / scale.kappa)
     for r in CHECKS:
         there = linear.at(point | {name: scale.value(r)})
@@ -134,6 +136,19 @@ def common_scale(linear: LinearModel, line: Line, point: Point) -> CommonScale |
         if not (same and _proportional(*covariances, 1 / r) and abs(there.constant - expected) <= CLOSE * size):
             return None
     return scale
+
+
+def _is_gamma(linear: LinearModel, factor: str, point: Point, scale: CommonScale) -> bool:
+    """Whether one factor at θ₀ is a + b log r − c r: one by one, for a prior is small beside the data."""
+    one, two, half = (linear.value_of(factor, point | {scale.name: scale.value(r)}) for r in (1.0, 2.0, 0.5))
+    rate = -2 * ((two - one) + (half - one))
+    power = ((two - one) + rate) / math.log(2)
+    for r in CHECKS:
+        terms = (one, power * math.log(r), -rate * (r - 1))
+        value = linear.value_of(factor, point | {scale.name: scale.value(r)})
+        if not abs(math.fsum(terms) - value) <= EXACT * (1 + sum(map(abs, terms)) + abs(rate)):
+            return False
+    return True
 
 
 def _ratio(one: np.ndarray, other: np.ndarray) -> float:

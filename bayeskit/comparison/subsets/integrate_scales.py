@@ -20,6 +20,7 @@ from bayeskit.types import Point
 
 __all__ = ["Integrated", "integrated"]
 
+START = 0.3  # on the whole line: no number that a model treats apart
 TRIALS, CLOSE = 4, 1e-9  # points at which the quadratic is held to the model's own density
 
 
@@ -37,7 +38,7 @@ def integrated(linear: LinearModel) -> Integrated:
     """Integrate the scales out; a ModelError names the one that cannot be."""
     model, name = linear.joint.model, linear.name
     lines = {n: line_of(model, n) for n in linear.hyper}
-    start = {n: 0.0 for n in lines}
+    start = dict.fromkeys(lines, START)
     _require_definite(linear, _point(lines, start))
     linear.centre(_point(lines, start))
     places = _mode(linear, lines, start)

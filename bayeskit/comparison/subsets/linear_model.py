@@ -30,7 +30,7 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.gradient import gradient as gradient_of
 from bayeskit.graphs.polynomial_degree import degrees
 from bayeskit.model.log_joint import LogJoint
-from bayeskit.model.support import is_improper, support_without_transform
+from bayeskit.model.support import has_own_transform, is_improper, support_without_transform
 from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.types import Point
 
@@ -122,13 +122,17 @@ class LinearModel:
 
     def value(self, point: Point) -> float:
         """c(φ) = log p(y, θ₀, φ)."""
-        with np.errstate(all="ignore"):
-            arguments = self.arguments(point)
-            parts = [
-                self._remembered("value", f, point, lambda f=f: float(self._values[f](*arguments)))
-                for f in self.joint.factors
-            ]
-        return math.fsum(parts)
+        return math.fsum(self.value_of(f, point) for f in self.joint.factors)
+
+    def value_of(self, factor: str, point: Point) -> float:
+        """The part of c(φ) that comes from one factor."""
+
+        def made() -> float:
+            with np.errstate(all="ignore"):
+                return float(self._values[factor](*self.arguments(point)))
+
+        found: float = self._remembered("value", factor, point, made)
+        return found
 
     def precision(self, factor: str, point: Point) -> np.ndarray:
         """The part of Λ that comes from one factor."""
@@ -210,11 +214,19 @@ def linear_model(model: pm.Model, name: str) -> LinearModel:
         raise ModelError(
             f"{name!r} has the shape {shapes[name]}; select takes a vector of coefficients, one a predictor"
         )
+    for n in joint.names:
+        if not (has_own_transform(model, model[n]) or is_improper(model[n])):
+            raise ModelError(f"the transform of {n!r} may restrict its support: leave it out")
     coefficients = [name]
     _require_quadratic(joint, coefficients)
     for other in joint.names:
         real = support_without_transform(model[other]).kind == "real" or is_improper(model[other])
-        if other != name and real and not _not_quadratic(joint, [*coefficients, other]):
+        if (
+            other != name
+            and real
+            and has_own_transform(model, model[other])
+            and not _not_quadratic(joint, [*coefficients, other])
+        ):
             coefficients.append(other)
     nuisance = tuple(n for n in joint.names if n in coefficients and n != name)
     hyper = tuple(n for n in joint.names if n not in coefficients)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,8 @@ from bayeskit.results.log_evidence import LogEvidence
 __all__ = ["Walk", "walk"]
 
 CHAINS, WARM_UP = 8, 0.2
-BATCHES = 20  # a chain, of which the spread gives the Monte Carlo error
+BATCHES = 10  # a chain, of which the spread gives the Monte Carlo error
+LEAST = 0.05  # posterior mass that has to be found for an evidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +89,10 @@ def walk(integral: ScaleIntegral, prior: InclusionPrior, draws: int, seed: int) 
     visited = ListedSubsets(np.array(known.marks))
     value, error, joint = np.array(known.parts).T
     means = visited.marks[path].reshape(CHAINS, BATCHES, -1, size).mean(axis=2)
-    return Walk(
-        visited, value, error, joint, means.mean(axis=(0, 1)), _standard_error(means, steps), _average(joint, path)
-    )
+    inclusion, errors = means.mean(axis=(0, 1)), _spread(means)
+    worth = _worth(inclusion, errors, CHAINS * steps)
+    errors = np.maximum(errors, _binomial(inclusion, worth))
+    return Walk(visited, value, error, joint, inclusion, errors, _average(joint, path, worth))
 
 
 def _proposed(now: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -104,26 +107,39 @@ def _proposed(now: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return result
 
 
-def _standard_error(means: np.ndarray, steps: int) -> np.ndarray:
-    """Of the mean of batch means, by the spread of batches and of chains, whichever is larger.
-
-    An indicator that never moved has no spread: its error is that of one visit that was missed.
-    """
+def _spread(means: np.ndarray) -> np.ndarray:
+    """Standard error of the mean of batch means, by the spread of batches or of chains, whichever is larger."""
     chains, batches = means.shape[:2]
     by_batch = means.reshape(chains * batches, -1).std(axis=0, ddof=1) / math.sqrt(chains * batches)
     by_chain = means.mean(axis=1).std(axis=0, ddof=1) / math.sqrt(chains)
-    return np.maximum(np.maximum(by_batch, by_chain), 1 / (chains * steps))
+    return np.maximum(by_batch, by_chain)
 
 
-def _average(joint: np.ndarray, path: np.ndarray) -> LogEvidence:
+def _worth(chance: np.ndarray, errors: np.ndarray, number: int) -> float:
+    """How many independent draws the walk is worth, by the coefficients that go in and out often."""
+    variance = chance * (1 - chance)
+    often = variance >= min(0.05, float(np.median(variance)))
+    return float(np.median(np.clip(variance[often] / np.maximum(errors[often] ** 2, 1 / number**2), 2.0, number)))
+
+
+def _binomial(chance: Any, worth: float) -> Any:
+    """Standard error of a frequency by independent draws, one more of each kind: of what was seen once or never, too.
+
+    Of an excursion that came once or twice, batches see too little of how rarely it comes.
+    """
+    cautious = (chance * worth + 1) / (worth + 2)
+    return np.sqrt(cautious * (1 - cautious) / worth)
+
+
+def _average(joint: np.ndarray, path: np.ndarray, worth: float) -> LogEvidence:
     """log p(y), averaged over all submodels, by what one half of the chains visits of what the other half does."""
     half = len(path) // 2
     found = np.zeros(len(joint), dtype=bool)
     found[np.unique(path[:half])] = True
     inside = found[path[half:]].reshape(half, BATCHES, -1).mean(axis=2)
     mass = float(inside.mean())
-    if mass < 0.05:
+    if mass < LEAST:
         why = "the search visits too few of the submodels that matter; ask for more draws"
         return LogEvidence(math.nan, math.inf, "estimated", why)
-    error = float(_standard_error(inside[..., None], path.shape[1])[0]) / mass
+    error = max(float(_spread(inside[..., None])[0]), float(_binomial(mass, worth / 2))) / mass
     return LogEvidence(float(np.logaddexp.reduce(joint[found])) - math.log(mass), error, "estimated")

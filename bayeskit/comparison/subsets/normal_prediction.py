@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 from pymc.logprob.utils import replace_rvs_by_values
+from pytensor.graph.basic import Constant
 
 from bayeskit.arguments import numeric
 from bayeskit.comparison.subsets.averaging import Averaged
@@ -65,7 +66,7 @@ def normal_data(linear: LinearModel) -> NormalData | None:
     _, _, mean, sd = rv.owner.inputs
     graphs = widen(inline(replace_rvs_by_values([mean, sd], rvs_to_values=fresh)))
     observed = model.rvs_to_values[rv]
-    value = observed.data if hasattr(observed, "data") else observed.get_value()
+    value = observed.data if isinstance(observed, Constant) else compile_small([], [observed])()[0]
     return NormalData(linear, compile_small(list(linear.joint.values.values()), graphs), np.asarray(value, dtype=float))
 
 

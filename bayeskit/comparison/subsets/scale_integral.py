@@ -32,6 +32,7 @@ NEGLIGIBLE, NEARLY = 32.0, 26.0  # nats below its highest where a density is cut
 FINEST, AGREED = 9, 1e-6  # halvings of the step at most, and change of log p(y | S) at which they end
 FARTHEST = 60  # of x
 LONG, STRETCH = 12.0, 0.25  # spreads from the mode beyond which a normal density has no mass, and the share of eˣ
+CLOSE, ROUNDING = 1e-9, 1e-12  # the change at which they end where the density is not smooth, and rounding
 SAME = 1e-11
 WHOLE = 10  # coefficients up to which all submodels decide where the nodes lie
 
@@ -62,6 +63,7 @@ class ScaleIntegral:
     nodes: tuple[Node, ...]
     ends: tuple[int, ...] = ()  # the outermost nodes
     step: float = 1.0  # of x
+    smooth: bool = False  # whether halving the step has squared the change, as it does of an analytic density
 
     @property
     def ratios(self) -> list[tuple[float, float, float]] | None:
@@ -106,7 +108,11 @@ class ScaleIntegral:
         assert coarse is not None and fine is not None and ends is not None
         total = np.logaddexp(coarse, fine)
         change = np.abs(coarse + math.log(2) - total)
-        error = np.minimum(change, 100 * change**2) + 4 / self.step * np.exp(ends - total) + noise
+        error = (
+            (np.minimum(change, 100 * change**2) if self.smooth else change)
+            + 4 / self.step * np.exp(ends - total)
+            + noise
+        )
         return Evidences(total, error, "quadrature")
 
 
@@ -178,12 +184,15 @@ def scale_grid(
     tails = [_is_long(density, centre, sign * spread) for sign in (-1, 1)]
     at = _Stretched(density, centre, spread, STRETCH * tails[0], STRETCH * tails[1])
     left, right = (_end(at, sign, line) for sign in (-1, 1))
+    change = math.inf
     for halvings in range(FINEST):
-        step = 0.5**halvings
+        step, before = 0.5**halvings, change
         nodes = _nodes(at, left, right, halvings, line.name)
-        if _change(nodes) <= AGREED:
+        change = _change(nodes)
+        smooth = change <= ROUNDING or (before < 0.1 and change <= before**1.5)
+        if change <= (AGREED if smooth else CLOSE):
             chosen = tuple(replace(n, log_weight=n.log_weight + math.log(step)) for n, _ in nodes)
-            return ScaleIntegral(chosen, (0, len(chosen) - 1), step)
+            return ScaleIntegral(chosen, (0, len(chosen) - 1), step, smooth)
     raise ModelError(
         f"the integral over {line.name!r} does not settle with {len(nodes)} nodes; write the prior of {linear.name!r} "
         "in units of the sd of the noise, pm.Normal(0, tau * sigma), with an InverseGamma prior of sigma**2"

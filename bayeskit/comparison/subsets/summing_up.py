@@ -21,6 +21,7 @@ from bayeskit.results.log_evidence import LogEvidence
 __all__ = ["enumerated", "searched"]
 
 COUNTED = 1e-12  # posterior probability below which the error of a submodel does not count
+LARGEST = 100_000_000  # entries of the design matrix up to which R² is computed
 KEPT = 5_000  # submodels of a search that coefficients are averaged over
 
 
@@ -156,7 +157,7 @@ def _coefficients(found: Integrated, labels: list[object], moments: Averaged) ->
 
 def _explained(found: Integrated, data: NormalData | None, members: list[tuple[int, ...]]) -> np.ndarray:
     """R² of least squares in each submodel, beside the terms that all have."""
-    if data is None:
+    if data is None or data.observed.size * found.linear.theta.size > LARGEST:
         return np.full(len(members), math.nan)
     linear, point = found.linear, dict(found.integral.nodes[0].point)
     if found.common is not None:

@@ -382,6 +382,41 @@ def test_predictors_that_give_each_other_are_refused_where_the_prior_does_not_te
         bk.select(model, "w")
 
 
+def test_a_support_that_a_transform_cuts_is_refused() -> None:
+    y, x = toy(2, 12)
+    with pm.Model() as model:
+        intercept = pm.Normal("intercept", 0.0, 3.0, transform=pm.distributions.transforms.log)
+        pm.Normal("y", intercept + pm.math.dot(x, pm.Normal("w", 0.0, 1.0, shape=2)), 1.0, observed=y)
+    with pytest.raises(bk.BayeskitError, match="transform of 'intercept' may restrict"):
+        bk.select(model, "w")
+
+
+def test_indicators_of_coefficients_that_depend_on_each_other_are_refused() -> None:
+    y, x = toy(2, 12)
+    with pm.Model() as model:
+        w = pm.MvNormal("w", np.zeros(2), [[1.0, 0.5], [0.5, 1.0]])
+        pm.Normal("y", pm.math.dot(x, w * pm.Bernoulli("z", 0.5, shape=2)), 1.0, observed=y)
+    with pytest.raises(bk.BayeskitError, match="'w' are not independent"):
+        bk.select(model, "w")
+
+
+def test_a_potential_on_the_coefficients_is_said_to_be_likelihood() -> None:
+    y, x = toy(2, 12)
+    with pm.Model() as model:
+        w = pm.Normal("w", 0.0, 1.0, shape=2)
+        pm.Potential("weighted", 0.5 * pm.math.sum(pm.logp(pm.Normal.dist(pm.math.dot(x, w), 1.0), y)))
+    found = bk.select(model, "w", top=4)
+    assert found.notes == ("the Potential weighted depends on w: it is taken for a part of the likelihood",)
+    expected = []
+    for s in subsets(2):
+        v = 2 * np.eye(12) + x[:, s] @ x[:, s].T  # a weight of one half is twice the variance, but for a constant
+        expected.append(stats.multivariate_normal(np.zeros(12), v).logpdf(y))
+    values = every(found, [0, 1])
+    assert np.allclose(values - values[0], np.array(expected) - expected[0], rtol=0, atol=1e-10)
+    with pytest.raises(bk.BayeskitError, match="one Normal variable"):
+        found.predict()
+
+
 def test_a_selection_reads_well() -> None:
     text = str(of_attitude())
     for words in ("64 submodels of 64", "complaints, learning", "median probability model: complaints", "quadrature"):
