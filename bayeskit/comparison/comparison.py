@@ -47,7 +47,7 @@ class Comparison:
         ``high_pareto_k`` (number of observations whose LOO term is not reliable); the last three are NaN where LOO was
         not computed. Errors come from the ``error`` column: standard errors add up in squares, bounds as they are.
     priors : mapping of str to tuple of str
-        Each model's priors, as PyMC writes them.
+        Each model's priors, with their numbers.
     notes : tuple of str
         Why LOO is missing or unreliable, and what else a reader must know.
     posteriors : mapping of str to Posterior

@@ -38,7 +38,8 @@ from bayeskit.comparison.shared_priors import (
 )
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import ModelError, OptionError
-from bayeskit.model.snapshot import written_down
+from bayeskit.model.snapshot import on_its_data, written_down
+from bayeskit.model.written_priors import written_priors
 from bayeskit.results.log_evidence import error_of_sum
 from bayeskit.results.records import Posterior
 
@@ -139,16 +140,20 @@ def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: boo
         notes.append("not every log evidence is exact: mind the error columns")
     table = _table(rows, weights)
     notes += _undecided(table)
-    priors = {name: tuple(priors_of(posterior.model).values()) for name, posterior in posteriors.items()}
+    priors = {name: tuple(priors_of(posterior).values()) for name, posterior in posteriors.items()}
     return Comparison(table, priors, tuple(notes), dict(posteriors))
 
 
 @written_down
-def priors_of(model: pm.Model) -> dict[str, str]:
+@on_its_data
+def priors_of(given: pm.Model | Posterior) -> dict[str, str]:
     """Of each free variable; missing entries of the data, which PyMC makes one of, have no prior of their own."""
-    texts = {rv.name: getattr(rv, "str_repr", None) for rv in model.free_RVs}
-    missing = "missing data, drawn from the likelihood"
-    return {n: f"{n}: {missing}" if text is None else str(text(formatting="plain")) for n, text in texts.items()}
+    model = given.model if isinstance(given, Posterior) else given
+    written = written_priors(model)
+    return {
+        str(rv.name): written.get(rv.name, f"{rv.name}: missing data, drawn from the likelihood")
+        for rv in model.free_RVs
+    }
 
 
 def _prior_weights(names: list[str], prior_odds: Mapping[str, float] | None) -> np.ndarray:

@@ -33,7 +33,7 @@ from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree
 from bayeskit.types import Point
 
-__all__ = ["answer", "obstacle"]
+__all__ = ["answer", "obstacle", "solved"]
 
 POINTS = 4  # posterior draws, and as many prior draws, at which the certificate is evaluated
 MANY_HYPOTHESES = 64  # above which each is certified at one of each: they share one closed form
@@ -61,12 +61,17 @@ def answer(request: Request) -> Posterior:
             raise UnanswerableError(str(error)) from error
 
 
+def solved(analysis: Analysis) -> tuple[Evaluator, list[Component]]:
+    """The closed form with the data that the model has now, a component for each hypothesis; not yet certified."""
+    evaluator: Evaluator = analysis.remembered("evaluator", lambda: Evaluator(analysis))
+    return evaluator, [solve_posterior(analysis, evaluator, fixed) for fixed in hypotheses(analysis)]
+
+
 def _answer(request: Request) -> Posterior:
     model, analysis, random_seed = request.model, request.analysis, request.random_seed
     draws = request.draws or POINTS
-    evaluator = analysis.remembered("evaluator", lambda: Evaluator(analysis))
     rng = np.random.default_rng(random_seed)
-    components = [solve_posterior(analysis, evaluator, fixed) for fixed in hypotheses(analysis)]
+    evaluator, components = solved(analysis)
     log_weights = np.array([float(c.log_evidence) for c in components])
     log_evidence = float(special.logsumexp(log_weights))
     if log_evidence == -np.inf:

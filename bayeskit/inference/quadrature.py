@@ -27,11 +27,11 @@ from bayeskit.model.forward_sampling import deterministics
 from bayeskit.model.support import is_improper
 from bayeskit.model.unconstrained import Unconstrained, calls_of
 from bayeskit.quadrature.change_of_variable import OntoInterval
-from bayeskit.quadrature.integrate import NotIntegrable, integrate
+from bayeskit.quadrature.integrate import NotIntegrable, Quadrature, integrate
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree
 
-__all__ = ["answer", "obstacle"]
+__all__ = ["Integrand", "answer", "integrated", "obstacle"]
 
 NUMBERS = 3  # real numbers that are integrated over, at most
 FEWEST = 4  # draws at which the certificate is evaluated where none are asked for
@@ -66,7 +66,7 @@ def _free_numbers(analysis: Analysis, name: str) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class _Integrand:
+class Integrand:
     """The collapsed density of a model, made once for all data that it can be made without."""
 
     space: Unconstrained
@@ -76,7 +76,7 @@ class _Integrand:
     work: int  # numbers that an evaluation computes with
 
     @classmethod
-    def of(cls, analysis: Analysis) -> _Integrand:
+    def of(cls, analysis: Analysis) -> Integrand:
         """Everything that may read data is made here."""
         collapsed = collapsed_density(analysis)
         space = Unconstrained(collapsed_model(collapsed, open_circles=True), collapsed.weight)
@@ -110,27 +110,33 @@ def _seconds(space: Unconstrained) -> float:
         number *= 4
 
 
+def integrated(analysis: Analysis) -> tuple[Integrand, Quadrature]:
+    """The collapsed density of a model, and its integral; NotIntegrable where it has none that can be bounded."""
+    made: Integrand = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
+    space = made.space
+    seconds = analysis.remembered("seconds", lambda: _seconds(space))
+    tolerance, budget = TOLERANCE[min(max(space.size, 1), NUMBERS)], _budget(space, made.work, seconds)
+    # The values of data are read here: what is made above holds for all of them.
+    probes = np.concatenate([made.probes, named_points(space, analysis.joint, made.transforms)])
+    probes = np.concatenate([probes, peaks_of_components(space, analysis, probes)])
+    try:
+        with silently():
+            return made, integrate(space.log_density, space.start, probes=probes, tolerance=tolerance, budget=budget)
+    except NotIntegrable as error:
+        if names := [str(rv.name) for rv in analysis.original.model.free_RVs if is_improper(rv)]:
+            of = f"the prior of {', '.join(names)} is improper, and so the posterior may be: it needs a proper one"
+            error.args = (f"{error}; {of}",)
+            if analysis.original.shared:  # an evidence was asked for, and draws show no tail that has no end
+                raise UnanswerableError(str(error)) from error
+        raise
+
+
 def answer(request: Request) -> Posterior:
     """The posterior and log evidence by quadrature over what remains."""
     model, analysis, random_seed = request.model, request.analysis, request.random_seed
     with lightly(), on_one_thread():
-        made: _Integrand = analysis.remembered_unread("integrand", lambda: _Integrand.of(analysis))
+        made, result = integrated(analysis)
         space, recovery = made.space, made.recovery
-        seconds = analysis.remembered("seconds", lambda: _seconds(space))
-        tolerance, budget = TOLERANCE[min(max(space.size, 1), NUMBERS)], _budget(space, made.work, seconds)
-        # The values of data are read here: what is made above holds for all of them.
-        probes = np.concatenate([made.probes, named_points(space, analysis.joint, made.transforms)])
-        probes = np.concatenate([probes, peaks_of_components(space, analysis, probes)])
-        try:
-            with silently():
-                result = integrate(space.log_density, space.start, probes=probes, tolerance=tolerance, budget=budget)
-        except NotIntegrable as error:
-            if names := [str(rv.name) for rv in analysis.original.model.free_RVs if is_improper(rv)]:
-                of = f"the prior of {', '.join(names)} is improper, and so the posterior may be: it needs a proper one"
-                error.args = (f"{error}; {of}",)
-                if analysis.original.shared:  # an evidence was asked for, and draws show no tail that has no end
-                    raise UnanswerableError(str(error)) from error
-            raise
         rng = np.random.default_rng(random_seed)
         points = result.draw(rng, request.draws or FEWEST)
         values = recovery.draw(space.backward(points), rng)

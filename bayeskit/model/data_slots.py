@@ -156,8 +156,11 @@ def _copied(model: pm.Model, leaf: Callable[..., Any]) -> tuple[pm.Model, dict[s
     return changed_copy(model, exchange), leaves
 
 
-def changed_copy(model: pm.Model, change: Callable[[FunctionGraph], None]) -> pm.Model:
-    """A copy of a model with something changed in its graph, in which a variable is a node of PyMC's ``ModelVar``."""
+def changed_copy(model: pm.Model, change: Callable[[FunctionGraph], FunctionGraph | None]) -> pm.Model:
+    """A copy of a model with something changed in its graph, in which a variable is a node of PyMC's ``ModelVar``.
+
+    ``change`` changes the graph that it is given, or gives back another.
+    """
     initial = dict(model.rvs_to_initial_values)
     # PyMC copies no model that has starting values; a closed form needs none, and quadrature finds its own.
     model.rvs_to_initial_values.update(dict.fromkeys(initial))
@@ -167,8 +170,8 @@ def changed_copy(model: pm.Model, change: Callable[[FunctionGraph], None]) -> pm
             fgraph, _ = fgraph_from_model(model)
     finally:
         model.rvs_to_initial_values.update(initial)
-    change(fgraph)
-    copy = model_from_fgraph(fgraph, mutate_fgraph=True)
+    other = change(fgraph)
+    copy = model_from_fgraph(fgraph if other is None else other, mutate_fgraph=True)
     # PyMC puts what depends on nothing first; plans name variables in the order in which they are declared.
     for own, theirs in ((copy.free_RVs, model.free_RVs), (copy.observed_RVs, model.observed_RVs)):
         place = {rv.name: k for k, rv in enumerate(theirs)}

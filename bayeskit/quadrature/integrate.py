@@ -98,6 +98,11 @@ class Quadrature:
             rate = max(len(accepted[-1]) / len(t), LEAST_RATE)
             t, log_ratio = propose(int(min(missing / rate * 1.1 + 50, MOST_PROPOSALS)))
 
+    @property
+    def lattice(self) -> Lattice:
+        """The nodes that the draws come from, with the values of the density there."""
+        return self._rule
+
     def nodes(self, negligible: float) -> tuple[np.ndarray, np.ndarray]:
         """Points (n, k) and normalised weights of the rule, but for nodes that together weigh a negligible share."""
         lattice = self._rule

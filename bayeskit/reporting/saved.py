@@ -164,7 +164,7 @@ def _answers(post: Posterior) -> dict[str, Any]:
     variables = describe_variables(post.model)
     answers: dict[str, Any] = {"observed_values": observed_values(post), "_densities": _densities(post)}
     answers |= {"describe_variables": variables, "read_structure": read_structure(post.model, variables)}
-    answers |= {"priors_of": priors_of(post.model), "leave_one_out": leave_one_out(post)}
+    answers |= {"priors_of": priors_of(post), "leave_one_out": leave_one_out(post)}
     return answers | {"category_labels": category_labels(post.model)}
 
 

@@ -98,7 +98,7 @@ def test_words_stand_beside_the_numbers_when_asked(comparison: Comparison) -> No
 def test_comparison_is_readable(comparison: Comparison) -> None:
     text = str(comparison)
     assert "log_evidence" in text
-    assert "slope ~ Normal(0, 1.5)" in text
+    assert "slope ~ Normal(mu=0, sigma=1.5)" in text
     assert "priors" in text
     with pytest.raises(ModelError, match=r"no model 'cubic' in this comparison; it has"):
         comparison.log_bayes_factor("mean", "cubic")
