@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from bayeskit.comparison.information_criteria import InformationCriteria, information_criteria
     from bayeskit.comparison.point_null import PointNull, savage_dickey
     from bayeskit.comparison.prequential_scores import Sequential, sequential
+    from bayeskit.comparison.prior_sensitivity import Sensitivity, sensitivity
+    from bayeskit.comparison.robustness_curve import Robustness, robustness
     from bayeskit.comparison.second_opinion import evidence
     from bayeskit.comparison.subsets.choice import select
     from bayeskit.comparison.subsets.selection import Selection
@@ -48,8 +50,10 @@ __all__ = [
     "PointNull",
     "Posterior",
     "Refusal",
+    "Robustness",
     "SecondOpinion",
     "Selection",
+    "Sensitivity",
     "Sequential",
     "Validation",
     "__version__",
@@ -68,8 +72,10 @@ __all__ = [
     "recover",
     "relabel",
     "report",
+    "robustness",
     "savage_dickey",
     "select",
+    "sensitivity",
     "sequential",
     "states",
     "validate",
@@ -82,9 +88,11 @@ _NAMES = {
     "comparison.comparison": ("Comparison",),
     "comparison.cross_validation": ("CrossValidation", "cross_validate"),
     "comparison.evidence_table": ("compare",),
-    "comparison.point_null": ("PointNull", "savage_dickey"),
     "comparison.information_criteria": ("InformationCriteria", "information_criteria"),
+    "comparison.point_null": ("PointNull", "savage_dickey"),
     "comparison.prequential_scores": ("Sequential", "sequential"),
+    "comparison.prior_sensitivity": ("Sensitivity", "sensitivity"),
+    "comparison.robustness_curve": ("Robustness", "robustness"),
     "comparison.second_opinion": ("evidence",),
     "comparison.subsets.choice": ("select",),
     "comparison.subsets.selection": ("Selection",),

@@ -215,6 +215,16 @@ class Comparison:
         """
         return import_module("bayeskit.comparison.pictures").draw_comparison(self, kind, backend)
 
+    @checked
+    def sensitivity(self, a: str, b: str) -> Any:
+        """What the log Bayes factor log B_ab owes to each number of the priors: :func:`bayeskit.sensitivity`."""
+        return import_module("bayeskit.comparison.prior_sensitivity").sensitivity(self, between=[a, b])
+
+    @checked
+    def robustness(self, parameter: str, grid: Any) -> Any:
+        """The log Bayes factors over values of a number of the priors: :func:`bayeskit.robustness` of these models."""
+        return import_module("bayeskit.comparison.robustness_curve").robustness(self, parameter, grid)
+
     def __repr__(self) -> str:
         shares = self.table["posterior_probability"].items()
         return f"Comparison({clipped(f'{name} {share:.3g}' for name, share in shares)})"

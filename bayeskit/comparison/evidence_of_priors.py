@@ -1,9 +1,9 @@
 """log p(y | η) of a model as a function of the numbers η that its priors are written with, without a fit from scratch.
 
-Where the posterior is exact or by quadrature, the model is analysed once with these numbers as data, and asked again with
-others. By quadrature the integrals for nearby numbers share their nodes; between two numbers at which that was compared
-with an integral of its own it is believed, beyond them it is compared anew. Where the engine needs a number for its
-proof, or what it finds does not fit the answer that is there, the model is written anew with each value.
+Where the posterior is exact or by quadrature, the model is analysed once with these numbers as data, and asked again
+with others. By quadrature the integrals for nearby numbers share their nodes; between two numbers at which that was
+compared with an integral of its own it is believed, beyond them it is compared anew. Where the engine needs a number
+for its proof, or what it finds does not fit the answer that is there, the model is written anew with each value.
 
 Draws of a sampler are weighted by the ratio of the priors, as far as the weights have a variance.
 """
@@ -22,7 +22,6 @@ from scipy import special
 
 from bayeskit.comparison.prior_at_draws import PriorAtDraws
 from bayeskit.elimination.analysis import Analysis
-from bayeskit.elimination.plan import analyse
 from bayeskit.errors import BayeskitError
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.exact import solved
@@ -35,7 +34,6 @@ from bayeskit.model.snapshot import restored
 from bayeskit.quadrature.shared_nodes import SharedNodes
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.records import Posterior
-from bayeskit.types import ArrayFunction
 
 __all__ = ["EvidenceOfPriors", "evidence_of_priors"]
 
@@ -51,33 +49,44 @@ def evidence_of_priors(post: Posterior, constants: Sequence[PriorConstant]) -> E
     """A function of a number and its value, the others as they are. The model has the posterior's data now."""
     if post.method not in CLOSED:
         return _Weighted(post.log_evidence, PriorAtDraws.of(post))
-    model = with_constants(post.model)
-    together, ways = _slotted(post, model, [c.name for c in constants]), {}
+    model, ways = with_constants(post.model), {}
+    # What is integrated out has numbers of its priors in its integral, each of which may have to be known there.
+    inner = {name for step in post.plan.eliminated for name in step.variables} if post.method == "quadrature" else set()
+    outer = [c.name for c in constants if not any(place.partition(".")[0] in inner for place in c.places)]
+    together = _slotted(post, model, outer) if outer else None
 
     def at(constant: PriorConstant, value: np.ndarray) -> LogEvidence:
         name = constant.name
         if name not in ways:
-            alone = None if together or len(constants) == 1 else _slotted(post, model, [name])
-            ways[name] = together or alone or _anew(model, post.method)
+            known = together if name in outer else None
+            ways[name] = (
+                known or (None if outer == [name] else _slotted(post, model, [name])) or _anew(model, post.method)
+            )
         return ways[name](constant, value)
 
     return at
 
 
-def _anew(model: pm.Model, method: str) -> EvidenceOfPriors:
+def _anew(post: Posterior, model: pm.Model) -> EvidenceOfPriors:
     """Each value is a model of its own."""
-    return lambda constant, value: answer(with_values(model, {constant.name: value}), method).log_evidence
+
+    def at(constant: PriorConstant, value: np.ndarray) -> LogEvidence:
+        with lightly():
+            analysis = post.analysis.analyse(with_values(model, {constant.name: value}))
+        return answer(analysis, post.method).log_evidence
+
+    return at
 
 
 def _slotted(post: Posterior, model: pm.Model, names: list[str]) -> EvidenceOfPriors | None:
     """One analysis for all values; None where it is another than the posterior's, or gives another evidence."""
     try:
         with lightly():
-            analysis = analyse(with_containers(model, names)).with_data({})
+            analysis = post.analysis.analyse(with_containers(model, names)).with_data({})
         plan, own = analysis.plan, post.analysis.plan
         if (plan.eliminated, plan.remaining) != (own.eliminated, own.remaining):
             return None
-        quick = None
+        quick: Callable[[Analysis], _Evidence | None] | None = None
         if not audit(analysis).masses:
             quick = _closed_form if post.method == "exact" else partial(_over_shared_nodes, post.certificate)
         slots = _Quick(analysis, post.method, quick)
@@ -100,8 +109,8 @@ class _Quick:
 
     analysis: Analysis
     method: str
-    make: Callable[[Analysis], _Evidence] | None  # a quick way for all data that one proof holds for
-    ways: dict[int, _Evidence] = field(default_factory=dict)  # by the model that the proof is of
+    make: Callable[[Analysis], _Evidence | None] | None  # a quick way for all data that one proof holds for
+    ways: dict[int, _Evidence | None] = field(default_factory=dict)  # by the model that the proof is of
     # The least and the largest value of a number that were agreed on, by that model and the name of the number.
     seen: dict[tuple[int, str], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     errors: list[float] = field(default_factory=list)  # of the whole answers
@@ -123,8 +132,9 @@ class _Quick:
         proof = id(analysis.snapshot.model)
         if proof not in self.ways:
             self.ways[proof] = self.make(analysis)
-        found = self.ways[proof](analysis)
-        return found if found.error <= ACCEPTABLE else None
+        way = self.ways[proof]
+        found = None if way is None else way(analysis)
+        return found if found is not None and found.error <= ACCEPTABLE else None
 
     def __call__(self, constant: PriorConstant, value: np.ndarray) -> LogEvidence:
         name, value = constant.name, np.asarray(value, dtype=float)
@@ -153,9 +163,12 @@ def _closed_form(first: Analysis) -> _Evidence:
     return evidence
 
 
-def _over_shared_nodes(certificate: float, first: Analysis) -> _Evidence:
+def _over_shared_nodes(certificate: float, first: Analysis) -> _Evidence | None:
+    """None where the density had to read the numbers, and is none of others."""
     with lightly(), on_one_thread(), restored(first.snapshot):
         made, result = integrated(first)
+    if not first.remembered_without_data("integrand"):
+        return None
     nodes = SharedNodes.of(result)
 
     def evidence(analysis: Analysis) -> LogEvidence:
@@ -187,7 +200,7 @@ class _Weighted:
             )
         shape = float(array_stats.psislw(np.maximum(ratio.ravel(), -1e300))[1])
         if not shape <= HEAVY:
-            why = f"few draws carry the weight there (Pareto k {shape:.2f}, above {HEAVY})"
+            why = f"few draws carry the weight there (Pareto k above {HEAVY})"
             return _refused(f"{why}: infer the model with a value nearer to it")
         weights = np.exp(ratio - ratio.max())
         relative = float(array_stats.mcse(weights, method="mean")) / float(weights.mean())

@@ -1,7 +1,8 @@
-r"""The log density of the priors at draws of a posterior, as a function of the numbers that the priors are written with.
+r"""The log density of the priors at draws of a posterior, as a function of the numbers that they are written with.
 
 .. math::
-    \frac{p(y \mid \eta')}{p(y \mid \eta)} = E\!\left[\frac{p(\theta \mid \eta')}{p(\theta \mid \eta)} \;\middle|\; y, \eta\right],
+    \frac{p(y \mid \eta')}{p(y \mid \eta)} =
+    E\!\left[\frac{p(\theta \mid \eta')}{p(\theta \mid \eta)} \;\middle|\; y, \eta\right],
     \qquad
     \frac{\partial \log p(y \mid \eta)}{\partial \eta} =
     E\!\left[\frac{\partial \log p(\theta \mid \eta)}{\partial \eta} \;\middle|\; y, \eta\right].

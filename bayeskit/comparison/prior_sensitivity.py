@@ -5,12 +5,12 @@ r"""What a log evidence owes to every number that its priors are written with.
     E\!\left[\frac{\partial \log p(\theta \mid \eta)}{\partial \eta} \;\middle|\; y, \eta\right]
 
 for each η, the others held. Of a number that may be any above zero, the elasticity η log 2 · ∂ log p(y)/∂η says by how
-many nats the evidence changes, to first order, when it doubles. The log Bayes factor of two models has the derivative of
-the one where only that one has the number, and the difference of both where both have it.
+many nats the evidence changes, to first order, when it doubles. The log Bayes factor of two models has the derivative
+of the one where only that one has the number, and the difference of both where both have it.
 
 The expectation is taken over draws where the posterior is of draws, with its Monte Carlo standard error. Where the
-evidence is exact or by quadrature, so is its derivative: central differences of it, extrapolated to no step at all, with
-what the extrapolation and the errors of the evidences may be off.
+evidence is exact or by quadrature, so is its derivative: central differences of it, extrapolated to no step at all,
+with what the extrapolation and the errors of the evidences may be off.
 
 Source: Gustafson (2000), "Local robustness in Bayesian analysis"; Kallioinen, Paananen, Bürkner and Vehtari (2024),
 "Detecting and diagnosing prior and likelihood sensitivity with power-scaling", Statistics and Computing 34.
@@ -29,8 +29,8 @@ from arviz_stats.base import array_stats
 
 from bayeskit.arguments import checked
 from bayeskit.comparison.comparison import Comparison
-from bayeskit.comparison.derivative import derivative
 from bayeskit.comparison.evidence_of_priors import CLOSED, EvidenceOfPriors, evidence_of_priors
+from bayeskit.comparison.extrapolated_differences import derivative
 from bayeskit.comparison.prior_at_draws import PriorAtDraws
 from bayeskit.errors import BayeskitError, ModelError
 from bayeskit.model.prior_constants import PriorConstant, prior_constants
@@ -42,7 +42,7 @@ from bayeskit.results.records import Posterior
 __all__ = ["Sensitivity", "sensitivity"]
 
 MOST = 50  # entries of an array above which they are moved together
-STEP, LONGEST = 0.4, 6.4  # of a number, or of its logarithm where it is a scale
+STEP = 0.4  # of a number, or of its logarithm where it is a scale
 NEAR = 1e-2  # step at draws
 COLUMNS = ["value", "derivative", "error", "label", "elasticity"]
 FORMATS = {"value": "{:.6g}", "derivative": "{:.5g}", "error": "{:.1e}", "elasticity": "{:.4g}"}
@@ -57,8 +57,8 @@ class Sensitivity:
     of : str
         What is changed, in words.
     table : pandas.DataFrame
-        Indexed by ``variable.parameter`` (by model and that, of a Bayes factor; ``both`` where a number of that name and
-        value is in both): ``value``, ``derivative``, ``error``, ``label``, and ``elasticity``: the change, to first
+        Indexed by ``variable.parameter`` (by model and that, of a Bayes factor; ``both`` where a number of that name
+        and value is in both): ``value``, ``derivative``, ``error``, ``label``, and ``elasticity``: the change, to first
         order, when the number doubles; NaN of one that may be below zero. The largest first.
     notes : tuple of str
         Why a derivative is missing, which numbers are one and the same, and what is not normalised.
@@ -97,12 +97,12 @@ def sensitivity(source: Posterior | Comparison, *, between: Sequence[str] | None
 
     Notes
     -----
-    A number is a bare parameter, one within its arithmetic, or a ``pm.Data`` container; an array has a row an entry (above
-    50, one row for all of them moved alike), a number written once for several entries or variables one row. Exponents,
-    whole 0 and ±1 in arithmetic, entries of matrices and what counts something are no such numbers.
+    A number is a bare parameter, one within its arithmetic, or a ``pm.Data`` container; an array has a row an entry
+    (above 50, one row for all of them moved alike), a number written once for several entries or variables one row.
+    Exponents, whole 0 and ±1 in arithmetic, entries of matrices and what counts something are no such numbers.
 
-    Exact and quadrature: eight evidences a number, milliseconds each. Draws: the prior's density at each, a few times; the
-    end of a support has no such expectation, and its row is NaN.
+    Exact and quadrature: eight evidences a number, milliseconds each. Draws: the prior's density at each, a few times;
+    the end of a support has no such expectation, and its row is NaN.
 
     Examples
     --------
@@ -185,7 +185,8 @@ def _said_before(post: Posterior, constants: list[PriorConstant]) -> Iterator[st
         if constant.value.size > MOST:
             yield f"{constant.name} has {constant.value.size} entries, which are moved together"
     if improper := [str(rv.name) for rv in post.model.free_RVs if is_improper(rv)]:
-        yield f"the prior of {', '.join(improper)} is improper: log p(y) is defined up to a constant, its changes are not"
+        names = ", ".join(improper)
+        yield f"the prior of {names} is improper: log p(y) has a constant that nobody knows, its changes have not"
     if post.model.potentials:
         names = ", ".join(str(p.name) for p in post.model.potentials)
         yield f"the Potential {names} has no normaliser: changes are those of the joint density's integral as written"
@@ -227,7 +228,7 @@ def _exact(path: _Path, evidence: EvidenceOfPriors, known: LogEvidence) -> tuple
             raise ModelError(found.reason or "there is no evidence beside it")
         return found
 
-    return derivative(function, STEP, LONGEST)
+    return derivative(function, STEP)
 
 
 def _over_draws(path: _Path, prior: PriorAtDraws) -> tuple[float, float]:

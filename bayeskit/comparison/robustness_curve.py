@@ -32,11 +32,12 @@ import pandas as pd
 import pymc as pm
 
 from bayeskit.arguments import RandomSeed, checked, numeric, whole_seed
+from bayeskit.comparison.comparison import Comparison
 from bayeskit.comparison.evidence_of_priors import evidence_of_priors
 from bayeskit.comparison.evidence_table import compare
 from bayeskit.comparison.given_models import Models, inferred, named_models
-from bayeskit.comparison.leave_one_out import require_evidence
 from bayeskit.comparison.prior_at_draws import PriorAtDraws
+from bayeskit.comparison.shared_priors import require_evidence
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.model.prior_constants import PriorConstant, prior_constant, prior_constants
 from bayeskit.model.snapshot import on_its_data
@@ -79,17 +80,18 @@ class Robustness:
 
 
 @checked
-def robustness(models: Models, parameter: str, grid: Any, *, random_seed: RandomSeed = None) -> Robustness:
+def robustness(models: Models | Comparison, parameter: str, grid: Any, *, random_seed: RandomSeed = None) -> Robustness:
     """The log Bayes factors of models against a number that their priors are written with.
 
     Parameters
     ----------
-    models : mapping of str to pymc.Model or Posterior
-        Or a sequence of them, as :func:`bayeskit.compare` takes them; one alone gives a curve of its evidence.
+    models : mapping of str to pymc.Model or Posterior, or Comparison
+        Or a sequence of models, as :func:`bayeskit.compare` takes them; one alone gives a curve of its evidence.
     parameter : str
-        η: a bare number as ``"variable.parameter"`` (``"tau.beta"`` of ``pm.HalfCauchy("tau", 5)``), a number within the
-        arithmetic of a parameter (``"a.sigma"`` of ``pm.Normal("a", 0, 10 * s)`` is the 10), one entry of an array as
-        ``"a.mu[2]"``, or the name of a ``pm.Data`` container of real numbers. ``bayeskit.sensitivity`` lists them all.
+        η: a bare number as ``"variable.parameter"`` (``"tau.beta"`` of ``pm.HalfCauchy("tau", 5)``), a number within
+        the arithmetic of a parameter (``"a.sigma"`` of ``pm.Normal("a", 0, 10 * s)`` is the 10), one entry of an array
+        as ``"a.mu[2]"``, or the name of a ``pm.Data`` container of real numbers. ``bayeskit.sensitivity`` lists
+        them all.
     grid : array of float
         The values of η, in any order.
     random_seed : int, sequence of int or numpy.random.Generator, optional
@@ -108,8 +110,8 @@ def robustness(models: Models, parameter: str, grid: Any, *, random_seed: Random
 
     Notes
     -----
-    50 values cost less than five fits, where each posterior is exact or by quadrature. Draws of a sampler carry to values
-    nearby only. One parameter named alike in several models is taken to be the same, and is moved in all of them.
+    50 values cost less than five fits, where each posterior is exact or by quadrature. Draws of a sampler carry to
+    values nearby only. One parameter named alike in several models is taken to be the same, and moved in all of them.
 
     Examples
     --------
@@ -142,7 +144,9 @@ def _values_of(grid: Any) -> np.ndarray:
     return values
 
 
-def _posteriors(models: Models, random_seed: RandomSeed) -> dict[str, Posterior]:
+def _posteriors(models: Models | Comparison, random_seed: RandomSeed) -> dict[str, Posterior]:
+    if isinstance(models, Comparison):
+        return dict(models.posteriors)
     named, seed = named_models(models), whole_seed(random_seed)
     if len(named) > 1:
         return dict(compare(named, loo=False, random_seed=seed).posteriors)
@@ -244,7 +248,7 @@ def _notes(values: np.ndarray, curves: Mapping[str, list[LogEvidence]], table: p
         reasons: dict[str, list[float]] = {}
         for value, evidence in zip(values, of, strict=True):
             if math.isnan(evidence.value):
-                reasons.setdefault(re.sub(r"\d+\.\d+", "…", evidence.reason), []).append(value)
+                reasons.setdefault(evidence.reason, []).append(value)
         notes += [
             f"{name}: no number at {len(at)} value(s) from {min(at):.4g} to {max(at):.4g}: {why}"
             for why, at in reasons.items()

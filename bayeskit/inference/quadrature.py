@@ -23,6 +23,7 @@ from bayeskit.inference.quadrature_marginals import quadrature_marginals, transf
 from bayeskit.inference.quadrature_probes import named_points, peaks_of_components, prior_probes
 from bayeskit.marginal_likelihood.conventions import stated
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
+from bayeskit.model.data_slots import sealed_in, unsealed
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.model.support import is_improper
 from bayeskit.model.unconstrained import Unconstrained, calls_of
@@ -71,19 +72,18 @@ class Integrand:
 
     space: Unconstrained
     recovery: Recovery
-    probes: np.ndarray  # draws from the prior, at which other modes are looked for
     transforms: dict[str, OntoInterval]
     work: int  # numbers that an evaluation computes with
 
     @classmethod
     def of(cls, analysis: Analysis) -> Integrand:
-        """Everything that may read data is made here."""
+        """Everything that may read data is made here, but for draws from the prior: its parameters may be data."""
         collapsed = collapsed_density(analysis)
         space = Unconstrained(collapsed_model(collapsed, open_circles=True), collapsed.weight)
         work = space.weight + CALL * calls_of(collapsed.likelihood)
-        with silently():
-            probes = prior_probes(space)
-        return cls(space, Recovery(collapsed), probes, transforms_of(space, analysis.shapes), work)
+        with unsealed(sealed_in(space.model.free_RVs)):
+            _ = space.initial  # where a search starts need not be told by the data that it is for
+        return cls(space, Recovery(collapsed), transforms_of(space, analysis.shapes), work)
 
 
 def _budget(space: Unconstrained, work: int, seconds: float) -> int:
@@ -116,8 +116,10 @@ def integrated(analysis: Analysis) -> tuple[Integrand, Quadrature]:
     space = made.space
     seconds = analysis.remembered("seconds", lambda: _seconds(space))
     tolerance, budget = TOLERANCE[min(max(space.size, 1), NUMBERS)], _budget(space, made.work, seconds)
+    with silently():  # draws from the prior, at which other modes are looked for
+        probes = analysis.remembered_unread("probes", lambda: prior_probes(space))
     # The values of data are read here: what is made above holds for all of them.
-    probes = np.concatenate([made.probes, named_points(space, analysis.joint, made.transforms)])
+    probes = np.concatenate([probes, named_points(space, analysis.joint, made.transforms)])
     probes = np.concatenate([probes, peaks_of_components(space, analysis, probes)])
     try:
         with silently():

@@ -1,9 +1,9 @@
 """The numbers that the priors of a model are written with, by name, and copies of the model with others in their place.
 
 A number is a bare parameter of a prior (the 5 of ``pm.HalfCauchy("tau", 5)`` is ``tau.beta``), one that takes part in
-the arithmetic of a parameter (the 10 of ``pm.Normal("a", 0, 10 * sigma)`` is ``a.sigma``), or a data container that does
-either, under its own name. Exponents are part of the form of a model, and so are whole 0 and ±1 in arithmetic, as in
-``1 - w``; what counts something (a number of steps, say) is no number that could be a little larger.
+the arithmetic of a parameter (the 10 of ``pm.Normal("a", 0, 10 * sigma)`` is ``a.sigma``), or a data container that
+does either, under its own name. Exponents are part of the form of a model, and so are whole 0 and ±1 in arithmetic, as
+in ``1 - w``; what counts something (a number of steps, say) is no number that could be a little larger.
 
 In a copy each of some numbers is a data container, so that :meth:`Analysis.with_data
 <bayeskit.elimination.analysis.Analysis.with_data>` gives it other values; or a constant again.
@@ -20,7 +20,6 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc.distributions.distribution import PartialObservedRV
 from pymc.model.fgraph import ModelFreeRV, ModelNamed, ModelVar, model_named
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.sharedvalue import SharedVariable
@@ -30,7 +29,7 @@ from pytensor.graph.traversal import toposort
 
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.model.data_slots import changed_copy
-from bayeskit.model.written_priors import Parameter, constant_value, operation, parameters_of, through
+from bayeskit.model.written_priors import Parameter, constant_value, is_missing_data, operation, parameters_of, through
 
 __all__ = ["PriorConstant", "prior_constant", "prior_constants", "with_containers", "with_values"]
 
@@ -59,9 +58,10 @@ class PriorConstant:
 def prior_constants(model: pm.Model) -> dict[str, PriorConstant]:
     """The numbers in the priors of a model by name, in the order of its variables."""
     found: dict[str, PriorConstant] = {}
+    order = _order(model)
 
     def look(fgraph: FunctionGraph) -> FunctionGraph:
-        found.update({name: constant for name, (_, constant) in _found(fgraph).items()})
+        found.update({name: constant for name, (_, constant) in _found(fgraph, order).items()})
         return fgraph
 
     changed_copy(model, look)
@@ -85,27 +85,34 @@ def with_containers(model: pm.Model, names: Iterable[str]) -> pm.Model:
     def container(name: str, value: np.ndarray) -> Any:
         return model_named(pytensor.shared(value, name=name, shape=value.shape), name)
 
-    return changed_copy(model, _put({name: None for name in names}, container))
+    return changed_copy(model, _put(_order(model), {name: None for name in names}, container))
 
 
 def with_values(model: pm.Model, values: Mapping[str, np.ndarray]) -> pm.Model:
     """A copy of a model written with other numbers in its priors, and in data containers."""
-    copy = changed_copy(model, _put(values, lambda name, value: pt.constant(value)))
+    copy = changed_copy(model, _put(_order(model), values, lambda name, value: pt.constant(value)))
     for container in copy.data_vars:
         if container.name in values:
             container.set_value(np.asarray(values[container.name], dtype=container.type.dtype))
     return copy
 
 
-def _put(values: Mapping[str, Any], make: Callable[[str, np.ndarray], Variable]) -> Callable[..., FunctionGraph]:
+def _order(model: pm.Model) -> list[str]:
+    return [str(rv.name) for rv in model.free_RVs if not is_missing_data(model, rv)]
+
+
+def _put(
+    order: list[str], values: Mapping[str, Any], make: Callable[[str, np.ndarray], Variable]
+) -> Callable[..., FunctionGraph]:
     def put(fgraph: FunctionGraph) -> FunctionGraph:
         replaced = {}
-        for name, (variable, constant) in _found(fgraph).items():
+        for name, (variable, constant) in _found(fgraph, order).items():
             if name in values and not constant.container:
                 value = constant.value if values[name] is None else values[name]
                 replaced[variable] = make(name, np.asarray(value, dtype=np.float64))
         result = FunctionGraph(outputs=_with_replaced(list(fgraph.outputs), replaced), clone=False)
-        result._coords, result._dim_lengths = fgraph._coords, fgraph._dim_lengths
+        for kept in ("_coords", "_dim_lengths"):  # PyMC's own notes
+            setattr(result, kept, getattr(fgraph, kept))
         return result
 
     return put
@@ -136,17 +143,16 @@ def _of_types(op: OpFromGraph, inputs: list[Variable]) -> OpFromGraph:
     return twin
 
 
-def _found(fgraph: FunctionGraph) -> dict[str, tuple[Any, PriorConstant]]:
+def _found(fgraph: FunctionGraph, order: list[str]) -> dict[str, tuple[Any, PriorConstant]]:
     """By name, what stands for a number in the graph of a model, and the number."""
     named = [v for node in fgraph.toposort() if isinstance(node.op, ModelVar) for v in node.outputs]
     containers = {n.inputs[0]: n.op.name for n in fgraph.toposort() if isinstance(n.op, ModelNamed)}
     known = {*named, *containers}
-    places: dict[Variable, list[str]] = {}
-    for node in (output.owner for output in fgraph.outputs if output.owner is not None):
-        # Missing entries of the data are free, too, and have the likelihood for a prior.
-        if isinstance(node.op, ModelFreeRV) and not isinstance(node.inputs[0].owner.op, PartialObservedRV):
-            for place, variable in _of_distribution(node.op.name, node.inputs[0], known):
-                places.setdefault(variable, []).append(place)
+    places: dict[Any, list[str]] = {}
+    nodes = {n.op.name: n for n in fgraph.toposort() if isinstance(n.op, ModelFreeRV)}
+    for name in order:
+        for place, variable in _of_distribution(name, nodes[name].inputs[0], known):
+            places.setdefault(variable, []).append(place)
     found: dict[str, tuple[Any, PriorConstant]] = {}
     for variable, of in places.items():
         if variable in containers:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
-from pymc.distributions.distribution import Distribution, PartialObservedRV
+from pymc.distributions.distribution import Distribution
 from pytensor.compile import ViewOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
@@ -36,6 +36,7 @@ from bayeskit.graphs.nodes import core_op
 __all__ = [
     "Parameter",
     "constant_value",
+    "is_missing_data",
     "operation",
     "parameters_of",
     "through",
@@ -99,13 +100,19 @@ def written_priors(model: pm.Model) -> dict[str, str]:
     named = set(model.named_vars.values())
     priors = {}
     for rv in model.free_RVs:
-        if isinstance(rv.owner.op, PartialObservedRV):
-            continue  # missing entries of the data, which PyMC makes a variable of
+        if is_missing_data(model, rv):
+            continue
         text = written_distribution(rv, named, whole=True)
         held = [v for v in _mentioned(rv, named) if isinstance(v, SharedVariable)]
         values = [f"{v.name} = {written_array(np.asarray(v.get_value(borrow=True)))}" for v in held]
         priors[str(rv.name)] = ", ".join([f"{rv.name} ~ {text}", *values])
     return priors
+
+
+def is_missing_data(model: pm.Model, rv: Variable) -> bool:
+    """Whether a free variable is the missing entries of data, of which PyMC makes one: its prior is the likelihood."""
+    name = str(rv.name)
+    return name.endswith("_unobserved") and f"{name.removesuffix('_unobserved')}_observed" in model.named_vars
 
 
 def _mentioned(rv: Variable, named: Collection[Variable]) -> list[Variable]:

@@ -21,8 +21,6 @@ from bayeskit.types import ArrayFunction
 __all__ = ["SharedNodes"]
 
 COUNTED = 2  # times the estimates, as in the bound of an integral by itself
-NOTHING = -60.0  # nats below the top that count as none
-STEADY = 0.98  # ratio of a node to the one before, from which a line is not taken to fall
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +42,7 @@ class SharedNodes:
         ends, before = [], []
         for node, k in at.items():
             for axis, sign in product(range(lattice.k), (-1, 1)):
-                beside = [node[:axis] + (node[axis] + step,) + node[axis + 1 :] for step in (sign, -sign)]
+                beside = [(*node[:axis], node[axis] + step, *node[axis + 1 :]) for step in (sign, -sign)]
                 if beside[0] not in at:
                     ends.append(k)
                     before.append(at.get(beside[1], -1))
@@ -63,11 +61,11 @@ class SharedNodes:
         return twin.log_sum(), self.error + COUNTED * (twin.aliasing()[0] + self._beyond(twin) / total)
 
     def _beyond(self, twin: Lattice) -> float:
-        """What the lines hold beyond their ends, were they to fall on as they do there; infinite where they do not."""
+        """What the lines hold beyond their ends, were they to fall on as they do there."""
         last = twin.values[self.ends] - twin.top
-        inner = np.where(self.before < 0, np.inf, twin.values[self.before] - twin.top)
-        matter = last > NOTHING
-        ratio = np.exp(np.minimum(last[matter] - inner[matter], 0.0))
-        if np.any(ratio > STEADY):
-            return np.inf
-        return float(np.sum(np.exp(last[matter]) * ratio / (1 - ratio)))
+        inner = np.where(self.before < 0, -np.inf, twin.values[self.before] - twin.top)
+        with np.errstate(invalid="ignore"):
+            ratio = np.where(last == -np.inf, 0.0, np.exp(np.minimum(last - inner, 0.0)))
+        # Lines that leave the region at a tangent fall slowly at first and faster later, as in Lattice.truncation.
+        longest = 1e9 if twin.k == 1 else 10 / float(twin.step.min())
+        return float(np.sum(np.exp(last) * np.minimum(ratio / np.maximum(1 - ratio, 1e-12), longest)))

@@ -232,6 +232,10 @@ class Posterior:
         judged[(table["label"] == "observed").to_numpy()] = np.nan
         return pd.concat([table.drop(columns="label"), judged, table["label"]], axis=1)
 
+    def sensitivity(self) -> Any:
+        """What the log evidence owes to each number of the priors: :func:`bayeskit.sensitivity` of this posterior."""
+        return import_module("bayeskit.comparison.prior_sensitivity").sensitivity(self)
+
     def save(self, path: str | PathLike[str]) -> Path:
         """Write all but the model to a file that :func:`bayeskit.load` reads, and ArviZ as any other.
 
