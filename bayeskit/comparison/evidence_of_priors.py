@@ -59,9 +59,7 @@ def evidence_of_priors(post: Posterior, constants: Sequence[PriorConstant]) -> E
         name = constant.name
         if name not in ways:
             known = together if name in outer else None
-            ways[name] = (
-                known or (None if outer == [name] else _slotted(post, model, [name])) or _anew(model, post.method)
-            )
+            ways[name] = known or (None if outer == [name] else _slotted(post, model, [name])) or _anew(post, model)
         return ways[name](constant, value)
 
     return at
