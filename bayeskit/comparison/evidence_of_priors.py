@@ -26,7 +26,7 @@ from bayeskit.errors import BayeskitError
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.exact import solved
 from bayeskit.inference.ladder import answer
-from bayeskit.inference.quadrature import integrated
+from bayeskit.inference.quadrature import collapsed_integral
 from bayeskit.marginal_likelihood.conventions import audit
 from bayeskit.model.data_slots import with_constants
 from bayeskit.model.prior_constants import PriorConstant, with_containers, with_values
@@ -164,7 +164,7 @@ def _closed_form(first: Analysis) -> _Evidence:
 def _over_shared_nodes(certificate: float, first: Analysis) -> _Evidence | None:
     """None where the density had to read the numbers, and is none of others."""
     with lightly(), on_one_thread(), restored(first.snapshot):
-        made, result = integrated(first)
+        made, result = collapsed_integral(first)
     if not first.remembered_without_data("integrand"):
         return None
     nodes = SharedNodes.of(result)

@@ -32,7 +32,7 @@ from bayeskit.quadrature.integrate import NotIntegrable, Quadrature, integrate
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree
 
-__all__ = ["Integrand", "answer", "integrated", "obstacle"]
+__all__ = ["Integrand", "answer", "collapsed_integral", "obstacle"]
 
 NUMBERS = 3  # real numbers that are integrated over, at most
 FEWEST = 4  # draws at which the certificate is evaluated where none are asked for
@@ -110,7 +110,7 @@ def _seconds(space: Unconstrained) -> float:
         number *= 4
 
 
-def integrated(analysis: Analysis) -> tuple[Integrand, Quadrature]:
+def collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
     """The collapsed density of a model, and its integral; NotIntegrable where it has none that can be bounded."""
     made: Integrand = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
     space = made.space
@@ -137,7 +137,7 @@ def answer(request: Request) -> Posterior:
     """The posterior and log evidence by quadrature over what remains."""
     model, analysis, random_seed = request.model, request.analysis, request.random_seed
     with lightly(), on_one_thread():
-        made, result = integrated(analysis)
+        made, result = collapsed_integral(analysis)
         space, recovery = made.space, made.recovery
         rng = np.random.default_rng(random_seed)
         points = result.draw(rng, request.draws or FEWEST)
