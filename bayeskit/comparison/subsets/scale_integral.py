@@ -30,7 +30,7 @@ __all__ = ["Evidences", "Node", "ScaleIntegral", "no_grid", "scale_grid"]
 
 NEGLIGIBLE, NEARLY = 32.0, 26.0  # nats below its highest where a density is cut off, and may be where numbers end
 FINEST, AGREED = 9, 1e-6  # halvings of the step at most, and change of log p(y | S) at which they end
-FARTHEST = 60  # of x
+FARTHEST, MANY = 60, 1000  # of x
 LONG, STRETCH = 12.0, 0.25  # spreads from the mode beyond which a normal density has no mass, and the share of eˣ
 CLOSE, ROUNDING = 1e-9, 1e-12  # the change at which they end where the density is not smooth, and rounding
 SAME = 1e-11
@@ -183,9 +183,22 @@ def scale_grid(
 
     tails = [_is_long(density, centre, sign * spread) for sign in (-1, 1)]
     at = _Stretched(density, centre, spread, STRETCH * tails[0], STRETCH * tails[1])
-    left, right = (_end(at, sign, line) for sign in (-1, 1))
+    found = _settled(at, line, FARTHEST, FINEST - 4 * any(tails))
+    if found is None and any(tails):  # what is far off is no tail, but narrow peaks of other submodels
+        found = _settled(_Stretched(density, centre, spread), line, MANY, FINEST - 4)
+    if found is None:
+        raise ModelError(
+            f"the integral over {line.name!r} does not settle; write the prior of {linear.name!r} in units of the sd "
+            "of the noise, pm.Normal(0, tau * sigma), with an InverseGamma prior of sigma**2, and priors without kinks"
+        )
+    return found
+
+
+def _settled(at: _Stretched, line: Line, farthest: int, finest: int) -> ScaleIntegral | None:
+    """The nodes at which halving the step no longer changes an evidence; None where that takes too many."""
+    left, right = (_end(at, sign, line, farthest) for sign in (-1, 1))
     change = math.inf
-    for halvings in range(FINEST):
+    for halvings in range(finest):
         step, before = 0.5**halvings, change
         nodes = _nodes(at, left, right, halvings, line.name)
         change = _change(nodes)
@@ -193,10 +206,7 @@ def scale_grid(
         if change <= (AGREED if smooth else CLOSE):
             chosen = tuple(replace(n, log_weight=n.log_weight + math.log(step)) for n, _ in nodes)
             return ScaleIntegral(chosen, (0, len(chosen) - 1), step, smooth)
-    raise ModelError(
-        f"the integral over {line.name!r} does not settle with {len(nodes)} nodes; write the prior of {linear.name!r} "
-        "in units of the sd of the noise, pm.Normal(0, tau * sigma), with an InverseGamma prior of sigma**2"
-    )
+    return None
 
 
 def _is_long(density: Callable[[float], tuple[Node, np.ndarray] | None], centre: float, step: float) -> bool:
@@ -229,11 +239,11 @@ def _node(
     return Node(line.log_slope(u), given, here), values
 
 
-def _end(at: _Stretched, sign: int, line: Line) -> float:
+def _end(at: _Stretched, sign: int, line: Line, farthest: int) -> float:
     """The x, a multiple of 1/8, from which on no probe has mass any more."""
     first = at(0.0)
     best = -math.inf if first is None else first[1]
-    for k in range(1, FARTHEST):
+    for k in range(1, farthest):
         found = at(float(sign * k))
         if found is None:  # there numbers end; a little less is negligible where it stands in the error
             for eighths in range(1, 8):

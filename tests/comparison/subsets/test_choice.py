@@ -290,6 +290,30 @@ def test_a_scale_that_has_no_closed_form_goes_on_a_grid() -> None:
     assert np.allclose(every(found, [0, 1, 2]), expected, rtol=0, atol=1e-9)
 
 
+def test_narrow_posteriors_far_from_each_other_are_both_met_by_the_grid() -> None:
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=2000)
+    y = 2 * x + rng.normal(size=2000)
+    with pm.Model() as model:
+        sd = pm.HalfNormal("sd", 2.0)
+        pm.Normal("y", pm.math.dot(x[:, None], pm.Normal("w", 0.0, 1.0, shape=1)), sd, observed=y)
+    found = every(bk.select(model, "w"), [0])
+    squares, cross, total = x @ x, x @ y, y @ y
+    expected = []
+    for inside in (0.0, 1.0):
+
+        def density(u: float, inside: float = inside) -> float:
+            sd = math.exp(u)
+            logs = -2000 * u - 0.5 * inside * math.log1p(squares / sd**2)
+            rest = total - inside * cross**2 / (sd**2 + squares)
+            normal = logs - 0.5 * rest / sd**2 - 1000 * math.log(2 * math.pi)
+            return normal + 0.5 * math.log(2 / math.pi) - math.log(2.0) - sd**2 / 8 + u
+
+        at = 0.5 * math.log((total - inside * cross**2 / squares) / 2000)
+        expected.append(integral(density, at - 0.3, at + 0.3, density(at)))
+    assert np.allclose(found, expected, rtol=0, atol=1e-8)
+
+
 def by_sigma(data: tuple[np.ndarray, np.ndarray], kind: str) -> pm.Model:
     """Jeffreys' prior of the variance, in other words."""
     y, x = data
