@@ -129,7 +129,7 @@ def rows() -> dict[str, Row]:
         Row(bk.map_estimate, {"model": a_count, "random_seed": 1}, FEWER),
         Row(bk.maximize_evidence, {"model": a_count, "random_seed": 1}, FEWER),
         Row(bk.relabel, {"draws": other, "model": a_count, "labels": (), "groups": None}),
-        Row(bk.report, {**reporting, "about": ["x"]}, FEWER),
+        Row(bk.report, {**reporting, "results": (), "about": ["x"]}, FEWER),
         Row(bk.sequential, {"models": post, **arriving, **SEEDED}, FEWER),
         Row(bk.savage_dickey, {"posterior": post, "var_names": "slope", "at": 0.5, "random_seed": 1}),
         Row(bk.select, selecting),

@@ -22,6 +22,7 @@ SIMILAR = 300  # largest over smallest number of a column that is written with t
 
 BADGES = {"exact": "", "quadrature": "", "estimated": "", "agrees": "", "pass": "", "fail": " bad"}
 DECIMALS = dict.fromkeys(("z_mean", "z_sd", "elpd_loo", "se_loo"), 2) | dict.fromkeys(("p_ecdf", "rhat", "r_hat"), 3)
+DECIMALS |= dict.fromkeys(("log_evidence", "log_bayes_factor"), 3)
 DECIMALS |= dict.fromkeys(("ess", "ess_bulk", "ess_tail"), 0)
 HEADS = {
     "mcse_mean": "MCSE of mean",
@@ -36,6 +37,9 @@ HEADS = {
     "mcmc_mean": "sampler's mean",
     "mcmc_sd": "sampler's sd",
     "log_bayes_factor": "log Bayes factor",
+    "log_bayes_factor_error": "its error",
+    "posterior_probability_error": "its error",
+    "high_pareto_k": "high Pareto k",
 }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from textwrap import fill
@@ -16,6 +16,7 @@ from typing import Any
 import arviz_base
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure
@@ -26,6 +27,7 @@ __all__ = [
     "BLUE",
     "COLOURS",
     "INK",
+    "MAX_ROWS",
     "MUTED",
     "ORANGE",
     "Cell",
@@ -34,7 +36,9 @@ __all__ = [
     "Section",
     "Table",
     "blend",
+    "cut_table",
     "figure_of",
+    "frame_table",
     "interval_probability",
     "label_rows",
     "say_instead",
@@ -43,6 +47,7 @@ __all__ = [
     "to_picture",
 ]
 
+MAX_ROWS = 30  # of a table
 MAX_TICKS = 8
 MAX_SVG = 150_000  # bytes; a larger drawing is stored as PNG
 
@@ -159,3 +164,16 @@ class Section:
     text: str = ""
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = ()
+
+
+def frame_table(frame: pd.DataFrame, head: str, caption: str) -> Table:
+    """The first rows of a table of pandas, its index as the first column."""
+    rows = frame.head(MAX_ROWS).itertuples(name=None)
+    return cut_table((head, *map(str, frame.columns)), tuple(rows), caption, hidden=len(frame) - MAX_ROWS)
+
+
+def cut_table(columns: tuple[str, ...], rows: Sequence[tuple[Cell, ...]], caption: str, *, hidden: int = 0) -> Table:
+    """The first rows, and how many there are besides."""
+    hidden = max(hidden, len(rows) - MAX_ROWS)
+    note = f"{hidden} of {hidden + MAX_ROWS} rows are not shown." if hidden > 0 else ""
+    return Table(columns, tuple(rows[:MAX_ROWS]), caption, note)

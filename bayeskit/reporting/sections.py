@@ -18,6 +18,7 @@ from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import WrittenModel, on_its_data
 from bayeskit.reporting.checks import check_pictures
 from bayeskit.reporting.classes import class_picture, class_plane
+from bayeskit.reporting.compared_models import comparison_section
 from bayeskit.reporting.components import allocation_picture, component_picture, gaussian_components, same_component
 from bayeskit.reporting.curve import curve_picture, fitted_curve
 from bayeskit.reporting.decoding import decoded_series, decoding_picture
@@ -26,15 +27,14 @@ from bayeskit.reporting.formulas import VariableText, describe_variables
 from bayeskit.reporting.graph import draw_structure, read_structure
 from bayeskit.reporting.latent_states import latent_states
 from bayeskit.reporting.projection import latent_projection, projection_picture
-from bayeskit.reporting.records import Cell, Picture, Section, Table, styled
+from bayeskit.reporting.records import MAX_ROWS, Cell, Picture, Section, Table, cut_table, frame_table, styled
 from bayeskit.reporting.states import state_picture, state_series
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import observed_data
 from bayeskit.validation import Validation
 
-__all__ = ["MAX_ROWS", "build_sections", "package_versions"]
+__all__ = ["MAX_ROWS", "build_sections", "package_versions", "versions_section"]
 
-MAX_ROWS = 30
 RELABELLED = " The draws exchange labels and were relabelled first, unlike those of the table."
 PACKAGES = ("pymc", "pytensor", "arviz", "numpy", "scipy", "xarray")
 HEAD_OF_ERROR = {"exact": "error (rounding)", "quadrature": "error (bound)", "estimated": "error (Monte Carlo)"}
@@ -73,8 +73,8 @@ def build_sections(
             *((_predictive(post, variables),) if _names(variables, "observed") else ()),
             _evidence(post),
             *((_validation(validation),) if validation is not None else ()),
-            *((_comparison(comparison),) if comparison is not None else ()),
-            _versions(post),
+            *((comparison_section(comparison),) if comparison is not None else ()),
+            versions_section(post),
         )
 
 
@@ -120,7 +120,7 @@ def _priors(variables: Sequence[VariableText]) -> Section:
     for role, caption in CAPTIONS.items():
         rows = [(v.name, v.text, v.dims or "scalar") for v in variables if v.role == role]
         what = "distribution" if role in {"free", "observed"} else "formula"
-        tables += [_table(("variable", what, "dims"), rows, caption)] if rows else []
+        tables += [cut_table(("variable", what, "dims"), rows, caption)] if rows else []
     return Section("priors", "Priors and likelihood", tables=tuple(tables))
 
 
@@ -133,18 +133,18 @@ def _plan(post: Posterior) -> Section:
             for i, s in enumerate(plan.eliminated, 1)
         ]
         heads = ("step", "integrated out", "family", "given")
-        tables.append(_table(heads, steps, "Closed forms, in order of elimination"))
+        tables.append(cut_table(heads, steps, "Closed forms, in order of elimination"))
     if plan.refusals:
         first = {r.advice: r for r in reversed(plan.refusals)}
         refusals = [(r.variable, r.reason, r.advice if first[r.advice] is r else "as above") for r in plan.refusals]
-        tables.append(_table(("variable", "why there is no closed form", "advice"), refusals, "No closed form"))
+        tables.append(cut_table(("variable", "why there is no closed form", "advice"), refusals, "No closed form"))
     return Section("plan", "The plan", text=str(plan), tables=tuple(tables))
 
 
 def _posterior(post: Posterior, validation: Validation | None) -> Section:
     caption = "Mean, standard deviation and equal-tailed interval of every scalar"
     summary = _in_model_order(post.summary(), post)
-    table = _frame_table(summary, "variable", caption)
+    table = frame_table(summary, "variable", caption)
     panels, intervals, hidden = split_variables(post)
     marginals = marginal_picture(post, panels, validation)
     pictures = () if isinstance(post.model, WrittenModel) else _pictures_of_model(post)
@@ -224,19 +224,12 @@ def _validation(validation: Validation) -> Section:
     if len(table) > MAX_ROWS:
         table = table.iloc[(table["verdict"] == "agrees").to_numpy().argsort(kind="stable")]
     caption = "z-scores of mean and standard deviation in Monte Carlo standard errors, and the ECDF test"
-    tables = (_frame_table(table, "variable", caption),)
+    tables = (frame_table(table, "variable", caption),)
     return Section("validation", "A sampler against the closed form", (*paragraphs, *validation.notes), tables=tables)
 
 
-def _comparison(comparison: Comparison) -> Section:
-    table = _frame_table(comparison.table, "model", "Models of the same data, the best first")
-    priors = [(str(m), "; ".join(comparison.priors[m])) for m in comparison.table.index if m in comparison.priors]
-    paragraphs = ("The evidence depends on the priors for good, so they are shown beside it.", *comparison.notes)
-    tables = (table, _table(("model", "priors"), priors, "Priors")) if priors else (table,)
-    return Section("comparison", "Models compared", paragraphs, tables=tables)
-
-
-def _versions(post: Posterior) -> Section:
+def versions_section(post: Posterior) -> Section:
+    """The seed, and the versions of what the posterior was made with."""
     seed = "none was given" if post.random_seed is None else str(post.random_seed)
     table = Table(("package", "version"), tuple(package_versions(post).items()))
     return Section("versions", "To reproduce this", (f"Random seed: {seed}.",), tables=(table,))
@@ -261,18 +254,6 @@ def _in_model_order(summary: pd.DataFrame, post: Posterior) -> pd.DataFrame:
     rows = Counter(names)
     position = [(rows[n] >= MAX_ROWS, order.get(n, len(order))) for n in names]
     return summary.iloc[sorted(range(len(names)), key=position.__getitem__)]
-
-
-def _frame_table(frame: pd.DataFrame, head: str, caption: str) -> Table:
-    rows = frame.head(MAX_ROWS).itertuples(name=None)
-    return _table((head, *map(str, frame.columns)), tuple(rows), caption, hidden=len(frame) - MAX_ROWS)
-
-
-def _table(columns: tuple[str, ...], rows: Sequence[tuple[Cell, ...]], caption: str, *, hidden: int = 0) -> Table:
-    """The first rows, and how many there are besides."""
-    hidden = max(hidden, len(rows) - MAX_ROWS)
-    note = f"{hidden} of {hidden + MAX_ROWS} rows are not shown." if hidden > 0 else ""
-    return Table(columns, tuple(rows[:MAX_ROWS]), caption, note)
 
 
 def _list(words: Sequence[str]) -> str:

@@ -1,0 +1,120 @@
+"""The page of a comparison: its tables are those of the comparison, its pictures are described, and it is whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+import pytest
+
+import bayeskit as bk
+from bayeskit.comparison.comparison import Comparison
+from bayeskit.errors import OptionError
+from bayeskit.reporting.compared_models import comparison_section, comparison_sections
+from bayeskit.reporting.records import Section, styled
+from bayeskit.reporting.result_sections import ANSWERS, result_section
+
+Y = np.array([0.3, -0.8, 1.9, 0.7, 1.2, 0.4])
+
+
+def model(slope: bool) -> pm.Model:
+    with pm.Model() as found:
+        mean = pm.Normal("level <b>", 0.0, 1.5)
+        if slope:
+            mean = mean + pm.Gamma("slope", 2.0, 0.5) * np.linspace(-1, 1, 6)
+        pm.Normal("y", mean, 1.0, observed=Y)
+    return found
+
+
+@cache
+def comparison() -> Comparison:
+    return bk.compare({"mean & all": model(False), "line": model(True)}, random_seed=1)
+
+
+@cache
+def sections() -> dict[str, Section]:
+    with styled():
+        return {section.key: section for section in comparison_sections(comparison(), ["Why we ask."])}
+
+
+def test_the_evidences_and_loo_are_two_tables_of_the_same_rows() -> None:
+    evidence, loo = sections()["evidence"].tables
+    table = comparison().table
+    assert [row[0] for row in evidence.rows] == [row[0] for row in loo.rows] == list(table.index)
+    assert {*evidence.columns, *loo.columns} == {"model", *table.columns}
+    place = evidence.columns.index("log_evidence")
+    assert [row[place] for row in evidence.rows] == table["log_evidence"].tolist()
+    assert [picture.alt for picture in sections()["evidence"].pictures] == [
+        "Log evidence of each model with its error.",
+        "Posterior and prior probability of each model.",
+        "Matrix of the log Bayes factors of each model against each other.",
+    ]
+
+
+def test_each_model_has_its_priors_with_their_numbers_and_dims() -> None:
+    captions = {table.caption: table for table in sections()["priors"].tables}
+    rows = captions["Priors of line"].rows
+    assert [row[0] for row in rows] == ["level <b>", "slope"]
+    assert "1.5" in str(rows[0][1]) and "2" in str(rows[1][1]) and rows[0][2] == "scalar"
+
+
+def test_the_page_says_how_each_evidence_was_found_and_what_is_doubtful() -> None:
+    (table,) = sections()["audit"].tables
+    methods = {row[0]: row[1] for row in table.rows}
+    assert methods == {name: post.method for name, post in comparison().posteriors.items()}
+    doubtful = replace(comparison(), notes=("line: mind <this>",))
+    with styled():
+        found = {section.key: section for section in comparison_sections(doubtful)}
+    assert found["audit"].paragraphs == ("line: mind <this>",)
+    assert sections()["question"].paragraphs[0] == "Why we ask."
+    assert comparison().table.index[0] in sections()["question"].paragraphs[2]
+    (inclusion,) = sections()["inclusion"].tables
+    assert [row[0] for row in inclusion.rows] == ["slope"]
+
+
+def test_a_page_of_a_comparison_is_whole_and_leaves_no_figure_open(tmp_path: Path) -> None:
+    before = set(plt.get_fignums())
+    arrived = bk.sequential(dict(comparison().posteriors), progressbar=False, random_seed=1)
+    path = bk.report(comparison(), tmp_path / "models.html", results=[arrived])
+    page = path.read_text(encoding="utf-8")
+    assert set(plt.get_fignums()) == before
+    assert page.count("<table>") == page.count("</table>") >= 6
+    assert "mean &amp; all" in page and "level &lt;b&gt;" in page and "<b>" not in page
+    assert "As the data arrived" in page and page.index("As the data arrived") < page.index("To reproduce this</h2>")
+    assert page.count('<div class="scroll') == page.count("<table>")  # each can be scrolled where it is too wide
+    assert bk.report(comparison(), tmp_path / "again.html", results=[arrived]).read_bytes() == path.read_bytes()
+
+
+def test_what_a_page_of_a_comparison_cannot_hold_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="neither a validation nor another comparison"):
+        bk.report(comparison(), tmp_path / "a.html", comparison=comparison())
+    with pytest.raises(OptionError, match=r"results has a int; a page can show CrossValidation, .*Sequential"):
+        bk.report(comparison(), tmp_path / "a.html", results=[3])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_posterior_shows_the_comparison_it_is_part_of() -> None:
+    with styled():
+        section = comparison_section(comparison())
+    assert len(section.pictures) == 3 and section.tables[0].columns[0] == "model"
+
+
+def test_of_what_grows_with_the_data_the_last_rows_are_shown() -> None:
+    arrived = bk.sequential(dict(comparison().posteriors), progressbar=False, random_seed=1)
+    with styled():
+        section = result_section(arrived, 2)
+    assert section.key == "sequential-2" and section.title == ANSWERS["Sequential"][0]
+    (table,) = section.tables
+    last = arrived.table[arrived.table["observations"] == 6].set_index("model")
+    place = table.columns.index("log_evidence")
+    assert {row[0]: row[place] for row in table.rows} == last["log_evidence"].to_dict()
+
+
+def test_an_answer_without_a_table_is_shown_as_it_is_printed() -> None:
+    null = bk.savage_dickey(comparison().posteriors["mean & all"], "level <b>", at=0.0)
+    with styled():
+        assert result_section(null, 1).text == str(null)
