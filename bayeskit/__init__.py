@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bayeskit.comparison.cross_validation import CrossValidation, cross_validate
     from bayeskit.comparison.evidence_table import compare
     from bayeskit.comparison.information_criteria import InformationCriteria, information_criteria
+    from bayeskit.comparison.order_hypotheses import OrderHypothesis, hypothesis
     from bayeskit.comparison.point_null import PointNull, savage_dickey
     from bayeskit.comparison.prequential_scores import Sequential, sequential
     from bayeskit.comparison.prior_sensitivity import Sensitivity, sensitivity
@@ -45,6 +46,7 @@ __all__ = [
     "EMResult",
     "InformationCriteria",
     "LogEvidence",
+    "OrderHypothesis",
     "Plan",
     "PointEstimate",
     "PointNull",
@@ -64,6 +66,7 @@ __all__ = [
     "em",
     "evidence",
     "explain",
+    "hypothesis",
     "infer",
     "information_criteria",
     "load",
@@ -89,6 +92,7 @@ _NAMES = {
     "comparison.cross_validation": ("CrossValidation", "cross_validate"),
     "comparison.evidence_table": ("compare",),
     "comparison.information_criteria": ("InformationCriteria", "information_criteria"),
+    "comparison.order_hypotheses": ("OrderHypothesis", "hypothesis"),
     "comparison.point_null": ("PointNull", "savage_dickey"),
     "comparison.prequential_scores": ("Sequential", "sequential"),
     "comparison.prior_sensitivity": ("Sensitivity", "sensitivity"),

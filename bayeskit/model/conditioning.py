@@ -71,6 +71,10 @@ class LinearForm:
         """Every coefficient multiplied."""
         return LinearForm({e: factor * c for e, c in self.terms.items() if factor * c}, factor * self.constant)
 
+    def shifted(self, constant: float) -> LinearForm:
+        """A constant more."""
+        return LinearForm(self.terms, self.constant + constant)
+
     @property
     def names(self) -> set[str]:
         """The variables that enter."""

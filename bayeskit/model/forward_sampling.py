@@ -17,6 +17,8 @@ from pymc.distributions.shape_utils import change_dist_size
 from pymc.pytensorf import collect_default_updates, reseed_rngs
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.type_other import NoneTypeT
 from pytensor.tensor.variable import TensorVariable
 
 from bayeskit.graphs.compile import compile_small, compile_stacked, stacked
@@ -119,8 +121,14 @@ def _updates(inputs: list[TensorVariable], outputs: list[Any]) -> dict[Any, Any]
     return {k: v for k, v in updates.items() if isinstance(k, pytensor.compile.SharedVariable)}
 
 
-def draws_together(model: pm.Model, number: int, seed: int, *, independent: bool = False) -> dict[str, Any] | None:
-    """Draws from the prior made together; None where they cannot be, or where one depends on another and must not."""
+def draws_together(
+    model: pm.Model, number: int, seed: int, *, independent: bool = False, aligned: bool = False
+) -> dict[str, Any] | None:
+    """Draws from the prior made together; None where they cannot be, or where one depends on another and must not.
+
+    With ``aligned``, of vectors whose parameters are drawn numbers, too.
+    """
+    vectorised = _aligned if aligned else vectorize_graph
     drawn: dict[Any, Any] = {}
     try:
         for rv in model.free_RVs:  # parents first
@@ -128,13 +136,31 @@ def draws_together(model: pm.Model, number: int, seed: int, *, independent: bool
             parents = {other: many for other, many in drawn.items() if other in above}
             if parents and (independent or isinstance(rv.owner.op, SymbolicRandomVariable)):
                 return None
-            drawn[rv] = vectorize_graph(rv, parents) if parents else change_dist_size(rv, (number,), expand=True)
+            drawn[rv] = vectorised(rv, parents) if parents else change_dist_size(rv, (number,), expand=True)
         updates = _updates([], [*drawn.values()])
         reseed_rngs(list(updates), int(np.random.default_rng(seed).integers(2**31)))
         values = compile_small([], [*drawn.values()], updates=updates)()
     except (ArithmeticError, NotImplementedError, TypeError, ValueError, np.linalg.LinAlgError):
         return None
     return dict(zip([str(rv.name) for rv in drawn], map(np.asarray, values), strict=True))
+
+
+def _aligned(rv: Graph, parents: Mapping[Any, Any]) -> Graph:
+    """A random variable given many values of its parents: PyTensor takes no (n,) of a scalar beside a size of (4,)."""
+    op, size = rv.owner.op, rv.owner.inputs[1]
+    if not isinstance(op, RandomVariable) or not op.dist_params(rv.owner):
+        return vectorize_graph(rv, parents)
+    given = op.dist_params(rv.owner)
+    many = vectorize_graph(list(given), parents)
+    batch, (number, *_) = rv.type.ndim - op.ndim_supp, next(iter(parents.values())).shape
+    moved = []
+    for one, each, own in zip(given, many, op.ndims_params, strict=True):
+        lacking = batch - (one.type.ndim - own) if each.type.ndim > one.type.ndim else 0
+        moved.append(pt.expand_dims(each, axis=tuple(range(1, 1 + lacking))) if lacking else each)
+    shape = [] if isinstance(size.type, NoneTypeT) else [size[k] for k in range(batch)]
+    whole = None if isinstance(size.type, NoneTypeT) else (number, *shape)
+    rng = pytensor.shared(np.random.default_rng(0))
+    return op(*moved, size=whole, dtype=rv.type.dtype, rng=rng, return_next_rng=True)[1]
 
 
 def prior_points(model: pm.Model, number: int, random_seed: int) -> Iterator[dict[str, np.ndarray]]:

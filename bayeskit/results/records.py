@@ -258,6 +258,11 @@ class Posterior:
         asked = import_module("bayeskit.comparison.point_null").savage_dickey
         return asked(self, var_names, at, random_seed=random_seed)
 
+    def hypothesis(self, hypothesis: Any, *, against: Any = None, random_seed: Any = None) -> Any:
+        """The Bayes factor of inequalities: :func:`bayeskit.hypothesis` of this posterior."""
+        asked = import_module("bayeskit.comparison.order_hypotheses").hypothesis
+        return asked(self, hypothesis, against=against, random_seed=random_seed)
+
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         # A model holds functions that pickle knows by name only, and some have none.
         return _unpickled, (cloudpickle.dumps({f.name: getattr(self, f.name) for f in fields(self)}),)

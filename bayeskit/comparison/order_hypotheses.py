@@ -1,0 +1,227 @@
+r"""Bayes factors of orders and intervals by the encompassing prior: from one posterior, without fitting them.
+
+A hypothesis H that cuts the parameters' space by inequalities has the prior of the encompassing model, restricted to
+where they hold, so that
+
+.. math::
+    \frac{p(y \mid H)}{p(y)} = \frac{P(H \mid y)}{P(H)}, \qquad
+    \log B_{H \bar H} = \log \frac{P(H \mid y)}{1 - P(H \mid y)} - \log \frac{P(H)}{1 - P(H)}.
+
+Sources: Klugkist and Hoijtink (2007), "The Bayes factor for inequality and about equality constrained models",
+Computational Statistics & Data Analysis 51; Morey and Wagenmakers (2014), "Simple relation between Bayesian
+order-restricted and point-null hypothesis tests", Statistics & Probability Letters 92.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayeskit.arguments import RandomSeed, whole_seed
+from bayeskit.comparison.chances import PosteriorMeasure, PriorMeasure, Region, standard_error
+from bayeskit.comparison.hypothesis_text import read
+from bayeskit.comparison.point_density import difference_of
+from bayeskit.comparison.rectangle import Chance
+from bayeskit.comparison.scalars import Scalars
+from bayeskit.errors import InferenceError, ModelError
+from bayeskit.model.snapshot import on_its_data
+from bayeskit.results.log_evidence import LogEvidence
+from bayeskit.results.records import Posterior
+
+__all__ = ["OrderHypothesis", "hypothesis"]
+
+ENCOMPASSING = "encompassing"
+FEW = 25  # draws on one side of a hypothesis, with which its error is hardly known
+WHOLE = 3.0  # −log 0.05: of n draws none is seen of a probability of 3/n one time in twenty
+
+
+@dataclass(frozen=True)
+class OrderHypothesis:
+    """The Bayes factor of a hypothesis of inequalities.
+
+    Attributes
+    ----------
+    hypothesis, against : str
+        What is compared with what.
+    log_bayes_factor : float
+        In nats: above zero where the data favour the hypothesis.
+    error : float
+        Of it: rounding, a bound, or a standard error, as the label says.
+    label : {"exact", "quadrature", "estimated"}
+    prior_probability, prior_error : float
+        Of the hypothesis in the encompassing model.
+    posterior_probability, posterior_error : float
+    notes : tuple of str
+    """
+
+    hypothesis: str
+    against: str
+    log_bayes_factor: float
+    error: float
+    label: str
+    prior_probability: float
+    prior_error: float
+    posterior_probability: float
+    posterior_error: float
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        sign = {"exact": "rounding", "quadrature": "error bound", "estimated": "standard error"}[self.label]
+        lines = [
+            f"log Bayes factor of {self.hypothesis} against {self.against}: {self.log_bayes_factor:.6g} "
+            f"({self.label}; {sign} {self.error:.1e})",
+            f"probability of it: prior {self.prior_probability:.6g}, posterior {self.posterior_probability:.6g}",
+        ]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+@on_its_data
+def hypothesis(
+    posterior: Posterior, hypothesis: str, *, against: str | None = None, random_seed: RandomSeed = None
+) -> OrderHypothesis:
+    r"""The Bayes factor of a hypothesis of inequalities, by the encompassing prior.
+
+    .. math:: \log B = \log \frac{P(H \mid y)}{P(A \mid y)} - \log \frac{P(H)}{P(A)}
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of the encompassing model, which has no inequalities.
+    hypothesis : str
+        :math:`H`: comparisons of sums of parameters, by the names that the summary has, joined by ``and``:
+        ``"delta > 0"``, ``"mu[a] < mu[b] < mu[c]"``, ``"-0.1 < delta < 0.1"`` (a region of practical equivalence).
+    against : str, optional
+        :math:`A`: another such hypothesis, or ``"encompassing"`` for the model without inequalities. By default the
+        complement of ``hypothesis``.
+    random_seed : int, sequence of int or numpy.random.Generator, optional
+        Of draws from the prior, and of integrals over more than two dimensions.
+
+    Returns
+    -------
+    OrderHypothesis
+        Exact or by quadrature where distribution functions are known (intervals of one number, sums in a Gaussian
+        block, differences of two independent numbers, orders of exchangeable ones); else from draws, with its error.
+
+    Raises
+    ------
+    OptionError
+        If the text is no such hypothesis.
+    ModelError
+        If it names what is not in the posterior; if its prior probability is zero, or its prior is improper.
+    InferenceError
+        If no draw, or every draw, is in it: the bound of the Bayes factor that follows is said.
+
+    Examples
+    --------
+    >>> import bayeskit as bk, pymc as pm
+    >>> with pm.Model() as coin:
+    ...     p = pm.Beta("p", 1, 1)
+    ...     _ = pm.Binomial("heads", 10, p, observed=9)
+    >>> print(round(bk.infer(coin).hypothesis("p > 0.5").log_bayes_factor, 3))
+    5.134
+    """
+    scalars, seed = Scalars(posterior), whole_seed(random_seed)
+    region = _region(scalars, hypothesis)
+    other = None if against in (None, ENCOMPASSING) else _region(scalars, str(against))
+    regions = [region] if other is None else [region, other]
+    prior, after = PriorMeasure(scalars, regions, seed), PosteriorMeasure(scalars, seed)
+    notes: list[str] = []
+    (before, prior_chance), (now, chance) = (
+        _Side(which, measure, region, other, against == ENCOMPASSING).log_odds(notes)
+        for which, measure in (("prior", prior), ("posterior", after))
+    )
+    found = difference_of(now, before)
+    problems = () if posterior.diagnostics is None else posterior.diagnostics.problems
+    notes += [f"the draws are not to be relied on: {problem}" for problem in problems]
+    said = {None: "its complement", ENCOMPASSING: "the encompassing model"}.get(against, str(against))
+    numbers = (prior_chance.inside, prior_chance.inside_error, chance.inside, chance.inside_error)
+    return OrderHypothesis(hypothesis, said, found.value, found.error, found.label, *numbers, tuple(notes))
+
+
+def _region(scalars: Scalars, text: str) -> Region:
+    relations = read(text, scalars.variables)
+    places = {}
+    for name in {n for relation in relations for n in relation.excess.terms}:
+        variable, found = scalars.find(name)
+        if len(found) != 1:
+            labels = scalars.labels(variable)
+            raise ModelError(f"{name!r} has {len(found)} numbers: name one of them, {labels[0]!r} for example")
+        places[name] = variable, found[0]
+    if not places:
+        raise ModelError(
+            f"the hypothesis {text!r} names no parameter; the posterior has {', '.join(scalars.variables)}"
+        )
+    return Region(text, tuple(relations), places)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A prior or a posterior, and what is compared in it."""
+
+    which: str
+    measure: PriorMeasure | PosteriorMeasure
+    region: Region
+    other: Region | None
+    encompassing: bool
+
+    def log_odds(self, notes: list[str]) -> tuple[LogEvidence, Chance]:
+        """log P(H) − log P(A), and P(H)."""
+        chance = self.measure.closed(self.region)
+        other = None if self.other is None else self.measure.closed(self.other)
+        if chance is not None and (self.other is None or other is not None):
+            return self._of_chances(chance, other), chance
+        return self._of_draws(notes)
+
+    def _of_chances(self, chance: Chance, other: Chance | None) -> LogEvidence:
+        inside = self._log(self.region.text, chance.inside, chance.inside_error, chance.label)
+        if self.encompassing:
+            return inside
+        if other is None:
+            contrary = f"the complement of {self.region.text}"
+            outside = self._log(contrary, chance.outside, chance.outside_error, chance.label)
+            # The error of a probability is that of its complement, with another sign.
+            return LogEvidence(inside.value - outside.value, inside.error + outside.error, chance.label)
+        assert self.other is not None
+        return difference_of(inside, self._log(self.other.text, other.inside, other.inside_error, other.label))
+
+    def _log(self, text: str, probability: float, error: float, label: str) -> LogEvidence:
+        if probability <= error:
+            size = f"{'zero' if probability == 0 else f'{probability:.1e}, which is rounding'}"
+            raise ModelError(f"the {self.which} probability of {text} is {size}, so there is no Bayes factor")
+        return LogEvidence(math.log(probability), error / probability, label)
+
+    def _of_draws(self, notes: list[str]) -> tuple[LogEvidence, Chance]:
+        inside = self.measure.draws(self.region)
+        other = 1 - inside if self.other is None else self.measure.draws(self.other)
+        other = np.ones_like(inside) if self.encompassing else other
+        share, contrary = float(inside.mean()), float(other.mean())
+        self._require_both(inside, other)
+        influence = inside / share - other / contrary
+        error = standard_error(influence, self.measure.chains)
+        own = standard_error(inside, self.measure.chains)
+        effective = inside.size if not own else share * (1 - share) / own**2
+        fewest = min(share, 1 - share, contrary) * effective
+        if fewest < FEW:
+            notes.append(
+                f"the {self.which} probability rests on {fewest:.0f} effective draws: ask infer for more draws"
+            )
+        value = math.log(share) - math.log(contrary)
+        return LogEvidence(value, error, "estimated"), Chance(share, 1 - share, own, own, "estimated")
+
+    def _require_both(self, inside: np.ndarray, other: np.ndarray) -> None:
+        """Refuse probabilities of which no draw was seen; what they are below is said."""
+        complement = f"the complement of {self.region.text}"
+        names = self.region.text, complement if self.other is None else self.other.text
+        for text, seen in zip(names, (inside, other), strict=True):
+            if seen.any():
+                continue
+            bound = f"none of {seen.size:,} draws is in {text}"
+            bound = f"{bound}: its {self.which} probability is below {WHOLE / seen.size:.1g}"
+            if self.which == "prior":
+                raise ModelError(f"{bound}, if it is not zero; there is no Bayes factor of what the prior excludes")
+            side = "below" if seen is inside else "above"
+            limit = math.log(WHOLE / seen.size) * (1 if seen is inside else -1)
+            advice = "ask infer for more draws, or against='encompassing'"
+            raise InferenceError(f"{bound}, so that its log odds are {side} about {limit:.1f}; {advice}")

@@ -1,0 +1,346 @@
+"""Bayes factors of inequalities against distribution functions, integrals and counts that are made here."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import integrate, stats
+
+import bayeskit as bk
+from bayeskit.comparison.chances import standard_error
+from bayeskit.comparison.hypothesis_text import read
+from bayeskit.comparison.rectangle import rectangle
+from bayeskit.model.forward_sampling import draws_together
+
+Y = np.array([1.1, 0.3, 2.0, 0.7, 1.4, -0.2, 0.9, 1.8])
+GROUP = np.array([0, 0, 1, 1, 2, 2, 2, 1])
+PATIENCE = 4.5  # standard errors: a false alarm in 150,000
+INF = np.inf
+
+
+def log_odds(p: float) -> float:
+    return math.log(p) - math.log1p(-p)
+
+
+@cache
+def coin() -> bk.Posterior:
+    with pm.Model() as model:
+        pm.Binomial("heads", 10, pm.Beta("p", 1, 1), observed=9)
+    return bk.infer(model, draws=400, random_seed=1)
+
+
+@cache
+def independent() -> bk.Posterior:
+    with pm.Model(coords={"arm": ["old", "new"]}) as model:
+        p = pm.Beta("p", 2, 3, dims="arm")
+        rate = pm.Gamma("rate", 2, 3, shape=2)
+        s2 = pm.InverseGamma("s2", [2.0, 3.0], 2.0, shape=2)
+        b = pm.Normal("b", 0.0, pm.math.sqrt(s2), shape=2)
+        pm.Binomial("k", 10, p, observed=[3, 7])
+        pm.Poisson("c", rate, observed=[2, 5])
+        pm.Normal("y", b[GROUP // 2], pm.math.sqrt(s2[GROUP // 2]), observed=Y)
+    return bk.infer(model, draws=400, random_seed=1)
+
+
+@cache
+def means() -> bk.Posterior:
+    with pm.Model(coords={"group": ["a", "b", "New York"]}) as model:
+        s2 = pm.InverseGamma("s2", 3.0, 2.0)
+        mu = pm.Normal("mu", 0.2, pm.math.sqrt(2 * s2), dims="group")
+        pm.Deterministic("delta", mu[0] - mu[1])
+        pm.Deterministic("effect", mu[0] / pm.math.sqrt(s2))
+        pm.Normal("y", mu[GROUP], pm.math.sqrt(s2), observed=Y)
+    return bk.infer(model, draws=4000, random_seed=1)
+
+
+def student() -> tuple[np.ndarray, np.ndarray, float]:
+    """Mean, scale and degrees of freedom of mu in ``means``, by the textbook."""
+    design = np.eye(3)[GROUP]
+    precision = np.eye(3) / 2 + design.T @ design
+    mean = np.linalg.solve(precision, 0.1 + design.T @ Y)
+    rate = 2 + (Y @ Y + 3 * 0.2**2 / 2 - mean @ precision @ mean) / 2
+    shape = 3 + len(Y) / 2
+    return mean, np.linalg.inv(precision) * rate / shape, 2 * shape
+
+
+def t_of(row: list[float]) -> tuple[Any, Any]:
+    mean, scale, df = student()
+    r = np.array(row)
+    after = stats.t(df, r @ mean, math.sqrt(r @ scale @ r))
+    return stats.t(6, 0.2 * r.sum(), math.sqrt(2 * r @ r * 2 / 3)), after
+
+
+def test_a_coin() -> None:
+    after = stats.beta(10, 2)
+    for text, against, p, q in (
+        ("p > 0.5", None, (0.5, after.sf(0.5)), (0.5, after.cdf(0.5))),
+        ("0.5 < p", "encompassing", (0.5, after.sf(0.5)), (1.0, 1.0)),
+        ("0.4 < p <= 0.6", None, (0.2, after.cdf(0.6) - after.cdf(0.4)), (0.8, after.cdf(0.4) + after.sf(0.6))),
+        ("2 * p - 1 > 0 & p < .9", "p<0.1", (0.4, after.cdf(0.9) - after.cdf(0.5)), (0.1, after.cdf(0.1))),
+    ):
+        found = coin().hypothesis(text, against=against)
+        right = math.log(p[1] / p[0]) - math.log(q[1] / q[0])
+        assert found.label == "exact", text
+        assert found.log_bayes_factor == pytest.approx(right, abs=1e-9), text
+        assert found.prior_probability == pytest.approx(p[0], abs=1e-12)
+        assert found.posterior_probability == pytest.approx(p[1], abs=1e-12)
+        assert found.error < 1e-8
+
+
+@pytest.mark.parametrize(
+    "text, row, low, high",
+    [
+        ("delta > 0", [1, -1, 0], 0, INF),
+        ("mu[a] < mu[b]", [-1, 1, 0], 0, INF),
+        ("-0.1 < mu[New York] - (mu[a] + mu[b]) / 2 < 0.2", [-0.5, -0.5, 1], -0.1, 0.2),
+        ("mu[a] > 30", [1, 0, 0], 30, INF),  # far in the tail
+    ],
+)
+def test_intervals_of_sums_whose_scale_is_integrated_out(text: str, row: list[float], low: float, high: float) -> None:
+    sides = []
+    for dist in t_of(row):
+        inside = dist.sf(low) if high == INF else dist.cdf(high) - dist.cdf(low)
+        sides.append(math.log(inside) - math.log1p(-inside))
+    found = means().hypothesis(text)
+    assert found.label == "exact"
+    assert found.log_bayes_factor == pytest.approx(sides[1] - sides[0], abs=1e-8)
+
+
+def test_an_order_of_three_means() -> None:
+    mean, scale, df = student()
+    c = np.array([[-1, 1, 0], [0, -1, 1.0]])
+    m, v = c @ mean, c @ scale @ c.T
+
+    def density(y: float, x: float) -> float:
+        return float(np.exp(stats.multivariate_t.logpdf([x, y], m, v, df=df)))
+
+    right = integrate.dblquad(density, 0, INF, 0, INF, epsabs=1e-11, epsrel=1e-9)[0]
+    found = means().hypothesis("mu[a] < mu[b] < mu[New York]", against="encompassing")
+    assert found.label == "quadrature"
+    assert found.prior_probability == pytest.approx(1 / 6, abs=1e-13)
+    assert found.log_bayes_factor == pytest.approx(math.log(6 * right), abs=1e-7)
+    contrary = means().hypothesis("mu[a] < mu[b] < mu[New York]")
+    assert contrary.log_bayes_factor == pytest.approx(log_odds(right) - log_odds(1 / 6), abs=1e-7)
+
+
+def overlap(first: Any, second: Any) -> float:
+    """P(x₁ < x₂) of independent numbers."""
+    low, high = (float(first.ppf(q)) for q in (1e-14, 1 - 1e-14))
+    cuts = np.linspace(low, high, 20)
+    each = [
+        integrate.quad(lambda x: first.pdf(x) * second.sf(x), u, v, epsabs=1e-13)[0]
+        for u, v in itertools.pairwise(cuts)
+    ]
+    return math.fsum(each)
+
+
+def test_differences_of_independent_numbers() -> None:
+    def gaussian(k: int) -> Any:
+        y, shape = Y[k == GROUP // 2], (2.0, 3.0)[k]
+        precision, total = 1 + len(y), y.sum()
+        a, b = shape + len(y) / 2, 2 + (y @ y - total**2 / precision) / 2
+        return stats.t(2 * a, total / precision, math.sqrt(b / a / precision))
+
+    post = independent()
+    right = {
+        "p[old] < p[new]": overlap(stats.beta(5, 10), stats.beta(9, 6)),
+        "b[0] < b[1]": overlap(gaussian(0), gaussian(1)),
+        "p[old] < rate[1]": overlap(stats.beta(5, 10), stats.gamma(7, scale=1 / 4)),
+    }
+    for text, probability in right.items():
+        found = post.hypothesis(text)
+        assert found.label == "quadrature", text
+        assert found.posterior_probability == pytest.approx(probability, abs=1e-9), text
+    assert post.hypothesis("p[old] < p[new]").log_bayes_factor == pytest.approx(
+        log_odds(right["p[old] < p[new]"]), abs=1e-8
+    )
+    both = post.hypothesis("p[old] < p[new] and b[0] < b[1] and rate[0] > 0.5")
+    product = right["p[old] < p[new]"] * right["b[0] < b[1]"] * stats.gamma(4, scale=1 / 4).sf(0.5)
+    assert both.posterior_probability == pytest.approx(product, abs=1e-9)
+
+
+@pytest.mark.parametrize("df", [INF, 4.0])
+def test_rectangles(df: float) -> None:
+    correlation = np.array([[1, 0.5, 0.2], [0.5, 1, 0.3], [0.2, 0.3, 1]])
+    zero, above = np.zeros(3), np.full(3, INF)
+    # Sheppard's formulas of orthants, which are those of every elliptical distribution.
+    two = 0.25 + math.asin(0.5) / (2 * math.pi)
+    three = 0.125 + (math.asin(0.5) + math.asin(0.2) + math.asin(0.3)) / (4 * math.pi)
+    pair = rectangle(zero[:2], correlation[:2, :2], df, zero[:2], above[:2], 0)
+    assert pair.inside == pytest.approx(two, abs=1e-12)
+    assert pair.outside == pytest.approx(1 - two, abs=1e-12)
+    z = []
+    for seed in range(20):
+        found = rectangle(zero, correlation, df, zero, above, seed)
+        assert found.label == "estimated"
+        z.append((found.inside - three) / found.inside_error)
+    # The mean square of 20 t variables with 15 degrees of freedom is 1.15 ± 0.45.
+    assert 0.25 < np.mean(np.square(z)) < 3.0
+    low, high = np.array([-1, -INF]), np.array([1, 0.4])
+    mean, scale = np.array([0.3, -1.0]), np.array([[2, 0.9], [0.9, 1.5]])
+    density = stats.multivariate_normal(mean, scale) if df == INF else stats.multivariate_t(mean, scale, df=df)
+    right = integrate.dblquad(lambda y, x: density.pdf([x, y]), -1, 1, -60 if df == INF else -INF, 0.4, epsabs=1e-9)[0]
+    assert rectangle(mean, scale, df, low, high, 0).inside == pytest.approx(right, abs=1e-7)
+
+
+def test_orders_of_exchangeable_numbers() -> None:
+    with pm.Model() as model:
+        theta = pm.StudentT("theta", nu=3, mu=pm.Normal("m"), sigma=pm.HalfNormal("s"), shape=5)
+        pm.Normal("y", theta[[0, 1, 2, 3, 4, 4, 3, 2]], 1.0, observed=Y)
+    sampled = bk.infer(model, method="nuts", draws=400, random_seed=1, sampler={"tune": 200})
+    text = " < ".join(f"theta[{k}]" for k in (0, 4, 1))
+    found = sampled.hypothesis(text, against="encompassing", random_seed=1)
+    assert found.prior_probability == 1 / 6
+    assert found.prior_error == 0
+    draws = sampled.tree["posterior"]["theta"].to_numpy()
+    inside = (draws[..., 0] < draws[..., 4]) & (draws[..., 4] < draws[..., 1])
+    assert found.posterior_probability == inside.mean()
+    assert found.label == "estimated"
+    with pytest.raises(bk.BayeskitError, match="is zero"):
+        sampled.hypothesis("theta[0] < theta[1] < theta[0]", random_seed=1)
+
+
+@cache
+def hierarchy() -> bk.Posterior:
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 1.0)
+        mu = pm.Normal("mu", 0.0, 2.0)
+        theta = pm.Normal("theta", mu, tau, shape=3)
+        pm.Normal("y", theta[GROUP], 1.0, observed=Y)
+    return bk.infer(model, draws=4000, random_seed=1)
+
+
+def test_marginals_by_quadrature_and_averages_over_draws() -> None:
+    post = hierarchy()
+    sampled = bk.infer(post.model, method="nuts", draws=1000, random_seed=1, sampler={"tune": 300})
+    for text in ("mu > 0.5", "tau < 0.4", "0 < theta[1] < 1"):
+        found = post.hypothesis(text, random_seed=1)
+        if "theta" not in text:
+            assert found.label == "quadrature"
+            assert found.error < 1e-6
+        by_draws = sampled.hypothesis(text, random_seed=2)
+        assert by_draws.label == "estimated"
+        assert abs(found.log_bayes_factor - by_draws.log_bayes_factor) < PATIENCE * math.hypot(
+            found.error, by_draws.error
+        )
+    # The exact conditional given tau has less noise than counts of draws.
+    probability = sampled.hypothesis("mu > 0.5").posterior_error
+    assert probability < 0.5 * math.sqrt(0.25 / 1000)
+
+
+def test_errors_of_draws_are_kept_to() -> None:
+    post = means()
+    right = post.hypothesis("mu[a] < mu[b] < mu[New York]")
+    draws = post.tree["posterior"]["mu"].to_numpy().reshape(-1, 3)
+    inside = (draws[:, 0] < draws[:, 1]) & (draws[:, 1] < draws[:, 2])
+    p = right.posterior_probability
+    assert abs(inside.mean() - p) < PATIENCE * math.sqrt(p * (1 - p) / len(inside))
+    rng, z = np.random.default_rng(4), []
+    for _ in range(200):
+        x = [rng.normal(size=4)]
+        for _ in range(249):
+            x.append(0.7 * x[-1] + math.sqrt(1 - 0.49) * rng.normal(size=4))
+        seen = (np.stack(x, axis=1) > 0.5).astype(float)
+        z.append((seen.mean() - stats.norm.sf(0.5)) / standard_error(seen, True))
+    # The mean square of 200 is 1 ± 0.1.
+    assert 0.65 < np.mean(np.square(z)) < 1.45
+
+
+def test_what_has_no_closed_form_is_counted() -> None:
+    post = means()
+    effect = post.hypothesis("effect > 0.5", random_seed=1)
+    assert effect.label == "estimated"
+    rng = np.random.default_rng(2)
+    mean, scale, df = student()
+    shape = df / 2
+    rate = scale[0, 0] * shape / np.linalg.inv(np.eye(3) / 2 + np.eye(3)[GROUP].T @ np.eye(3)[GROUP])[0, 0]
+    s2 = rate / rng.gamma(shape, size=200_000)
+    after = (mean[0] + np.sqrt(scale[0, 0] * shape / rate * s2) * rng.normal(size=s2.size)) / np.sqrt(s2) > 0.5
+    s2 = 2 / rng.gamma(3, size=200_000)
+    before = (0.2 + np.sqrt(2 * s2) * rng.normal(size=s2.size)) / np.sqrt(s2) > 0.5
+    right = log_odds(after.mean()) - log_odds(before.mean())
+    assert abs(effect.log_bayes_factor - right) < PATIENCE * effect.error < 0.5
+
+
+def test_finite_variables() -> None:
+    with pm.Model() as model:
+        z = pm.Categorical("z", [0.2, 0.3, 0.5])
+        pm.Normal("y", z - 1.0, 2.0, observed=Y)
+    weights = np.array([0.2, 0.3, 0.5]) * np.exp([stats.norm.logpdf(Y, k - 1, 2).sum() for k in range(3)])
+    weights /= weights.sum()
+    post = bk.infer(model, draws=400, random_seed=1)
+    for text, chosen in (("z > 1", [2]), ("z >= 1", [1, 2]), ("0 < 2 * z < 3", [1])):
+        found = post.hypothesis(text, against="encompassing", random_seed=1)
+        assert found.posterior_probability == pytest.approx(weights[chosen].sum(), abs=1e-12)
+    assert post.hypothesis("z >= 1").log_bayes_factor == pytest.approx(
+        log_odds(weights[1:].sum()) - log_odds(0.8), abs=0.05
+    )
+
+
+def test_draws_of_vectors_under_drawn_parents() -> None:
+    with pm.Model() as model:
+        a = pm.Gamma("a", 2, 2, shape=3)
+        c = pm.Normal("c", a.sum(), a[0], shape=(2, 3))
+        pm.MvNormal("e", c[0], np.eye(3), shape=(2, 3))
+    found = draws_together(model, 50_000, 1, aligned=True)
+    assert found is not None
+    assert {n: v.shape[1:] for n, v in found.items()} == {"a": (3,), "c": (2, 3), "e": (2, 3)}
+    # Var c = Var Σa + E a₀² = 1.5 + 1.5; Cov(e₀, c₀) = Var c, and Cov(c₀₀, c₁₂) = Var Σa.
+    assert np.var(found["c"][:, 1, 2]) == pytest.approx(3.0, rel=0.05)
+    assert np.cov(found["e"][:, 1, 0], found["c"][:, 0, 0])[0, 1] == pytest.approx(3.0, rel=0.05)
+    assert np.cov(found["c"][:, 0, 0], found["c"][:, 1, 2])[0, 1] == pytest.approx(1.5, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("delta == 0", "savage_dickey"),
+        ("delta != 0", "savage_dickey"),
+        ("delta > 0 or delta < -1", "joined by 'and'"),
+        ("not delta > 0", "joined by 'and'"),
+        ("mu[a] * mu[b] > 0", "product"),
+        ("mu[a] / 0 > 1", "divides by zero"),
+        ("delta", "compares nothing"),
+        ("", "write it as"),
+        ("((((", "no comparison"),
+        ("__import__('os') > 1", "something else than names"),
+        ("delta.real > 0", "something else than names"),
+        ("1 < 2", "names no parameter"),
+        ("gamma > 0", "no variable 'gamma'.*it has s2, mu"),
+        ("mu[c] > 0", r"no entry 'mu\[c\]'.*mu\[New York\]"),
+        ("mu > 0", "has 3 numbers"),
+        ("y > 0", "observed"),
+        ("s2 < 0", "prior probability of s2 < 0 is zero"),
+        ("s2 > -1", "complement of s2 > -1 is zero"),
+        ("mu[a] < mu[b] < mu[a]", "is zero, so there is no"),
+        ("effect > 40", "none of"),
+    ],
+)
+def test_refusals(text: str, says: str) -> None:
+    with pytest.raises(bk.BayeskitError, match=says):
+        means().hypothesis(text, random_seed=1)
+
+
+def test_improper_priors_have_no_regions() -> None:
+    with pm.Model() as model:
+        mu, b = pm.Flat("mu"), pm.Normal("b")
+        pm.Normal("y", mu + b * np.arange(8), 1.0, observed=Y)
+    post = bk.infer(model, draws=100, random_seed=1)
+    with pytest.raises(bk.BayeskitError, match="improper"):
+        post.hypothesis("mu > 0")
+    assert post.hypothesis("b > 0").prior_probability == pytest.approx(0.5)
+
+
+def test_texts_are_read_alike() -> None:
+    texts = ["0 < x[a, 1] - 2*y/4", "x['a',1]>y / 2", "−y/2 + x[a, 1] > 0", "+x[a, 1] - 1e0*y*0.5 > 0"]
+    found = [read(text, ["x", "y"]) for text in texts]
+    for one, other in itertools.pairwise(found):
+        assert [sorted(r.excess.terms.values()) for r in one] == [sorted(r.excess.terms.values()) for r in other]
+    (odd,) = read("1|g > 0.5", ["1|g"])
+    assert odd.excess.terms == {"1|g": 1.0}
