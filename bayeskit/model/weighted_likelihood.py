@@ -26,8 +26,9 @@ from pymc.model.fgraph import ModelObservedRV
 from pytensor.graph.fg import FunctionGraph
 
 from bayeskit.errors import ModelError
-from bayeskit.graphs.rewriting import substitute, widen
+from bayeskit.graphs.rewriting import substitute
 from bayeskit.model.data_slots import changed_copy, with_constants
+from bayeskit.model.log_joint import LogJoint
 
 __all__ = ["WeightedLikelihood", "batch_dimensions", "is_joint_normal", "weighted_likelihood"]
 
@@ -65,20 +66,17 @@ def weighted_likelihood(model: pm.Model) -> WeightedLikelihood:
         that somebody wrote for it is one number.
     """
     copy = with_constants(model)
+    joint = LogJoint.from_model(copy)
+    own = {value: copy[name] for name, value in joint.values.items()}
     shapes: dict[str, tuple[int, ...]] = {}
-    stand_ins = {rv: rv.type(rv.name) for rv in copy.basic_RVs}
     for rv in copy.observed_RVs:
-        value = copy.rvs_to_values[rv]
-        shape = _value_shape(value)
-        joint = is_joint_normal(rv)
-        shapes[rv.name] = shape if joint else shape[: batch_dimensions(rv)]
+        value: Any = copy.rvs_to_values[rv]
+        shape, whole = tuple(int(n) for n in value.shape.eval()), is_joint_normal(rv)
+        shapes[rv.name] = shape if whole else shape[: batch_dimensions(rv)]
         with copy:
             weight = pm.Data(f"{rv.name}{END}", np.ones(shapes[rv.name]))
-            # As for every density: PyMC folds constants where it derives one, in the precision that they have.
-            (wide,) = widen(substitute([rv], {v: s for v, s in stand_ins.items() if v is not rv}))
-            density = _of_marginal(wide, value, weight) if joint else weight * _by_row(wide, value, rv.name)
-            (density,) = substitute([density], {s: v for v, s in stand_ins.items()})
-            pm.Potential(f"{rv.name}__weighted", density)
+            density = _of_marginal(rv, value, weight) if whole else weight * _by_row(rv, joint.factors[rv.name])
+            pm.Potential(f"{rv.name}__weighted", substitute([density], own)[0])
     return WeightedLikelihood(changed_copy(copy, _without_observed), shapes)
 
 
@@ -92,21 +90,13 @@ def is_joint_normal(rv: Any) -> bool:
     return type(rv.owner.op).__name__ == "MvNormalRV" and batch_dimensions(rv) == 0
 
 
-def _value_shape(value: Any) -> tuple[int, ...]:
-    return tuple(int(n) for n in value.shape.eval())
-
-
-def _by_row(rv: Any, value: Any, name: str) -> Any:
+def _by_row(rv: Any, density: Any) -> Any:
     """The log density of each row, or entry, of an observed variable."""
     if isinstance(rv.owner.op, PartialObservedRV):
-        what = f"{name!r} has rows of which some entries are missing, and no density for what is left of each"
+        what = f"{rv.name!r} has rows of which some entries are missing, and no density for what is left of each"
         raise ModelError(f"{what}: mask such rows as a whole, or leave them out")
-    try:
-        density: Any = pm.logp(rv, value, warn_rvs=False)
-    except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
-        raise ModelError(f"PyMC has no log density for {name!r}: {str(error).splitlines()[0]}") from error
     if density.ndim != batch_dimensions(rv):
-        why = f"the log density of {name!r} has {density.ndim} axes, and its rows have {batch_dimensions(rv)}"
+        why = f"the log density of {rv.name!r} has {density.ndim} axes, and its rows have {batch_dimensions(rv)}"
         raise ModelError(f"{why}: its observations cannot be told apart; write a density of each of them")
     return density
 
@@ -115,7 +105,7 @@ def _of_marginal(rv: Any, value: Any, weight: Any) -> Any:
     """The log density of the entries of weight one of a multivariate Normal vector."""
     mean, covariance = rv.owner.op.dist_params(rv.owner)
     kept = covariance * pt.outer(weight, weight) + pt.diag(1.0 - weight)
-    density = pm.logp(pm.MvNormal.dist(mu=mean * weight, cov=kept), value * weight)
+    density = pm.logp(pm.MvNormal.dist(mu=mean * weight, cov=kept), value * weight, warn_rvs=False)
     return density + 0.5 * math.log(2 * math.pi) * pt.sum(1.0 - weight)
 
 
