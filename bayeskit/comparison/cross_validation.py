@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -28,7 +28,7 @@ from bayeskit.comparison.folds import Fold, FoldLayout
 from bayeskit.comparison.given_models import inferred, named_models
 from bayeskit.comparison.leave_one_out import loo_from_draws
 from bayeskit.comparison.left_out_scores import Scores, scores_by_smoothing, scores_from_draws, scores_from_evidence
-from bayeskit.comparison.posteriors_of_subsets import SubsetPosteriors
+from bayeskit.comparison.posteriors_of_subsets import NoSubsetAnswer, SubsetPosteriors
 from bayeskit.comparison.same_data import require_same_data
 from bayeskit.comparison.smoothed_loo import Smoothed
 from bayeskit.errors import ModelError, OptionError
@@ -102,8 +102,7 @@ def cross_validate(
     models : pymc.Model or Posterior, or several by name or in a list
         Of the same data. A Posterior that is already there is not computed again.
     method : {"loo", "kfold", "stratified", "grouped", "leave_future_out"}
-        One observation left out at a time; random folds; folds with a share of each group; whole groups; or each
-        observation given those before it only.
+        One left out at a time; random folds; folds with a share of each group; whole groups; or each given the past.
     folds : int, optional
         10 random or stratified ones, each group, or each later observation by default.
     groups : sequence, optional
@@ -128,13 +127,13 @@ def cross_validate(
     ModelError
         If the models do not explain the same data, or the observations cannot be told apart.
     OptionError, DataError
-        If the folds, groups or initial observations do not fit the data.
+        If folds, groups or initial observations do not fit.
 
     Notes
     -----
-    Cost: an evidence for each observation and fold (5 to 30 ms where it is exact). Of a model that is sampled,
-    leave-one-out is by importance sampling, with a run of NUTS for each observation of high Pareto k, and all else is a
-    run a fold. ArviZ has no WAIC any more, and neither has this.
+    Cost: an evidence for each observation and fold (5 to 30 ms if exact). Where that is not known, leave-one-out
+    is by importance sampling, with a run of NUTS for each of high Pareto k, and all else is a run a fold. A covariate
+    stays: of a lag written as data, the value that was left out is still seen. ArviZ has no WAIC, nor has this.
 
     Examples
     --------
@@ -154,9 +153,8 @@ def _scored(
     if joint and loo:
         raise OptionError("joint=True is for folds of several observations, and method='loo' has none")
     notes = require_same_data(given)
-    subsets = [
-        _subsets(n, m if isinstance(m, Posterior) else inferred(n, m, seed), unit, seed) for n, m in given.items()
-    ]
+    posteriors = {n: m if isinstance(m, Posterior) else inferred(n, m, seed) for n, m in given.items()}
+    subsets = [_subsets(name, posterior, unit, seed, notes) for name, posterior in posteriors.items()]
     require_paired(subsets)
     folds = layout.of(len(subsets[0]), np.random.default_rng(seed))
     scores, smoothed = [], []
@@ -170,10 +168,13 @@ def _scored(
     return _collected(subsets, folds, scores, smoothed, layout.method, notes, joint)
 
 
-def _subsets(name: str, posterior: Posterior, unit: str | None, seed: int) -> SubsetPosteriors:
-    """With their evidences, where these are no estimates."""
+def _subsets(name: str, posterior: Posterior, unit: str | None, seed: int, notes: list[str]) -> SubsetPosteriors:
+    """With their evidences, where these are known and no estimates."""
     if posterior.log_evidence.label != "estimated" and math.isfinite(posterior.log_evidence.value):
-        return SubsetEvidence(name, posterior, unit, seed)
+        try:
+            return SubsetEvidence(name, posterior, unit, seed)
+        except NoSubsetAnswer as error:
+            notes.append(f"{error}; its scores are from draws")
     found = SubsetPosteriors(name, posterior, unit, seed)
     found.require_same_density()
     return found
@@ -182,14 +183,21 @@ def _subsets(name: str, posterior: Posterior, unit: str | None, seed: int) -> Su
 def _scores(
     subsets: SubsetPosteriors, folds: list[Fold], joint: bool, smoothed: Smoothed | None, loo: bool, bar: bool
 ) -> Scores:
-    watched_folds = watched(folds, f"{subsets.name}: folds", bar)
+    left_out = watched(folds, f"{subsets.name}: folds", bar)
+    notes: tuple[str, ...] = ()
     if isinstance(subsets, SubsetEvidence):
-        return scores_from_evidence(subsets, watched_folds, joint)
+        try:
+            return scores_from_evidence(subsets, left_out, joint)
+        except NoSubsetAnswer as error:
+            subsets.require_same_density()
+            notes = (f"{error}; its scores are from draws".removeprefix(f"{subsets.name}: "),)
     if not loo:
-        return scores_from_draws(subsets, watched_folds, joint)
-    if smoothed is None:
+        found = scores_from_draws(subsets, left_out, joint)
+    elif smoothed is None:
         raise ModelError(f"{subsets.name}: no leave-one-out from its draws; use method='kfold', which samples anew")
-    return scores_by_smoothing(subsets, smoothed, bar)
+    else:
+        found = scores_by_smoothing(subsets, smoothed, bar)
+    return replace(found, notes=(*notes, *found.notes))
 
 
 def _collected(

@@ -16,10 +16,10 @@ import numpy as np
 import pymc as pm
 
 from bayeskit.comparison.given_models import inferred
-from bayeskit.comparison.posteriors_of_subsets import DRAWS, SubsetPosteriors
+from bayeskit.comparison.posteriors_of_subsets import DRAWS, NoSubsetAnswer, SubsetPosteriors
 from bayeskit.comparison.same_data import require_same_data
 from bayeskit.comparison.shared_priors import require_evidence
-from bayeskit.errors import CertificateError, InferenceError, ModelError
+from bayeskit.errors import CertificateError, ModelError
 from bayeskit.results.log_evidence import LogEvidence, error_of_sum
 from bayeskit.results.records import Posterior
 
@@ -50,10 +50,10 @@ class SubsetEvidence(SubsetPosteriors):
         key = _key(kept)
         if key not in self._known:
             sampled = self.posterior.log_evidence.label == "estimated"
-            found = self.given(kept, DRAWS if sampled else 0).log_evidence
+            found = self.given(kept, DRAWS if sampled else 0, self.posterior.method).log_evidence
             if not math.isfinite(found.value):
                 given = f"given {int(kept.sum())} of {len(self)} observations its log evidence is {found}"
-                raise InferenceError(f"{self.name}: {given}")
+                raise NoSubsetAnswer(f"{self.name}: {given}")
             # What the integral is taken over is that of the whole; the weights are no Potentials of the user's.
             self._known[key] = replace(found, convention=self.posterior.log_evidence.convention)
         return self._known[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bayeskit.elimination.plan import analyse
-from bayeskit.errors import BayeskitError, CertificateError, ModelError
+from bayeskit.errors import BayeskitError, CertificateError, InferenceError, ModelError
 from bayeskit.graphs.environment import lightly
 from bayeskit.inference.ladder import answer
 from bayeskit.model.log_joint import LogJoint
@@ -16,14 +16,18 @@ from bayeskit.model.weighted_likelihood import weighted_likelihood
 from bayeskit.results.records import Posterior
 from bayeskit.terminal import warnings_of
 
-__all__ = ["DRAWS", "SubsetPosteriors"]
+__all__ = ["DRAWS", "NoSubsetAnswer", "SubsetPosteriors"]
 
 DRAWS = 4000  # for what is estimated from draws
 POINTS, ROUNDING = 5, 1e-9  # draws at which two densities are compared, and what they may differ by, relatively
 
 
+class NoSubsetAnswer(InferenceError):
+    """A method that answered for all observations does not for some of them."""
+
+
 class SubsetPosteriors:
-    """Posteriors of a model given subsets of its observations, each by the method of the whole."""
+    """Posteriors of a model given subsets of its observations."""
 
     def __init__(self, name: str, posterior: Posterior, unit: str | None, random_seed: int) -> None:
         if isinstance(posterior.model, WrittenModel):
@@ -40,15 +44,16 @@ class SubsetPosteriors:
     def __len__(self) -> int:
         return len(self.observations)
 
-    def given(self, kept: np.ndarray, draws: int = DRAWS) -> Posterior:
-        """The posterior given the observations of which ``kept`` is true."""
+    def given(self, kept: np.ndarray, draws: int = DRAWS, method: str = "") -> Posterior:
+        """The posterior given the observations of which ``kept`` is true; sampled where nothing else answers."""
+        method = method or ("nuts" if self.posterior.method == "nuts" else "auto")
         weights = self._weighted.data(self.observations.weights(kept))
         try:
             with warnings_of(self.name):
-                return answer(self._analysis.with_data(weights), self.posterior.method, draws, self._seed)
+                return answer(self._analysis.with_data(weights), method, draws, self._seed)
         except BayeskitError as error:
-            error.args = (f"{self.name}: given {int(kept.sum())} of {len(self)} observations, {error}",)
-            raise
+            given = f"given {int(kept.sum())} of {len(self)} observations"
+            raise NoSubsetAnswer(f"{self.name}: {given}, {error}") from error
 
     def require_same_density(self) -> None:
         """Refuse a weighted model that, with every weight one, has another density than the model at some draw."""

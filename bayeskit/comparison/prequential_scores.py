@@ -118,7 +118,8 @@ def sequential(
     Notes
     -----
     Cost: one evidence a block, without analysis or compilation: 5 to 30 ms where it is exact; a run of NUTS with bridge
-    sampling where it is estimated. Observations that are missing are not counted.
+    sampling where it is estimated. Observations that are missing are not counted; values that the model has as
+    covariates, a lag for example, are known from the beginning.
 
     Examples
     --------

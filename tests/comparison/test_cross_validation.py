@@ -14,7 +14,9 @@ from scipy import special, stats
 
 import bayeskit as bk
 from bayeskit.comparison.cross_validation import CrossValidation, cross_validate
+from bayeskit.comparison.evidence_of_subsets import SubsetEvidence
 from bayeskit.comparison.folds import FoldLayout
+from bayeskit.comparison.posteriors_of_subsets import NoSubsetAnswer
 from bayeskit.comparison.smoothed_loo import mean_over_draws, smoothed_loo
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.results.log_evidence import LogEvidence
@@ -245,6 +247,24 @@ def test_an_observation_of_high_pareto_k_is_left_out_in_a_run_of_its_own() -> No
     assert any("runs of their own" in note for note in found.notes)
     again = found.errors["model"].to_numpy() > 0
     assert np.max((np.abs(found.pointwise["model"] - by_formula) / found.errors["model"])[again]) < 5
+
+
+def test_where_some_observations_leave_no_evidence_the_scores_are_from_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise NoSubsetAnswer("m: given 5 of 6 observations, no answer")
+
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu", 0.0, 1.0), 1.0, observed=Y[:6])
+    post = bk.infer(model, random_seed=5)
+    exact = cross_validate(post, random_seed=5)
+    monkeypatch.setattr("bayeskit.comparison.cross_validation.scores_from_evidence", none)
+    found = cross_validate(post, random_seed=5)
+    assert found.table.at["model", "label"] == "estimated"
+    assert any("no answer; its scores are from draws" in note for note in found.notes)
+    apart = (found.pointwise["model"] - exact.pointwise["model"]) / found.errors["model"]
+    assert np.max(np.abs(apart)) < 5
+    monkeypatch.setattr(SubsetEvidence, "__call__", none)
+    assert cross_validate(post, random_seed=5).table.at["model", "label"] == "estimated"
 
 
 def test_labels_that_have_seen_the_data_are_no_leave_one_out() -> None:

@@ -96,6 +96,18 @@ def normal_rows() -> tuple[pm.Model, Oracle]:
     return model, oracle
 
 
+def unknown_precision() -> tuple[pm.Model, Oracle]:
+    with pm.Model() as model:
+        pm.MvNormal("y", np.zeros(2), tau=pm.Wishart("precision", nu=4, V=np.eye(2)), observed=PAIRS)
+
+    def oracle(at: np.ndarray) -> float:
+        n, y = len(at), PAIRS[at]
+        gamma = special.multigammaln((4 + n) / 2, 2) - special.multigammaln(2.0, 2)
+        return float(gamma - n * np.log(np.pi) - (4 + n) / 2 * np.linalg.slogdet(np.eye(2) + y.T @ y)[1])
+
+    return model, oracle
+
+
 def joint_normal() -> tuple[pm.Model, Oracle]:
     with pm.Model() as model:
         pm.MvNormal("y", pm.Normal("level", 1.0, 2.0) * np.ones(6), SIGNAL, observed=REAL)
@@ -161,6 +173,7 @@ MODELS = [
     multinomial_rows,
     dirichlet_multinomial_rows,
     normal_rows,
+    unknown_precision,
     joint_normal,
     some_missing,
     two_variables_of_one_row,
