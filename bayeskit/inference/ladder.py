@@ -44,11 +44,6 @@ from bayeskit.terminal import interruptible, is_terminal
 
 __all__ = ["explain", "infer"]
 
-UNSEEN = (
-    "the prior of {0} is improper, no closed form or quadrature says whether the posterior is, and draws do not "
-    "show it: give {0} a proper prior"
-)
-
 
 @checked
 def explain(model: pm.Model | Analysis) -> Plan:
@@ -175,8 +170,6 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
             if obstacle := rung.obstacle(request.analysis):
                 obstacles.append(obstacle)
                 continue
-            if rung.samples and request.audit.shared:
-                raise UnanswerableError(UNSEEN.format(", ".join(request.audit.shared)))
             if rung.samples:
                 building.close()  # what follows is long, and its garbage is to be collected
             post = rung.answer(replace(request, analysis=_planned(rung, request, failures)))

@@ -20,6 +20,7 @@ from bayeskit.elimination.analysis import Analysis
 from bayeskit.graphs.compile import has_loops
 from bayeskit.graphs.environment import lightly
 from bayeskit.marginal_likelihood.conventions import Audit, audit, audit_of_draws, stated
+from bayeskit.marginal_likelihood.endless_tails import endless_tail
 from bayeskit.marginal_likelihood.estimators import Target, first_estimate, refused
 from bayeskit.marginal_likelihood.known_modes import doubt_of_modes
 from bayeskit.marginal_likelihood.other_modes import Away, unvisited_mass
@@ -33,6 +34,7 @@ from bayeskit.sampling.native import compile_for_nutpie, objective_of
 __all__ = ["Drawn", "drawn_from", "evidence_of_draws"]
 
 PRIOR_DRAWS = 1_000
+LOOKED_AT = "that the posterior is proper was looked at along each coordinate, and not proved"
 CHECKED = 20  # draws at which the density must be the sampler's
 UNVISITED, CLEARLY = 0.05, 5.0  # of the evidence that a mode away may hold by Laplace's estimate; standard errors
 REAL = 2.0  # standard errors from which on what a smaller mode holds is added
@@ -102,6 +104,8 @@ class Drawn:
         # Of PyMC's own density, which is that of one order.
         evidence = replace(evidence, value=evidence.value - symmetry.added)
         result = stated(evidence, [g for g in symmetry.groups if not set(g.axes) & set(audited.one_ordering)], audited)
+        if audited.shared:
+            result = replace(result, convention=f"{result.convention}; {LOOKED_AT}")
         if symmetry.only_labels:
             return result
         said = f"over the mirror images of {'; '.join(symmetry.mirrored)}"
@@ -129,6 +133,8 @@ def drawn_from(
         space = Unconstrained(model, weight, objective_of(compile_for_nutpie(model, set())))
     draws = flat(space, unconstrained)
     _require_the_same_density(space, draws, sample_stats)
+    if audited.shared and (reason := endless_tail(space, draws)):
+        raise Refused(reason)
     symmetry = symmetries_of(space, draws, audited.one_ordering, unconstrained, random_seed)
     return Drawn(analysis, audited, symmetry, symmetry.space is not space, random_seed, modes)
 
