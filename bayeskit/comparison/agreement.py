@@ -6,10 +6,12 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
+from bayeskit.comparison.drawn_results import DrawnResult
 from bayeskit.results.log_evidence import LogEvidence, error_of_sum
 
 __all__ = ["Estimate", "SecondOpinion", "side_by_side", "verdict_of"]
@@ -35,8 +37,8 @@ class Estimate:
     evaluations: float = math.nan
 
 
-@dataclass(frozen=True)
-class SecondOpinion:
+@dataclass(frozen=True, repr=False)
+class SecondOpinion(DrawnResult):
     """One log evidence by several estimators.
 
     Attributes
@@ -54,6 +56,9 @@ class SecondOpinion:
     notes : tuple of str
         What else a reader must know.
     """
+
+    PICTURE: ClassVar[str] = "pictures.draw_second_opinion"
+    FORMATS: ClassVar[Mapping[str, str]] = COLUMNS
 
     table: pd.DataFrame
     verdict: str

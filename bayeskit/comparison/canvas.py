@@ -116,12 +116,24 @@ class Panel:
         for row, end, text in zip(rows, ends, texts, strict=True):
             place = end + 0.06 * (high - low)
             self.marks.text(place, row, text, self.target, horizontal_align="left", color=INK, size=8)
+        if limits == (0.0, 1.0):  # of probabilities, which the room for the texts has none of
+            self.marks.xticks([0.0, 0.5, 1.0], ["0", "0.5", "1"], self.target)
         self.marks.yticks(rows.tolist(), list(labels), self.target)
         self.marks.ylim((-0.6, len(labels) - 0.4), self.target)
 
-    def curves(self, x: np.ndarray, lines: Sequence[NamedCurve], *, limits: tuple[float, float] | None = None) -> None:
+    def curves(
+        self,
+        x: np.ndarray,
+        lines: Sequence[NamedCurve],
+        *,
+        limits: tuple[float, float] | None = None,
+        logarithmic: bool | None = None,
+    ) -> None:
         """Lines with their bands, and at their ends their names, moved apart where they would overlap."""
-        logarithmic, drawn = self.logarithmic(x), [line for line in lines if np.isfinite(line.y).any()]
+        logarithmic, drawn = (
+            self.logarithmic(x) if logarithmic is None else logarithmic,
+            [line for line in lines if np.isfinite(line.y).any()],
+        )
         for line in drawn:
             colour, style = SAFE[line.number % len(SAFE)], CURVES[line.number // len(SAFE) % len(CURVES)]
             if np.any(line.half > 0):

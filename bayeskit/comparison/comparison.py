@@ -15,6 +15,7 @@ from bayeskit.comparison.evidence_words import with_words
 from bayeskit.errors import ModelError
 from bayeskit.results.notebook_html import clipped, notebook_html, table_html
 from bayeskit.results.records import Posterior
+from bayeskit.types import Backend
 
 __all__ = ["COLUMNS", "Comparison"]
 
@@ -191,7 +192,7 @@ class Comparison:
         self,
         kind: Literal["evidence", "probability", "bayes_factors"] | None = None,
         *,
-        backend: Literal["matplotlib", "bokeh", "plotly", "none"] | None = None,
+        backend: Backend | None = None,
     ) -> Any:
         """Draw the comparison.
 

@@ -23,6 +23,7 @@ import pandas as pd
 import pymc as pm
 
 from bayeskit.arguments import Count, RandomSeed, Range, checked, whole_seed
+from bayeskit.comparison.drawn_results import TabledResult
 from bayeskit.comparison.evidence_of_subsets import SubsetEvidence, require_paired
 from bayeskit.comparison.folds import Fold, FoldLayout
 from bayeskit.comparison.given_models import inferred, named_models
@@ -42,8 +43,8 @@ COLUMNS = ["elpd", "error", "se", "label", "difference", "difference_se", "psis_
 JOINT = "each score is of a whole fold: the joint density of its observations, which is not the sum of theirs"
 
 
-@dataclass(frozen=True)
-class CrossValidation:
+@dataclass(frozen=True, repr=False)
+class CrossValidation(TabledResult):
     """Log predictive densities of observations that were left out, the best model first.
 
     Attributes

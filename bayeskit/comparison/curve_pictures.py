@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from arviz_plots import PlotCollection
 
     from bayeskit.comparison.prequential_scores import Sequential
+    from bayeskit.comparison.robustness_curve import Robustness
 
 __all__ = ["draw_robustness", "draw_sequential"]
 
 SIZE = (6.2, 3.0)  # inches
 
 
-def draw_robustness(robustness: Any, backend: str | None) -> PlotCollection:
+def draw_robustness(robustness: Robustness, backend: str | None) -> PlotCollection:
     """Log Bayes factors against the number of a prior, and the values that were chosen; of one model, its evidence."""
     table = robustness.table.sort_values("value", kind="stable")
     models, x = list(dict.fromkeys(robustness.table["model"])), np.unique(table["value"])

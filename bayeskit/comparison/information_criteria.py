@@ -23,6 +23,7 @@ import pandas as pd
 import pymc as pm
 
 from bayeskit.arguments import RandomSeed, checked, whole_seed
+from bayeskit.comparison.drawn_results import TabledResult
 from bayeskit.comparison.given_models import named_models
 from bayeskit.comparison.same_data import require_same_data
 from bayeskit.errors import ModelError
@@ -43,8 +44,8 @@ __all__ = ["InformationCriteria", "information_criteria"]
 COLUMNS = ["log_likelihood", "parameters", "observations", "aic", "bic", "error"]
 
 
-@dataclass(frozen=True)
-class InformationCriteria:
+@dataclass(frozen=True, repr=False)
+class InformationCriteria(TabledResult):
     """AIC and BIC of models, the lowest BIC first.
 
     Attributes

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from bayeskit.arguments import RandomSeed, whole_seed
 from bayeskit.comparison.chances import PosteriorMeasure, PriorMeasure, Region, standard_error
+from bayeskit.comparison.drawn_results import TabledResult
 from bayeskit.comparison.hypothesis_text import read
 from bayeskit.comparison.point_density import difference_of
 from bayeskit.comparison.rectangle import Chance
@@ -37,8 +39,8 @@ FEW = 25  # draws on one side of a hypothesis, with which its error is hardly kn
 WHOLE = 3.0  # −log 0.05: of n draws none is seen of a probability of 3/n one time in twenty
 
 
-@dataclass(frozen=True)
-class OrderHypothesis:
+@dataclass(frozen=True, repr=False)
+class OrderHypothesis(TabledResult):
     """The Bayes factor of a hypothesis of inequalities.
 
     Attributes
@@ -55,6 +57,8 @@ class OrderHypothesis:
     posterior_probability, posterior_error : float
     notes : tuple of str
     """
+
+    TABLES: ClassVar[tuple[str, ...]] = ()
 
     hypothesis: str
     against: str

@@ -18,12 +18,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bayeskit.arguments import RandomSeed, is_a, plain, shown, whole_seed
+from bayeskit.comparison.drawn_results import DrawnResult
 from bayeskit.comparison.point_density import difference_of, posterior_density, prior_density, require_inside
 from bayeskit.comparison.scalars import Scalars
 from bayeskit.errors import ModelError, OptionError
@@ -36,8 +37,8 @@ __all__ = ["PointNull", "savage_dickey"]
 TIED = 1e-10  # share of its length that a form has outside of the others
 
 
-@dataclass(frozen=True)
-class PointNull:
+@dataclass(frozen=True, repr=False)
+class PointNull(DrawnResult):
     """The Bayes factor of a point.
 
     Attributes
@@ -53,7 +54,12 @@ class PointNull:
         At the point: of probabilities where the parameters are discrete.
     notes : tuple of str
         How it was found, and what the null model is.
+    tested : tuple or None
+        The posterior and the one number that was tested, which are drawn; None where there were several.
     """
+
+    PICTURE: ClassVar[str] = "point_pictures.draw_point_null"
+    TABLES: ClassVar[tuple[str, ...]] = ()
 
     at: Mapping[str, float]
     log_bayes_factor: float
@@ -62,6 +68,7 @@ class PointNull:
     log_prior_density: float
     log_posterior_density: float
     notes: tuple[str, ...] = ()
+    tested: tuple[Posterior, LinearForm] | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         point = ", ".join(f"{name} = {value:g}" for name, value in self.at.items())
@@ -131,8 +138,9 @@ def savage_dickey(
         raise ModelError(f"the posterior density of {', '.join(point)} is zero there: the data exclude the point")
     ratio = difference_of(after, prior)
     notes = (f"the posterior density is {how}", *_null_model(posterior, forms, list(point)))
+    one = (posterior, forms[0]) if len(forms) == 1 else None
     located = {label: value for label, (*_, value) in point.items()}
-    return PointNull(located, ratio.value, ratio.error, ratio.label, prior.value, after.value, notes)
+    return PointNull(located, ratio.value, ratio.error, ratio.label, prior.value, after.value, notes, one)
 
 
 def _point(scalars: Scalars, names: Sequence[str], at: Any) -> dict[str, tuple[str, int, float]]:

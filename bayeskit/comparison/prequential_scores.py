@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ import pymc as pm
 from scipy import special
 
 from bayeskit.arguments import Count, RandomSeed, checked, whole_seed
+from bayeskit.comparison.drawn_results import DrawnResult
 from bayeskit.comparison.evidence_of_subsets import SubsetEvidence, difference, evidences_of_subsets
 from bayeskit.comparison.given_models import named_models
 from bayeskit.errors import OptionError
@@ -32,8 +34,8 @@ __all__ = ["Sequential", "sequential"]
 MOST = {"exact": 200, "quadrature": 50, "estimated": 10}  # blocks that are not asked for, by the label of the evidence
 
 
-@dataclass(frozen=True)
-class Sequential:
+@dataclass(frozen=True, repr=False)
+class Sequential(DrawnResult):
     """What each model had said of the data after each block of them.
 
     Attributes
@@ -49,6 +51,8 @@ class Sequential:
         What an observation is: ``entry``, or the dim of which each label is one.
     notes : tuple of str
     """
+
+    PICTURE: ClassVar[str] = "curve_pictures.draw_sequential"
 
     table: pd.DataFrame
     order: tuple[int, ...] = field(repr=False)

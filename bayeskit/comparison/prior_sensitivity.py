@@ -19,9 +19,9 @@ Source: Gustafson (2000), "Local robustness in Bayesian analysis"; Kallioinen, P
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,7 @@ from arviz_stats.base import array_stats
 
 from bayeskit.arguments import checked
 from bayeskit.comparison.comparison import Comparison
+from bayeskit.comparison.drawn_results import DrawnResult
 from bayeskit.comparison.evidence_of_priors import CLOSED, EvidenceOfPriors, evidence_of_priors
 from bayeskit.comparison.extrapolated_differences import derivative
 from bayeskit.comparison.prior_at_draws import PriorAtDraws
@@ -48,8 +49,8 @@ COLUMNS = ["value", "derivative", "error", "label", "elasticity"]
 FORMATS = {"value": "{:.6g}", "derivative": "{:.5g}", "error": "{:.1e}", "elasticity": "{:.4g}"}
 
 
-@dataclass(frozen=True)
-class Sensitivity:
+@dataclass(frozen=True, repr=False)
+class Sensitivity(DrawnResult):
     """What a log evidence, or a log Bayes factor, changes by with each number of the priors.
 
     Attributes
@@ -63,6 +64,9 @@ class Sensitivity:
     notes : tuple of str
         Why a derivative is missing, which numbers are one and the same, and what is not normalised.
     """
+
+    PICTURE: ClassVar[str] = "pictures.draw_sensitivity"
+    FORMATS: ClassVar[Mapping[str, str]] = FORMATS
 
     of: str
     table: pd.DataFrame

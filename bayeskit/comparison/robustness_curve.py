@@ -25,7 +25,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,7 @@ import pymc as pm
 
 from bayeskit.arguments import RandomSeed, checked, numeric, whole_seed
 from bayeskit.comparison.comparison import Comparison
+from bayeskit.comparison.drawn_results import DrawnResult
 from bayeskit.comparison.evidence_of_priors import evidence_of_priors
 from bayeskit.comparison.evidence_table import compare
 from bayeskit.comparison.given_models import Models, inferred, named_models
@@ -51,8 +52,8 @@ FORMATS = {"value": "{:.6g}", "log_evidence": "{:.3f}", "error": "{:.1e}"}
 FORMATS |= {"log_bayes_factor": "{:.3f}", "log_bayes_factor_error": "{:.1e}"}
 
 
-@dataclass(frozen=True)
-class Robustness:
+@dataclass(frozen=True, repr=False)
+class Robustness(DrawnResult):
     """Log evidence and log Bayes factors over values of a number that priors are written with.
 
     Attributes
@@ -67,6 +68,9 @@ class Robustness:
     notes : tuple of str
         Where the Bayes factor changes its side, the largest, and why numbers are missing.
     """
+
+    PICTURE: ClassVar[str] = "curve_pictures.draw_robustness"
+    FORMATS: ClassVar[Mapping[str, str]] = FORMATS
 
     parameter: str
     chosen: Mapping[str, float]

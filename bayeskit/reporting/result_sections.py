@@ -16,8 +16,8 @@ __all__ = ["result_section"]
 # By the names of their classes: the title of the section, and the tables that it shows.
 ANSWERS = {
     "CrossValidation": ("Cross-validation", ("table",)),
-    "Hypothesis": ("A hypothesis", ()),
     "InformationCriteria": ("Information criteria", ("table",)),
+    "OrderHypothesis": ("A hypothesis", ()),
     "PointNull": ("A point tested", ()),
     "Robustness": ("Robustness to a prior", ("table",)),
     "SecondOpinion": ("A second opinion on the evidence", ("table",)),

@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
+from scipy import stats
 
 import bayeskit as bk
 from bayeskit.comparison.comparison import Comparison
 from bayeskit.comparison.curve_pictures import draw_robustness, draw_sequential
 from bayeskit.comparison.pictures import MOST, draw_dots
-from bayeskit.errors import OptionError
+from bayeskit.errors import ModelError, OptionError
 
 Y = np.array([0.3, -0.8, 1.9, 0.7, 1.2, 0.4])
 
@@ -65,7 +66,7 @@ def test_bars_are_two_standard_errors_of_an_estimate_and_the_bound_of_the_others
         },
         index=["bridge", "quadrature", "smc"],
     ).assign(reason=["", "", "it failed"])
-    drawn = draw_dots("Estimators", "log p(y)", table, "log_evidence", "error", "none")
+    drawn = draw_dots("Estimators", "log p(y)", table, "log_evidence", "none")
     ends = [(mark["x"].tolist(), mark["y"].tolist()) for mark in marks(drawn)["line"]]
     assert ends == [([-3.2, -2.8], [2.0, 2.0]), ([-3.7, -3.3], [1.0, 1.0])]
     assert marks(drawn)["scatter"][0]["x"].size == 2
@@ -180,3 +181,78 @@ def test_names_of_curves_that_end_together_are_moved_apart() -> None:
     drawn = draw_robustness(SimpleNamespace(parameter="p", chosen={}, table=table), "none")
     heights = sorted(mark["y"].item() for mark in marks(drawn)["text"])
     assert min(np.diff(heights)) > 0 and np.mean(heights) == pytest.approx(-7.0)
+
+
+@cache
+def regression(sampled: bool = False) -> bk.Posterior:
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0.0, 2.0)
+        pm.Normal("other", 0.0, 1.0)
+        noise = pm.HalfNormal("noise", 1.0) if sampled else 1.0
+        pm.Normal("y", slope * np.linspace(-1, 1, 6), noise, observed=Y)
+    return bk.infer(model, draws=400, random_seed=1, progressbar=False)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_the_prior_stands_against_the_posterior_at_the_tested_point(sampled: bool) -> None:
+    null = regression(sampled).savage_dickey("slope", at=0.5)
+    drawn = null.plot(backend="none")
+    prior, posterior, between = marks(drawn)["line"]
+    np.testing.assert_allclose(prior["y"], stats.norm(0.0, 2.0).pdf(prior["x"]), rtol=1e-9)
+    assert np.trapezoid(posterior["y"], posterior["x"]) == pytest.approx(1.0, abs=0.01)
+    if not sampled:
+        x = np.linspace(-1, 1, 6)
+        precision = 1 / 4 + x @ x
+        expected = stats.norm(x @ Y / precision, precision**-0.5).pdf(posterior["x"])
+        np.testing.assert_allclose(posterior["y"], expected, rtol=1e-7)
+    heights = np.exp([null.log_prior_density, null.log_posterior_density])
+    np.testing.assert_array_equal(between["y"], heights)
+    assert [dot["y"].item() for dot in marks(drawn)["scatter"]] == heights.tolist()
+    np.testing.assert_allclose(np.interp(0.5, posterior["x"], posterior["y"]), heights[1], rtol=0.02)
+    assert f"{null.log_bayes_factor:.3g}".replace("-", "−") in marks(drawn)["title"][0]["string"]
+
+
+def test_what_has_no_marginal_density_is_drawn_as_a_histogram() -> None:
+    post = bk.infer(regression().model, method="nuts", draws=800, random_seed=1, progressbar=False)
+    drawn = bk.savage_dickey(post, "slope", at=0.5, random_seed=1).plot(backend="none")
+    assert "histogram of draws" in marks(drawn)["xlabel"][0]["string"]
+    posterior = marks(drawn)["line"][1]
+    assert np.trapezoid(posterior["y"], posterior["x"]) == pytest.approx(1.0, abs=0.05)
+
+
+def test_points_of_several_numbers_have_no_curve() -> None:
+    null = regression().savage_dickey(["slope", "other"], at=0.0)
+    with pytest.raises(ModelError, match="slope, other were tested together, which no curve shows"):
+        null.plot(backend="none")
+
+
+def test_sensitivities_are_drawn_per_doubling_where_there_is_one() -> None:
+    found = bk.sensitivity(regression())
+    drawn = found.plot(backend="none")
+    (dots,) = marks(drawn)["scatter"]
+    known = found.table["elasticity"].dropna()
+    np.testing.assert_array_equal(dots["x"], known)
+    assert marks(drawn)["yticks"][0]["labels"] == list(known.index)
+
+
+def test_estimates_and_choices_of_predictors_are_drawn_from_their_tables() -> None:
+    opinion = bk.evidence(regression(), estimators=("exact", "laplace"), random_seed=1, progressbar=False)
+    (dots,) = marks(opinion.plot(backend="none"))["scatter"]
+    np.testing.assert_array_equal(dots["x"], opinion.table["log_evidence"])
+    with pm.Model(coords={"column": ["a", "b"]}) as model:
+        w = pm.Normal("w", 0.0, 1.0, dims="column")
+        pm.Normal("y", np.stack([np.linspace(-1, 1, 6), np.ones(6)], axis=1) @ w, 1.0, observed=Y)
+    chosen = bk.select(model, "w")
+    drawn = chosen.plot(backend="none")
+    prior, posterior = marks(drawn)["scatter"]
+    assert sorted(posterior["x"]) == sorted(chosen.inclusion["probability"])
+    np.testing.assert_array_equal(prior["x"], chosen.inclusion["prior_probability"])
+    for result in (opinion, chosen):
+        assert "\n" not in repr(result) and len(repr(result)) < 120
+        assert result._repr_html_().count("<table") == len(result.TABLES)
+
+
+def test_a_notebook_shows_what_a_test_of_a_point_says() -> None:
+    null = regression().savage_dickey("slope", at=0.5)
+    shown = null._repr_html_()
+    assert f"{null.log_bayes_factor:.6g}" in shown and all(note in shown for note in null.notes)

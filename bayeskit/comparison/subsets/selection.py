@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from bayeskit.arguments import checked
+from bayeskit.comparison.drawn_results import DrawnResult
 from bayeskit.comparison.subsets.normal_prediction import NormalPrediction
 from bayeskit.results.log_evidence import LogEvidence
 
@@ -32,8 +33,8 @@ FORMATS = {
 }
 
 
-@dataclass(frozen=True)
-class Selection:
+@dataclass(frozen=True, repr=False)
+class Selection(DrawnResult):
     """Submodels of a linear model, averaged.
 
     Attributes
@@ -62,6 +63,10 @@ class Selection:
         The prior over submodels, in words.
     notes : tuple of str
     """
+
+    PICTURE: ClassVar[str] = "pictures.draw_selection"
+    FORMATS: ClassVar[Mapping[str, str]] = FORMATS
+    TABLES: ClassVar[tuple[str, ...]] = ("inclusion", "models", "coefficients")
 
     inclusion: pd.DataFrame
     models: pd.DataFrame
