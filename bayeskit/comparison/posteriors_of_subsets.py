@@ -47,7 +47,14 @@ class SubsetPosteriors:
     def given(self, kept: np.ndarray, draws: int = DRAWS, method: str = "") -> Posterior:
         """The posterior given the observations of which ``kept`` is true; sampled where nothing else answers."""
         method = method or ("nuts" if self.posterior.method == "nuts" else "auto")
-        weights = self._weighted.data(self.observations.weights(kept))
+        counted = self.observations.weights(kept)
+        for series in self._weighted.series:
+            if np.any(np.diff(counted[series]) > 0):
+                raise ModelError(
+                    f"{self.name}: an observation of {series!r} depends on those before it, so that they come first: "
+                    "use method='leave_future_out', one at a time or joint, or bayeskit.sequential in their order"
+                )
+        weights = self._weighted.data(counted)
         try:
             with warnings_of(self.name):
                 return answer(self._analysis.with_data(weights), method, draws, self._seed)

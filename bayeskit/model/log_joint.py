@@ -142,9 +142,9 @@ class LogJoint:
 
     @cached_property
     def loose_potentials(self) -> tuple[str, ...]:
-        """The Potentials that are no part of what compared models share."""
+        """The Potentials that are no part of what compared models share; what went into a sum over states is none."""
         shared = frozenset(self.shared)
-        return tuple(p for p in self.potentials if not self.scopes[p] or not self.scopes[p] <= shared)
+        return tuple(p for p in self.potentials if not (scope := self.scopes.get(p)) or not scope <= shared)
 
     @cached_property
     def total(self) -> Variable:

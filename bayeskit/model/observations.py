@@ -1,7 +1,8 @@
 """What one observation of a model is: an entry or a row of an observed variable, or all that shares a label of a dim.
 
 A density that factors over the rows of a multivariate variable gives one observation a row; what is one density over
-all of its entries is one observation, but for a multivariate Normal, of which every subset of entries has a density.
+all of its entries is one observation, but for a multivariate Normal, of which every subset of entries has a density,
+and for a time series whose forecasts are known.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ subset answers for all of them.
 
 Rows of one multivariate Normal over all data (a Gaussian process with Normal noise) do not factor. There a subset is a
 marginal: with M = diag(w), deviations :math:`Mr` under the covariance :math:`M \Sigma M + I - M` are those of the
-subset and of standard Normal zeros, each of which costs :math:`-\tfrac12 \log 2\pi`, which is put back.
+subset and of standard Normal zeros, each of which costs :math:`-\tfrac12 \log 2\pi`, which is put back. Of a time
+series the first values are a subset (:mod:`bayeskit.model.sequential_terms`), and no others.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from bayeskit.errors import ModelError
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.model.data_slots import changed_copy, with_constants
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.sequential_terms import sequential_terms
 
 __all__ = ["WeightedLikelihood", "batch_dimensions", "is_joint_normal", "weighted_likelihood"]
 
@@ -46,10 +48,13 @@ class WeightedLikelihood:
     shapes : dict of str to tuple of int
         Of the weights, by observed variable: one for each row of a multivariate variable, and for each entry of any
         other and of one multivariate Normal over all data.
+    series : tuple of str
+        The observed variables of which an entry depends on those before it: weights of one come first.
     """
 
     model: pm.Model
     shapes: dict[str, tuple[int, ...]]
+    series: tuple[str, ...] = ()
 
     def data(self, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Weights by observed variable as data of the model, by the names of their containers."""
@@ -68,16 +73,23 @@ def weighted_likelihood(model: pm.Model) -> WeightedLikelihood:
     copy = with_constants(model)
     joint = LogJoint.from_model(copy)
     own = {value: copy[name] for name, value in joint.values.items()}
+    known = {copy[name]: value for name, value in joint.values.items()}
     shapes: dict[str, tuple[int, ...]] = {}
+    series: list[str] = []
     for rv in copy.observed_RVs:
         value: Any = copy.rvs_to_values[rv]
-        shape, whole = tuple(int(n) for n in value.shape.eval()), is_joint_normal(rv)
-        shapes[rv.name] = shape if whole else shape[: batch_dimensions(rv)]
+        shape, terms = tuple(int(n) for n in value.shape.eval()), sequential_terms(substitute([rv], known)[0], value)
+        by_entry = is_joint_normal(rv) or terms is not None
+        shapes[rv.name] = shape if by_entry else shape[: batch_dimensions(rv)]
+        series += [rv.name] if terms is not None else []
         with copy:
             weight = pm.Data(f"{rv.name}{END}", np.ones(shapes[rv.name]))
-            density = _of_marginal(rv, value, weight) if whole else weight * _by_row(rv, joint.factors[rv.name])
+            if is_joint_normal(rv):
+                density = _of_marginal(rv, value, weight)
+            else:
+                density = weight * (_by_row(rv, joint.factors[rv.name]) if terms is None else terms)
             pm.Potential(f"{rv.name}__weighted", substitute([density], own)[0])
-    return WeightedLikelihood(changed_copy(copy, _without_observed), shapes)
+    return WeightedLikelihood(changed_copy(copy, _without_observed), shapes, tuple(series))
 
 
 def batch_dimensions(rv: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -213,11 +214,44 @@ def test_what_an_observation_is() -> None:
         unit_of(table, "shoe")
 
 
-def test_one_density_over_all_entries_is_refused() -> None:
+def autoregression(**options: Any) -> pm.Model:
     with pm.Model() as model:
-        pm.AR("y", [pm.Normal("rho", 0.0, 0.5)], 1.0, init_dist=pm.Normal.dist(), observed=REAL)
+        pm.AR("y", [pm.Normal("rho", 0.0, 0.5)], 0.8, observed=REAL, **options)
+    return model
+
+
+def test_the_first_values_of_a_time_series_are_a_subset() -> None:
+    with pm.Model() as walk:
+        start = pm.Normal.dist(0.0, 2.0)
+        pm.GaussianRandomWalk("y", pm.Normal("drift", 0.0, 1.0), 0.5, init_dist=start, observed=REAL)
+    with pm.Model() as second_order:
+        slopes = pm.Normal("slopes", 0.0, 0.5, shape=3)
+        pm.AR("y", slopes, 0.8, init_dist=pm.Normal.dist(0.0, 2.0), constant=True, observed=REAL)
+    lagged = np.column_stack([np.ones(4), REAL[1:-1], REAL[:-2]])
+    for model, lags, after, covariance in (
+        (walk, 1, np.diff(REAL), 0.25 * np.eye(5) + 1.0),
+        (autoregression(init_dist=pm.Normal.dist(0.0, 2.0)), 1, REAL[1:], regressed(REAL[:-1, None])),
+        (second_order, 2, REAL[2:], regressed(lagged)),
+    ):
+        evidence = SubsetEvidence("m", bk.infer(model, draws=4, random_seed=1), None, 1)
+        for n in range(1, 7):
+            later = after[: max(n - lags, 0)]
+            value = stats.norm(0.0, 2.0).logpdf(REAL[: min(n, lags)]).sum()
+            if later.size:
+                value += stats.multivariate_normal(cov=covariance[: later.size, : later.size]).logpdf(later)
+            assert abs(evidence(np.arange(6) < n).value - value) < 1e-9
+        with pytest.raises(ModelError, match="an observation of 'y' depends on those before it"):
+            evidence(np.arange(6) != 2)
+
+
+def regressed(columns: np.ndarray) -> np.ndarray:
+    return 0.64 * np.eye(len(columns)) + 0.25 * columns @ columns.T
+
+
+def test_one_density_over_all_entries_is_refused() -> None:
+    start = pm.MvNormal.dist(np.zeros(1), np.eye(1))
     with pytest.raises(ModelError, match=r"y \(AutoRegressive\) has one density"):
-        unit_of(model)
+        unit_of(autoregression(init_dist=start))
 
 
 def test_rows_that_are_missing_in_part_are_refused() -> None:
