@@ -29,6 +29,7 @@ from bayeskit.arguments import RandomSeed, checked, whole_seed
 from bayeskit.comparison.comparison import COLUMNS, Comparison
 from bayeskit.comparison.given_models import Models, inferred, named_models
 from bayeskit.comparison.leave_one_out import leave_one_out
+from bayeskit.comparison.own_densities import require_normalised
 from bayeskit.comparison.same_data import require_same_data
 from bayeskit.comparison.shared_priors import (
     declared_shared,
@@ -118,6 +119,7 @@ def _inferred(
     for name, posterior in posteriors.items():
         if not math.isfinite(posterior.log_evidence.value):
             raise ModelError(f"{name}: it cannot be compared, for its log evidence is {posterior.log_evidence}")
+        notes += require_normalised(posterior, name)
     return posteriors, notes
 
 
