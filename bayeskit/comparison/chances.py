@@ -17,6 +17,7 @@ from pytensor.tensor.random.op import RandomVariable
 from bayeskit.comparison.closed_form import Mixture, mixture_of
 from bayeskit.comparison.closed_form_chances import Inequality, Interval, chance_of, intervals_of
 from bayeskit.comparison.hypothesis_text import Expression, Relation
+from bayeskit.comparison.prior_draws import AT_ONCE, prior_draws
 from bayeskit.comparison.rectangle import ROUNDING, Chance, interval
 from bayeskit.comparison.scalars import Scalars
 from bayeskit.elimination.collapsed_density import collapsed_density
@@ -26,10 +27,9 @@ from bayeskit.errors import BayeskitError, ModelError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, silently
 from bayeskit.graphs.rewriting import widen
+from bayeskit.inference.ladder import answer
 from bayeskit.marginal_likelihood.prior_mass import prior_mass
 from bayeskit.model.conditioning import without_data
-from bayeskit.model.forward_sampling import deterministics, draws_together, prior_points
-from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.support import is_improper, support_without_transform
 from bayeskit.queries.conjugate_predictive import NoClosedForm
 from bayeskit.results.records import Posterior
@@ -38,8 +38,8 @@ from bayeskit.results.tree import stacked_draws
 __all__ = ["PosteriorMeasure", "PriorMeasure", "Region", "standard_error"]
 
 MARGINAL = 2e-8  # weight of the nodes that a marginal by quadrature leaves out, and its rounding
-AT_ONCE = 20_000_000  # numbers in the draws from a prior
-PRIOR_DRAWS, FEWER = 200_000, 4_000  # together, and one by one
+MORE = 100_000  # independent draws from a posterior
+PRIOR_DRAWS = 200_000
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,20 @@ class PosteriorMeasure:
 
     def draws(self, region: Region) -> np.ndarray:
         """Whether each draw, of shape (chain, draw), is in it, or how probable that is given what was sampled."""
-        known = self._averaged(region) if self.chains else None
+        if not self.chains:
+            return region.holds(lambda variable, place: self.scalars.values(variable, place, self._more)).astype(float)
+        known = self._averaged(region)
         return region.holds(self.scalars.values).astype(float) if known is None else known
+
+    @cached_property
+    def _more(self) -> dict[str, np.ndarray]:
+        """More independent draws than the posterior has, where they cost little."""
+        draws = self.scalars.draws
+        numbers = sum(math.prod(v.shape[2:]) for v in draws.data_vars.values())
+        number = min(AT_ONCE // max(numbers, 1), MORE)
+        if number > draws.sizes["chain"] * draws.sizes["draw"]:
+            draws = answer(self.post.analysis, self.post.method, number, self.seed).tree["posterior"].to_dataset()
+        return stacked_draws(draws, map(str, draws.data_vars))
 
     def _averaged(self, region: Region) -> np.ndarray | None:
         """P(region | φ, y) at draws of φ, of an interval of one entry that was integrated out (Rao and Blackwell)."""
@@ -159,8 +171,8 @@ class PriorMeasure:
 
     def __init__(self, scalars: Scalars, regions: Sequence[Region], random_seed: int) -> None:
         self.scalars, self.seed = scalars, random_seed
-        names = {variable for region in regions for variable, _ in region.places.values()}
-        self.model = without_data(scalars.post.model, names)
+        self.names = {variable for region in regions for variable, _ in region.places.values()}
+        self.model = without_data(scalars.post.model, self.names)
         joint = scalars.joint
         for rv in self.model.free_RVs:
             if is_improper(rv):
@@ -192,14 +204,7 @@ class PriorMeasure:
 
     @cached_property
     def _drawn(self) -> dict[str, np.ndarray]:
-        with lightly():
-            numbers = sum(math.prod(self.scalars.shapes[str(rv.name)]) for rv in self.model.free_RVs)
-            number = int(np.clip(AT_ONCE // max(numbers, 1), FEWER, PRIOR_DRAWS))
-            drawn = draws_together(self.model, number, self.seed, aligned=True)
-            if drawn is None:
-                points = list(prior_points(self.model, FEWER, self.seed))
-                drawn = {n: np.stack([p[n] for p in points]) for n in points[0]}
-            return drawn | deterministics(LogJoint.from_model(self.model), drawn)
+        return prior_draws(self.scalars.post.model, self.names, PRIOR_DRAWS, self.seed)
 
     def draws(self, region: Region) -> np.ndarray:
         """Whether each draw, of shape (1, draws), is in it."""

@@ -34,7 +34,7 @@ from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.ladder import answer
 from bayeskit.marginal_likelihood.prior_mass import prior_mass
 from bayeskit.model.conditioning import LinearForm, NotHeld, held_at, without_data
-from bayeskit.model.support import is_improper, support_of
+from bayeskit.model.support import CONSTANT, is_improper, support_of
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.queries.conjugate_predictive import NoClosedForm
 from bayeskit.results.log_evidence import LABELS, LogEvidence, error_of_sum
@@ -85,7 +85,7 @@ def _at_the_end(what: str, where: str) -> str:
     return f"{what} is {'at ' * (where == 'the end')}{where} of the support, where there is no density ratio; {remedy}"
 
 
-def prior_density(post: Posterior, forms: Sequence[LinearForm], values: np.ndarray, random_seed: int) -> LogEvidence:
+def prior_density(post: Posterior, forms: Sequence[LinearForm], values: np.ndarray) -> LogEvidence:
     """log p(forms = values) under the prior."""
     names = sorted(set().union(*[f.names for f in forms]))
     found = _of_roots(post, forms, values)
@@ -170,13 +170,28 @@ def posterior_density(
         log_densities = log_conditional(post, forms, values)
         if log_densities is not None and (found := mean_density(log_densities)) is not None:
             return found, "the exact conditional density, averaged over the draws of what was sampled"
-    if not math.isfinite(post.log_evidence.value):
-        raise ModelError(f"no posterior density: it takes the log evidence, which is {post.log_evidence}")
+    whole, improper = post.log_evidence, _improper(post)
+    if improper and not math.isfinite(whole.value):  # their constant cancels
+        whole = _evidence(post, post.model, improper, random_seed)
+    if not math.isfinite(whole.value):
+        raise ModelError(f"no posterior density: it takes the log evidence, which is {whole}")
     with warnings_of("the model held at the point"):
-        held = answer(_held(post.model, forms, values), draws=_number(post), random_seed=random_seed).log_evidence
+        held = _evidence(post, _held(post.model, forms, values), improper, random_seed)
     if not math.isfinite(held.value):
         raise InferenceError(f"no posterior density: the log evidence of the model held there is {held}")
-    return difference_of(held, post.log_evidence), "the evidence of the model that is held there, over its own"
+    return difference_of(held, whole), "the evidence of the model that is held there, over its own"
+
+
+def _improper(post: Posterior) -> tuple[str, ...]:
+    """Variables with an improper prior that is a constant; what is tested is none of them."""
+    free = post.model.free_RVs
+    return tuple(str(rv.name) for rv in free if type(rv.owner.op).__name__.removesuffix("RV") in CONSTANT)
+
+
+def _evidence(post: Posterior, model: pm.Model, improper: tuple[str, ...], random_seed: int) -> LogEvidence:
+    with lightly():
+        analysis = analyse(model, shared=improper)
+    return answer(analysis, draws=_number(post), random_seed=random_seed).log_evidence
 
 
 def _held(model: pm.Model, forms: Sequence[LinearForm], values: np.ndarray) -> pm.Model:

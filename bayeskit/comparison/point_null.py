@@ -25,6 +25,7 @@ import numpy as np
 
 from bayeskit.arguments import RandomSeed, is_a, plain, shown, whole_seed
 from bayeskit.comparison.drawn_results import DrawnResult
+from bayeskit.comparison.kernel_estimate import kernel_estimate
 from bayeskit.comparison.point_density import difference_of, posterior_density, prior_density, require_inside
 from bayeskit.comparison.scalars import Scalars
 from bayeskit.errors import ModelError, OptionError
@@ -56,6 +57,9 @@ class PointNull(DrawnResult):
         How it was found, and what the null model is.
     tested : tuple or None
         The posterior and the one number that was tested, which are drawn; None where there were several.
+    kernel_estimate : float
+        The same by ``az.bayes_factor``, from kernel densities of draws. NaN where that cannot be trusted: for several
+        numbers, fewer than 1,000 draws, a point in a tail, or a prior whose kernel density is not its density.
     """
 
     PICTURE: ClassVar[str] = "point_pictures.draw_point_null"
@@ -69,6 +73,7 @@ class PointNull(DrawnResult):
     log_posterior_density: float
     notes: tuple[str, ...] = ()
     tested: tuple[Posterior, LinearForm] | None = field(default=None, compare=False)
+    kernel_estimate: float = math.nan
 
     def __str__(self) -> str:
         point = ", ".join(f"{name} = {value:g}" for name, value in self.at.items())
@@ -78,6 +83,8 @@ class PointNull(DrawnResult):
             f"({self.label}; {sign} {self.error:.1e})",
             f"log density at the point: prior {self.log_prior_density:.6g}, posterior {self.log_posterior_density:.6g}",
         ]
+        if not math.isnan(self.kernel_estimate):
+            lines.append(f"az.bayes_factor, by kernel densities of draws: {self.kernel_estimate:.3g}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
@@ -94,13 +101,11 @@ def savage_dickey(
     posterior : Posterior
         Of the model in which :math:`\delta` is free.
     var_names : str or sequence of str
-        :math:`\delta`: free variables or Deterministics that are sums of them (``pm.Deterministic("delta", a - b)``),
-        whole or by entries as the summary names them, ``"theta[3]"`` or ``"theta[Choate]"``. Several are tested
-        together.
+        :math:`\delta`: free variables, or Deterministics that are sums of them (``Deterministic("d", a - b)``), whole
+        or by entries as the summary names them, ``"theta[Choate]"``. Several are tested together.
     at : float, array, sequence or mapping of str, default 0
         :math:`a`: one number for all, one for each name (an array for a vector), or values by name.
     random_seed : int, sequence of int or numpy.random.Generator, optional
-        Used only where a density has to be estimated.
 
     Returns
     -------
@@ -132,15 +137,18 @@ def savage_dickey(
     values = np.array([value for *_, value in point.values()])
     _require_free(forms, list(point))
     require_inside(posterior, forms, values.tolist(), list(point))
-    prior = prior_density(posterior, forms, values, seed)
+    prior = prior_density(posterior, forms, values)
     after, how = posterior_density(posterior, forms, values, seed)
     if after.value == -math.inf:
         raise ModelError(f"the posterior density of {', '.join(point)} is zero there: the data exclude the point")
     ratio = difference_of(after, prior)
     notes = (f"the posterior density is {how}", *_null_model(posterior, forms, list(point)))
-    one = (posterior, forms[0]) if len(forms) == 1 else None
-    located = {label: value for label, (*_, value) in point.items()}
-    return PointNull(located, ratio.value, ratio.error, ratio.label, prior.value, after.value, notes, one)
+    numbers = ratio.value, ratio.error, ratio.label, prior.value, after.value
+    located = dict(zip(point, values.tolist(), strict=True))
+    if len(forms) > 1:
+        return PointNull(located, *numbers, notes)
+    kernel = kernel_estimate(scalars, *next(iter(point.values())), prior.value, seed)
+    return PointNull(located, *numbers, notes, (posterior, forms[0]), kernel)
 
 
 def _point(scalars: Scalars, names: Sequence[str], at: Any) -> dict[str, tuple[str, int, float]]:

@@ -80,7 +80,7 @@ def _draws_of(post: Posterior, form: LinearForm) -> np.ndarray:
 def _height(post: Posterior, form: LinearForm, value: float) -> float:
     """The prior density; zero where there is none, outside of the support."""
     try:
-        return float(np.exp(prior_density(post, [form], np.array([value]), 0).value))
+        return float(np.exp(prior_density(post, [form], np.array([value])).value))
     except BayeskitError:
         return 0.0
 
