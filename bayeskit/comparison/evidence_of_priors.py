@@ -22,15 +22,18 @@ from scipy import special
 
 from bayeskit.comparison.prior_at_draws import PriorAtDraws
 from bayeskit.elimination.analysis import Analysis
+from bayeskit.elimination.collapsed_density import collapsed_density
+from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.errors import BayeskitError
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.exact import solved
 from bayeskit.inference.ladder import answer
 from bayeskit.inference.quadrature import collapsed_integral
-from bayeskit.marginal_likelihood.conventions import audit
+from bayeskit.marginal_likelihood.conventions import audit, stated
 from bayeskit.model.data_slots import with_constants
-from bayeskit.model.prior_constants import PriorConstant, with_containers, with_values
+from bayeskit.model.prior_constants import PriorConstant, with_containers, with_values, with_variables
 from bayeskit.model.snapshot import restored
+from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.quadrature.shared_nodes import SharedNodes
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.records import Posterior
@@ -50,16 +53,13 @@ def evidence_of_priors(post: Posterior, constants: Sequence[PriorConstant]) -> E
     if post.method not in CLOSED:
         return _Weighted(post.log_evidence, PriorAtDraws.of(post))
     model, ways = with_constants(post.model), {}
-    # What is integrated out has numbers of its priors in its integral, each of which may have to be known there.
-    inner = {name for step in post.plan.eliminated for name in step.variables} if post.method == "quadrature" else set()
-    outer = [c.name for c in constants if not any(place.partition(".")[0] in inner for place in c.places)]
-    together = _slotted(post, model, outer) if outer else None
+    together = _slotted(post, model, [c.name for c in constants])
 
     def at(constant: PriorConstant, value: np.ndarray) -> LogEvidence:
         name = constant.name
         if name not in ways:
-            known = together if name in outer else None
-            ways[name] = known or (None if outer == [name] else _slotted(post, model, [name])) or _anew(post, model)
+            alone = None if together or len(constants) == 1 else _slotted(post, model, [name])
+            ways[name] = together or alone or _anew(post, model)
         return ways[name](constant, value)
 
     return at
@@ -84,9 +84,7 @@ def _slotted(post: Posterior, model: pm.Model, names: list[str]) -> EvidenceOfPr
         plan, own = analysis.plan, post.analysis.plan
         if (plan.eliminated, plan.remaining) != (own.eliminated, own.remaining):
             return None
-        quick: Callable[[Analysis], _Evidence | None] | None = None
-        if not audit(analysis).masses:
-            quick = _closed_form if post.method == "exact" else partial(_over_shared_nodes, post.certificate)
+        quick = _closed_form if post.method == "exact" else partial(_over_shared_nodes, post, model, names)
         slots = _Quick(analysis, post.method, quick)
         found = slots.now()
     except (BayeskitError, NotImplementedError, TypeError, ValueError):  # a number that a proof has to know
@@ -107,7 +105,7 @@ class _Quick:
 
     analysis: Analysis
     method: str
-    make: Callable[[Analysis], _Evidence | None] | None  # a quick way for all data that one proof holds for
+    make: Callable[[Analysis], _Evidence | None]  # a quick way for all data that one proof holds for
     ways: dict[int, _Evidence | None] = field(default_factory=dict)  # by the model that the proof is of
     # The least and the largest value of a number that were agreed on, by that model and the name of the number.
     seen: dict[tuple[int, str], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
@@ -125,14 +123,17 @@ class _Quick:
         return found
 
     def _quick(self, analysis: Analysis) -> LogEvidence | None:
-        if self.make is None or analysis.snapshot is None:
+        if analysis.snapshot is None:
             return None
         proof = id(analysis.snapshot.model)
         if proof not in self.ways:
             self.ways[proof] = self.make(analysis)
         way = self.ways[proof]
-        found = None if way is None else way(analysis)
-        return found if found is not None and found.error <= ACCEPTABLE else None
+        if way is None:
+            return None
+        with lightly(), restored(analysis.snapshot):
+            found = stated(way(analysis), (), audit(analysis))
+        return found if found.error <= ACCEPTABLE else None
 
     def __call__(self, constant: PriorConstant, value: np.ndarray) -> LogEvidence:
         name, value = constant.name, np.asarray(value, dtype=float)
@@ -161,18 +162,36 @@ def _closed_form(first: Analysis) -> _Evidence:
     return evidence
 
 
-def _over_shared_nodes(certificate: float, first: Analysis) -> _Evidence | None:
-    """None where the density had to read the numbers, and is none of others."""
-    with lightly(), on_one_thread(), restored(first.snapshot):
-        made, result = collapsed_integral(first)
-    if not first.remembered_without_data("integrand"):
-        return None
-    nodes = SharedNodes.of(result)
+def _over_shared_nodes(post: Posterior, model: pm.Model, names: list[str], first: Analysis) -> _Evidence | None:
+    """The nodes are those of the first; the density is one of the numbers, too, as if they were variables.
 
-    def evidence(analysis: Analysis) -> LogEvidence:
-        with on_one_thread(), restored(analysis.snapshot), silently():
-            value, error = nodes.log_integral(made.space.log_density)
-        return LogEvidence(value, error + certificate, "quadrature")
+    None where the numbers as variables make another plan.
+    """
+    with lightly(), on_one_thread():
+        with restored(first.snapshot):
+            made, result = collapsed_integral(first)
+        analysis = post.analysis.analyse(with_variables(model, names))
+        remaining, own = set(analysis.plan.remaining), set(post.analysis.plan.remaining)
+        if remaining - {*names} != own:
+            return None
+        collapsed = collapsed_density(analysis)
+        space = Unconstrained(collapsed_model(collapsed, open_circles=True), collapsed.weight)
+    nodes = SharedNodes.of(result)
+    slots = [v for v in first.snapshot.values if v.name in remaining - own] if first.snapshot is not None else []
+
+    def evidence(moved: Analysis) -> LogEvidence:
+        assert moved.snapshot is not None
+        numbers = {str(slot.name): np.ravel(moved.snapshot.values[slot]) for slot in slots}
+
+        def density(points: np.ndarray) -> np.ndarray:
+            whole = np.empty((len(points), space.size))
+            for name, place in space.slices.items():
+                whole[:, place] = numbers[name] if name in numbers else points[:, made.space.slices[name]]
+            return space.log_density(whole)
+
+        with on_one_thread(), silently():
+            value, error = nodes.log_integral(density)
+        return LogEvidence(value, error + post.certificate, "quadrature")
 
     return evidence
 
@@ -186,7 +205,7 @@ class _Weighted:
 
     def __call__(self, constant: PriorConstant, value: np.ndarray) -> LogEvidence:
         """NaN with the reason where the weights have no variance."""
-        if constant.moves_the_support:
+        if constant.is_an_end:
             return _refused("it moves the end of a support, beyond which there are no draws")
         now = self.prior.log_density(constant.name, constant.value)
         ratio = (self.prior.log_density(constant.name, value) - now).reshape(self.prior.shape)

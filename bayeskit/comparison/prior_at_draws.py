@@ -10,8 +10,10 @@ r"""The log density of the priors at draws of a posterior, as a function of the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,10 +25,11 @@ from pytensor.graph.traversal import graph_inputs
 
 from bayeskit.errors import ModelError
 from bayeskit.graphs.environment import lightly
+from bayeskit.marginal_likelihood.prior_mass import PriorMass, prior_mass
 from bayeskit.model.data_slots import with_constants
 from bayeskit.model.forward_sampling import over_draws
 from bayeskit.model.log_joint import LogJoint
-from bayeskit.model.prior_constants import with_containers, with_values
+from bayeskit.model.prior_constants import prior_constant, with_containers, with_values
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import stacked_draws
 
@@ -58,14 +61,32 @@ class PriorAtDraws:
     def log_density(self, name: str, value: np.ndarray, number: int | None = None) -> np.ndarray:
         """The terms of the log joint density that a number enters, at the first draws (or all), with another value.
 
-        A ParameterValueError if the number may not have that value.
+        Priors are normalised where a transform restricts them, too. A ParameterValueError if the number may not have
+        that value; not a number where what a prior integrates to is not known.
         """
         if name not in self._terms:
             with lightly():
                 self._terms[name] = self._terms_of(name)
-        return self._terms[name](
-            np.asarray(value, dtype=float), number or self.draws.sizes["chain"] * self.draws.sizes["draw"]
-        )
+        value = np.asarray(value, dtype=float)
+        return self._terms[name](value, number or math.prod(self.shape)) - self._log_mass(name, value)
+
+    @cached_property
+    def _masses(self) -> dict[str, PriorMass]:
+        return _masses_of(self.model)
+
+    def _log_mass(self, name: str, value: np.ndarray) -> float:
+        """What the priors that are not normalised by their distribution integrate to, as far as it may change."""
+        if not self._masses:
+            return 0.0
+        moved = _masses_of(with_values(self.model, {name: value}))
+        known = [m for m in moved.values() if not m.reason]
+        changed = any(m.reason != self._masses[n].reason for n, m in moved.items())
+        own = any(place.partition(".")[0] in moved for place in self._places(name))
+        return math.nan if changed or (own and len(known) < len(moved)) else sum(m.log_mass for m in known)
+
+    def _places(self, name: str) -> tuple[str, ...]:
+        constant = prior_constant(self.model, name)
+        return () if constant is None else constant.places
 
     def _terms_of(self, name: str) -> Callable[[np.ndarray, int], np.ndarray]:
         try:
@@ -95,7 +116,7 @@ class PriorAtDraws:
             return "it must be finite"
         try:
             with np.errstate(all="ignore"):
-                found = self.log_density(name, value, min(FEW, self.shape[0] * self.shape[1]))
+                found = self.log_density(name, value, min(FEW, math.prod(self.shape)))
         except (ParameterValueError, ValueError, np.linalg.LinAlgError) as error:
             return str(error).splitlines()[0]
         return "its prior has no density there" if np.all(np.isnan(found)) else ""
@@ -105,6 +126,12 @@ class PriorAtDraws:
         if not np.all(value > 0) or not self.why_not(name, -value):
             return False
         return not any(self.why_not(name, value * by) for by in (1e-3, 1e3))
+
+
+def _masses_of(model: pm.Model) -> dict[str, PriorMass]:
+    joint = LogJoint.from_model(model)
+    found = {name: prior_mass(joint, name) for name in joint.names}
+    return {name: mass for name, mass in found.items() if mass is not None}
 
 
 def _over(joint: LogJoint, factors: list[Any]) -> Callable[[dict[str, np.ndarray], int], np.ndarray]:

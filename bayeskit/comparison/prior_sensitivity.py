@@ -237,7 +237,7 @@ def _exact(path: _Path, evidence: EvidenceOfPriors, known: LogEvidence) -> tuple
 
 def _over_draws(path: _Path, prior: PriorAtDraws) -> tuple[float, float]:
     """The derivative in t at zero, as the mean over draws of that of the log prior density."""
-    if path.constant.moves_the_support:
+    if path.constant.is_an_end:
         raise ModelError("it is the end of a support: draws say nothing of what lies beyond; use a fit by quadrature")
     if why := next((why for t in (-2, 2) if (why := prior.why_not(path.constant.name, path.at(t * NEAR)))), ""):
         raise ModelError(f"it does not move by itself: {why}")

@@ -100,10 +100,6 @@ class Analysis:
                 self._memory[key] = None
         return make() if self._memory[key] is None else self._memory[key]
 
-    def remembered_without_data(self, key: str) -> bool:
-        """Whether what was built under a key was built without reading the data."""
-        return self._memory.get(key) is not None
-
     @property
     def _family(self) -> list[_General]:
         if "family" not in self._memory:

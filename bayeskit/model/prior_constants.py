@@ -20,7 +20,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc.model.fgraph import ModelFreeRV, ModelNamed, ModelVar, model_named
+from pymc.model.fgraph import ModelFreeRV, ModelNamed, ModelVar, model_free_rv, model_named
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
@@ -29,14 +29,23 @@ from pytensor.graph.traversal import toposort
 
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.model.data_slots import changed_copy
-from bayeskit.model.written_priors import Parameter, constant_value, is_missing_data, operation, parameters_of, through
+from bayeskit.model.written_priors import (
+    Parameter,
+    constant_value,
+    distribution_name,
+    is_missing_data,
+    operation,
+    parameters_of,
+    through,
+)
 
-__all__ = ["PriorConstant", "prior_constant", "prior_constants", "with_containers", "with_values"]
+__all__ = ["PriorConstant", "prior_constant", "prior_constants", "with_containers", "with_values", "with_variables"]
 
 ARITHMETIC = {"Add", "Sub", "Mul", "TrueDiv", "Reciprocal", "Neg", "Sqr", "Sqrt", "Exp", "Log", "Abs", "Pow"}
 # Parameters that count, or say where: none of them can be a little larger.
 COUNTED = {"n", "N", "k", "good", "n_zerosum_axes", "steps", "support_shape", "ar_order"}
 OF_WHOLE_NUMBERS = {"lower", "upper"}  # parameters that count where the variable does
+ENDS = {"lower", "upper", ("Pareto", "m"), ("Wald", "alpha")}  # parameters that are an end of the support
 MATRIX = 2  # dimensions of a parameter whose entries do not move by themselves
 
 
@@ -48,11 +57,7 @@ class PriorConstant:
     value: np.ndarray
     places: tuple[str, ...]  # every "variable.parameter" that it is written in
     container: bool  # a data container of the model
-
-    @property
-    def moves_the_support(self) -> bool:
-        """Whether it is an end of a support: then draws of a posterior say nothing of what lies beyond."""
-        return any(place.rpartition(".")[2] in ("lower", "upper", "m") for place in self.places)
+    is_an_end: bool = False  # of a support: then draws of a posterior say nothing of what lies beyond
 
 
 def prior_constants(model: pm.Model) -> dict[str, PriorConstant]:
@@ -85,7 +90,20 @@ def with_containers(model: pm.Model, names: Iterable[str]) -> pm.Model:
     def container(name: str, value: np.ndarray) -> Any:
         return model_named(pytensor.shared(value, name=name, shape=value.shape), name)
 
-    return changed_copy(model, _put(_order(model), {name: None for name in names}, container))
+    return changed_copy(model, _put(_order(model), dict.fromkeys(names), container))
+
+
+def with_variables(model: pm.Model, names: Iterable[str]) -> pm.Model:
+    """A copy of a model in which some numbers of its priors are variables, of a density that is one and no family's."""
+
+    def variable(name: str, value: np.ndarray) -> Any:
+        def drawn(rng: Any = None, size: Any = None) -> np.ndarray:
+            return np.array(value)  # where searches start
+
+        rv = pm.CustomDist.dist(logp=pt.zeros_like, random=drawn, shape=value.shape)
+        return model_free_rv(rv, rv.type(name=name), None, name)
+
+    return changed_copy(model, _put(_order(model), dict.fromkeys(names), variable))
 
 
 def with_values(model: pm.Model, values: Mapping[str, np.ndarray]) -> pm.Model:
@@ -149,22 +167,27 @@ def _found(fgraph: FunctionGraph, order: list[str]) -> dict[str, tuple[Any, Prio
     containers = {n.inputs[0]: n.op.name for n in fgraph.toposort() if isinstance(n.op, ModelNamed)}
     known = {*named, *containers}
     places: dict[Any, list[str]] = {}
+    ends: set[Any] = set()
     nodes = {n.op.name: n for n in fgraph.toposort() if isinstance(n.op, ModelFreeRV)}
     for name in order:
-        for place, variable in _of_distribution(name, nodes[name].inputs[0], known):
+        for place, variable, is_an_end in _of_distribution(name, nodes[name].inputs[0], known):
             places.setdefault(variable, []).append(place)
+            ends |= {variable} if is_an_end else set()
     found: dict[str, tuple[Any, PriorConstant]] = {}
     for variable, of in places.items():
         if variable in containers:
             name, value = containers[variable], np.asarray(variable.get_value())
         else:
             name, value = of[0], np.asarray(constant_value(variable, known), dtype=np.float64)
-        found[name] = (variable, PriorConstant(name, value, tuple(of), variable in containers))
+        found[name] = (variable, PriorConstant(name, value, tuple(of), variable in containers, variable in ends))
     return found
 
 
-def _of_distribution(name: str, rv: Variable, known: Collection[Variable]) -> Iterator[tuple[str, Variable]]:
-    """Where a distribution has numbers, and what stands for them; of those within it, too."""
+def _of_distribution(name: str, rv: Variable, known: Collection[Variable]) -> Iterator[tuple[str, Variable, bool]]:
+    """Where a distribution has numbers, what stands for them, and whether it is an end of the support.
+
+    Of the distributions within it, too.
+    """
     parameters = list(parameters_of(rv, known))
     labels = [p.label or str(k) for k, p in enumerate(parameters, 1)]
     discrete = np.dtype(rv.type.dtype).kind in "biu"
@@ -177,7 +200,8 @@ def _of_distribution(name: str, rv: Variable, known: Collection[Variable]) -> It
         elif not counts and parameter.ndim < MATRIX:
             numbers = list(dict.fromkeys(_numbers(parameter, known)))
             for which, number in enumerate(numbers, 1):
-                yield (f"{place}.{which}" if len(numbers) > 1 else place), number
+                end = label in ENDS or (distribution_name(rv), label) in ENDS
+                yield (f"{place}.{which}" if len(numbers) > 1 else place), number, end
 
 
 def _numbers(parameter: Parameter, known: Collection[Variable]) -> Iterator[Variable]:

@@ -36,6 +36,7 @@ from bayeskit.graphs.nodes import core_op
 __all__ = [
     "Parameter",
     "constant_value",
+    "distribution_name",
     "is_missing_data",
     "operation",
     "parameters_of",
@@ -136,10 +137,11 @@ def written_expression(variable: Variable, named: Collection[Variable]) -> str:
 
 def _distribution(rv: Variable, writer: _Writer) -> str:
     parameters = [(p.label, _expression(p.value, writer)) for p in parameters_of(rv, writer.named)]
-    return f"{_kind(rv)}({', '.join(f'{label}={text}' if label else text for label, text in parameters)})"
+    return f"{distribution_name(rv)}({', '.join(f'{label}={text}' if label else text for label, text in parameters)})"
 
 
-def _kind(rv: Variable) -> str:
+def distribution_name(rv: Variable) -> str:
+    """What PyMC calls the distribution of a random variable."""
     op = rv.owner.op
     names = getattr(op, "_print_name", None)
     return str(names[0]) if names and not names[0].startswith("_") else type(op).__name__.strip("_").removesuffix("RV")
@@ -156,7 +158,7 @@ def parameters_of(rv: Variable, named: Collection[Variable]) -> Iterator[Paramet
     ndims = list(getattr(op, "ndims_params", None) or [0] * len(values))
     for label, value, ndim in zip(labels, values, ndims, strict=False):
         if label != "loc":
-            yield _as_users_call_it(_kind(rv), label, through(value, named), ndim, named)
+            yield _as_users_call_it(distribution_name(rv), label, through(value, named), ndim, named)
 
 
 def _labels(op: Any, number: int) -> list[str]:
