@@ -61,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
     compare = command("compare", "compare models of the same data by their evidence", *table, "--seed", "--json")
     compare.add_argument("model", nargs="+", **shared["model"])
     compare.add_argument("--prior-odds", metavar="A:B:...", help="prior odds of the models, in order, such as 1:1:2")
+    _add_comparisons(compare)
     judged = "judge NUTS against the closed form; exit code 1 if they disagree"
     command("validate", judged, "model", *table, "--draws", "--seed", "--json")
     report = command("report", "write one self-contained HTML page", "model", *table, *answer)
@@ -69,6 +70,17 @@ def parser() -> argparse.ArgumentParser:
     demo = command("demo", "run the catalogue on its real data and write a page for each model", "--seed")
     demo.add_argument("--output", type=Path, default=Path("reports"), metavar="FOLDER", help="default: reports")
     return whole
+
+
+def _add_comparisons(compare: argparse.ArgumentParser) -> None:
+    """What a comparison may be asked beside its table."""
+    curve = "log Bayes factors over N values of a number of a prior, as slope.sigma=0.1:10:50; may be repeated"
+    compare.add_argument("--robustness", action="append", default=[], metavar="PARAMETER=FROM:TO:N", help=curve)
+    compare.add_argument("--sequential", action="store_true", help="log Bayes factors after each block of the data")
+    estimators = "each log evidence by several estimators, and whether they agree"
+    compare.add_argument("--estimators", action="store_true", help=estimators)
+    compare.add_argument("--plot", type=Path, metavar="FILE", help="draw the comparison to a .png, .svg or .pdf file")
+    compare.add_argument("--report", type=Path, metavar="HTML", help="write a page of all of this")
 
 
 def _shared() -> dict[str, dict[str, Any]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayeskit.cli.rendering import frame_records, posterior_record, print_frame, print_json, print_table
-from bayeskit.cli.specification import BuiltModel, build_model, build_models, load_module, split_specification
+from bayeskit.cli.sources import about_model, columns_of, heading_of, require_free, source_of
+from bayeskit.cli.specification import BuiltModel, build_model, load_module, split_specification
 from bayeskit.errors import OptionError
 from bayeskit.terminal import is_terminal
 
@@ -66,9 +66,9 @@ def _explain(arguments: argparse.Namespace) -> int:
     built = _build(arguments, arguments.model)
     plan = bk.explain(built.model)
     if arguments.json:
-        print_json({**_source(built), "plan": asdict(plan)})
+        print_json({**source_of(built), "plan": asdict(plan)})
     else:
-        print(f"{_heading(built)}\n")
+        print(f"{heading_of(built)}\n")
         print(plan)
     return DONE
 
@@ -77,7 +77,7 @@ def _infer(arguments: argparse.Namespace) -> int:
     built, posterior, written = _answered(arguments, arguments.report)
     if arguments.json:
         return DONE
-    print(f"{_heading(built)}\n")
+    print(f"{heading_of(built)}\n")
     print(f"{posterior.plan}\n")
     print_frame(posterior.summary(), index="variable")
     print(f"\nlog evidence: {posterior.log_evidence}")
@@ -92,19 +92,9 @@ def _infer(arguments: argparse.Namespace) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    import bayeskit as bk
+    from bayeskit.cli.comparing import compare_models
 
-    repeated = [text for text in arguments.model if arguments.model.count(text) > 1]
-    if repeated:
-        raise OptionError(f"model {repeated[0]!r} is compared with itself; name each model once")
-    prior_odds = _prior_odds(arguments.prior_odds, arguments.model)
-    built = build_models(arguments.model, data=arguments.data, columns=_columns(arguments), settings=arguments.set)
-    comparison = bk.compare({b.name: b.model for b in built}, prior_odds=prior_odds, random_seed=arguments.seed)
-    if arguments.json:
-        facts = {"comparison": frame_records(comparison.table, index="model"), "priors": comparison.priors}
-        print_json({"models": [_source(b) for b in built], **facts, "notes": comparison.notes})
-    else:
-        print(*map(_heading, built), "", comparison, sep="\n")
+    compare_models(arguments)
     return DONE
 
 
@@ -117,9 +107,9 @@ def _validate(arguments: argparse.Namespace) -> int:
         facts = ("passed", "failures", "certificate", "method", "comparisons", "alpha", "divergences", "seconds")
         table = frame_records(validation.table, index="variable")
         record = {fact: getattr(validation, fact) for fact in facts}
-        print_json({**_source(built), **record, "seed": validation.random_seed, "table": table})
+        print_json({**source_of(built), **record, "seed": validation.random_seed, "table": table})
     else:
-        print(f"{_heading(built)}\n")
+        print(f"{heading_of(built)}\n")
         print(validation)
     return DONE if validation.passed else CHECK_FAILED
 
@@ -140,13 +130,9 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _build(arguments: argparse.Namespace, specification: str) -> BuiltModel:
-    return build_model(specification, data=arguments.data, columns=_columns(arguments), settings=arguments.set)
-
-
-def _columns(arguments: argparse.Namespace) -> dict[str, str | tuple[str, ...]]:
-    from bayeskit.datasets import parse_columns
-
-    return parse_columns(",".join(arguments.columns)) if arguments.columns else {}
+    return build_model(
+        specification, data=arguments.data, columns=columns_of(arguments.columns), settings=arguments.set
+    )
 
 
 def _answered(
@@ -154,55 +140,22 @@ def _answered(
 ) -> tuple[BuiltModel, Posterior, Path | None]:
     """The posterior, printed if it is to be JSON, and its report, which must be possible before all else."""
     import bayeskit as bk
-    from bayeskit.reporting.files import REPORT, check_writable
+    from bayeskit.reporting.files import REPORT
 
-    if path:
-        check_writable(path, REPORT)
-        for source in filter(os.path.exists, (arguments.data or "", arguments.model.partition(":")[0])):
-            if path.exists() and path.samefile(source):
-                raise OptionError(f"cannot write {REPORT} {path}: {source} is read; name another file")
+    require_free(path, REPORT, (arguments.data, arguments.model))
     built, sampling = _build(arguments, arguments.model), _sampling(arguments)
     given = {name: getattr(arguments, name) for name in ("tune", "chains", "target_accept")}
     options = {name: value for name, value in given.items() if value is not None}
     post = bk.infer(built.model, method=arguments.method, random_seed=arguments.seed, sampler=options, **sampling)
     judged = bk.validate(built.model, random_seed=post.random_seed, **sampling) if validate else None
-    written = bk.report(post, path, validation=judged, title=built.name, about=_about(built)) if path else None
+    written = bk.report(post, path, validation=judged, title=built.name, about=about_model(built)) if path else None
     if arguments.json:
-        print_json({**_source(built), **posterior_record(post), "report": written})
+        print_json({**source_of(built), **posterior_record(post), "report": written})
     return built, post, written
 
 
 def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"draws": arguments.draws, "progressbar": is_terminal() and not arguments.json}
-
-
-def _prior_odds(text: str | None, models: Sequence[str]) -> dict[str, float] | None:
-    if text is None:
-        return None
-    try:
-        odds = [float(part) for part in text.split(":")]
-    except ValueError:
-        raise OptionError(f"--prior-odds {text!r} are not numbers; write for example 1:1:2") from None
-    if len(odds) != len(models) or not all(0 < value < math.inf for value in odds):
-        raise OptionError(f"--prior-odds {text!r} must be {len(models)} numbers above zero, one a model, such as 1:2")
-    return dict(zip(models, odds, strict=True))
-
-
-def _source(built: BuiltModel) -> dict[str, Any]:
-    return {"model": built.name, "data": built.data, "columns": built.columns, "options": built.options}
-
-
-def _heading(built: BuiltModel) -> str:
-    options = ", ".join(f"{name}={value}" for name, value in built.options.items())
-    source = "" if built.name.startswith(built.data) else f": {built.data}"  # a model file may hold its data
-    return f"{built.name}{source}{f' ({options})' if options else ''}"
-
-
-def _about(built: BuiltModel) -> list[str]:
-    """What a report begins with: the model, its data, its options, and which column is which variable."""
-    named = {name: column if isinstance(column, str) else "+".join(column) for name, column in built.columns.items()}
-    columns = ", ".join(f"{name}={column}" for name, column in named.items())
-    return [_heading(built), *([f"Columns: {columns}."] if columns else [])]
 
 
 _ALL = (_models, _explain, _infer, _compare, _validate, _report, _demo)

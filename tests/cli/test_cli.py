@@ -33,6 +33,10 @@ def infer(name: str, *more: str) -> tuple[str, ...]:
     return ("infer", name, "--data", "table.csv", "--report", "out/page.html", *more)
 
 
+def compare(*more: str) -> tuple[str, ...]:
+    return ("compare", "beta_binomial", "beta_binomial:alpha=2", "--data", "table.csv", *more)
+
+
 # (arguments, the table, words that the message must have: what is wrong, and where)
 BAD_INPUT = {
     "missing file": (infer("beta_binomial", "--data", "nowhere.csv"), BINOMIAL, ["nowhere.csv"]),
@@ -85,6 +89,13 @@ BAD_INPUT = {
     "compared with itself": (("compare", "normal", "normal"), LINE, ["normal", "itself"]),
     "prior odds": (("compare", "normal", "linear_regression", "--prior-odds", "1:2:3"), LINE, ["1:2:3", "2 numbers"]),
     "prior odds of zero": (("compare", "normal", "linear_regression", "--prior-odds", "1:0"), LINE, ["1:0", "above"]),
+    "curve of no parameter": (compare("--robustness", "0.1:1:5"), BINOMIAL, ["0.1:1:5", "PARAMETER=FROM:TO:N"]),
+    "curve of one value": (compare("--robustness", "p.alpha=1:2:1"), BINOMIAL, ["p.alpha=1:2:1", "N from 2"]),
+    "curve that goes down": (compare("--robustness", "p.alpha=2:1:5"), BINOMIAL, ["p.alpha=2:1:5", "FROM below TO"]),
+    "curve of another parameter": (compare("--robustness", "p.nu=1:2:5"), BINOMIAL, ["'p.nu'", "alpha"]),
+    "picture of another kind": (compare("--plot", "a.gif"), BINOMIAL, ["a.gif", ".png, .svg, .pdf"]),
+    "picture in a file": (compare("--plot", "table.csv/a.png"), BINOMIAL, ["picture table.csv"]),
+    "page over the data": (compare("--report", "table.csv"), BINOMIAL, ["report table.csv", "read"]),
     "models of other data": (("compare", "normal", "beta_binomial"), LINE, ["same"]),
     "unknown command": (("guess",), LINE, ["guess", "infer"]),
     "no command": ((), LINE, ["--help"]),
@@ -280,6 +291,40 @@ def test_compare_weighs_specifications(run: Run, folder: Path) -> None:
     odds = 3 * math.exp(evidence[informed] - evidence[flat])
     assert math.isclose(rows[informed]["posterior_probability"], odds / (1 + odds), rel_tol=1e-9)
     assert informed in run(*arguments)[1]
+
+
+def test_compare_answers_what_is_asked_beside_its_table(run: Run, folder: Path) -> None:
+    (folder / "table.csv").write_text(BINOMIAL)
+    flat, informed = "beta_binomial", "beta_binomial:alpha=2,beta=5"
+    asked = (
+        "--robustness",
+        "theta.alpha=1:4:3",
+        "--sequential",
+        "--estimators",
+        "--seed",
+        "1",
+        "--plot",
+        "new/all.svg",
+    )
+    code, out, err = run("compare", flat, informed, "--data", "table.csv", *asked, "--report", "all.html", "--json")
+    assert (code, err) == (0, "")
+    record = json.loads(out)
+    (curve,) = record["robustness"]
+    assert curve["parameter"] == "theta.alpha" and set(curve["chosen"]) == {flat, informed}
+    data = ([1, 4, 0], [10, 12, 9])
+    for row in curve["table"]:  # both models have the parameter, and keep their own beta
+        beta = 1.0 if row["model"] == flat else 5.0
+        assert math.isclose(row["log_evidence"], log_beta_binomial(*data, row["value"], beta), rel_tol=1e-9)
+    assert sorted({row["value"] for row in curve["table"]}) == pytest.approx([1.0, 2.0, 4.0])
+    (arrived,) = record["sequential"]
+    last = {row["model"]: row["log_evidence"] for row in arrived["table"] if row["observations"] == 3}
+    evidences = {row["model"]: row["log_evidence"] for row in record["comparison"]}
+    assert last == pytest.approx(evidences, rel=1e-9)
+    assert [opinion["model"] for opinion in record["estimators"]] == [flat, informed]
+    assert all(opinion["verdict"] == "agree" for opinion in record["estimators"])
+    assert record["plot"] == "new/all.svg" and "<svg" in (folder / "new" / "all.svg").read_text()
+    page = (folder / "all.html").read_text(encoding="utf-8")
+    assert "Robustness to a prior" in page and "As the data arrived" in page and "A second opinion" in page
 
 
 def test_validate_judges_nuts_by_the_closed_form(run: Run) -> None:
