@@ -27,6 +27,8 @@ from bayeskit.terminal import watched
 
 __all__ = ["Scores", "scores_by_smoothing", "scores_from_draws", "scores_from_evidence"]
 
+FEW = 50  # draws that carry a mean, below which its error is doubtful
+
 
 @dataclass(frozen=True, eq=False)
 class Scores:
@@ -61,22 +63,27 @@ def scores_from_draws(subsets: SubsetPosteriors, folds: Iterable[Fold], joint: b
         If the likelihood does not factor into the observations given the parameters.
     """
     found = [_of_fold(subsets, fold, joint) for fold in folds]
-    values, errors = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated")
+    values, errors, carried = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated", _doubtful(carried))
 
 
 def scores_by_smoothing(subsets: SubsetPosteriors, smoothed: Smoothed, bar: bool) -> Scores:
     """Leave-one-out from draws given all; where Pareto k says that it is not reliable, from a run without that one."""
-    values, errors = smoothed.elpd.copy(), smoothed.error.copy()
+    values, errors, carried = smoothed.elpd.copy(), smoothed.error.copy(), np.full(len(subsets), np.inf)
     numbers = np.arange(len(subsets))
     for i in watched(np.flatnonzero(smoothed.high).tolist(), f"{subsets.name}: observations left out", bar):
-        values[[i]], errors[[i]] = _of_fold(subsets, Fold(numbers[[i]], numbers != i), False)
+        values[[i]], errors[[i]], carried[[i]] = _of_fold(subsets, Fold(numbers[[i]], numbers != i), False)
     high = int(smoothed.high.sum())
     notes = (f"{high} observation(s) of high Pareto k were left out in runs of their own",) if high else ()
-    return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated", notes)
+    return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated", (*notes, *_doubtful(carried)))
 
 
-def _of_fold(subsets: SubsetPosteriors, fold: Fold, joint: bool) -> tuple[np.ndarray, np.ndarray]:
+def _doubtful(carried: np.ndarray) -> tuple[str, ...]:
+    few = int(np.sum(carried < FEW))
+    return (f"{few} score(s) rest on fewer than {FEW} draws: their errors may be too small",) if few else ()
+
+
+def _of_fold(subsets: SubsetPosteriors, fold: Fold, joint: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     draws = subsets.given(fold.seen).tree["posterior"].to_dataset()
     with restored(subsets.posterior.snapshot):
         terms = pointwise_log_likelihood(subsets.posterior.model, draws, subsets.observations.members)

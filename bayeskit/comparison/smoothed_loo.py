@@ -61,13 +61,16 @@ def smoothed_loo(pointwise: np.ndarray, draws: xr.Dataset, reff: float | None) -
     return Smoothed(elpd, error, k, good)
 
 
-def mean_over_draws(pointwise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """log of the mean over (chains, draws, …) of exp(pointwise), and its Monte Carlo standard error."""
+def mean_over_draws(pointwise: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """log of the mean over (chains, draws, …) of exp(pointwise), its Monte Carlo standard error, and how many count.
+
+    These are the draws that carry the mean, (Σp)² / Σp²: of few of them the error is not known either.
+    """
     largest = pointwise.max(axis=(0, 1))
     likelihood = np.exp(pointwise - largest)
     mean, number = likelihood.mean(axis=(0, 1)), likelihood[..., 0].size
     error = likelihood.std(axis=(0, 1)) / (mean * np.sqrt(number * _share(likelihood, None)))
-    return largest + np.log(mean), error
+    return largest + np.log(mean), error, number * mean**2 / np.mean(likelihood**2, axis=(0, 1))
 
 
 def _share(terms: np.ndarray, known: float | None) -> np.ndarray | float:

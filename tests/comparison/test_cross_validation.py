@@ -267,6 +267,29 @@ def test_where_some_observations_leave_no_evidence_the_scores_are_from_draws(mon
     assert cross_validate(post, random_seed=5).table.at["model", "label"] == "estimated"
 
 
+def test_scores_that_few_draws_carry_are_called_doubtful() -> None:
+    """A far outlier under a flat prior: only draws at the end of the posterior reach it."""
+    y = np.array([0.0, 0.3, -0.2, 14.0])
+    with pm.Model() as model:
+        pm.Normal("y", pm.Flat("mu"), 1.0, observed=y)
+    found = cross_validate(bk.infer(model, random_seed=2), method="grouped", groups=[0, 0, 0, 1], random_seed=2)
+    assert any("rest on fewer than 50 draws" in note for note in found.notes)
+
+
+def test_a_time_series_is_scored_ahead_and_not_one_by_one() -> None:
+    with pm.Model() as model:
+        start = pm.Normal.dist(0.0, 1.0)
+        pm.AR("y", [pm.Normal("rho", 0.0, 0.5)], 0.8, init_dist=start, observed=SERIES)
+    found = cross_validate(model, method="leave_future_out", initial=5, random_seed=1)
+    for n in range(5, 9):
+        past, precision = SERIES[: n - 1], 4.0 + SERIES[: n - 1] @ SERIES[: n - 1] / 0.64
+        mean = (past @ SERIES[1:n] / 0.64) / precision
+        ahead = stats.norm(mean * SERIES[n - 1], np.sqrt(0.64 + SERIES[n - 1] ** 2 / precision))
+        assert abs(found.pointwise.loc[n, "model"] - ahead.logpdf(SERIES[n])) < 1e-9
+    with pytest.raises(ModelError, match="depends on those before it"):
+        cross_validate(model, random_seed=1)
+
+
 def test_labels_that_have_seen_the_data_are_no_leave_one_out() -> None:
     with pm.Model() as model:
         z = pm.Bernoulli("z", 0.4, shape=4)
@@ -291,7 +314,7 @@ def test_stated_errors_of_both_means_are_calibrated() -> None:
         mu = rng.normal(y.sum() / 4, 0.5, size=(4, 125))
         terms = stats.norm(mu[..., None], 1.0).logpdf(y)
         draws = xr.Dataset({"mu": (("chain", "draw"), mu)})
-        smoothed, (mean, error) = smoothed_loo(terms, draws, 1.0), mean_over_draws(terms)
+        smoothed, (mean, error, _) = smoothed_loo(terms, draws, 1.0), mean_over_draws(terms)
         z.append([(smoothed.elpd - of_loo) / smoothed.error, (mean - of_new) / error])
     variance = np.var(np.array(z), axis=(0, 2))
     assert np.all((variance > 0.7) & (variance < 1.4)), variance
