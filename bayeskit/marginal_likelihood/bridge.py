@@ -19,6 +19,11 @@ Student t with the degrees of freedom, up to the Normal, that are most likely fo
 **Exchangeable components.** Where f has a finite group of symmetries (the labels of a mixture), f is one labelling's
 share of it, and draws are relabelled: :mod:`bayeskit.marginal_likelihood.one_labelling`.
 
+**A thorough bridge.** Where the standard error is above two hundredths, q is a mixture of t's
+(:mod:`bayeskit.marginal_likelihood.mixture_proposal`), against f itself, with all draws and 20,000 proposals for each
+half. The nearer q is to f, the less depends on how independent the draws are: (1) then asks of them only how much of f
+lies where q is thin, as (1) with s₂ near one is importance sampling.
+
 **Error.** The weights in (1) are bounded, so their averages have ordinary standard errors: independent proposals, and
 correlated draws through ArviZ's Monte Carlo standard error of the mean (Frühwirth-Schnatter 2004, who calls this the
 relative mean-squared error). A number is refused rather than given where these cannot be trusted: if the chains
@@ -31,8 +36,9 @@ visited and that lies off the beaten track in many dimensions is not seen by any
 neck holds beyond the draws in it is estimated by :mod:`bayeskit.marginal_likelihood.necks`, and is added, both to the
 estimate and to its error; not where there are symmetries.
 
-**Cost.** About four evaluations of f a draw and 1,000 more, 9,000 at most; with symmetries one evaluation a draw more,
-and a product of a D × D matrix with all points for each; 15,000 to 30,000 more for each of two necks at most.
+**Cost.** About four evaluations of f a draw and 1,000 more, 9,000 at most, and 50,000 more of a thorough one; with
+symmetries one evaluation a draw more, and a product of a D × D matrix with all points for each; 15,000 to 30,000 more
+for each of two necks at most.
 
 Sources: Meng and Wong (1996), Statistica Sinica 6, 831-860; Meng and Schilling (2002), Journal of Computational and
 Graphical Statistics 11, 552-586; Frühwirth-Schnatter (2004), Econometrics Journal 7, 143-167; Gronau et al. (2017),
@@ -44,15 +50,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from arviz_stats.base import array_stats
-from numpy.typing import NDArray
 
 from bayeskit.graphs.environment import on_one_thread, silently
-from bayeskit.marginal_likelihood.estimators import Target, refused
+from bayeskit.marginal_likelihood.bridge_sides import side_of_mixture, side_of_t
+from bayeskit.marginal_likelihood.estimators import PRECISE, Target, refused
 from bayeskit.marginal_likelihood.necks import mass_in_necks
-from bayeskit.marginal_likelihood.one_labelling import Share, labelling, moved
+from bayeskit.marginal_likelihood.one_labelling import labelling, moved
 from bayeskit.marginal_likelihood.permutations import Matrix
 from bayeskit.marginal_likelihood.proposal import (
     Array,
@@ -65,9 +72,7 @@ from bayeskit.marginal_likelihood.proposal import (
     effective_number,
     error_of_mean,
     finds_more,
-    fitted,
     proposal_of,
-    require_more_draws_than,
 )
 from bayeskit.results.diagnostics import ESTIMABLE_ESS, ESTIMABLE_R_HAT
 from bayeskit.results.records import LogEvidence
@@ -77,12 +82,11 @@ __all__ = ["bridge", "estimate", "obstacle"]
 Density = Callable[[Array], Array]
 
 MOST = 2_000  # draws at which the density is evaluated; more are thinned
-FEWEST = 500  # proposals
+ALL = 8_000  # draws of a thorough bridge
 CONTRIBUTING = 50.0  # draws or proposals that at least share the weight
 OTHER_BRIDGES = (0.1, 0.9)  # s₁ of the bridges that must agree with the optimal one
 STREAM = 0xB21D6E  # which of the streams of a seed
 WIDE, WIDELY, WIDE_DEGREES = 5.0, 1_000, 3.0  # scale, number and degrees of freedom of the proposals far away
-INVARIANT = 1e-6  # nats, and a thousandth of it relative to the density: rounding
 LARGEST_ERROR = 0.5  # nats; beyond, the error itself is a guess
 
 
@@ -92,28 +96,42 @@ def obstacle(target: Target) -> str:
 
 
 def estimate(target: Target) -> LogEvidence:
-    """By :func:`bridge`."""
+    """By :func:`bridge`, and again by the thorough one where that is not precise."""
     assert target.draws is not None
-    density = target.space.log_density
-    return bridge(density, target.draws, random_seed=target.random_seed, symmetries=target.symmetries)
+    ask = partial(bridge, target.space.log_density, target.draws, random_seed=target.random_seed)
+    evidence = ask(symmetries=target.symmetries)
+    if not PRECISE < evidence.error < math.inf:
+        return evidence
+    again = ask(symmetries=target.symmetries, thorough=True)
+    return again if again.error < evidence.error else evidence
 
 
-def bridge(log_density: Density, draws: Array, *, random_seed: int, symmetries: Sequence[Matrix] = ()) -> LogEvidence:
+def bridge(
+    log_density: Density,
+    draws: Array,
+    *,
+    random_seed: int,
+    symmetries: Sequence[Matrix] = (),
+    thorough: bool = False,
+) -> LogEvidence:
     """log Z = log ∫ exp f(x) dx from draws (chains, length, D) of the density proportional to exp f.
 
     f maps points (n, D) to n values: −∞ where the density is zero, NaN where it could not be evaluated. ``symmetries``
-    are all T of a finite group of linear maps under which f is invariant, the identity first.
+    are all T of a finite group of linear maps under which f is invariant, the identity first. A ``thorough`` bridge is
+    built on all draws, many proposals, and a mixture.
     """
     try:
         # A stream of its own: proposals made from the same numbers as the draws would not be independent of them.
         rng = np.random.default_rng([random_seed, STREAM])
         with on_one_thread(), silently():
-            return _bridge(log_density, np.asarray(draws, dtype=float), list(symmetries), rng)
+            return _bridge(log_density, np.asarray(draws, dtype=float), list(symmetries), rng, thorough)
     except Refused as reason:
         return refused(reason)
 
 
-def _bridge(log_density: Density, draws: Array, symmetries: Sequence[Matrix], rng: np.random.Generator) -> LogEvidence:
+def _bridge(
+    log_density: Density, draws: Array, symmetries: Sequence[Matrix], rng: np.random.Generator, thorough: bool
+) -> LogEvidence:
     if not np.all(np.isfinite(draws)):
         raise Refused("a draw is not finite on the unconstrained scale")
     if draws.shape[1] < 8:
@@ -121,7 +139,7 @@ def _bridge(log_density: Density, draws: Array, symmetries: Sequence[Matrix], rn
     size = draws.shape[-1]
     middle = draws.shape[1] // 2
     parts = (draws[:, :middle], draws[:, middle : 2 * middle])
-    step = max(1, -(-draws.shape[0] * 2 * middle // MOST))
+    step = max(1, -(-draws.shape[0] * 2 * middle // (ALL if thorough else MOST)))
     thinned = [p[:, ::step] for p in parts]
     heights = [np.asarray(log_density(k.reshape(-1, size)), dtype=float).reshape(k.shape[:2]) for k in thinned]
     judged, anywhere, samples = draws, draws, list(parts)
@@ -134,7 +152,8 @@ def _bridge(log_density: Density, draws: Array, symmetries: Sequence[Matrix], rn
     if not np.all(np.isfinite(heights)):
         raise Refused("the density is not finite at every draw")
     _require_mixing(np.concatenate(heights, axis=1)[..., None])
-    sides = [_side(log_density, samples[1 - k], thinned[k], heights[k], symmetries, rng) for k in (0, 1)]
+    side = side_of_mixture if thorough else side_of_t
+    sides = [side(log_density, samples[1 - k], thinned[k], heights[k], symmetries, rng) for k in (0, 1)]
     first, second = (_optimal(side) for side in sides)
     result = _combined(first, second)
     _require_nothing_far_away(log_density, anywhere.reshape(-1, size), result.value, rng)
@@ -167,50 +186,6 @@ def _require_nothing_far_away(log_density: Density, draws: Array, log_z: float, 
     points = wide.draw(rng, WIDELY)
     if finds_more(np.asarray(log_density(points), dtype=float) - wide.log_density(points) - log_z):
         raise Unvisited("there is a mode that no draw has found")
-
-
-def _side(
-    log_density: Density,
-    fit: Array,
-    use: Array,
-    heights: Array,
-    symmetries: Sequence[Matrix],
-    rng: np.random.Generator,
-) -> BridgeSide:
-    sample = fit.reshape(-1, fit.shape[-1])
-    require_more_draws_than(sample)
-    proposal = fitted(sample)
-    share = Share(proposal, symmetries)
-
-    def shared(points: Array) -> Array:
-        return np.asarray(log_density(points)) + share.log(points)
-
-    def log_ratio(points: Array, values: Array) -> tuple[Array, NDArray[np.bool_]]:
-        both = np.stack([values, shared(2 * proposal.centre - points)])
-        lost = np.isnan(both)
-        if np.any(both == np.inf):
-            raise Refused("the density is infinite somewhere")
-        symmetric = np.logaddexp(*np.where(lost, -np.inf, both)) - math.log(2.0)
-        return symmetric - proposal.log_density(points), lost.any(axis=0)
-
-    points, values = _relabelled(log_density, share, use.reshape(-1, use.shape[-1]), heights.ravel(), rng)
-    drawn, lost_draws = log_ratio(points, values)
-    points = proposal.draw(rng, max(len(points), FEWEST))
-    proposed, lost_proposals = log_ratio(points, shared(points))
-    return BridgeSide(drawn.reshape(heights.shape), proposed, lost_draws.reshape(heights.shape), lost_proposals)
-
-
-def _relabelled(
-    log_density: Density, share: Share, points: Array, heights: Array, rng: np.random.Generator
-) -> tuple[Array, Array]:
-    """Draws of one labelling's share of f from draws of f, and log f₁ there."""
-    if len(share.symmetries) < 2:
-        return points, heights
-    points = moved(points, share.symmetries, share.drawn(points, rng))
-    again = np.asarray(log_density(points), dtype=float)
-    if not np.all(np.abs(again - heights) <= INVARIANT * (1 + 1e-3 * np.abs(heights))):
-        raise Refused("the density changes with the labels of its components at some draw")
-    return points, again + share.log(points)
 
 
 def _optimal(side: BridgeSide) -> BridgeSolution:

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from bayeskit.marginal_likelihood.permutations import Matrix
     from bayeskit.model.unconstrained import Unconstrained
 
-__all__ = ["ESTIMATORS", "Estimator", "Target", "first_estimate", "refused"]
+__all__ = ["ESTIMATORS", "PRECISE", "Estimator", "Target", "first_estimate", "refused"]
+
+PRECISE = 0.02  # nats: a standard error above which an estimator does more
 
 
 @dataclass(frozen=True, eq=False)

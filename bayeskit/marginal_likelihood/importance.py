@@ -1,21 +1,22 @@
 r"""Importance sampling from a mixture of Student t's that was fitted to draws.
 
-With q fitted to half of the draws and :math:`x_i` independent draws of q,
+With q fitted to draws and :math:`x_i` independent points from q,
 
 .. math:: \hat Z = \frac1n \sum_i w_i, \qquad w_i = \frac{f(x_i)}{\frac1{|G|} \sum_\pi q(T_\pi x_i)}
 
 for the :math:`|G|` symmetries of f (:mod:`bayeskit.marginal_likelihood.one_labelling`), is unbiased whatever q is, and
 its weights are independent: the standard error of log Z is that of their mean, over the mean.
 
-**Two halves.** The first fits mixtures of one to a few components by EM. The second, which none of them has seen,
-chooses among them: the one under which it is most likely, which is the one nearest to the posterior. It then says
-where q is too thin: a draw at which f/q is far above any weight lies where no proposal fell, and the estimate is
-refused.
+**Two halves.** Mixtures of one to a few components are fitted to the first by EM; the second, which none of them has
+seen, chooses the number of components under which it is most likely, and that mixture is fitted to all draws: the
+points are new ones. As many are made as a standard error of two hundredths takes by the weights of the first few
+thousand, up to 60,000. Draws then say where q is too thin: one at which f/q is far above any weight lies where no
+proposal fell.
 
 **Refusals.** Where the weights' tail has no variance (Pareto k above 0.7; Vehtari, Simpson, Gelman, Yao and Gabry
 2024), or a few points carry the sum, the error would itself be a guess.
 
-**Cost.** One evaluation of f for each proposal, and one for each draw of the second half that is looked at.
+**Cost.** One evaluation of f for each point, and some hundred at draws; with symmetries q is evaluated once for each.
 
 Source: Vehtari, Simpson, Gelman, Yao and Gabry (2024), Journal of Machine Learning Research 25 (72).
 """
@@ -23,23 +24,18 @@ Source: Vehtari, Simpson, Gelman, Yao and Gabry (2024), Journal of Machine Learn
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from arviz_stats.base import array_stats
-from scipy import special
-from scipy.cluster.vq import kmeans2
 
 from bayeskit.graphs.environment import on_one_thread, silently
-from bayeskit.marginal_likelihood.estimators import Target, refused
+from bayeskit.marginal_likelihood.estimators import PRECISE, Target, refused
+from bayeskit.marginal_likelihood.mixture_proposal import MixtureProposal, fitted_mixture
 from bayeskit.marginal_likelihood.one_labelling import labelling
 from bayeskit.marginal_likelihood.proposal import (
     Array,
-    Proposal,
     Refused,
     Unvisited,
-    fitted,
-    proposal_of,
     require_more_draws_than,
 )
 from bayeskit.results.records import LogEvidence
@@ -47,14 +43,12 @@ from bayeskit.results.records import LogEvidence
 __all__ = ["estimate", "obstacle"]
 
 STREAM = 0x13907
-COMPONENTS = (2, 4, 8)  # of mixtures that are tried beside one t
-STEPS = 15  # of EM
-DEGREES, WIDER = 5.0, 1.15  # of freedom of a component of a mixture, and its scale in that of its points
-LOOKED_AT = 500  # draws of the second half
+MOST, MARGIN = 60_000, 1.3  # points, and how many more are made than seem to be needed
+MISSED = 0.01  # share of the draws that may
+LOOKED_AT = 2_000  # draws that may lie where no proposal does
 PARETO_K = 0.7
 FEWEST = 100  # effective points below which a few decide
-THIN, SHARE = 5.0, 0.05  # times the largest weight, and share of all, of a draw where there should be proposals
-BROAD, DEFENSIVE = 2.5, 0.05  # scale of what guards the tails, and its share of q
+THIN, SHARE = 5.0, 0.05  # times the largest weight, and share of all, of a draw where proposals are missing
 
 
 def obstacle(target: Target) -> str:
@@ -78,25 +72,40 @@ def estimate(target: Target) -> LogEvidence:
 
 def _estimate(target: Target, rng: np.random.Generator) -> LogEvidence:
     first, second = _halves(target)
-    mixture = max(_mixtures(first, rng), key=lambda q: float(q.log_density(second).mean()))
-    points = mixture.draw(rng, target.points)
-    log_weights = _log_weights(target, mixture, points)
+    # The points are new ones: the draws that choose are free to be fitted to as well.
+    mixture, draws = fitted_mixture(first, second, rng), np.concatenate([first, second])
+    log_weights = _log_weights(target, mixture, mixture.draw(rng, target.points))
+    wanted = _error(log_weights) / PRECISE
+    if wanted > 1:
+        more = int(min(MARGIN * wanted**2 * target.points, MOST)) - target.points
+        log_weights = np.append(log_weights, _log_weights(target, mixture, mixture.draw(rng, max(more, 0))))
+    seen = _log_weights(target, mixture, draws[rng.permutation(len(draws))[:LOOKED_AT]])
+    return _judged(log_weights, seen)
+
+
+def _error(log_weights: Array) -> float:
+    """Standard error of the log of the mean weight."""
+    weights = np.exp(log_weights - log_weights.max())
+    return float(weights.std(ddof=1) / weights.mean()) / math.sqrt(len(weights))
+
+
+def _judged(log_weights: Array, seen: Array) -> LogEvidence:
+    """The log of the mean weight; refused where few weights decide, or would at a draw (``seen``)."""
     largest = float(log_weights.max())
     if not math.isfinite(largest):
         raise Refused("no proposal lies where the density is above zero, or it is infinite somewhere")
-    seen = _log_weights(target, mixture, second[rng.permutation(len(second))[:LOOKED_AT]])
     weights = np.exp(log_weights - largest)
     mean, effective = float(weights.mean()), float(weights.sum() ** 2 / np.sum(weights**2))
+    missed = float(np.mean(seen - largest > math.log(max(THIN, SHARE * mean * len(weights)))))
+    if missed > MISSED:
+        raise Unvisited(f"{missed:.1%} of the draws lie where the proposals do not go: it is too thin there")
     # ArviZ takes log likelihoods, of which the weights are the inverse.
     pareto = float(array_stats.psislw(np.minimum(largest - log_weights, 700.0))[1]) if np.ptp(weights) > 0 else 0.0
-    if float(seen.max()) - largest > math.log(max(THIN, SHARE * mean * len(weights))):
-        raise Unvisited("a draw lies where the proposals do not go: the posterior is not covered by what was fitted")
     if not pareto <= PARETO_K:
         raise Refused(f"the weights' tail is too heavy (Pareto k {pareto:.2f}, at most {PARETO_K})")
     if effective < FEWEST:
         raise Refused(f"only {effective:.0f} of {len(weights):,} points carry the weight")
-    error = float(weights.std(ddof=1)) / mean / math.sqrt(len(weights))
-    return LogEvidence(largest + math.log(mean), error, "estimated")
+    return LogEvidence(largest + math.log(mean), _error(log_weights) + missed, "estimated")
 
 
 def _halves(target: Target) -> tuple[Array, Array]:
@@ -125,62 +134,3 @@ def _log_weights(target: Target, mixture: MixtureProposal, points: Array) -> Arr
         total = mixture.log_density(points)
     values = target.space.log_density(points)
     return np.where(np.isnan(values), -np.inf, values) - total
-
-
-@dataclass(frozen=True, eq=False)
-class MixtureProposal:
-    """Multivariate t's with weights."""
-
-    weights: Array
-    components: tuple[Proposal, ...]
-
-    def each(self, points: Array) -> Array:
-        """log of each component times its weight at points (n, D): (K, n)."""
-        parts = (component.log_density(points) for component in self.components)
-        return np.stack([np.log(w) + p for w, p in zip(self.weights, parts, strict=True)])
-
-    def log_density(self, points: Array) -> Array:
-        """log q at points of shape (n, D)."""
-        return np.asarray(special.logsumexp(self.each(points), axis=0))
-
-    def draw(self, rng: np.random.Generator, number: int) -> Array:
-        """Independent draws, of shape (number, D)."""
-        counts = rng.multinomial(number, self.weights)
-        return np.concatenate([c.draw(rng, int(n)) for c, n in zip(self.components, counts, strict=True)])
-
-
-def _mixtures(sample: Array, rng: np.random.Generator) -> list[MixtureProposal]:
-    """One t, and mixtures by EM, each with a broad t that guards its tails."""
-    whole = fitted(sample)
-    if whole.degrees > DEGREES * 2:
-        whole = Proposal(whole.centre, whole.root, DEGREES * 2)
-    broad = proposal_of(sample, DEGREES)
-    guard = Proposal(broad.centre, BROAD * broad.root, DEGREES)
-    made = [MixtureProposal(np.ones(1), (whole,))]
-    for number in COMPONENTS:
-        if len(sample) >= number * (4 * sample.shape[1] + 20) and (mixture := _by_em(sample, number, rng)) is not None:
-            made.append(mixture)
-    return [MixtureProposal(np.append(m.weights * (1 - DEFENSIVE), DEFENSIVE), (*m.components, guard)) for m in made]
-
-
-def _by_em(sample: Array, number: int, rng: np.random.Generator) -> MixtureProposal | None:
-    """A mixture of so many Normals, by EM from clusters, its components made t's; None where one of them collapses."""
-    centre, root = sample.mean(axis=0), proposal_of(sample).root
-    white = np.linalg.solve(root, (sample - centre).T).T
-    _, labels = kmeans2(white, number, minit="++", rng=rng, missing="warn")
-    shares = np.eye(number)[labels].T
-    ridge = 1e-3 * root @ root.T
-    for _ in range(STEPS):
-        counts = shares.sum(axis=1)
-        if counts.min() < 2 * sample.shape[1] + 5:
-            return None
-        parts = []
-        for share, count in zip(shares, counts, strict=True):
-            middle = share @ sample / count
-            off = sample - middle
-            parts.append(Proposal(middle, np.linalg.cholesky(off.T @ (share[:, None] * off) / count + ridge)))
-        mixture = MixtureProposal(counts / counts.sum(), tuple(parts))
-        shares = special.softmax(mixture.each(sample), axis=0)
-    return MixtureProposal(
-        mixture.weights, tuple(Proposal(p.centre, WIDER * p.root, DEGREES) for p in mixture.components)
-    )

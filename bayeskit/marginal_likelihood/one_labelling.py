@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +41,18 @@ LABELLED = 1_000  # draws to which the labelling is fitted
 ROUNDS = 50  # of relabelling
 
 
+class HasDensity(Protocol):
+    """A proposal, as far as shares are asked for."""
+
+    def log_density(self, points: Array) -> Array:
+        """log q at points of shape (n, D)."""
+
+
 @dataclass(frozen=True)
-class Share:
+class Share[P: HasDensity]:
     """One labelling's share of f, log |G| q(x) − log Σ_π q(T_π x) of (1), with q a multivariate Normal or t."""
 
-    proposal: Proposal
+    proposal: P
     symmetries: Sequence[Matrix]
 
     def each(self, points: Array) -> Iterator[Array]:
@@ -90,7 +98,7 @@ def moved(draws: Array, symmetries: Sequence[Matrix], which: NDArray[np.intp]) -
     return result.reshape(draws.shape)
 
 
-def labelling(draws: Array, heights: Array, symmetries: Sequence[Matrix]) -> Share:
+def labelling(draws: Array, heights: Array, symmetries: Sequence[Matrix]) -> Share[Proposal]:
     """The Normal under which one labelling of each draw is more likely than the others; see the module's docstring."""
     sample = draws.reshape(-1, draws.shape[-1])
     require_more_draws_than(sample)

@@ -6,6 +6,8 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -15,7 +17,9 @@ from scipy import sparse, special, stats
 
 import bayeskit as bk
 from bayeskit.elimination.plan import analyse
-from bayeskit.marginal_likelihood.bridge import bridge
+from bayeskit.marginal_likelihood import bridge_sides
+from bayeskit.marginal_likelihood.bridge import bridge, estimate
+from bayeskit.marginal_likelihood.estimators import Target as EstimatorTarget
 from bayeskit.marginal_likelihood.sampled import evidence_of_draws
 from bayeskit.results.records import LogEvidence
 
@@ -428,3 +432,35 @@ def test_draws_that_diverged_or_follow_another_density_are_refused() -> None:
     assert "2.0% of the transitions diverged" in evidence_of_draws(analysis, model, draws, diverging, 1).reason
     other = xr.Dataset({"logp": (("chain", "draw"), np.zeros((4, 500)))})
     assert "not that of the sampler" in evidence_of_draws(analysis, model, draws, other, 1).reason
+
+
+@pytest.mark.parametrize(("make", "size"), [(log_gamma, 5), (banana, 2)])
+def test_the_error_of_a_thorough_bridge_is_honest(
+    make: Callable[[int], Target], size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridge_sides, "MANY", 3_000)
+    target = make(size)
+    draws = [target.draw(np.random.default_rng([1, k]), 600).reshape(4, 150, size) for k in range(24)]
+    z = scores(target, [bridge(target.log_density, d, random_seed=k, thorough=True) for k, d in enumerate(draws)])
+    assert abs(z.mean()) < 0.7
+    assert 0.5 < z.std() < 1.4
+    assert np.abs(z).max() < 4.5
+
+
+def test_where_the_error_is_large_the_bridge_is_built_again() -> None:
+    """Two skewed components in either order, from chains that stay in one: half the error, and the same number."""
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        parts = (np.sum(0.7 * y - np.exp(y), axis=1) for y in (x - shift, x[:, ::-1] - shift))
+        return np.logaddexp(*parts)
+
+    shift = np.array([6.0] * 4 + [0.0] * 4)
+    draws = np.log(np.random.default_rng(1).gamma(0.7, size=(4, 200, 8))) + shift
+    symmetries = [np.eye(8), np.eye(8)[::-1]]
+    space: Any = SimpleNamespace(log_density=log_density)
+    plain = bridge(log_density, draws, random_seed=1, symmetries=symmetries)
+    found = estimate(EstimatorTarget(space, 1, draws, symmetries))
+    truth = 8 * float(special.gammaln(0.7)) + math.log(2)
+    assert plain.error > 0.02 > 0.75 * found.error
+    assert found.error < plain.error
+    assert abs(found.value - truth) < 4 * found.error
