@@ -41,6 +41,7 @@ from bayeskit.results.records import Posterior
 
 __all__ = ["InformationCriteria", "information_criteria"]
 
+ROUNDING = 1e-12  # of a log likelihood, relatively
 COLUMNS = ["log_likelihood", "parameters", "observations", "aic", "bic", "error"]
 
 
@@ -52,7 +53,7 @@ class InformationCriteria(TabledResult):
     ----------
     table : pandas.DataFrame
         One row a model: ``log_likelihood`` at its maximum, ``parameters`` (p), ``observations`` (n), ``aic``, ``bic``,
-        and ``error``, what both may be off by because the climb ended where it did.
+        and ``error``, what both may be off by: rounding, and what was left to climb.
     unit : str
         What is counted as an observation: ``entry``, or the dim of which each label is one.
     """
@@ -130,7 +131,7 @@ def _criteria(name: str, model: Any, unit: str | None, seed: int) -> tuple[str, 
     _require_countable(name, LogJoint.from_model(model))
     top, p, left = _maximum(name, model, seed)
     n = len(counted)
-    return counted.unit, (top, p, n, 2 * p - 2 * top, p * math.log(n) - 2 * top, 2 * left)
+    return counted.unit, (top, p, n, 2 * p - 2 * top, p * math.log(n) - 2 * top, 2 * (left + ROUNDING * (1 + abs(top))))
 
 
 def _require_countable(name: str, joint: LogJoint) -> None:
