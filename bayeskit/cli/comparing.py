@@ -66,7 +66,8 @@ def compare_models(arguments: argparse.Namespace) -> None:
         _write_picture(comparison, arguments.plot)
     if arguments.report:
         about = [line for b in built for line in about_model(b)]
-        bk.report(comparison, arguments.report, results=[result for *_, result in asked], about=about)
+        titles = {_title(kind, model, result): result for kind, model, result in asked}
+        bk.report(comparison, arguments.report, results=titles, about=about)
     if arguments.json:
         facts = {"comparison": frame_records(comparison.table, index="model"), "priors": comparison.priors}
         written = {"plot": arguments.plot, "report": arguments.report}
@@ -97,6 +98,12 @@ def _asked(
     if arguments.estimators:
         found += [("estimators", name, bk.evidence(posterior, **options)) for name, posterior in posteriors.items()]
     return found
+
+
+def _title(kind: str, model: str, result: Any) -> str:
+    if kind == "robustness":
+        return "Robustness to {}, {:g} to {:g}".format(result.parameter, *result.table["value"].agg(["min", "max"]))
+    return f"Log evidence of {model} by several estimators" if model else "As the data arrived"
 
 
 def _record(model: str, result: Any) -> dict[str, Any]:

@@ -25,6 +25,7 @@ __all__ = ["Canvas", "NamedCurve", "Panel", "spans"]
 DOTS = 100  # an inch
 CURVES = ("-", "--", "-.", ":")
 STRONG = 5.0  # nats from which on a cell of a matrix has its full colour
+TICKS = 6
 CLOSE = 0.07  # of the height of a panel, the least between two names
 DECADES = 1.3  # of positive values, from which on they are drawn by their logarithms
 
@@ -116,8 +117,7 @@ class Panel:
         for row, end, text in zip(rows, ends, texts, strict=True):
             place = end + 0.06 * (high - low)
             self.marks.text(place, row, text, self.target, horizontal_align="left", color=INK, size=8)
-        if limits == (0.0, 1.0):  # of probabilities, which the room for the texts has none of
-            self.marks.xticks([0.0, 0.5, 1.0], ["0", "0.5", "1"], self.target)
+        self._ticks(low, high, False)  # none in the room for the texts
         self.marks.yticks(rows.tolist(), list(labels), self.target)
         self.marks.ylim((-0.6, len(labels) - 0.4), self.target)
 
@@ -148,6 +148,7 @@ class Panel:
         left, place, right = (at * math.exp(s * span) if logarithmic else at + s * span for at, s in ends)
         if logarithmic:
             self.marks.xscale(self.target, "log")
+        self._ticks(low, high, logarithmic)
         self.marks.xlim((left, right), self.target)
         heights = [float(line.y[np.isfinite(line.y)][-1]) for line in drawn]
         every = np.concatenate([[], *(line.y[np.isfinite(line.y)] for line in drawn)])
@@ -158,6 +159,15 @@ class Panel:
         for line, y in zip(drawn, _apart(heights, CLOSE * room), strict=True):
             colour = SAFE[line.number % len(SAFE)]
             self.marks.text(place, y, line.name, self.target, horizontal_align="left", color=colour, size=8)
+
+    def _ticks(self, low: float, high: float, logarithmic: bool) -> None:
+        """Round numbers where there are data, written without markup."""
+        from matplotlib.ticker import LogLocator, MaxNLocator
+
+        locator = LogLocator(numticks=TICKS) if logarithmic else MaxNLocator(TICKS, steps=[1, 2, 2.5, 5, 10])
+        slack = 1e-9 * (high - low)
+        ticks = [float(t) for t in locator.tick_values(low, high) if low - slack <= t <= high + slack]
+        self.marks.xticks(ticks, [f"{tick:.10g}".replace("-", "−") for tick in ticks], self.target)
 
     def logarithmic(self, x: np.ndarray) -> bool:
         """Whether values are drawn by their logarithms."""
@@ -170,7 +180,8 @@ class Panel:
     def mark(self, x: float, text: str, top: float) -> None:
         """A dotted vertical line with its meaning at its top."""
         self.marks.vline(x, self.target, color=MUTED, linestyle=":", width=1.2)
-        self.marks.text(x, top, f" {text}", self.target, horizontal_align="left", color=INK, size=8)
+        sides = {"horizontal_align": "left", "vertical_align": "bottom"}
+        self.marks.text(x, top, f" {text}", self.target, color=INK, size=8, **sides)
 
     def matrix(self, labels: Sequence[str], values: np.ndarray) -> None:
         """Numbers in cells: blue above zero, orange below, the deeper the farther from it."""

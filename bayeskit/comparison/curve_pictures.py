@@ -33,14 +33,15 @@ def draw_robustness(robustness: Robustness, backend: str | None) -> PlotCollecti
             lines, y = _lines(table, models, "log_evidence", "error"), "log evidence, nats"
         else:
             lines = _lines(table, models[1:], "log_bayes_factor", "log_bayes_factor_error")
-            y = f"log Bayes factor against {models[0]}"
+            y = "log Bayes factor, nats"
             panel.level(0.0)
         panel.curves(x, lines)
         top = max((float(np.nanmax(line.y)) for line in lines if np.isfinite(line.y).any()), default=0.0)
         for value in dict.fromkeys(robustness.chosen.values()):
             panel.mark(value, f"chosen: {value:g}", top)
         band = "; bands: ±2 se, or the bound" if _wide(lines) else ""
-        panel.name(f"Robustness to {robustness.parameter}", x=f"{robustness.parameter}{band}", y=y)
+        against = f", against {models[0]}" if len(models) > 1 else ""
+        panel.name(f"Robustness to {robustness.parameter}{against}", x=f"{robustness.parameter}{band}", y=y)
     return canvas.collection
 
 
@@ -62,7 +63,7 @@ def draw_sequential(sequential: Sequential, backend: str | None) -> PlotCollecti
         factors.level(0.0)
         factors.curves(x, lines)
         band = "; bands: ±2 se, or the bound" if _wide(lines) else ""
-        factors.name("Log Bayes factor as data arrive", x=f"observations{band}", y=f"against {models[0]}, nats")
+        factors.name(f"Log Bayes factor against {models[0]}", x=f"observations{band}", y="nats")
         probabilities.curves(x, _lines(table, models, "posterior_probability", None), limits=(-0.06, 1.06))
         probabilities.name("Posterior probability", x="observations")
     return canvas.collection

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from bayeskit.reporting.compared_models import comparison_sections
 from bayeskit.reporting.files import REPORT, check_writable
 from bayeskit.reporting.html import render, write_page
 from bayeskit.reporting.records import Section, styled
-from bayeskit.reporting.result_sections import result_section
+from bayeskit.reporting.result_sections import result_sections
 from bayeskit.reporting.sections import build_sections, versions_section
 from bayeskit.results.records import Posterior
 from bayeskit.validation import Validation
@@ -33,7 +33,7 @@ def report(
     *,
     validation: Validation | None = None,
     comparison: Comparison | None = None,
-    results: Sequence[Any] = (),
+    results: Mapping[str, Any] | Sequence[Any] = (),
     title: str | None = None,
     about: Sequence[str] = (),
 ) -> Path:
@@ -54,9 +54,9 @@ def report(
         From :func:`bayeskit.validate`: adds the sampler beside the closed form.
     comparison : Comparison, optional
         From :func:`bayeskit.compare`: adds the compared models.
-    results : sequence, optional
+    results : sequence or mapping of str, optional
         What else was asked, as of :func:`bayeskit.evidence`, :func:`bayeskit.sequential` or
-        :func:`bayeskit.savage_dickey`: each a section with its picture.
+        :func:`bayeskit.savage_dickey`: each a section with its picture, under the title that it is given.
     title : str, optional
         The model's name, "Posterior report" or "Models compared", where not given.
     about : sequence of str, optional
@@ -83,7 +83,7 @@ def report(
     target = Path(path)
     check_writable(target, REPORT)  # before the pictures are made
     with styled():
-        further = [result_section(result, number) for number, result in enumerate(results, 1)]
+        further = result_sections(results)
         name, sections = _sections(post, validation, comparison, about)
     return write_page(target, render(title or name, (*sections[:-1], *further, sections[-1])))
 

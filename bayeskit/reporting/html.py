@@ -99,7 +99,10 @@ def table_markup(table: Table) -> str:
     style = [' class="number"' if n else "" for n in numeric]
     # A block in the caption, because the caption itself is as wide as the table, which may be wider than the window.
     caption = f"<caption><span>{escape(table.caption)}</span></caption>" if table.caption else ""
-    heads = "".join(f'<th scope="col"{s}>{escape(_head(c))}</th>' for c, s in zip(table.columns, style, strict=True))
+    heads = "".join(
+        f'<th scope="col"{s}>{escape(c if table.named else _head(c))}</th>'
+        for c, s in zip(table.columns, style, strict=True)
+    )
     head = f"<thead><tr>{heads}</tr></thead>" if any(table.columns) else ""
     if any(table.columns):
         cells = [_column(v, table.digits, DECIMALS.get(c)) for v, c in zip(values, table.columns, strict=True)]

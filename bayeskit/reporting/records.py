@@ -152,6 +152,7 @@ class Table:
     caption: str = ""
     note: str = ""  # shown below, for instance how many rows are not shown
     digits: int = 5  # of the numbers, significant ones
+    named: bool = False  # whether the heads are names of the user's, which are shown as they are
 
 
 @dataclass(frozen=True)

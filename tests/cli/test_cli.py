@@ -324,7 +324,8 @@ def test_compare_answers_what_is_asked_beside_its_table(run: Run, folder: Path) 
     assert all(opinion["verdict"] == "agree" for opinion in record["estimators"])
     assert record["plot"] == "new/all.svg" and "<svg" in (folder / "new" / "all.svg").read_text()
     page = (folder / "all.html").read_text(encoding="utf-8")
-    assert "Robustness to a prior" in page and "As the data arrived" in page and "A second opinion" in page
+    assert "Robustness to theta.alpha, 1 to 4" in page and "As the data arrived" in page
+    assert f"Log evidence of {informed} by several estimators" in page
 
 
 def test_validate_judges_nuts_by_the_closed_form(run: Run) -> None:

@@ -148,7 +148,9 @@ def test_a_robustness_curve_has_its_band_its_names_and_the_chosen_value() -> Non
     assert [m["x"] for m in marks(drawn)["vline"] if "x" in m] == [2.0]
     assert texts(drawn) == ["effect", "other", " chosen: 2"]
     assert marks(drawn)["xscale"][0]["scale"] == "log"
-    assert "null" in marks(drawn)["ylabel"][0]["string"] and "delta.sigma" in marks(drawn)["xlabel"][0]["string"]
+    (ticks,) = marks(drawn)["xticks"]
+    assert ticks["labels"] == ["1", "10", "100"]  # no markup, which pages do not set
+    assert "against null" in marks(drawn)["title"][0]["string"] and "delta.sigma" in marks(drawn)["xlabel"][0]["string"]
     alone = draw_robustness(SimpleNamespace(**{**vars(given), "table": curve_table("value", ["effect"])}), "none")
     np.testing.assert_array_equal(marks(alone)["line"][0]["y"], [-5.0, -5.0, -5.0])
 

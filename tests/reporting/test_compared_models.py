@@ -15,8 +15,9 @@ import bayeskit as bk
 from bayeskit.comparison.comparison import Comparison
 from bayeskit.errors import OptionError
 from bayeskit.reporting.compared_models import comparison_section, comparison_sections
+from bayeskit.reporting.html import table_markup
 from bayeskit.reporting.records import Section, styled
-from bayeskit.reporting.result_sections import ANSWERS, result_section
+from bayeskit.reporting.result_sections import ANSWERS, result_sections
 
 Y = np.array([0.3, -0.8, 1.9, 0.7, 1.2, 0.4])
 
@@ -106,8 +107,8 @@ def test_a_posterior_shows_the_comparison_it_is_part_of() -> None:
 def test_of_what_grows_with_the_data_the_last_rows_are_shown() -> None:
     arrived = bk.sequential(dict(comparison().posteriors), progressbar=False, random_seed=1)
     with styled():
-        section = result_section(arrived, 2)
-    assert section.key == "sequential-2" and section.title == ANSWERS["Sequential"][0]
+        (section,) = result_sections([arrived])
+    assert section.key == "sequential-1" and section.title == ANSWERS["Sequential"][0]
     (table,) = section.tables
     last = arrived.table[arrived.table["observations"] == 6].set_index("model")
     place = table.columns.index("log_evidence")
@@ -117,4 +118,19 @@ def test_of_what_grows_with_the_data_the_last_rows_are_shown() -> None:
 def test_an_answer_without_a_table_is_shown_as_it_is_printed() -> None:
     null = bk.savage_dickey(comparison().posteriors["mean & all"], "level <b>", at=0.0)
     with styled():
-        assert result_section(null, 1).text == str(null)
+        (section,) = result_sections({"Is the level <zero>?": null})
+    assert section.text == str(null) and section.title == "Is the level <zero>?" and len(section.pictures) == 1
+
+
+def test_a_curve_is_a_table_of_some_of_its_values() -> None:
+    curve = bk.robustness(dict(comparison().posteriors), "level <b>.sigma", np.geomspace(0.5, 5.0, 20))
+    with styled():
+        (section,) = result_sections([curve])
+    (table,) = section.tables
+    first, second = dict.fromkeys(curve.table["model"])
+    assert table.columns == ("value", second) and f"against {first}" in table.caption
+    known = curve.table[curve.table["model"] == second].set_index("value")["log_bayes_factor"].to_dict()
+    assert f">{second}</th>" in table_markup(replace(table, columns=("value", "a_b"))).replace("a_b", second)
+    assert len(table.rows) == 15 and all(known[row[0]] == row[1] for row in table.rows)
+    assert table.rows[0][0] == 0.5 and table.rows[-1][0] == 5.0
+    assert "mathdefault" not in section.pictures[0].data.decode()
