@@ -94,7 +94,9 @@ class Mixture:
         """log p(forms = values), and its rounding; −∞ outside of the support."""
         found = [_log_density(c, forms, values) for c in self.components]
         terms = self.log_weights + np.array([value for value, _ in found])
-        return float(special.logsumexp(terms)), max(error for _, error in found)
+        return float(special.logsumexp(terms)), max(
+            (error for value, error in found if np.isfinite(value)), default=0.0
+        )
 
 
 def mixture_of(analysis: Analysis) -> Mixture:
@@ -182,6 +184,8 @@ def _pieces(
         part = component.parts[number]
         group = _group(part, form) if part.scale is not None and part.scale.name not in scales else 0
         rows.setdefault((number, group), []).append(row)
+        if part.multiple is not None and len({g for k, g in rows if k == number}) > 1:
+            raise NoClosedForm("entries of vectors that share a Wishart matrix")
     if {p.scale.name for (k, _) in rows for p in [component.parts[k]] if p.scale is not None} & taken:
         raise NoClosedForm("a scale, and what it is the scale of")
     found += [_elliptical(component.parts[k], g, own, forms, scales) for (k, g), own in rows.items()]
@@ -206,10 +210,12 @@ def _entry(component: Component, row: int, form: LinearForm, taken: set[str]) ->
 def _group(part: Part, form: LinearForm) -> int:
     """Which entry of the scale governs all of a form."""
     assert part.gaussian is not None
-    if part.multiple is not None:
-        raise NoClosedForm("entries of vectors that share a Wishart matrix")
-    assert part.group is not None
-    groups = {int(part.group[part.gaussian.slices[name].start + k]) for name, k in form.terms}
+    places = [part.gaussian.slices[name].start + k for name, k in form.terms]
+    if part.multiple is not None:  # which vector: of those that share a Wishart matrix, one at a time is known
+        groups = {place // (part.gaussian.size // len(part.multiple)) for place in places}
+    else:
+        assert part.group is not None
+        groups = {int(part.group[place]) for place in places}
     if len(groups) > 1:
         raise NoClosedForm("a sum of Student-t variables with scales of their own")
     return groups.pop()
@@ -229,6 +235,11 @@ def _elliptical(
         if part.multiple is not None:
             raise NoClosedForm("entries of vectors that share a Wishart matrix")
         coefficients = coefficients / part.stretch(scales[part.scale.name])[:, None]
+    elif part.multiple is not None:
+        freedom, matrix = part.student
+        own = coefficients.reshape(len(part.multiple), len(matrix), -1)[group]
+        scale = np.linalg.inv(part.multiple)[group, group] * own.T @ matrix @ own
+        return Elliptical(tuple(rows), mean, scale, float(freedom), gaussian.precision.condition)
     elif part.scale is not None:
         df, ratio = (float(np.ravel(v)[group]) for v in part.student)
         factor = ratio * float(np.ravel(part.reference)[group]) ** part.scale.kappa

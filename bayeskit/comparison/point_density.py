@@ -46,6 +46,7 @@ __all__ = ["difference_of", "log_conditional", "mean_density", "posterior_densit
 
 EFFECTIVE = 100.0  # draws that an average of densities has to rest on
 FEWEST = 1000  # draws of a second fit
+ROUNDING = 1e-9  # of probabilities that sum to one
 EPS = float(np.finfo(float).eps)
 NEAR = 1e-9  # relative step from a value to those next to it, on which the density must not be zero
 ENDS = {"positive": (0.0, math.inf), "unit": (0.0, 1.0)}
@@ -62,6 +63,7 @@ def require_inside(
     post: Posterior, forms: Sequence[LinearForm], values: Sequence[float], labels: Sequence[str]
 ) -> None:
     """Refuse values at an end of a support, or outside of it, and priors that are not normalised."""
+    _require_possible(post, forms, values)
     joint = post.analysis.original
     for form, value, label in zip(forms, values, labels, strict=True):
         for name in form.names:
@@ -80,9 +82,43 @@ def require_inside(
             raise ModelError(_at_the_end(f"{label} = {value:g}", "the end" if entry in (low, high) else "outside"))
 
 
+def _require_possible(post: Posterior, forms: Sequence[LinearForm], values: Sequence[float]) -> None:
+    """Refuse a point off the simplex, no covariance matrix, and entries that are tied otherwise."""
+    known: dict[str, dict[int, float]] = {}
+    for form, value in zip(forms, values, strict=True):
+        for (name, place), coefficient in form.terms.items():
+            known.setdefault(name, {})[place] = (value - form.constant) / coefficient
+    for name, entries in known.items():
+        rv, shape = post.model[name], post.analysis.shapes[name]
+        kind, moved = support_of(post.model, rv).kind, type(post.model.rvs_to_transforms.get(rv)).__name__
+        if kind not in TIED and (moved in FREE or moved == "NoneType"):
+            continue
+        if kind not in TIED or any(len(f.terms) > 1 for f in forms if name in f.names):
+            raise ModelError(f"the entries of {name!r} are tied to each other, and have no density of their own")
+        if len(entries) == math.prod(shape):
+            point = np.array([entries[k] for k in range(len(entries))]).reshape(shape)
+            if why := TIED[kind](point):
+                raise ModelError(f"the point of {name!r} {why}: it is outside of the support")
+        elif kind == "positive_definite":
+            raise ModelError(f"entries of the matrix {name!r} have no density of their own: test all of them together")
+
+
+def _off_simplex(point: np.ndarray) -> str:
+    return "" if np.allclose(point.sum(axis=-1), 1.0, rtol=0, atol=ROUNDING) else "does not sum to one"
+
+
+def _no_covariance(point: np.ndarray) -> str:
+    symmetric = np.allclose(point, np.swapaxes(point, -1, -2), rtol=ROUNDING, atol=0)
+    return "" if symmetric and np.all(np.linalg.eigvalsh(point) > 0) else "is no positive definite matrix"
+
+
 def _at_the_end(what: str, where: str) -> str:
     remedy = "compare with the model written without it (bayeskit.compare), or test an interval (bayeskit.hypothesis)"
     return f"{what} is {'at ' * (where == 'the end')}{where} of the support, where there is no density ratio; {remedy}"
+
+
+TIED = {"simplex": _off_simplex, "positive_definite": _no_covariance}  # what is wrong with a whole point
+FREE = ("LogTransform", "LogExpM1", "LogOddsTransform", "Interval", "IntervalTransform", "CircularTransform")
 
 
 def prior_density(post: Posterior, forms: Sequence[LinearForm], values: np.ndarray) -> LogEvidence:

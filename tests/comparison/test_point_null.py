@@ -137,6 +137,23 @@ def test_numbers_whose_scale_is_integrated_out_or_given(names: Any, at: float) -
     )
 
 
+@pytest.mark.parametrize("names, row", [("mu[1]", [[0, 1]]), ("difference", [[1, -1]]), ("mu", [[1, 0], [0, 1]])])
+def test_numbers_whose_wishart_matrix_is_integrated_out(names: str, row: list[list[float]]) -> None:
+    rows, y = np.array(row, dtype=float), Y.reshape(4, 2)
+    with pm.Model() as model:
+        precision = pm.Wishart("precision", 5, np.eye(2))
+        mu = pm.MvNormal("mu", np.zeros(2), tau=precision)
+        pm.Deterministic("difference", mu[0] - mu[1])
+        pm.MvNormal("y", mu, tau=precision, observed=y)
+    found = bk.infer(model, draws=100, random_seed=1).savage_dickey(names, 0.4)
+    scatter = np.eye(2) + y.T @ y - 16 / 5 * np.outer(y.mean(axis=0), y.mean(axis=0))
+    after = stats.multivariate_t(rows @ y.sum(axis=0) / 5, rows @ scatter @ rows.T / (5 * 8), df=8)
+    before = stats.multivariate_t(np.zeros(len(rows)), rows @ rows.T / 4, df=4)
+    at = np.full(len(rows), 0.4)
+    assert found.label == "exact"
+    assert found.log_bayes_factor == pytest.approx(after.logpdf(at) - before.logpdf(at), abs=1e-9)
+
+
 @pytest.mark.parametrize(
     "which, forms, values",
     [
@@ -320,6 +337,33 @@ def test_refusals_by_the_prior() -> None:
     for name, at, says in (("mu", 0, "improper"), ("b", 3, "outside"), ("b", 2, "end"), ("product", 0, "no sum")):
         with pytest.raises(bk.BayeskitError, match=says):
             post.savage_dickey(name, at)
+
+
+def test_probabilities_that_sum_to_one() -> None:
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", [1.0, 2.0, 3.0])
+        z = pm.Bernoulli("z", 0.5, shape=2)
+        pm.ZeroSumNormal("zero", 1.0, shape=3)
+        pm.Multinomial("n", 20, p, observed=[5, 5, 10])
+        pm.Normal("y", z, 1.0, observed=[0.2, 1.5])
+    post = bk.infer(model, draws=100, random_seed=1)
+    one = stats.beta.logpdf(0.3, 6, 20) - stats.beta.logpdf(0.3, 1, 5)
+    whole = [0.2, 0.3, 0.5]
+    each = stats.dirichlet.logpdf(whole, [6, 7, 13]) - stats.dirichlet.logpdf(whole, [1, 2, 3])
+    assert post.savage_dickey("p[0]", 0.3).log_bayes_factor == pytest.approx(one, abs=1e-9)
+    assert post.savage_dickey("p", whole).log_bayes_factor == pytest.approx(each, abs=1e-9)
+    first = post.savage_dickey("z[0]", 1)
+    assert first.log_posterior_density == pytest.approx(
+        stats.norm.logpdf(0.2, [0, 1], 1)[1] - np.logaddexp(-0.02, -0.32) + 0.5 * np.log(2 * np.pi)
+    )
+    assert first.error < 1e-9
+    for names, at, says in (
+        ("p", [0.2, 0.3, 0.4], "sum to one"),
+        (["p[0]", "p[1]"], 0.3, "no density"),
+        ("zero", 0, "tied"),
+    ):
+        with pytest.raises(bk.BayeskitError, match=says):
+            post.savage_dickey(names, at)
 
 
 def test_a_posterior_keeps_its_data() -> None:
