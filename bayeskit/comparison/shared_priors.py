@@ -40,6 +40,7 @@ from bayeskit.errors import BayeskitError, ModelError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, silently
 from bayeskit.graphs.rewriting import inline, widen
+from bayeskit.marginal_likelihood.conventions import ARBITRARY
 from bayeskit.model.snapshot import WrittenModel, restored
 from bayeskit.model.support import CONSTANT, IMPROPER, has_own_transform
 from bayeskit.results.records import Posterior
@@ -62,6 +63,9 @@ def require_evidence(name: str, given: pm.Model | Posterior, shared: Sequence[st
     if isinstance(model, WrittenModel):
         if shared:
             raise ModelError(f"{name}: priors can be shared by models, and it was loaded without its own: give it one")
+        if isinstance(given, Posterior) and ARBITRARY in given.log_evidence.convention:
+            remedy = "load it with its model, bayeskit.load(path, model=model), and declare what is shared"
+            raise ModelError(f"{name}: its log evidence is {given.log_evidence.convention}; {remedy}")
         return  # its evidence, or why it has none, is written down
     if not isinstance(model, pm.Model):
         raise ModelError(f"{name}: a {type(given).__name__} cannot be compared; give a pymc.Model or a Posterior")

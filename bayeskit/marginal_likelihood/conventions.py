@@ -28,13 +28,14 @@ from bayeskit.marginal_likelihood.prior_mass import PriorMass, prior_mass
 from bayeskit.results.diagnostics import DIVERGENT
 from bayeskit.results.records import LogEvidence, Plan
 
-__all__ = ["Audit", "audit", "audit_of_draws", "stated", "why_not_estimated"]
+__all__ = ["ARBITRARY", "Audit", "audit", "audit_of_draws", "stated", "why_not_estimated"]
 
 # Transforms under which priors were found to integrate to one. Not among them: those of LKJCorr and LKJCholeskyCov,
 # whose priors have masses of their own; the circular one, whose density is periodic on the whole line.
 NORMALISED = (*INCREASING, transforms.SimplexTransform, transforms.ZeroSumTransform)
 
 
+ARBITRARY = "up to an arbitrary constant"
 NO_DATA = "the model has no observed variable: the posterior is the prior, and the evidence is one"
 
 
@@ -59,7 +60,7 @@ class Audit:
         """What the evidence is taken under, for its reader."""
         written = f"of the joint density as written: the Potential {', '.join(self.potentials)} has no normaliser"
         of = ", ".join(self.shared)
-        constant = f"up to an arbitrary constant, that of the improper priors of {of}: only differences mean something"
+        constant = f"{ARBITRARY}, that of the improper priors of {of}: only differences mean something"
         said = [*([written] if self.potentials else []), *(m.convention for m in self.masses if m.convention)]
         return [*said, *([constant] if self.shared else [])]
 

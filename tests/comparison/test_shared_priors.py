@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,22 @@ def test_posteriors_keep_their_data_and_what_was_inferred() -> None:
     found = compare(posteriors, shared=shared)
     assert found.posteriors["two"] is posteriors["two"]
     assert np.allclose(found.table["log_evidence"], expected["log_evidence"], rtol=0, atol=1e-12)
+
+
+def test_a_file_does_not_lose_its_constant(tmp_path: Path) -> None:
+    """Loaded without its model, it cannot be held against others any more; with it, it can."""
+    model = normal()
+    posterior = bk.infer(analyse(model, shared=("sigma2",)), draws=100, random_seed=1)
+    posterior.save(tmp_path / "a.nc")
+    with pm.Model() as proper:
+        pm.Normal("y", pm.Normal("mu"), 1.0, observed=Y)
+    for other in (proper, bk.load(tmp_path / "a.nc")):
+        with pytest.raises(ModelError, match="a: its log evidence is up to an arbitrary constant"):
+            compare({"a": bk.load(tmp_path / "a.nc"), "b": other})
+    with pytest.raises(ModelError, match="a: priors can be shared by models"):
+        compare({"a": bk.load(tmp_path / "a.nc"), "b": model}, shared=("sigma2",))
+    found = compare({"a": bk.load(tmp_path / "a.nc", model=model), "b": posterior}, shared=("sigma2",))
+    assert abs(found.log_bayes_factor("a", "b")) < 1e-12
 
 
 def test_other_data_keep_what_is_shared() -> None:
