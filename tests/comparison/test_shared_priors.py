@@ -155,6 +155,43 @@ def test_a_rate_is_shared_with_an_effect_upon_it() -> None:
     assert abs(found.log_bayes_factor("two", "one") - math.log(expected / given(1.0))) < 1e-8
 
 
+def limits() -> dict[str, Callable[[Callable[..., Any]], Any]]:
+    """Models with a mean of some prior, whose Gaussian blocks are factorised in different ways."""
+    rng = np.random.default_rng(1)
+    few, many = rng.standard_normal(8), rng.standard_normal(60)
+    design, group = rng.standard_normal((8, 30)), np.repeat(np.arange(20), 3)
+
+    def levels(flat: Callable[..., Any]) -> Any:
+        variance = pm.InverseGamma("v", 2.0, 1.0)
+        return pm.Normal("y", flat("mu", shape=6)[group % 6], pt.sqrt(variance), observed=many)
+
+    def wide(flat: Callable[..., Any]) -> Any:
+        return pm.Normal("y", flat("mu") + pt.dot(design, pm.Normal("b", shape=30)), 0.5, observed=few)
+
+    return {
+        "groups": lambda flat: pm.Normal("y", flat("mu") + pm.Normal("e", 0, 2, shape=20)[group], 1.0, observed=many),
+        "more columns than rows": wide,
+        "a level each": levels,
+        "two means": lambda flat: pm.MvNormal("y", flat("mu", shape=2), np.eye(2) + 0.5, observed=many.reshape(30, 2)),
+        "a mixture": lambda flat: pm.Normal("y", flat("mu") + 3 * pm.Bernoulli("z", 0.4), 1.0, observed=few),
+    }
+
+
+@pytest.mark.parametrize("case", limits())
+def test_a_flat_prior_is_the_limit_of_wide_ones(case: str) -> None:
+    """∫ p(y | μ) dμ = lim p(y) √(2π) s under μ ~ N(0, s²), to the order of μ²/s²."""
+    sd = 1e4
+    with pm.Model() as flat:
+        limits()[case](pm.Flat)
+    with pm.Model() as wide:
+        limits()[case](partial(pm.Normal, mu=0.0, sigma=sd))
+    found = answer(analyse(flat, shared=("mu",)), random_seed=1).log_evidence
+    number = int(np.prod(flat["mu"].shape.eval(), dtype=int))
+    expected = answer(wide, random_seed=1).log_evidence.value + number * math.log(sd * math.sqrt(2 * math.pi))
+    assert found.label in ("exact", "quadrature")
+    assert abs(found.value - expected) < 1e-6
+
+
 def test_posteriors_keep_their_data_and_what_was_inferred() -> None:
     one, two = normal(lambda v: pm.Flat("mu")), normal(grouped)
     shared = ("mu", "sigma2")
