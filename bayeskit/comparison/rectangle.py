@@ -31,7 +31,7 @@ ROUNDING = 1e-12  # of SciPy's distribution functions, relative
 UNRELATED = 1e-13  # correlation that is rounding
 PRECISION = 1e-11  # of integrals, relative
 FAR = 40.0
-SETS, POINTS = 16, 2**13
+SETS, POINTS = 32, 2**12
 SAME = 1e-10
 
 
