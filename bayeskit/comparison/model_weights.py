@@ -40,7 +40,7 @@ class ModelWeights:
     """Weights that add up to one, of models in the order of the comparison.
 
     ``errors`` are those of the weights, NaN for stacking, which has none; ``evidence_errors`` and ``sampled`` those of
-    the log evidences that they follow from.
+    the log evidences that they follow from; ``notes`` say which draws and which terms are not to be relied on.
     """
 
     names: tuple[str, ...]
@@ -69,13 +69,15 @@ def model_weights(comparison: Comparison, weights: str) -> ModelWeights:
     table = comparison.table
     names, labels = tuple(map(str, table.index)), tuple(table["label"])
     sampled = np.array([label == "estimated" for label in labels])
+    found = {name: comparison.posteriors[name].diagnostics for name in names}
+    doubts = tuple(f"{name}: {problem}" for name, of in found.items() if of is not None for problem in of.problems)
     if weights == "evidence":
         values, errors = (table[f"posterior_probability{end}"].to_numpy(dtype=float) for end in ("", "_error"))
-        return ModelWeights(names, values, errors, table["error"].to_numpy(dtype=float), sampled, labels)
+        return ModelWeights(names, values, errors, table["error"].to_numpy(dtype=float), sampled, labels, doubts)
     values, notes = _stacked({name: comparison.posteriors[name] for name in names})
     nothing = np.zeros(len(names))
     estimated = ("estimated",) * len(names)
-    return ModelWeights(names, values, np.full(len(names), np.nan), nothing, sampled, estimated, notes)
+    return ModelWeights(names, values, np.full(len(names), np.nan), nothing, sampled, estimated, (*doubts, *notes))
 
 
 def _stacked(posteriors: Mapping[str, Posterior]) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -255,3 +255,13 @@ def test_inclusion_of_unknown_or_common_terms_is_refused() -> None:
     same = bk.compare({"a": comparison().posteriors["mean"], "b": polynomial(0)}, loo=False, random_seed=1)
     with pytest.raises(ModelError, match="every model has the same free variables"):
         same.inclusion()
+
+
+def test_draws_that_are_not_to_be_relied_on_are_named_in_the_average() -> None:
+    sampled = bk.infer(polynomial(1), method="nuts", draws=400, sampler={"tune": 300}, random_seed=1, progressbar=False)
+    found = sampled.diagnostics
+    assert found is not None
+    stuck = replace(sampled, diagnostics=replace(found, max_r_hat=1.7, max_r_hat_of="slope", relabelled=None))
+    mixed = bk.compare({"line": stuck, "mean": comparison().posteriors["mean"]}, loo=False)
+    notes = mixed.average("slope", missing=0.0, random_seed=1)["mixture"].attrs["notes"]
+    assert "line: the chains disagree (R-hat 1.700 for slope)" in notes
