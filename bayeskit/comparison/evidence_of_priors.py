@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -29,11 +30,12 @@ from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.exact import solved
 from bayeskit.inference.ladder import answer
 from bayeskit.inference.quadrature import collapsed_integral
-from bayeskit.marginal_likelihood.conventions import audit, stated
+from bayeskit.marginal_likelihood.conventions import Audit, audit, stated
 from bayeskit.model.data_slots import with_constants
 from bayeskit.model.prior_constants import PriorConstant, with_containers, with_values, with_variables
 from bayeskit.model.snapshot import restored
 from bayeskit.model.unconstrained import Unconstrained
+from bayeskit.quadrature.counted_density import NotIntegrable
 from bayeskit.quadrature.shared_nodes import SharedNodes
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.records import Posterior
@@ -44,6 +46,7 @@ type EvidenceOfPriors = Callable[[PriorConstant, np.ndarray], LogEvidence]
 
 ACCEPTABLE = 1e-6  # nats that an integral over shared nodes may be off
 AGREE = 1e-8  # relative, by which two ways to one number may differ beside their errors
+SETS = 12  # of nodes, at most
 HEAVY = 0.5  # Pareto k from which weights have no variance
 CLOSED = ("exact", "quadrature")
 
@@ -85,7 +88,7 @@ def _slotted(post: Posterior, model: pm.Model, names: list[str]) -> EvidenceOfPr
         if (plan.eliminated, plan.remaining) != (own.eliminated, own.remaining):
             return None
         quick = _closed_form if post.method == "exact" else partial(_over_shared_nodes, post, model, names)
-        slots = _Quick(analysis, post.method, quick)
+        slots = _Quick(analysis, post.method, audit(analysis), quick)
         found = slots.now()
     except (BayeskitError, NotImplementedError, TypeError, ValueError):  # a number that a proof has to know
         return None
@@ -105,6 +108,7 @@ class _Quick:
 
     analysis: Analysis
     method: str
+    audited: Audit  # the model as written
     make: Callable[[Analysis], _Evidence | None]  # a quick way for all data that one proof holds for
     ways: dict[int, _Evidence | None] = field(default_factory=dict)  # by the model that the proof is of
     # The least and the largest value of a number that were agreed on, by that model and the name of the number.
@@ -132,7 +136,8 @@ class _Quick:
         if way is None:
             return None
         with lightly(), restored(analysis.snapshot):
-            found = stated(way(analysis), (), audit(analysis))
+            # What a prior integrates to may change with the numbers.
+            found = stated(way(analysis), (), audit(analysis) if self.audited.masses else self.audited)
         return found if found.error <= ACCEPTABLE else None
 
     def __call__(self, constant: PriorConstant, value: np.ndarray) -> LogEvidence:
@@ -163,9 +168,9 @@ def _closed_form(first: Analysis) -> _Evidence:
 
 
 def _over_shared_nodes(post: Posterior, model: pm.Model, names: list[str], first: Analysis) -> _Evidence | None:
-    """The nodes are those of the first; the density is one of the numbers, too, as if they were variables.
+    """The nodes are those of the first, and of others as they are needed; the density is one of the numbers, too.
 
-    None where the numbers as variables make another plan.
+    In it they are variables. None where the numbers as variables make another plan.
     """
     with lightly(), on_one_thread():
         with restored(first.snapshot):
@@ -176,7 +181,7 @@ def _over_shared_nodes(post: Posterior, model: pm.Model, names: list[str], first
             return None
         collapsed = collapsed_density(analysis)
         space = Unconstrained(collapsed_model(collapsed, open_circles=True), collapsed.weight)
-    nodes = SharedNodes.of(result)
+    sets = [SharedNodes.of(result)]
     slots = [v for v in first.snapshot.values if v.name in remaining - own] if first.snapshot is not None else []
 
     def evidence(moved: Analysis) -> LogEvidence:
@@ -190,7 +195,12 @@ def _over_shared_nodes(post: Posterior, model: pm.Model, names: list[str], first
             return space.log_density(whole)
 
         with on_one_thread(), silently():
-            value, error = nodes.log_integral(density)
+            value, error = min((nodes.log_integral(density) for nodes in sets), key=lambda found: found[1])
+        if error > ACCEPTABLE and len(sets) < SETS:
+            with suppress(NotIntegrable), lightly(), on_one_thread(), restored(moved.snapshot):
+                _, own_integral = collapsed_integral(moved)
+                sets.append(SharedNodes.of(own_integral))
+                value, error = own_integral.log_integral, own_integral.error
         return LogEvidence(value, error + post.certificate, "quadrature")
 
     return evidence

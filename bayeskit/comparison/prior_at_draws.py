@@ -58,35 +58,33 @@ class PriorAtDraws:
         """The numbers of chains and of draws of each."""
         return self.draws.sizes["chain"], self.draws.sizes["draw"]
 
-    def log_density(self, name: str, value: np.ndarray, number: int | None = None) -> np.ndarray:
-        """The terms of the log joint density that a number enters, at the first draws (or all), with another value.
+    def log_density(self, name: str, value: np.ndarray) -> np.ndarray:
+        """The terms of the log joint density that a number enters, at the draws, with another value.
 
         Priors are normalised where a transform restricts them, too. A ParameterValueError if the number may not have
         that value; not a number where what a prior integrates to is not known.
         """
+        return self._as_written(name, value, math.prod(self.shape)) - self._log_mass(name, value)
+
+    def _as_written(self, name: str, value: np.ndarray, number: int) -> np.ndarray:
+        """PyMC's density, which need not be normalised, at the first draws."""
         if name not in self._terms:
             with lightly():
                 self._terms[name] = self._terms_of(name)
-        value = np.asarray(value, dtype=float)
-        return self._terms[name](value, number or math.prod(self.shape)) - self._log_mass(name, value)
+        return self._terms[name](np.asarray(value, dtype=float), number)
 
     @cached_property
     def _masses(self) -> dict[str, PriorMass]:
         return _masses_of(self.model)
 
     def _log_mass(self, name: str, value: np.ndarray) -> float:
-        """What the priors that are not normalised by their distribution integrate to, as far as it may change."""
-        if not self._masses:
+        """What priors that a number enters and that are not normalised by their distribution integrate to."""
+        constant = prior_constant(self.model, name) if self._masses else None
+        own = {place.partition(".")[0] for place in constant.places} & {*self._masses} if constant is not None else ()
+        if not own:
             return 0.0
         moved = _masses_of(with_values(self.model, {name: value}))
-        known = [m for m in moved.values() if not m.reason]
-        changed = any(m.reason != self._masses[n].reason for n, m in moved.items())
-        own = any(place.partition(".")[0] in moved for place in self._places(name))
-        return math.nan if changed or (own and len(known) < len(moved)) else sum(m.log_mass for m in known)
-
-    def _places(self, name: str) -> tuple[str, ...]:
-        constant = prior_constant(self.model, name)
-        return () if constant is None else constant.places
+        return math.nan if any(moved[n].reason for n in own) else sum(moved[n].log_mass for n in own)
 
     def _terms_of(self, name: str) -> Callable[[np.ndarray, int], np.ndarray]:
         try:
@@ -116,7 +114,7 @@ class PriorAtDraws:
             return "it must be finite"
         try:
             with np.errstate(all="ignore"):
-                found = self.log_density(name, value, min(FEW, math.prod(self.shape)))
+                found = self._as_written(name, value, min(FEW, math.prod(self.shape)))
         except (ParameterValueError, ValueError, np.linalg.LinAlgError) as error:
             return str(error).splitlines()[0]
         return "its prior has no density there" if np.all(np.isnan(found)) else ""

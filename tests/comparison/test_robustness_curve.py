@@ -139,3 +139,29 @@ def test_data_are_no_number_of_a_prior() -> None:
         robustness([model], "data", [1.0])
     with pytest.raises(ModelError, match="no model"):
         robustness({}, "mu.sigma", [1.0])
+
+
+def test_a_t_test_over_the_scale_of_its_effect_under_a_shared_improper_prior() -> None:
+    def model(effect: bool) -> pm.Model:
+        with pm.Model() as model:
+            sigma = pm.HalfFlat("sigma")
+            pm.Potential("jeffreys", -pm.math.log(sigma))
+            delta = pm.Cauchy("delta", 0.0, 0.707) if effect else 0.0
+            pm.Normal("y", delta * sigma, sigma, observed=Y)
+        return model
+
+    def log_bayes_factor(scale: float) -> float:
+        t, n = Y.mean() / Y.std(ddof=1) * math.sqrt(3), 3
+        pieces = [(-np.inf, -1), (-1, 0), (0, 1), (1, 4), (4, np.inf)]
+        values = [
+            integrate.quad(lambda d: stats.nct(n - 1, d * math.sqrt(n)).pdf(t) * stats.cauchy(0, scale).pdf(d), *piece)[
+                0
+            ]
+            for piece in pieces
+        ]
+        return math.log(sum(values) / stats.t(n - 1).pdf(t))
+
+    compared = bk.compare({"null": model(False), "effect": model(True)}, shared=("sigma",), loo=False, random_seed=1)
+    rows = compared.robustness("delta.beta", [0.4, 1.0, 1.5]).table.query("model == 'effect'")
+    for value, found in zip(rows["value"], rows["log_bayes_factor"], strict=True):
+        assert found == pytest.approx(log_bayes_factor(value), abs=1e-6)
