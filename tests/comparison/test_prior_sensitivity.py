@@ -64,10 +64,12 @@ def schools(scale: float = 5.0, sd: float = 5.0) -> pm.Model:
 
 def schools_evidence(scale: float = 5.0, sd: float = 5.0) -> float:
     def density(tau: float) -> float:
-        covariance = np.diag(SE**2 + tau**2) + sd**2
-        return float(
-            stats.multivariate_normal(np.zeros(8), covariance).pdf(EFFECT) * 1e14 * stats.halfcauchy(0, scale).pdf(tau)
-        )
+        variance = SE**2 + tau**2
+        total = sd**2 + 1 / np.sum(1 / variance)  # of the weighted mean, whose own mean is zero
+        mean = np.sum(EFFECT / variance) / np.sum(1 / variance)
+        log_likelihood = -0.5 * np.sum(np.log(2 * np.pi * variance) + (EFFECT - mean) ** 2 / variance)
+        log_likelihood += -0.5 * (mean**2 / total + np.log(total * np.sum(1 / variance)))
+        return float(np.exp(log_likelihood + 14 * np.log(10)) * 2 / (np.pi * scale * (1 + (tau / scale) ** 2)))
 
     pieces = [integrate.quad(density, a, b, epsabs=0, epsrel=1e-12)[0] for a, b in ((0, 5), (5, 30), (30, np.inf))]
     return math.log(sum(pieces)) - 14 * math.log(10)
@@ -158,18 +160,10 @@ def test_data_set_later_changes_nothing() -> None:
     assert model["scale"].get_value() == 9.0
 
 
-def test_the_end_of_a_support() -> None:
-    def model(upper: float) -> pm.Model:
-        with pm.Model() as model:
-            pm.Poisson("y", pm.Uniform("rate", 0.0, upper), observed=3)
-        return model
-
-    def evidence(upper: float) -> float:
-        return math.log(integrate.quad(lambda r: stats.poisson(r).pmf(3) / upper, 0, upper)[0])
-
-    row = sensitivity(bk.infer(model(6.0), random_seed=1)).table.loc["rate.upper"]
-    assert row["derivative"] == pytest.approx(slope(evidence, 6.0), abs=1e-6)
-    sampled = sensitivity(bk.infer(model(6.0), method="nuts", random_seed=1, progressbar=False))
+def test_the_end_of_a_support_is_none_of_draws() -> None:
+    with pm.Model() as model:
+        pm.Poisson("y", pm.Uniform("rate", 0.0, 6.0), observed=3)
+    sampled = sensitivity(bk.infer(model, method="nuts", random_seed=1, progressbar=False))
     assert math.isnan(sampled.table.loc["rate.upper", "derivative"])
     assert any("rate.upper" in note and "end of a support" in note for note in sampled.notes)
 

@@ -69,13 +69,14 @@ def test_quadrature() -> None:
 
     def evidence(scale: float) -> float:
         def density(r: float) -> float:
-            return math.exp(stats.poisson(math.exp(r)).logpmf(counts).sum() + stats.norm(0, scale).logpdf(r))
+            log_prior = -0.5 * (r / scale) ** 2 - math.log(scale * math.sqrt(2 * math.pi))
+            return math.exp(7 * r - 3 * math.exp(r) - math.log(2 * 120) + log_prior)
 
         return math.log(integrate.quad(density, -30, 5, epsabs=0, epsrel=1e-12, limit=500, points=[0, 1])[0])
 
     with pm.Model() as model:
         pm.Poisson("y", pm.math.exp(pm.Normal("r", 0.0, 1.0)), observed=counts)
-    values = np.geomspace(0.3, 4.0, 9)
+    values = np.geomspace(0.3, 4.0, 5)
     table = robustness([bk.infer(model, random_seed=1)], "r.sigma", values).table
     assert set(table["label"]) == {"quadrature"} and table["error"].max() < 1e-6
     for value, found, error in zip(values, table["log_evidence"], table["error"], strict=True):
