@@ -96,14 +96,18 @@ def walk(integral: ScaleIntegral, prior: InclusionPrior, draws: int, seed: int) 
 
 
 def _proposed(now: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """One coefficient taken in or out, or one of each kind exchanged; both are as likely the other way."""
+    """One coefficient taken in or out, or one of each kind exchanged; both are as likely the other way.
+
+    Where there is nothing to exchange the row stays: were one taken in instead, the way out of the empty submodel would
+    be twice as likely as the way back, and the walk would be there half as often as it should.
+    """
     result, size = now.copy(), now.shape[1]
     for row in result:
         inside, outside = np.flatnonzero(row), np.flatnonzero(~row)
-        if rng.random() < 0.5 and len(inside) and len(outside):
-            row[rng.choice(inside)], row[rng.choice(outside)] = False, True
-        else:
+        if rng.random() < 0.5:
             row[rng.integers(size)] ^= True
+        elif len(inside) and len(outside):
+            row[rng.choice(inside)], row[rng.choice(outside)] = False, True
     return result
 
 

@@ -20,6 +20,7 @@ from bayeskit.results.log_evidence import LogEvidence
 
 __all__ = ["enumerated", "searched"]
 
+ROUNDING = 1e-20  # share of a sum of squares that projecting on a design may leave where nothing is left
 COUNTED = 1e-12  # posterior probability below which the error of a submodel does not count
 LARGEST = 100_000_000  # entries of the design matrix up to which R² is computed
 KEPT = 5_000  # submodels of a search that coefficients are averaged over
@@ -166,6 +167,7 @@ def _explained(found: Integrated, data: NormalData | None, members: list[tuple[i
     scale = 1 / np.sqrt(data.variance(point))
     rest, design = (np.ravel(data.observed) - offset) * scale, design * scale[:, None]
     inside, kept = design[:, : linear.theta.size - linear.size], design[:, linear.theta.slices[linear.name]]
+    all_of_it = float(rest @ rest)
     if inside.shape[1]:
         base, _ = np.linalg.qr(inside)
         rest, kept = rest - base @ (base.T @ rest), kept - base @ (base.T @ kept)
@@ -174,4 +176,5 @@ def _explained(found: Integrated, data: NormalData | None, members: list[tuple[i
         float(cross[list(m)] @ np.linalg.lstsq(gram[np.ix_(m, m)], cross[list(m)], rcond=None)[0]) if m else 0.0
         for m in members
     ]
-    return np.array(explained) / total
+    # Where the means have noise of their own, these are in every model and leave nothing but rounding to explain.
+    return np.array(explained) / total if total > ROUNDING * all_of_it else np.full(len(members), math.nan)

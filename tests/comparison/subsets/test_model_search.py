@@ -40,6 +40,23 @@ def test_the_walk_finds_what_the_sum_over_all_finds_within_its_errors() -> None:
     assert found.inclusion.equals(again.inclusion)
 
 
+def test_the_walk_is_right_about_the_empty_submodel() -> None:
+    """From it, as from the full one, there is nothing to exchange."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(60, 4))
+    y = rng.normal(size=60)
+    with pm.Model() as model:
+        w = pm.Normal("w", 0.0, 1.0, shape=4)
+        pm.Normal("y", x @ w, 1.0, observed=y)
+    exact = bk.select(model, "w", inclusion_prior=0.4)
+    assert 0.3 < exact.models["posterior_probability"].max() < 0.6
+    z = []
+    for seed in range(3):
+        found = bk.select(model, "w", inclusion_prior=0.4, method="metropolis", random_seed=seed).inclusion
+        z.append((found["probability"] - exact.inclusion["probability"]) / found["error"])
+    assert np.sqrt(np.mean(np.square(z))) < 1.6
+
+
 def test_more_coefficients_than_can_be_summed_over_are_searched() -> None:
     found = bk.select(regression(30, 200), "w", draws=2_000, random_seed=2)
     assert found.label == "estimated"
