@@ -121,11 +121,15 @@ def with_slots(model: pm.Model) -> tuple[pm.Model, dict[str, DataSlot]]:
     return copy, {n: v for n, v in leaves.items() if isinstance(v, DataSlot)}
 
 
-def with_constants(model: pm.Model) -> pm.Model:
-    """A copy of a model with slots as a person writes one: containers, and constants for what is observed."""
+def with_constants(model: pm.Model, *, containers: bool = True) -> pm.Model:
+    """A copy of a model with slots as a person writes one: containers, and constants for what is observed.
+
+    Without ``containers`` their values are constants, too.
+    """
 
     def leaf(name: str, value: np.ndarray, container: bool, lengths: tuple[int | None, ...]) -> Graph:
-        return pytensor.shared(value, name=name, shape=lengths) if container else pt.constant(value)
+        is_container = container and containers
+        return pytensor.shared(value, name=name, shape=lengths) if is_container else pt.constant(value)
 
     return _copied(model, leaf)[0]
 

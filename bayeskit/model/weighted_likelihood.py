@@ -1,10 +1,11 @@
 r"""A copy of a model in which each observation counts or does not, by a weight of one or zero that is data.
 
-.. math:: \log p_w(y, \theta) = \log p(\theta) + \sum_i w_i \log p(y_i \mid \theta)
+.. math:: \log p_w(y, \theta) = \log p(\theta) + \sum_{i: w_i = 1} \log p(y_i \mid \theta)
 
 With :math:`w_i = 1` for the observations of a subset S and 0 for the others, :math:`\int p_w(y, \theta) \, d\theta` is
-the evidence :math:`p(y_S)` of the subset alone. The weights are a container of data, so that what was found for one
-subset answers for all of them.
+the evidence :math:`p(y_S)` of the subset alone. An observation of weight zero is absent, also where it is impossible:
+zero times its log density would be no number there. The weights are the only container of data, so that what was found
+for one subset answers for all of them.
 
 Rows of one multivariate Normal over all data (a Gaussian process with Normal noise) do not factor. There a subset is a
 marginal: with M = diag(w), deviations :math:`Mr` under the covariance :math:`M \Sigma M + I - M` are those of the
@@ -70,7 +71,7 @@ def weighted_likelihood(model: pm.Model) -> WeightedLikelihood:
         If the density of an observed variable does not come row by row: its rows are masked in part, or the density
         that somebody wrote for it is one number.
     """
-    copy = with_constants(model)
+    copy = with_constants(model, containers=False)
     joint = LogJoint.from_model(copy)
     own = {value: copy[name] for name, value in joint.values.items()}
     known = {copy[name]: value for name, value in joint.values.items()}
@@ -87,7 +88,8 @@ def weighted_likelihood(model: pm.Model) -> WeightedLikelihood:
             if is_joint_normal(rv):
                 density = _of_marginal(rv, value, weight)
             else:
-                density = weight * (_by_row(rv, joint.factors[rv.name]) if terms is None else terms)
+                terms = _by_row(rv, joint.factors[rv.name]) if terms is None else terms
+                density = pt.switch(pt.gt(weight, 0.0), terms, 0.0)
             pm.Potential(f"{rv.name}__weighted", substitute([density], own)[0])
     return WeightedLikelihood(changed_copy(copy, _without_observed), shapes, tuple(series))
 
