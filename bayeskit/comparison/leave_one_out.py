@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import find_observations
 
+from bayeskit.comparison.excluded_parameters import excluding
 from bayeskit.comparison.smoothed_loo import Smoothed, smoothed_loo
+from bayeskit.model.observations import by_observation
 from bayeskit.model.snapshot import on_its_data, written_down
 from bayeskit.results.log_densities import log_densities
 from bayeskit.results.records import Posterior
@@ -39,7 +40,10 @@ def pointwise_loo(posterior: Posterior) -> tuple[np.ndarray, int, str]:
     No number, and the reason, where LOO is not available.
     """
     found, note = loo_from_draws(posterior)
-    return (np.empty(0), 0, note) if found is None else (found.elpd, int(found.high.sum()), note)
+    if found is not None and np.all(np.isfinite(found.elpd)):
+        return found.elpd, int(found.high.sum()), note
+    known = "" if found is None else "; bayeskit.cross_validate leaves each out in a run of its own"
+    return np.empty(0), 0, f"{note}{known}"
 
 
 @on_its_data
@@ -47,6 +51,8 @@ def loo_from_draws(
     posterior: Posterior, members: Mapping[str, np.ndarray] | None = None
 ) -> tuple[Smoothed | None, str]:
     """Each observation given the others, or none; and a note, which then says why.
+
+    The score of an observation is NaN, its Pareto k infinite, where the draws cannot have it.
 
     ``members`` are the numbers of the observations that the entries of each observed variable belong to, where an
     observation is not an entry.
@@ -77,6 +83,10 @@ def loo_from_draws(
         count = int((~np.isfinite(pointwise)).any(axis=(0, 1)).sum())
         return None, f"LOO was not computed: the log likelihood of {count} observation(s) is not finite at some draw"
     found = smoothed_loo(pointwise, draws, reff=1.0 if posterior.method == "exact" else None)
+    unseen = excluding(posterior.model, draws, members, pointwise.shape[2])
+    if unseen.any():
+        what = "exclude parameters that all others allow, which no draw has seen"
+        return found.without(unseen), f"no LOO from these draws: {int(unseen.sum())} observation(s) {what}"
     high = int(found.high.sum())
     return found, f"LOO is unreliable: {high} observation(s) with Pareto k above {found.good_k:.2f}" if high else ""
 
@@ -95,13 +105,4 @@ def pointwise_log_likelihood(
         known = log_densities(model, draws, ["log_likelihood"])["log_likelihood"]
     known = known.isel(draw=slice(draws.sizes["draw"]))
     terms = {str(n): v.transpose("chain", "draw", ...).to_numpy() for n, v in known.data_vars.items()}
-    if members is None:
-        return np.concatenate([v.reshape(*v.shape[:2], -1) for v in terms.values()], axis=2)
-    if any(terms[name].shape[2:] != numbers.shape for name, numbers in members.items()):
-        return None
-    lengths = next(iter(terms.values())).shape[:2]
-    result = np.zeros((*lengths, 1 + max(int(numbers.max()) for numbers in members.values())))
-    for name, numbers in members.items():
-        place: Any = (..., numbers.ravel())
-        np.add.at(result, place, terms[name].reshape(*result.shape[:2], -1))
-    return result
+    return by_observation(terms, members)

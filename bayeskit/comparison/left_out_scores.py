@@ -19,7 +19,7 @@ import numpy as np
 from bayeskit.comparison.evidence_of_subsets import SubsetEvidence, difference
 from bayeskit.comparison.folds import Fold
 from bayeskit.comparison.leave_one_out import pointwise_log_likelihood
-from bayeskit.comparison.posteriors_of_subsets import SubsetPosteriors
+from bayeskit.comparison.posteriors_of_subsets import NoSubsetAnswer, SubsetPosteriors
 from bayeskit.comparison.smoothed_loo import Smoothed, mean_over_draws
 from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import restored
@@ -74,7 +74,7 @@ def scores_by_smoothing(subsets: SubsetPosteriors, smoothed: Smoothed, bar: bool
     for i in watched(np.flatnonzero(smoothed.high).tolist(), f"{subsets.name}: observations left out", bar):
         values[[i]], errors[[i]], carried[[i]] = _of_fold(subsets, Fold(numbers[[i]], numbers != i), False)
     high = int(smoothed.high.sum())
-    notes = (f"{high} observation(s) of high Pareto k were left out in runs of their own",) if high else ()
+    notes = (f"{high} observation(s) of high Pareto k, or of none, were left out in runs of their own",) if high else ()
     return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated", (*notes, *_doubtful(carried)))
 
 
@@ -91,4 +91,8 @@ def _of_fold(subsets: SubsetPosteriors, fold: Fold, joint: bool) -> tuple[np.nda
         why = "given its parameters the observations are not independent, so draws give no score of one of them"
         raise ModelError(f"{subsets.name}: {why}; compare by evidence")
     terms = terms[..., fold.scored]
-    return mean_over_draws(terms.sum(axis=2, keepdims=True) if joint else terms)
+    terms = terms.sum(axis=2, keepdims=True) if joint else terms
+    if np.any(np.isneginf(terms).all(axis=(0, 1))):
+        why = "an observation has no density at any draw given those that are left in, so draws give no score of it"
+        raise NoSubsetAnswer(f"{subsets.name}: {why}; compare by evidence")
+    return mean_over_draws(terms)

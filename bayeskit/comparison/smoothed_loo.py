@@ -10,12 +10,14 @@ WAIC", Statistics and Computing 27, with the Monte Carlo error of a self-normali
 
 from __future__ import annotations
 
+import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import arviz as az
 import numpy as np
 import xarray as xr
+from scipy import special
 
 __all__ = ["Smoothed", "mean_over_draws", "smoothed_loo"]
 
@@ -28,12 +30,17 @@ class Smoothed:
 
     elpd: np.ndarray
     error: np.ndarray
-    k: np.ndarray  # −∞ where the term is the same at every draw
+    k: np.ndarray  # −∞ where there is no tail: the term, or the largest weight, is the same at many draws
     good_k: float  # above which a term is not reliable
 
     @property
     def high(self) -> np.ndarray:
         return self.k > self.good_k
+
+    def without(self, unseen: np.ndarray) -> Smoothed:
+        """The same with no number for some observations, whose Pareto k is infinite."""
+        elpd, error = (np.where(unseen, np.nan, of) for of in (self.elpd, self.error))
+        return replace(self, elpd=elpd, error=error, k=np.where(unseen, np.inf, self.k))
 
 
 def smoothed_loo(pointwise: np.ndarray, draws: xr.Dataset, reff: float | None) -> Smoothed:
@@ -45,20 +52,32 @@ def smoothed_loo(pointwise: np.ndarray, draws: xr.Dataset, reff: float | None) -
     error, k, good = np.zeros(elpd.size), np.full(elpd.size, -np.inf), 0.7
     # A term that is the same at every draw has no tail to smooth, and is the same without its observation, too.
     varies = np.ptp(pointwise, axis=(0, 1)) > SAME * np.maximum(1.0, np.abs(elpd))
-    if varies.any():
+    log_weights = -pointwise
+    if (smooth := varies & ~_tied(pointwise)).any():
         tree = xr.DataTree.from_dict({"posterior": draws})
-        terms = (("chain", "draw", "observation"), pointwise[..., varies])
+        terms = (("chain", "draw", "observation"), pointwise[..., smooth])
         tree["log_likelihood"] = xr.DataTree(xr.Dataset({"pointwise": terms}))
         # ArviZ warns of high Pareto k, which are counted here.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             result = az.loo(tree, pointwise=True, reff=reff)
-        elpd[varies], k[varies], good = result.elpd_i, result.pareto_k, float(result.good_k)
-        log_weights = result.log_weights.transpose("chain", "draw", "observation").to_numpy()
+        k[smooth], good = result.pareto_k, float(result.good_k)
+        log_weights[..., smooth] = result.log_weights.transpose("chain", "draw", "observation").to_numpy()
+    if varies.any():
+        varying, log_weights = pointwise[..., varies], log_weights[..., varies]
+        log_weights -= special.logsumexp(log_weights, axis=(0, 1))
+        elpd[varies] = special.logsumexp(log_weights + varying, axis=(0, 1))
         # Of Σ w p / Σ w, with p relative to its mean: w (p − 1), each draw counting for its share.
-        parts = np.exp(log_weights) * np.expm1(pointwise[..., varies] - elpd[varies])
-        error[varies] = np.sqrt(np.sum(parts**2, axis=(0, 1)) / _share(pointwise[..., varies], reff))
+        parts = np.exp(log_weights) * np.expm1(varying - elpd[varies])
+        error[varies] = np.sqrt(np.sum(parts**2, axis=(0, 1)) / _share(varying, reff))
     return Smoothed(elpd, error, k, good)
+
+
+def _tied(pointwise: np.ndarray) -> np.ndarray:
+    """Whether the largest weight is that of a whole tail of the draws, as of finitely many hypotheses: it has no k."""
+    least = pointwise.min(axis=(0, 1))
+    count = np.sum(pointwise <= least + SAME * np.maximum(1.0, np.abs(least)), axis=(0, 1))
+    return np.asarray(count >= math.sqrt(pointwise[..., 0].size))
 
 
 def mean_over_draws(pointwise: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

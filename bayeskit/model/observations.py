@@ -17,7 +17,7 @@ import pymc as pm
 
 from bayeskit.errors import ModelError, OptionError
 
-__all__ = ["ENTRY", "Observations", "observations_of"]
+__all__ = ["ENTRY", "Observations", "by_observation", "observations_of"]
 
 ENTRY = "entry"
 
@@ -118,3 +118,21 @@ def _labels(model: pm.Model, dim: str | None, length: int) -> list[Any]:
     """The coordinates of a dim; its places where it has none."""
     coords = model.coords.get(dim) if dim is not None else None
     return list(range(length) if coords is None or len(coords) != length else coords)
+
+
+def by_observation(terms: Mapping[str, np.ndarray], members: Mapping[str, np.ndarray] | None) -> np.ndarray | None:
+    """Log densities of observed variables, with two axes in front, as those of observations, their last axis.
+
+    ``members`` are those of :class:`Observations`, or none where an observation is an entry; no answer where the
+    densities are not of these.
+    """
+    if members is None:
+        return np.concatenate([v.reshape(*v.shape[:2], -1) for v in terms.values()], axis=2)
+    if any(terms[name].shape[2:] != numbers.shape for name, numbers in members.items()):
+        return None
+    lengths = next(iter(terms.values())).shape[:2]
+    result = np.zeros((*lengths, 1 + max(int(numbers.max()) for numbers in members.values())))
+    for name, numbers in members.items():
+        place: Any = (..., numbers.ravel())
+        np.add.at(result, place, terms[name].reshape(*result.shape[:2], -1))
+    return result

@@ -10,6 +10,8 @@ import pymc_extras as pmx
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.sharedvar import TensorSharedVariable
 from scipy import special, stats
 
 import bayeskit as bk
@@ -318,3 +320,31 @@ def test_stated_errors_of_both_means_are_calibrated() -> None:
         z.append([(smoothed.elpd - of_loo) / smoothed.error, (mean - of_new) / error])
     variance = np.var(np.array(z), axis=(0, 2))
     assert np.all((variance > 0.7) & (variance < 1.4)), variance
+
+
+def test_finitely_many_hypotheses_have_weights_without_a_tail() -> None:
+    """ArviZ refuses a tail whose values are all the same; the weights are bounded, and the mean is a plain one."""
+    chances = np.array([0.5, 0.9, 0.2])
+    which = RNG.choice(3, size=(2, 500), p=[0.3, 0.5, 0.2])
+    flips = np.array([1, 0, 1, 1])
+    each = np.where(flips, np.log(chances[which])[..., None], np.log1p(-chances[which])[..., None])
+    found = smoothed_loo(each, xr.Dataset({"which": (("chain", "draw"), which)}), 1.0)
+    assert np.max(np.abs(found.elpd + np.log(np.mean(np.exp(-each), axis=(0, 1))))) < 1e-12
+    assert not found.high.any()
+    assert (found.error > 0).all()
+
+
+def test_the_containers_of_a_model_are_constants_of_the_one_with_weights() -> None:
+    with pm.Model() as model:
+        x, y = pm.Data("x", X), pm.Data("y_data", Y)
+        variance = pm.InverseGamma("variance", 3.0, 1.0)
+        slopes = pm.Normal("slopes", 0.0, 2.0 * pm.math.sqrt(variance), shape=2)
+        pm.Normal("y", x @ slopes, pm.math.sqrt(variance), observed=y)
+    posterior = bk.infer(model, random_seed=1)
+    pm.set_data({"x": X + 1.0, "y_data": Y - 3.0}, model=model)
+    evidence = SubsetEvidence("model", posterior, None, 1)
+    weighted = evidence._weighted.model
+    shared = [v for v in graph_inputs(weighted.potentials) if isinstance(v, TensorSharedVariable)]
+    assert [v.name for v in shared] == ["y__weight"]
+    kept = np.arange(14) != 3
+    assert abs(evidence(kept).value - line_evidence(np.flatnonzero(kept))) < 1e-10
