@@ -28,6 +28,7 @@ from bayeskit.comparison.point_density import difference_of
 from bayeskit.comparison.rectangle import Chance
 from bayeskit.comparison.scalars import Scalars
 from bayeskit.errors import InferenceError, ModelError
+from bayeskit.graphs.environment import silently
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.records import Posterior
@@ -172,8 +173,9 @@ class _Side:
 
     def log_odds(self, notes: list[str]) -> tuple[LogEvidence, Chance]:
         """log P(H) − log P(A), and P(H)."""
-        chance = self.measure.closed(self.region)
-        other = None if self.other is None else self.measure.closed(self.other)
+        with silently():  # a bound of 1e300 is squared
+            chance = self.measure.closed(self.region)
+            other = None if self.other is None else self.measure.closed(self.other)
         if chance is not None and (self.other is None or other is not None):
             return self._of_chances(chance, other), chance
         return self._of_draws(notes)
@@ -192,7 +194,9 @@ class _Side:
 
     def _log(self, text: str, probability: float, error: float, label: str) -> LogEvidence:
         if probability <= error:
-            size = f"{'zero' if probability == 0 else f'{probability:.1e}, which is rounding'}"
+            small = self.which == "posterior"  # the data exclude nothing altogether that the prior allows
+            nothing = "below the smallest number that can be told from zero" if small else "zero"
+            size = nothing if probability == 0 else f"{probability:.1e}, which is rounding"
             raise ModelError(f"the {self.which} probability of {text} is {size}, so there is no Bayes factor")
         return LogEvidence(math.log(probability), error / probability, label)
 

@@ -40,6 +40,7 @@ from bayeskit.comparison.given_models import Models, inferred, named_models
 from bayeskit.comparison.prior_at_draws import PriorAtDraws
 from bayeskit.comparison.shared_priors import require_evidence
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
+from bayeskit.graphs.environment import silently
 from bayeskit.model.prior_constants import PriorConstant, prior_constant, prior_constants
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.results.log_evidence import LogEvidence, error_of_sum
@@ -97,7 +98,7 @@ def robustness(models: Models | Comparison, parameter: str, grid: Any, *, random
         as ``"a.mu[2]"``, or the name of a ``pm.Data`` container of real numbers. ``bayeskit.sensitivity`` lists
         them all.
     grid : array of float
-        The values of η, in any order.
+        The values of η, in any order, each of which is looked at once.
     random_seed : int, sequence of int or numpy.random.Generator, optional
         Of models that are not inferred yet.
 
@@ -145,7 +146,7 @@ def _values_of(grid: Any) -> np.ndarray:
         raise OptionError(str(error)) from None
     if values.ndim != 1 or not values.size or not np.all(np.isfinite(values)):
         raise OptionError("grid must be one or more finite numbers, as in numpy.geomspace(0.1, 10)")
-    return values
+    return np.array(list(dict.fromkeys(values.tolist())))  # a value that is given twice is computed once
 
 
 def _posteriors(models: Models | Comparison, random_seed: RandomSeed) -> dict[str, Posterior]:
@@ -192,7 +193,8 @@ def _curve(post: Posterior, parameter: str, values: np.ndarray) -> tuple[float, 
             found[k] = post.log_evidence
             continue
         try:
-            found[k] = evidence(constant, arrays[k])
+            with silently():  # at 1e300 there may be no number, which is said
+                found[k] = evidence(constant, arrays[k])
         except BayeskitError as error:
             label = "estimated" if post.log_evidence.label == "estimated" else post.log_evidence.label
             found[k] = LogEvidence(math.nan, math.inf, label, str(error))

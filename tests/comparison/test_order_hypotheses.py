@@ -343,6 +343,7 @@ def test_draws_of_vectors_under_drawn_parents() -> None:
         ("y > 0", "observed"),
         ("s2 < 0", "prior probability of s2 < 0 is zero"),
         ("s2 > -1", "complement of s2 > -1 is zero"),
+        ("mu[a] > 1e300", "prior probability of .* is zero, so there is no"),
         ("mu[a] < mu[b] < mu[a]", "is zero, so there is no"),
         ("effect > 40", "none of"),
     ],

@@ -54,6 +54,14 @@ def test_the_value_as_written_is_the_evidence_as_it_is() -> None:
     assert row["log_evidence"] == compared.table.at["effect", "log_evidence"]
 
 
+def test_a_value_that_is_given_twice_and_values_without_a_number() -> None:
+    curve = robustness({"null": null(), "effect": effect()}, "mu.sigma", [1.0, 1.0, 2.0, 1e300], random_seed=1)
+    rows = curve.table[curve.table["model"] == "effect"].set_index("value")["log_bayes_factor"]
+    assert list(rows.index) == [1.0, 2.0, 1e300]
+    np.testing.assert_allclose(rows[[1.0, 2.0]], [effect_evidence(v) - effect_evidence(0.0) for v in (1.0, 2.0)])
+    assert np.isnan(rows[1e300]) == any("no number at 1 value" in note for note in curve.notes)
+
+
 def test_a_coin_whose_prior_has_one_container() -> None:
     with pm.Model() as model:
         strength = pm.Data("strength", 1.0)
