@@ -27,7 +27,7 @@ from bayeskit.graphs.rewriting import with_constant_data, without_checks
 from bayeskit.model.forward_sampling import over_draws, prior_points
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.observations import by_observation
-from bayeskit.model.support import support_without_transform
+from bayeskit.model.support import is_real_always
 from bayeskit.results.tree import stacked_draws
 
 __all__ = ["excluding"]
@@ -49,7 +49,7 @@ def excluding(model: pm.Model, draws: xr.Dataset, members: Mapping[str, np.ndarr
     ``members`` are as of :func:`bayeskit.comparison.leave_one_out.loo_from_draws`; at the draws every term is finite.
     """
     nowhere = np.zeros(number, dtype=bool)
-    if not model.free_RVs or all(support_without_transform(rv).kind == "real" for rv in model.observed_RVs):
+    if not model.free_RVs or all(map(is_real_always, model.observed_RVs)):
         return nowhere
     with lightly(), silently():
         terms = _Terms(model, members)

@@ -23,6 +23,7 @@ from bayeskit.comparison.posteriors_of_subsets import NoSubsetAnswer, SubsetPost
 from bayeskit.comparison.smoothed_loo import Smoothed, mean_over_draws
 from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import restored
+from bayeskit.results.records import Posterior
 from bayeskit.terminal import watched
 
 __all__ = ["Scores", "scores_by_smoothing", "scores_from_draws", "scores_from_evidence"]
@@ -62,20 +63,23 @@ def scores_from_draws(subsets: SubsetPosteriors, folds: Iterable[Fold], joint: b
     ModelError
         If the likelihood does not factor into the observations given the parameters.
     """
-    found = [_of_fold(subsets, fold, joint) for fold in folds]
+    runs = _Runs(subsets, joint)
+    found = [runs(fold) for fold in folds]
     values, errors, carried = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated", _doubtful(carried))
+    notes = (*_doubtful(carried), *runs.notes)
+    return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated", notes)
 
 
 def scores_by_smoothing(subsets: SubsetPosteriors, smoothed: Smoothed, bar: bool) -> Scores:
     """Leave-one-out from draws given all; where Pareto k says that it is not reliable, from a run without that one."""
     values, errors, carried = smoothed.elpd.copy(), smoothed.error.copy(), np.full(len(subsets), np.inf)
-    numbers = np.arange(len(subsets))
+    numbers, runs = np.arange(len(subsets)), _Runs(subsets, False)
     for i in watched(np.flatnonzero(smoothed.high).tolist(), f"{subsets.name}: observations left out", bar):
-        values[[i]], errors[[i]], carried[[i]] = _of_fold(subsets, Fold(numbers[[i]], numbers != i), False)
+        values[[i]], errors[[i]], carried[[i]] = runs(Fold(numbers[[i]], numbers != i))
     high = int(smoothed.high.sum())
     notes = (f"{high} observation(s) of high Pareto k, or of none, were left out in runs of their own",) if high else ()
-    return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated", (*notes, *_doubtful(carried)))
+    notes = (*notes, *_doubtful(carried), *_problems(subsets.posterior, "its draws"), *runs.notes)
+    return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated", notes)
 
 
 def _doubtful(carried: np.ndarray) -> tuple[str, ...]:
@@ -83,16 +87,39 @@ def _doubtful(carried: np.ndarray) -> tuple[str, ...]:
     return (f"{few} score(s) rest on fewer than {FEW} draws: their errors may be too small",) if few else ()
 
 
-def _of_fold(subsets: SubsetPosteriors, fold: Fold, joint: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    draws = subsets.given(fold.seen).tree["posterior"].to_dataset()
-    with restored(subsets.posterior.snapshot):
-        terms = pointwise_log_likelihood(subsets.posterior.model, draws, subsets.observations.members)
-    if terms is None:
-        why = "given its parameters the observations are not independent, so draws give no score of one of them"
-        raise ModelError(f"{subsets.name}: {why}; compare by evidence")
-    terms = terms[..., fold.scored]
-    terms = terms.sum(axis=2, keepdims=True) if joint else terms
-    if np.any(np.isneginf(terms).all(axis=(0, 1))):
-        why = "an observation has no density at any draw given those that are left in, so draws give no score of it"
-        raise NoSubsetAnswer(f"{subsets.name}: {why}; compare by evidence")
-    return mean_over_draws(terms)
+def _problems(posterior: Posterior, whose: str) -> tuple[str, ...]:
+    found = () if posterior.diagnostics is None else posterior.diagnostics.problems
+    return (f"{whose} are not to be relied on: {'; '.join(found)}",) if found else ()
+
+
+class _Runs:
+    """Scores of folds, each from a run on what it leaves in; ``notes`` say what was wrong with the draws of a run."""
+
+    def __init__(self, subsets: SubsetPosteriors, joint: bool) -> None:
+        self._subsets = subsets
+        self._joint = joint
+        self._troubled: list[str] = []
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        others = f" (and of {len(self._troubled) - 1} other runs)" if len(self._troubled) > 1 else ""
+        return tuple(f"{note}{others}" for note in self._troubled[:1])
+
+    def __call__(self, fold: Fold) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        subsets = self._subsets
+        given = subsets.given(fold.seen)
+        left_out = [subsets.observations.labels[i] for i in np.flatnonzero(~fold.seen)]
+        without = f"observation {left_out[0]}" if len(left_out) == 1 else f"{len(left_out)} observations"
+        self._troubled += _problems(given, f"the draws without {without}")
+        draws = given.tree["posterior"].to_dataset()
+        with restored(subsets.posterior.snapshot):
+            terms = pointwise_log_likelihood(subsets.posterior.model, draws, subsets.observations.members)
+        if terms is None:
+            why = "given its parameters the observations are not independent, so draws give no score of one of them"
+            raise ModelError(f"{subsets.name}: {why}; compare by evidence")
+        terms = terms[..., fold.scored]
+        terms = terms.sum(axis=2, keepdims=True) if self._joint else terms
+        if np.any(np.isneginf(terms).all(axis=(0, 1))):
+            why = "an observation has no density at any draw given those that are left in, so draws give no score of it"
+            raise NoSubsetAnswer(f"{subsets.name}: {why}; compare by evidence")
+        return mean_over_draws(terms)

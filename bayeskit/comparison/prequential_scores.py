@@ -77,8 +77,8 @@ class Sequential(DrawnResult):
 def sequential(
     models: Mapping[str, pm.Model | Posterior] | Sequence[pm.Model | Posterior] | pm.Model | Posterior,
     *,
-    blocks: Count | Sequence[int] | None = None,
-    order: Sequence[int] | None = None,
+    blocks: Count | Sequence[int] | np.ndarray | None = None,
+    order: Sequence[int] | np.ndarray | None = None,
     observations: str | None = None,
     random_seed: RandomSeed = None,
     progressbar: bool = True,
@@ -137,8 +137,8 @@ def sequential(
 def _arrived(
     evidences: list[SubsetEvidence],
     notes: list[str],
-    blocks: int | Sequence[int] | None,
-    order: Sequence[int] | None,
+    blocks: int | Sequence[int] | np.ndarray | None,
+    order: Sequence[int] | np.ndarray | None,
     bar: bool,
 ) -> Sequential:
     number = len(evidences[0])
@@ -153,18 +153,20 @@ def _arrived(
     return Sequential(table, tuple(places.tolist()), evidences[0].observations.unit, tuple(notes))
 
 
-def _order(order: Sequence[int] | None, number: int) -> np.ndarray:
+def _order(order: Sequence[int] | np.ndarray | None, number: int) -> np.ndarray:
     places = np.arange(number) if order is None else np.asarray(order)
-    if not np.array_equal(np.sort(places), np.arange(number)):
+    if places.dtype.kind not in "iu" or not np.array_equal(np.sort(places), np.arange(number)):
         raise OptionError(f"order must hold each number from 0 to {number - 1} once, the observations as they came")
     return places.astype(int)
 
 
-def _sizes(blocks: int | Sequence[int] | None, number: int, most: int) -> list[int]:
-    if isinstance(blocks, Sequence):
-        if sum(blocks) != number or min(blocks) < 1:
-            raise OptionError(f"blocks are {list(blocks)}; they must be at least 1 each, and {number} together")
-        return list(blocks)
+def _sizes(blocks: int | Sequence[int] | np.ndarray | None, number: int, most: int) -> list[int]:
+    if isinstance(blocks, Sequence | np.ndarray):
+        sizes = np.asarray(blocks)
+        if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or sizes.sum() != number or sizes.min() < 1:
+            said = sizes.tolist()
+            raise OptionError(f"blocks are {said}; they must be whole numbers, at least 1 each, and {number} together")
+        return [int(size) for size in sizes]
     wanted = most if blocks is None else blocks
     return [len(part) for part in np.array_split(np.arange(number), min(wanted, number))]
 

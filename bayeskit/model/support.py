@@ -30,6 +30,7 @@ __all__ = [
     "has_own_transform",
     "improper",
     "is_improper",
+    "is_real_always",
     "support_of",
     "support_without_transform",
     "why_not_normalised",
@@ -135,6 +136,11 @@ def support_of(model: pm.Model, rv: Variable, *, shared: bool = False) -> Suppor
             normalised=False,
         )
     return support_without_transform(rv)
+
+
+def is_real_always(rv: Variable) -> bool:
+    """Whether a variable may have every real value, whatever its parameters are."""
+    return support_without_transform(rv).kind == "real"
 
 
 def has_own_transform(model: pm.Model, rv: Variable) -> bool:

@@ -32,6 +32,7 @@ from bayeskit.graphs.rewriting import substitute
 from bayeskit.model.data_slots import changed_copy, with_constants
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.sequential_terms import sequential_terms
+from bayeskit.model.support import is_real_always
 
 __all__ = ["WeightedLikelihood", "batch_dimensions", "is_joint_normal", "weighted_likelihood"]
 
@@ -89,7 +90,8 @@ def weighted_likelihood(model: pm.Model) -> WeightedLikelihood:
                 density = _of_marginal(rv, value, weight)
             else:
                 terms = _by_row(rv, joint.factors[rv.name]) if terms is None else terms
-                density = pt.switch(pt.gt(weight, 0.0), terms, 0.0)
+                # A product where it can be one: a proof then holds for all weights without telling cases apart.
+                density = weight * terms if is_real_always(rv) else pt.switch(pt.gt(weight, 0.0), terms, 0.0)
             pm.Potential(f"{rv.name}__weighted", substitute([density], own)[0])
     return WeightedLikelihood(changed_copy(copy, _without_observed), shapes, tuple(series))
 

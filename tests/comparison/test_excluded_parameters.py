@@ -120,9 +120,8 @@ def test_an_impossible_observation_of_weight_zero_is_absent() -> None:
     right = [tanks_evidence(everything) - tanks_evidence(np.delete(everything, i)) for i in everything]
     assert np.max(np.abs(found.pointwise["model"] - right)) < 1e-10
     assert np.isnan(found.table.at["model", "psis_elpd"])
-    order = [1, 0, 2, 3, 4]
-    for places in (everything, np.array(order)):
-        arrived = bk.sequential(posterior, order=places.tolist()).table
+    for places in (everything, np.array([1, 0, 2, 3, 4])):
+        arrived = bk.sequential(posterior, order=places, blocks=np.ones(5, dtype=int)).table
         assert np.max(np.abs(arrived["log_evidence"] - [tanks_evidence(places[:k]) for k in range(6)])) < 1e-10
 
 
@@ -146,21 +145,23 @@ def test_a_sampled_model_is_run_without_the_observation() -> None:
     right = [np.log(integral(4.0, 5) / integral(max(np.delete(VALUES, i)), 4)) for i in range(5)]
     assert np.max(np.abs(found.pointwise["model"] - right)) < 0.15
     assert abs(right[1] - right[0]) > 0.9  # what draws given all observations take for the same
-    assert any("1 observation(s) exclude parameters" in note for note in found.notes)
+    for said in ("1 observation(s) exclude parameters", "its draws are not", "the draws without observation 1 are not"):
+        assert any(said in note for note in found.notes)
 
 
 def test_a_score_that_no_draw_has_is_refused() -> None:
     with pm.Model() as model:
         pm.Uniform("y", 0.0, pm.Gamma("t", 3.0, 0.5), observed=VALUES)
-    given = SimpleNamespace(tree=xr.DataTree.from_dict({"posterior": dataset(t=RNG.uniform(3.1, 3.9, 600))}))
+    tree = xr.DataTree.from_dict({"posterior": dataset(t=RNG.uniform(3.1, 3.9, 600))})
+    given = SimpleNamespace(diagnostics=None, tree=tree)
     subsets: Any = SimpleNamespace(
         name="m",
         given=lambda kept: given,
         posterior=SimpleNamespace(model=model, snapshot=None),
-        observations=SimpleNamespace(members={"y": np.arange(5)}),
+        observations=SimpleNamespace(members={"y": np.arange(5)}, labels=range(5)),
     )
     with pytest.raises(NoSubsetAnswer, match="no density at any draw"):
         scores_from_draws(subsets, [Fold(np.array([1]), np.arange(5) != 1)], False)
     seen = scores_from_draws(subsets, [Fold(np.array([0]), np.arange(5) != 0)], False)
-    likely = special.logsumexp(-np.log(given.tree["posterior"]["t"].to_numpy())) - np.log(600)
+    likely = special.logsumexp(-np.log(tree["posterior"]["t"].to_numpy())) - np.log(600)
     assert abs(seen.values[0] - likely) < 1e-10

@@ -62,7 +62,16 @@ def test_blocks_and_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"blocks": [1, 2]}, {"blocks": [0, 12]}, {"order": [0, 1]}, {"order": [0] * 12}, {"observations": "row"}]
+    "wrong",
+    [
+        {"blocks": [1, 2]},
+        {"blocks": [0, 12]},
+        {"order": [0, 1]},
+        {"order": [0] * 12},
+        {"observations": "row"},
+        {"order": np.array("abc")},
+        {"blocks": np.array([0.5, 11.5])},
+    ],
 )
 def test_wrong_blocks_orders_and_units(wrong: dict[str, object]) -> None:
     with pytest.raises(OptionError):
