@@ -105,7 +105,8 @@ def sensitivity(source: Posterior | Comparison, *, between: Sequence[str] | None
     (above 50, one row for all of them moved alike), a number written once for several entries or variables one row.
     Exponents, whole 0 and ±1 in arithmetic, entries of matrices and what counts something are no such numbers.
 
-    Exact and quadrature: eight evidences a number, milliseconds each. Draws: the prior's density at each, a few times;
+    Eight evidences a number: milliseconds each where they are exact or over one number, and a quadrature each, which
+    may take seconds, over two or three. Draws: the prior's density at each, a few times;
     the end of a support has no such expectation, and its row is NaN.
 
     Examples
