@@ -68,16 +68,18 @@ class _Terms:
         others = [pt.sum(graph) for name, graph in self.joint.factors.items() if name not in self._observed]
         graphs = [pt.add(*others, pt.constant(0.0)), *(self.joint.factors[n] for n in self._observed)]
         self._graphs = without_checks(with_constant_data(graphs))
-        self._many = over_draws(self._graphs, self.joint.values)
+        self._many: Any = None
+        with suppress(*FAILURES):  # what cannot be vectorised is asked for one point after the other
+            self._many = over_draws(self._graphs, self.joint.values)
         self._one: Any = None
         self._shapes: list[tuple[int, ...]] = []
 
     def __call__(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
         number = len(next(iter(points.values())))
-        try:
-            values = self._many(points, number)
-        except FAILURES:
-            values = self._one_by_one(points, number)
+        values: list[np.ndarray] | None = None
+        with suppress(*FAILURES):
+            values = None if self._many is None else self._many(points, number)
+        values = self._one_by_one(points, number) if values is None else values
         prior, *found = values
         self._shapes = [v.shape[1:] for v in values]
         by_name = {n: v[:, None] for n, v in zip(self._observed, found, strict=True)}

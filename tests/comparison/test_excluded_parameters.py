@@ -47,6 +47,16 @@ def test_the_largest_of_uniform_values(rate: float) -> None:
     assert flagged(model, t=above(4.0, 5.0)) == [1]
 
 
+def test_what_cannot_be_vectorised_goes_point_by_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*arguments: Any) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr("bayeskit.comparison.excluded_parameters.over_draws", none)
+    with pm.Model() as model:
+        pm.Uniform("y", 0.0, pm.Gamma("t", 1.0, 0.5), observed=VALUES)
+    assert flagged(model, t=above(4.0, 5.0)) == [1]
+
+
 def test_of_two_that_are_largest_neither_excludes_what_the_other_allows() -> None:
     with pm.Model() as model:
         pm.Uniform("y", 0.0, pm.Gamma("t", 1.0, 0.5), observed=[1.0, 4.0, 4.0])
