@@ -19,6 +19,8 @@ from bayeskit.types import Backend
 
 __all__ = ["COLUMNS", "Comparison"]
 
+NO_PRIORS = "none: the model has no free variable"
+
 # The columns of a comparison in their order, and how their numbers are written.
 COLUMNS = {
     "log_evidence": "{:.3f}",
@@ -231,7 +233,9 @@ class Comparison:
         return f"Comparison({clipped(f'{name} {share:.3g}' for name, share in shares)})"
 
     def _repr_html_(self) -> str:
-        priors = {f"priors of {name}": "\n".join(self.priors.get(name, ())) for name in map(str, self.table.index)}
+        priors = {
+            f"priors of {name}": "\n".join(self.priors.get(name) or (NO_PRIORS,)) for name in map(str, self.table.index)
+        }
         table = table_html(self.table, COLUMNS)
         return notebook_html("Models of the same data", tables=[table], notes=self.notes, folded=priors)
 
@@ -251,5 +255,5 @@ class Comparison:
         text = self.table.to_string(na_rep="–", formatters={name: form.format for name, form in COLUMNS.items()})
         lines = [text, "", "priors (the evidence depends on them):"]
         for name in self.table.index:
-            lines += [f"  {name}:", *(f"    {prior}" for prior in self.priors.get(name, ()))]
+            lines += [f"  {name}:", *(f"    {prior}" for prior in self.priors.get(name) or (NO_PRIORS,))]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])

@@ -40,7 +40,6 @@ from bayeskit.terminal import watched
 __all__ = ["CrossValidation", "cross_validate"]
 
 COLUMNS = ["elpd", "error", "se", "label", "difference", "difference_se", "psis_elpd", "psis_se", "high_pareto_k"]
-DOUBTS = 3  # of the draws of a model that are told one by one
 JOINT = "each score is of a whole fold: the joint density of its observations, which is not the sum of theirs"
 
 
@@ -166,14 +165,9 @@ def _scored(
         notes += [f"{each.name}: {beside}{note}"] if note else []
         smoothed.append(found)
         scores.append(_scores(each, folds, joint, found, loo, bar))
-        notes += [f"{each.name}: {said}" for said in (*scores[-1].notes, *_few(each.doubts))]
+        notes += [f"{each.name}: {said}" for said in scores[-1].notes]
     notes += [JOINT] if joint else []
     return _collected(subsets, folds, scores, smoothed, layout.method, notes, joint)
-
-
-def _few(doubts: list[str]) -> list[str]:
-    more = len(doubts) - DOUBTS
-    return [*doubts[:DOUBTS], *([f"and {more} more doubts of draws"] if more > 0 else [])]
 
 
 def _subsets(name: str, posterior: Posterior, unit: str | None, seed: int, notes: list[str]) -> SubsetPosteriors:

@@ -23,6 +23,7 @@ from bayeskit.comparison.posteriors_of_subsets import NoSubsetAnswer, SubsetPost
 from bayeskit.comparison.smoothed_loo import Smoothed, mean_over_draws
 from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import restored
+from bayeskit.results.diagnostics import problems_of
 from bayeskit.results.records import Posterior
 from bayeskit.terminal import watched
 
@@ -88,7 +89,7 @@ def _doubtful(carried: np.ndarray) -> tuple[str, ...]:
 
 
 def _problems(posterior: Posterior, whose: str) -> tuple[str, ...]:
-    found = () if posterior.diagnostics is None else posterior.diagnostics.problems
+    found = problems_of(posterior)
     return (f"{whose} are not to be relied on: {'; '.join(found)}",) if found else ()
 
 

@@ -27,7 +27,7 @@ class NoSubsetAnswer(InferenceError):
 
 
 class SubsetPosteriors:
-    """Posteriors of a model given subsets of its observations, and ``doubts`` of the draws among them."""
+    """Posteriors of a model given subsets of its observations."""
 
     def __init__(self, name: str, posterior: Posterior, unit: str | None, random_seed: int) -> None:
         if isinstance(posterior.model, WrittenModel):
@@ -35,7 +35,6 @@ class SubsetPosteriors:
         self.name = name
         self.posterior = posterior
         self._seed = random_seed
-        self.doubts = _doubts("its draws", posterior)
         with restored(posterior.snapshot), lightly():
             self._weighted = weighted_likelihood(posterior.model)
             self.observations: Observations = observations_of(posterior.model, self._weighted.shapes, unit)
@@ -58,12 +57,10 @@ class SubsetPosteriors:
         weights = self._weighted.data(counted)
         try:
             with warnings_of(self.name):
-                found = answer(self._analysis.with_data(weights), method, draws, self._seed)
+                return answer(self._analysis.with_data(weights), method, draws, self._seed)
         except BayeskitError as error:
             given = f"given {int(kept.sum())} of {len(self)} observations"
             raise NoSubsetAnswer(f"{self.name}: {given}, {error}") from error
-        self.doubts += _doubts(f"draws given {int(kept.sum())} of {len(self)} observations", found)
-        return found
 
     def require_same_density(self) -> None:
         """Refuse a weighted model that, with every weight one, has another density than the model at some draw."""
@@ -78,8 +75,3 @@ class SubsetPosteriors:
                         f"{self.name}: with every observation counted once, the weighted model has the log density "
                         f"{weighted:.10g} where the model has {whole:.10g}; please report the model"
                     )
-
-
-def _doubts(draws: str, posterior: Posterior) -> list[str]:
-    problems = () if posterior.diagnostics is None else posterior.diagnostics.problems
-    return [f"{draws} are not to be relied on: {problem}" for problem in problems]

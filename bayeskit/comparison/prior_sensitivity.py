@@ -37,6 +37,7 @@ from bayeskit.errors import BayeskitError, ModelError
 from bayeskit.model.prior_constants import PriorConstant, prior_constants
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.model.support import is_improper
+from bayeskit.results.diagnostics import problems_of
 from bayeskit.results.log_evidence import LogEvidence, error_of_sum
 from bayeskit.results.records import Posterior
 
@@ -195,8 +196,7 @@ def _said_before(post: Posterior, constants: list[PriorConstant]) -> Iterator[st
     if post.model.potentials:
         names = ", ".join(str(p.name) for p in post.model.potentials)
         yield f"the Potential {names} has no normaliser: changes are those of the joint density's integral as written"
-    if post.method not in CLOSED and post.diagnostics is not None:
-        yield from (f"the draws are not to be relied on: {problem}" for problem in post.diagnostics.problems)
+    yield from (f"the draws are not to be relied on: {problem}" for problem in problems_of(post))
 
 
 def _entries(constant: PriorConstant) -> Iterator[tuple[str, np.ndarray]]:

@@ -31,6 +31,7 @@ __all__ = [
     "Diagnostics",
     "convergence_table",
     "diagnostics_of",
+    "problems_of",
 ]
 
 MOST_R_HAT, LEAST_ESS = 1.01, 100  # the latter a chain
@@ -190,3 +191,8 @@ def diagnostics_of(tree: xr.DataTree, names: Iterable[str], unvisited: str = "")
     lengths = draws.sizes["chain"], draws.sizes["draw"]
     found: list[Any] = [*lengths, *worst, diverging, float(np.min(e_bfmi)), deepest, unvisited]
     return Diagnostics(*found)
+
+
+def problems_of(posterior: Any) -> tuple[str, ...]:
+    """What is wrong with the draws of a posterior; nothing where they are no chains."""
+    return () if posterior.diagnostics is None else tuple(posterior.diagnostics.problems)
