@@ -115,8 +115,8 @@ def robustness(models: Models | Comparison, parameter: str, grid: Any, *, random
 
     Notes
     -----
-    50 values cost less than five fits, where each posterior is exact or by quadrature. Draws of a sampler carry to
-    values nearby only. One parameter named alike in several models is taken to be the same, and moved in all of them.
+    50 values cost two to seven fits, where each posterior is exact or by quadrature over one number. Draws of a sampler
+    carry to values nearby only. One parameter named alike in several models is taken to be the same, and moved in all of them.
 
     Examples
     --------
@@ -245,11 +245,15 @@ def _notes(values: np.ndarray, curves: Mapping[str, list[LogEvidence]], table: p
         if curve.empty:
             continue
         at, found = float(curve.abs().idxmax()), float(curve[curve.abs().idxmax()])
-        notes.append(f"{name} against {first}: the log Bayes factor farthest from zero is {found:.3f}, at {at:.4g}")
+        notes.append(
+            f"{name} against {first}: of these values the log Bayes factor is farthest from zero at {at:.4g}: {found:.3f}"
+        )
         x, y = curve.index.to_numpy(), curve.to_numpy()
         for k in np.flatnonzero(np.sign(y[1:]) * np.sign(y[:-1]) < 0):
             zero = x[k] - y[k] * (x[k + 1] - x[k]) / (y[k + 1] - y[k])
-            notes.append(f"{name} against {first}: it changes its side near {zero:.4g}")
+            notes.append(
+                f"{name} against {first}: it changes its side between {x[k]:.4g} and {x[k + 1]:.4g}, near {zero:.4g}"
+            )
     for name, of in curves.items():
         reasons: dict[str, list[float]] = {}
         for value, evidence in zip(values, of, strict=True):

@@ -71,8 +71,8 @@ def require_evidence(name: str, given: pm.Model | Posterior, shared: Sequence[st
         raise ModelError(f"{name}: a {type(given).__name__} cannot be compared; give a pymc.Model or a Posterior")
     for potential in model.potentials:
         if not _of_shared(model, potential, shared):
-            why = "so its density is not normalised and its evidence means nothing; write it as a distribution"
-            raise ModelError(f"{name}: it has a Potential ({potential.name}), {why}")
+            why = "so its density is not normalised and its evidence means nothing"
+            raise ModelError(f"{name}: it has a Potential ({potential.name}), {why}; {_instead_of(model, potential)}")
     for rv in model.free_RVs:
         if (kind := _kind(rv)) in IMPROPER and rv.name not in shared:
             why = f"the prior of {rv.name} is improper ({kind})"
@@ -182,6 +182,15 @@ def require_same_place(models: Mapping[str, Analysis | Posterior], shared: tuple
 
 def _kind(rv: Any) -> str:
     return type(rv.owner.op).__name__.removesuffix("RV")
+
+
+def _instead_of(model: pm.Model, potential: Any) -> str:
+    """What to do about a Potential: it may be a part of an improper prior, such as Jeffreys'."""
+    parents = [v for v in ancestors([potential]) if v in model.basic_RVs]
+    if parents and all(_kind(v) in CONSTANT for v in parents):
+        names = ", ".join(repr(str(v.name)) for v in parents)
+        return f"if every model has it and its improper prior, declare them in bayeskit.compare: shared=({names},)"
+    return "write it as a distribution"
 
 
 def _of_shared(model: pm.Model, potential: Any, shared: Sequence[str]) -> bool:

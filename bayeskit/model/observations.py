@@ -10,18 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 import pymc as pm
-from pymc.distributions.distribution import PartialObservedRV
 
 from bayeskit.errors import ModelError, OptionError
 
 __all__ = ["ENTRY", "Observations", "by_observation", "observations_of"]
 
-OBSERVED = "_observed"  # what PyMC adds to the name of a variable for its entries that are not missing
 ENTRY = "entry"
 
 
@@ -91,9 +88,6 @@ def _entries(
     labels: list[Any] = []
     for name, shape in shapes.items():
         members[name] = len(labels) + np.arange(math.prod(shape)).reshape(shape)
-        if (places := _places_among_missing(model, name, shape)) is not None:
-            labels += places
-            continue
         axes = [_labels(model, dims[name][k] if k < len(dims[name]) else None, n) for k, n in enumerate(shape)]
         if len(shapes) == 1 and len(shape) == 1:
             labels += axes[0]
@@ -102,18 +96,6 @@ def _entries(
             place = ", ".join(str(axis[i]) for axis, i in zip(axes, index, strict=True))
             labels.append(f"{name}[{place}]" if shape else name)
     return Observations(ENTRY, tuple(labels), members)
-
-
-def _places_among_missing(model: pm.Model, name: str, shape: tuple[int, ...]) -> list[str] | None:
-    """Of the entries that are not missing, where they are in the whole; None where none is missing."""
-    rv = model[name]
-    if rv.owner is None or not isinstance(rv.owner.op, PartialObservedRV):
-        return None
-    there, whole = ~np.asarray(rv.owner.inputs[1].data), name.removesuffix(OBSERVED)
-    if shape != (int(there.sum()),):
-        return None
-    axes = [_labels(model, dim, n) for dim, n in zip_longest(_dims(model, whole), there.shape)]
-    return [f"{whole}[{', '.join(str(a[i]) for a, i in zip(axes, at, strict=True))}]" for at in np.argwhere(there)]
 
 
 def _by_dim(

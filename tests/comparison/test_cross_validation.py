@@ -352,15 +352,3 @@ def test_the_containers_of_a_model_are_constants_of_the_one_with_weights() -> No
     assert [v.name for v in shared] == ["y__weight"]
     kept = np.arange(14) != 3
     assert abs(evidence(kept).value - line_evidence(np.flatnonzero(kept))) < 1e-10
-
-
-@pytest.mark.filterwarnings("ignore:Data in y contains missing values")
-def test_scores_of_data_with_gaps_have_the_places_of_their_entries() -> None:
-    y = np.ma.masked_array([0.3, 0.0, -0.4, 1.2], mask=[False, True, False, False])
-    with pm.Model(coords={"day": ["mon", "tue", "wed", "thu"]}) as model:
-        pm.Normal("y", pm.Normal("mu", 0.0, 1.0), 1.0, observed=y, dims="day")
-    found = cross_validate(model, random_seed=1).pointwise
-    assert list(found.index) == ["y[mon]", "y[wed]", "y[thu]"]
-    there = np.array([0.3, -0.4, 1.2])
-    by_formula = stats.norm((there.sum() - there) / 3, np.sqrt(4 / 3)).logpdf(there)
-    np.testing.assert_allclose(found["model"], by_formula, atol=1e-10)
