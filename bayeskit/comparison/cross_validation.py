@@ -132,9 +132,10 @@ def cross_validate(
 
     Notes
     -----
-    Cost: an evidence for each observation and fold (5 to 30 ms if exact, more for tables). Where that is not known, leave-one-out
-    is by importance sampling, with a run of NUTS for each of high Pareto k, and all else is a run a fold. A covariate
-    stays: of a lag written as data, the value that was left out is still seen. ArviZ has no WAIC, nor has this.
+    Cost: an evidence for each observation and fold (5 to 30 ms if exact, more for tables). Where that is not known,
+    leave-one-out is by importance sampling, with a run of NUTS for each of high Pareto k, and all else is a run a
+    fold. A covariate stays: of a lag written as data, the value that was left out is still seen. ArviZ has no WAIC,
+    nor has this.
 
     Examples
     --------

@@ -116,7 +116,8 @@ def robustness(models: Models | Comparison, parameter: str, grid: Any, *, random
     Notes
     -----
     50 values cost two to seven fits, where each posterior is exact or by quadrature over one number. Draws of a sampler
-    carry to values nearby only. One parameter named alike in several models is taken to be the same, and moved in all of them.
+    carry to values nearby only. One parameter named alike in several models is taken to be the same, and moved in all
+    of them.
 
     Examples
     --------
@@ -245,9 +246,8 @@ def _notes(values: np.ndarray, curves: Mapping[str, list[LogEvidence]], table: p
         if curve.empty:
             continue
         at, found = float(curve.abs().idxmax()), float(curve[curve.abs().idxmax()])
-        notes.append(
-            f"{name} against {first}: of these values the log Bayes factor is farthest from zero at {at:.4g}: {found:.3f}"
-        )
+        farthest = f"of these values the log Bayes factor is farthest from zero at {at:.4g}: {found:.3f}"
+        notes.append(f"{name} against {first}: {farthest}")
         x, y = curve.index.to_numpy(), curve.to_numpy()
         for k in np.flatnonzero(np.sign(y[1:]) * np.sign(y[:-1]) < 0):
             zero = x[k] - y[k] * (x[k + 1] - x[k]) / (y[k + 1] - y[k])
