@@ -118,7 +118,7 @@ def sensitivity(source: Posterior | Comparison, *, between: Sequence[str] | None
         if between is not None:
             raise ModelError("between names two models of a comparison; a posterior is of one")
         rows, notes = _of_posterior(source)
-        return Sensitivity("log p(y)", _ordered(rows), tuple(notes))
+        return Sensitivity("log p(y)", _ordered(rows), (*_constants_of(source), *notes))
     return _of_bayes_factor(source, list(between or source.table.index[:2]))
 
 
@@ -190,13 +190,17 @@ def _said_before(post: Posterior, constants: list[PriorConstant]) -> Iterator[st
             yield f"{constant.name} is one number in {', '.join(constant.places)}"
         if constant.value.size > MOST:
             yield f"{constant.name} has {constant.value.size} entries, which are moved together"
+    yield from (f"the draws are not to be relied on: {problem}" for problem in problems_of(post))
+
+
+def _constants_of(post: Posterior) -> Iterator[str]:
+    """What makes a log evidence one but for a constant, which cancels in a Bayes factor."""
     if improper := [str(rv.name) for rv in post.model.free_RVs if is_improper(rv)]:
         names = ", ".join(improper)
         yield f"the prior of {names} is improper: log p(y) has a constant that nobody knows, its changes have not"
     if post.model.potentials:
         names = ", ".join(str(p.name) for p in post.model.potentials)
         yield f"the Potential {names} has no normaliser: changes are those of the joint density's integral as written"
-    yield from (f"the draws are not to be relied on: {problem}" for problem in problems_of(post))
 
 
 def _entries(constant: PriorConstant) -> Iterator[tuple[str, np.ndarray]]:
