@@ -164,7 +164,8 @@ def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains
     length = draws // chains
     coords, dims = coords_and_dims_for_inferencedata(model)
     later = {n: v.variable((chains, length)) for n, v in values.items() if isinstance(v, LaterDraws)}
-    made = {n: np.asarray(v) for n, v in values.items() if n not in later}
+    # In one order in memory: sums over draws that were saved and read again are then the same to the last digit.
+    made = {n: np.ascontiguousarray(v).reshape(np.shape(v)) for n, v in values.items() if n not in later}
     # True and false as numbers, which pm.sample gives too: ArviZ takes differences.
     made = {n: v.astype(float) if v.dtype == bool else v for n, v in made.items()}
     posterior = {n: v.reshape(chains, length, *v.shape[1:]) for n, v in made.items()}
