@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
 
 import pandas as pd
@@ -238,7 +237,7 @@ def versions_section(post: Posterior) -> Section:
 def package_versions(post: Posterior) -> dict[str, str]:
     """What the posterior was made with: of one from a file, what it says."""
     # Ours also from a checkout that is not installed.
-    own = {"python": platform.python_version(), "bayeskit": version("bayeskit")}
+    own = {"python": platform.python_version(), "bayeskit": str(import_module("bayeskit").__version__)}
     known = own | {package: str(import_module(package).__version__) for package in PACKAGES}
     return {package: post.tree.attrs.get(f"{package}_version", text) for package, text in known.items()}
 

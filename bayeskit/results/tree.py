@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -186,7 +186,9 @@ def build_tree(model: pm.Model, values: Mapping[str, Any], draws: int, *, chains
     if later:
         named = tree["posterior"].to_dataset()
         tree["posterior"] = xr.DataTree(named.assign({n: (named[n].dims, v) for n, v in later.items()}))
-    tree["posterior"].attrs.update({"inference_library": "bayeskit", "inference_library_version": version("bayeskit")})
+    # The package is there by now, installed or not; an import from it here would go upwards.
+    own = import_module("bayeskit").__version__
+    tree["posterior"].attrs.update({"inference_library": "bayeskit", "inference_library_version": own})
     return tree
 
 
