@@ -41,7 +41,7 @@ from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.model.snapshot import on_its_data, written_down
 from bayeskit.model.written_priors import written_priors
-from bayeskit.results.diagnostics import problems_of
+from bayeskit.results.diagnostics import doubts_of
 from bayeskit.results.log_evidence import error_of_sum
 from bayeskit.results.records import Posterior
 
@@ -136,8 +136,7 @@ def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: boo
         evidence = posterior.log_evidence
         if evidence.convention and len(conventions) > 1:
             notes.append(f"{name}: the evidence is {evidence.convention}")
-        problems = problems_of(posterior)
-        notes += [f"{name}: its draws are not to be relied on: {problem}" for problem in problems]
+        notes += [f"{name}: {doubt}" for doubt in doubts_of(posterior, "its draws")]
         rows[name] = (evidence.value, evidence.error, evidence.label, *elpd)
     if any(posterior.log_evidence.label != "exact" for posterior in posteriors.values()):
         notes.append("not every log evidence is exact: mind the error columns")

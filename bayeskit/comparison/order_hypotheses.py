@@ -30,7 +30,7 @@ from bayeskit.comparison.scalars import Scalars
 from bayeskit.errors import InferenceError, ModelError
 from bayeskit.graphs.environment import silently
 from bayeskit.model.snapshot import on_its_data
-from bayeskit.results.diagnostics import problems_of
+from bayeskit.results.diagnostics import doubts_of
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.records import Posterior
 
@@ -139,8 +139,7 @@ def hypothesis(
         for which, measure in (("prior", prior), ("posterior", after))
     )
     found = difference_of(now, before)
-    problems = problems_of(posterior)
-    notes += [f"the draws are not to be relied on: {problem}" for problem in problems]
+    notes += doubts_of(posterior)
     said = {None: "its complement", ENCOMPASSING: "the encompassing model"}.get(against, str(against))
     numbers = (prior_chance.inside, prior_chance.inside_error, chance.inside, chance.inside_error)
     return OrderHypothesis(hypothesis, said, found.value, found.error, found.label, *numbers, tuple(notes))

@@ -31,7 +31,7 @@ from bayeskit.comparison.scalars import Scalars
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.model.conditioning import LinearForm
 from bayeskit.model.snapshot import on_its_data
-from bayeskit.results.diagnostics import problems_of
+from bayeskit.results.diagnostics import doubts_of
 from bayeskit.results.records import Posterior
 
 __all__ = ["PointNull", "savage_dickey"]
@@ -235,5 +235,4 @@ def _null_model(post: Posterior, forms: Sequence[LinearForm], labels: Sequence[s
         said.append("of what is discrete, the densities are probabilities")
     if touched := [p for p in joint.potentials if joint.scopes[p] & names]:
         said.append(f"the Potential {', '.join(touched)} counts as likelihood, not as a part of the prior")
-    problems = problems_of(post)
-    return [*said, *(f"the draws are not to be relied on: {problem}" for problem in problems)]
+    return [*said, *doubts_of(post)]

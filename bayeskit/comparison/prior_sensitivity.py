@@ -37,7 +37,7 @@ from bayeskit.errors import BayeskitError, ModelError
 from bayeskit.model.prior_constants import PriorConstant, prior_constants
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.model.support import is_improper
-from bayeskit.results.diagnostics import problems_of
+from bayeskit.results.diagnostics import doubts_of
 from bayeskit.results.log_evidence import LogEvidence, error_of_sum
 from bayeskit.results.records import Posterior
 
@@ -190,7 +190,7 @@ def _said_before(post: Posterior, constants: list[PriorConstant]) -> Iterator[st
             yield f"{constant.name} is one number in {', '.join(constant.places)}"
         if constant.value.size > MOST:
             yield f"{constant.name} has {constant.value.size} entries, which are moved together"
-    yield from (f"the draws are not to be relied on: {problem}" for problem in problems_of(post))
+    yield from doubts_of(post)
 
 
 def _constants_of(post: Posterior) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -108,8 +107,3 @@ class Scalars:
             found = self.draws[variable].transpose("chain", "draw", ...).to_numpy()
             return found.reshape(*found.shape[:2], -1)[..., place]
         return np.asarray(draws[variable]).reshape(len(draws[variable]), -1)[:, place]
-
-    def names_of(self, forms: Sequence[LinearForm]) -> list[str]:
-        """The free variables in forms, in the order of the model."""
-        entered = set().union(*[f.names for f in forms])
-        return [n for n in self.joint.names if n in entered]

@@ -37,7 +37,7 @@ from bayeskit.marginal_likelihood.proposal import Refused
 from bayeskit.marginal_likelihood.sampled import Drawn, drawn_from
 from bayeskit.model.snapshot import restored
 from bayeskit.model.unconstrained import Unconstrained, evaluations_counted
-from bayeskit.results.diagnostics import problems_of
+from bayeskit.results.diagnostics import doubts_of
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.records import Posterior
 
@@ -149,8 +149,7 @@ class _Asked:
             rows |= estimated
         rows = {name: rows[name] for name in names}
         table = side_by_side(rows)
-        problems = problems_of(self.posterior)
-        notes += [f"the draws are not to be relied on: {problem}" for problem in problems]
+        notes += doubts_of(self.posterior)
         conventions = [r.evidence.convention for r in rows.values() if math.isfinite(r.evidence.value)]
         return SecondOpinion(table, verdict_of(table), density, next((c for c in conventions if c), ""), tuple(notes))
 

@@ -31,6 +31,7 @@ __all__ = [
     "Diagnostics",
     "convergence_table",
     "diagnostics_of",
+    "doubts_of",
     "problems_of",
 ]
 
@@ -196,3 +197,8 @@ def diagnostics_of(tree: xr.DataTree, names: Iterable[str], unvisited: str = "")
 def problems_of(posterior: Any) -> tuple[str, ...]:
     """What is wrong with the draws of a posterior; nothing where they are no chains."""
     return () if posterior.diagnostics is None else tuple(posterior.diagnostics.problems)
+
+
+def doubts_of(posterior: Any, whose: str = "the draws") -> list[str]:
+    """The same in sentences, for the notes of a result that rests on the draws."""
+    return [f"{whose} are not to be relied on: {problem}" for problem in problems_of(posterior)]
