@@ -5,7 +5,14 @@ With q fitted to draws and :math:`x_i` independent points from q,
 .. math:: \hat Z = \frac1n \sum_i w_i, \qquad w_i = \frac{f(x_i)}{\frac1{|G|} \sum_\pi q(T_\pi x_i)}
 
 for the :math:`|G|` symmetries of f (:mod:`bayeskit.marginal_likelihood.one_labelling`), is unbiased whatever q is, and
-its weights are independent: the standard error of log Z is that of their mean, over the mean.
+its weights are independent.
+
+**Control variates** (Owen and Zhou 2000). With :math:`q = \sum_k \alpha_k q_k`, the share :math:`\alpha_k q_k / q` that
+a component has in a point is known to be :math:`\alpha_k` on average. The weights are regressed on the shares less
+:math:`\alpha_k`, and log Z is the log of the intercept. What it does to the mean weight that more or fewer points than
+should fell far out, where weights are next to nothing, is taken out of it; the mean by itself is many standard errors
+off too often, for with few such points both it and its error are wrong. The standard error is that of the intercept,
+whatever the variance at each point, by residuals over one less their leverage (MacKinnon and White 1985).
 
 **Two halves.** Mixtures of one to a few components are fitted to the first by EM; the second, which none of them has
 seen, chooses the number of components under which it is most likely, and that mixture is fitted to all draws: the
@@ -18,15 +25,19 @@ proposal fell.
 
 **Cost.** One evaluation of f for each point, and some hundred at draws; with symmetries q is evaluated once for each.
 
-Source: Vehtari, Simpson, Gelman, Yao and Gabry (2024), Journal of Machine Learning Research 25 (72).
+Sources: Owen and Zhou (2000), Journal of the American Statistical Association 95, 135-143; MacKinnon and White (1985),
+Journal of Econometrics 29, 305-325; Vehtari, Simpson, Gelman, Yao and Gabry (2024), Journal of Machine Learning
+Research 25 (72).
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from arviz_stats.base import array_stats
+from scipy import special
 
 from bayeskit.graphs.environment import on_one_thread, silently
 from bayeskit.marginal_likelihood.estimators import PRECISE, Target, refused
@@ -47,6 +58,7 @@ MOST, MARGIN = 60_000, 1.3  # points, and how many more are made than seem to be
 MISSED = 0.01  # share of the draws that may
 LOOKED_AT = 2_000  # draws that may lie where no proposal does
 PARETO_K = 0.7
+RANK, LEVERAGE = 1e-10, 0.01  # of the regression on shares: its least singular value, one less a point's most leverage
 FEWEST = 100  # effective points below which a few decide
 THIN, SHARE = 5.0, 0.05  # times the largest weight, and share of all, of a draw where proposals are missing
 
@@ -74,29 +86,56 @@ def _estimate(target: Target, rng: np.random.Generator) -> LogEvidence:
     first, second = _halves(target)
     # The points are new ones: the draws that choose are free to be fitted to as well.
     mixture, draws = fitted_mixture(first, second, rng), np.concatenate([first, second])
-    log_weights = _log_weights(target, mixture, mixture.draw(rng, target.points))
-    wanted = _error(log_weights) / PRECISE
+    weighed = _weighed(target, mixture, mixture.draw(rng, target.points))
+    wanted = weighed.error / PRECISE
     if wanted > 1:
         more = int(min(MARGIN * wanted**2 * target.points, MOST)) - target.points
-        log_weights = np.append(log_weights, _log_weights(target, mixture, mixture.draw(rng, max(more, 0))))
-    seen = _log_weights(target, mixture, draws[rng.permutation(len(draws))[:LOOKED_AT]])
-    return _judged(log_weights, seen)
+        weighed = weighed.with_more(_weighed(target, mixture, mixture.draw(rng, max(more, 0))))
+    seen = _weighed(target, mixture, draws[rng.permutation(len(draws))[:LOOKED_AT]])
+    return _judged(weighed, seen.log_weights)
 
 
-def _error(log_weights: Array) -> float:
-    """Standard error of the log of the mean weight."""
-    weights = np.exp(log_weights - log_weights.max())
-    return float(weights.std(ddof=1) / weights.mean()) / math.sqrt(len(weights))
+@dataclass(frozen=True, eq=False)
+class _Weighed:
+    """Points from a mixture, the density at them over that of the mixture, and what each component has of that."""
+
+    log_weights: Array  # (n,)
+    shares: Array  # (K, n), summing to one over the components
+    alpha: Array  # (K,), their means
+
+    def with_more(self, other: _Weighed) -> _Weighed:
+        """With other points from the same mixture."""
+        log_weights = np.append(self.log_weights, other.log_weights)
+        return _Weighed(log_weights, np.concatenate([self.shares, other.shares], axis=1), self.alpha)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the log of the mean weight."""
+        value, error = self.mean(float(self.log_weights.max()))
+        return error / value
+
+    def mean(self, unit: float) -> tuple[float, float]:
+        """The mean of exp(log weight - unit), by its regression on the shares, and its standard error."""
+        # The shares sum to one: one of them follows from the others.
+        design = np.column_stack([np.ones(len(self.log_weights)), (self.shares - self.alpha[:, None])[1:].T])
+        basis, singular, turn = np.linalg.svd(design, full_matrices=False)
+        kept = singular > RANK * singular[0]
+        basis = basis[:, kept]
+        weights = np.exp(self.log_weights - unit)
+        at_zero = basis @ (turn[kept, 0] / singular[kept])  # the intercept's weight of each weight
+        residuals = (weights - basis @ (basis.T @ weights)) / (1 - np.sum(basis**2, axis=1)).clip(min=LEVERAGE)
+        return float(at_zero @ weights), float(np.linalg.norm(at_zero * residuals))
 
 
-def _judged(log_weights: Array, seen: Array) -> LogEvidence:
+def _judged(weighed: _Weighed, seen: Array) -> LogEvidence:
     """The log of the mean weight; refused where few weights decide, or would at a draw (``seen``)."""
+    log_weights = weighed.log_weights
     largest = float(log_weights.max())
     if not math.isfinite(largest):
         raise Refused("no proposal lies where the density is above zero, or it is infinite somewhere")
     weights = np.exp(log_weights - largest)
-    mean, effective = float(weights.mean()), float(weights.sum() ** 2 / np.sum(weights**2))
-    missed = float(np.mean(seen - largest > math.log(max(THIN, SHARE * mean * len(weights)))))
+    effective = float(weights.sum() ** 2 / np.sum(weights**2))
+    missed = float(np.mean(seen - largest > math.log(max(THIN, SHARE * weights.sum()))))
     if missed > MISSED:
         raise Unvisited(f"{missed:.1%} of the draws lie where the proposals do not go: it is too thin there")
     # ArviZ takes log likelihoods, of which the weights are the inverse.
@@ -105,7 +144,8 @@ def _judged(log_weights: Array, seen: Array) -> LogEvidence:
         raise Refused(f"the weights' tail is too heavy (Pareto k {pareto:.2f}, at most {PARETO_K})")
     if effective < FEWEST:
         raise Refused(f"only {effective:.0f} of {len(weights):,} points carry the weight")
-    return LogEvidence(largest + math.log(mean), _error(log_weights) + missed, "estimated")
+    mean, error = weighed.mean(largest)
+    return LogEvidence(largest + math.log(mean), error / mean + missed, "estimated")
 
 
 def _halves(target: Target) -> tuple[Array, Array]:
@@ -123,14 +163,14 @@ def _halves(target: Target) -> tuple[Array, Array]:
     return first.reshape(-1, size), second.reshape(-1, size)
 
 
-def _log_weights(target: Target, mixture: MixtureProposal, points: Array) -> Array:
-    """log of f over q, symmetrised over all labellings; zero density where f could not be evaluated."""
+def _weighed(target: Target, mixture: MixtureProposal, points: Array) -> _Weighed:
+    """f over q, symmetrised over all labellings; zero density where f could not be evaluated."""
+    parts = mixture.each(points)
     if len(target.symmetries) > 1:
-        total = np.full(len(points), -np.inf)
-        for image in target.symmetries:
-            total = np.logaddexp(total, mixture.log_density((image @ points.T).T))
-        total -= math.log(len(target.symmetries))
-    else:
-        total = mixture.log_density(points)
+        for image in target.symmetries[1:]:  # the identity comes first
+            parts = np.logaddexp(parts, mixture.each((image @ points.T).T))
+        parts -= math.log(len(target.symmetries))
+    total = special.logsumexp(parts, axis=0)
     values = target.space.log_density(points)
-    return np.where(np.isnan(values), -np.inf, values) - total
+    log_weights = np.where(np.isnan(values), -np.inf, values) - total
+    return _Weighed(log_weights, np.exp(parts - total), mixture.weights)

@@ -40,8 +40,10 @@ class MixtureProposal:
         return np.asarray(special.logsumexp(self.each(points), axis=0))
 
     def draw(self, rng: np.random.Generator, number: int) -> Array:
-        """Independent draws, of shape (number, D)."""
-        counts = rng.multinomial(number, self.weights)
+        """Draws of shape (number, D), as many from each component as it weighs; what is left over is at random."""
+        expected = number * self.weights
+        left = np.floor(np.append(0.0, np.cumsum(expected - np.floor(expected))) + rng.random())
+        counts = np.floor(expected) + np.diff(left)
         return np.concatenate([c.draw(rng, int(n)) for c, n in zip(self.components, counts, strict=True)])
 
 
