@@ -26,11 +26,14 @@ lies where q is thin, as (1) with s₂ near one is importance sampling.
 
 **Error.** The weights in (1) are bounded, so their averages have ordinary standard errors: independent proposals, and
 correlated draws through ArviZ's Monte Carlo standard error of the mean (Frühwirth-Schnatter 2004, who calls this the
-relative mean-squared error). A number is refused rather than given where these cannot be trusted: if the chains
-disagree or have few effective draws, if f is not finite at a draw, if the two halves, or bridges of different shape,
-disagree by more than five standard errors, if importance sampling far around the draws finds more than they account
-for, or if proposal and posterior overlap so little that the error would itself be a guess. A mode that no chain has
-visited and that lies off the beaten track in many dimensions is not seen by any of these checks.
+relative mean-squared error). The draws' errors of the two halves are taken for one and the same, as they are where f is
+near the family of q: each is then the product of both halves' deviations. Of a thorough bridge the weights of both q at
+the same draws say how much of the error is that, and how much is due to what f has and no q; the latter is that of two
+halves. A number is refused rather than given where these cannot be trusted: if the chains disagree or have few
+effective draws, if f is not finite at a draw, if the two halves, or bridges of different shape, disagree by more than
+five standard errors, if importance sampling far around the draws finds more than they account for, or if proposal and
+posterior overlap so little that the error would itself be a guess. A mode that no chain has visited and that lies off
+the beaten track in many dimensions is not seen by any of these checks.
 
 **Funnels.** No chain goes far down the neck of a funnel, and chains that turn back at the same depth agree. What the
 neck holds beyond the draws in it is estimated by :mod:`bayeskit.marginal_likelihood.necks`, and is added, both to the
@@ -153,7 +156,8 @@ def _bridge(
         raise Refused("the density is not finite at every draw")
     _require_mixing(np.concatenate(heights, axis=1)[..., None])
     side = side_of_mixture if thorough else side_of_t
-    sides = [side(log_density, samples[1 - k], thinned[k], heights[k], symmetries, rng) for k in (0, 1)]
+    known = [(samples[1 - k], thinned[k], heights[k], heights[1 - k]) for k in (0, 1)]
+    sides = [side(log_density, *each, symmetries, rng) for each in known]
     first, second = (_optimal(side) for side in sides)
     result = _combined(first, second)
     _require_nothing_far_away(log_density, anywhere.reshape(-1, size), result.value, rng)
@@ -222,12 +226,30 @@ def _combined(first: BridgeSolution, second: BridgeSolution) -> LogEvidence:
     if beyond_error(difference, scale):
         apart = f"{difference:.2g} nats, {difference / scale:.0f} standard errors"
         raise Refused(f"the two halves of the draws differ by {apart}")
-    # The draws' errors add up: near a Normal, that of either half is the product of both halves' deviations, so that
-    # they are the same; and a slow chain is off in both alike.
-    drawn = 0.5 * (error_of_mean(first.drawn) + error_of_mean(second.drawn))
+    drawn = _error_of_draws(first, second)
     proposed = 0.5 * math.hypot(first.error_of_proposals, second.error_of_proposals)
     error = math.hypot(drawn, proposed) * max(1.0, difference / (2 * scale) if scale > 0 else 1.0)
     error += 0.5 * (first.unknown + second.unknown)
     if not error <= LARGEST_ERROR:
         raise Refused(f"its standard error would be {error:.2g} nats")
     return LogEvidence(0.5 * (first.log_z + second.log_z), error, "estimated")
+
+
+def _error_of_draws(first: BridgeSolution, second: BridgeSolution) -> float:
+    """Standard error of the mean of both halves that is due to the draws."""
+    # Near the family of proposals the error of either half is the product of both halves' deviations: they are the
+    # same, and add up. What the best proposal of the family lacks is the same function of the draws of either half,
+    # whose errors are those of chains twice as long; both sides' weights at the same draws then go together.
+    same = 0.5 * (error_of_mean(first.drawn) + error_of_mean(second.drawn))
+    if first.at_fitted is None or second.at_fitted is None:
+        return same
+    lacking = 0.5 * (_correlation(first.drawn, second.at_fitted) + _correlation(second.drawn, first.at_fitted))
+    apart = error_of_mean(np.concatenate([first.drawn, second.drawn], axis=1))
+    return math.sqrt(lacking * apart**2 + (1 - lacking) * same**2)
+
+
+def _correlation(one: Array, other: Array) -> float:
+    """Of two weights at the same draws, not below zero."""
+    if np.ptp(one) == 0 or np.ptp(other) == 0:
+        return 0.0
+    return max(0.0, float(np.corrcoef(one.ravel(), other.ravel())[0, 1]))

@@ -1,6 +1,7 @@
 """The two sides of a bridge: log of the density over the proposal, at draws of the one and of the other.
 
-The proposal is fitted to one half of the draws (``fit``) and met by the other (``use``, of log density ``heights``).
+The proposal is fitted to one half of the draws (``fit``, some of which have log density ``fit_heights``) and met by the
+other (``use``, of log density ``heights``).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def side_of_t(
     fit: Array,
     use: Array,
     heights: Array,
+    fit_heights: Array,
     symmetries: Sequence[Matrix],
     rng: np.random.Generator,
 ) -> BridgeSide:
@@ -62,6 +64,7 @@ def side_of_mixture(
     fit: Array,
     use: Array,
     heights: Array,
+    fit_heights: Array,
     symmetries: Sequence[Matrix],
     rng: np.random.Generator,
 ) -> BridgeSide:
@@ -77,8 +80,11 @@ def side_of_mixture(
         raise Refused("the density is infinite somewhere")
     lost = np.isnan(new)
     drawn = (values - proposal.log_density(points)).reshape(heights.shape)
+    # Under any labels, for f₁ / q is the same.
+    again = fit[:, :: -(-fit.shape[1] // fit_heights.shape[1])].reshape(-1, fit.shape[-1])
+    at_fitted = fit_heights + (share.log(again) - proposal.log_density(again)).reshape(fit_heights.shape)
     ratio = np.where(lost, -np.inf, new) - proposal.log_density(proposed)
-    return BridgeSide(drawn, ratio, np.zeros(heights.shape, dtype=bool), lost)
+    return BridgeSide(drawn, ratio, np.zeros(heights.shape, dtype=bool), lost, at_fitted)
 
 
 def _relabelled(

@@ -121,6 +121,7 @@ class BridgeSide:
     proposals: Array  # (n,)
     lost_draws: NDArray[np.bool_]
     lost_proposals: NDArray[np.bool_]
+    at_fitted: Array | None = None  # the same at the draws that the proposal was fitted to, where that costs nothing
 
     def solve(self, s: float) -> BridgeSolution:
         """Solve the bridge identity with s₁ = s."""
@@ -147,7 +148,8 @@ class BridgeSide:
         overlap = float(proposed.mean())
         # Had the density been known, a draw's weight would be smaller, and that of a proposal at most 1 / s.
         unknown = float((drawn * self.lost_draws).mean() + self.lost_proposals.mean() / s) / overlap
-        return BridgeSolution(log_z, drawn / drawn.mean(), proposed / overlap, unknown)
+        again = None if self.at_fitted is None else special.expit(log_z - self.at_fitted - odds)
+        return BridgeSolution(log_z, drawn / drawn.mean(), proposed / overlap, unknown, again)
 
     def covered(self, log_z: float) -> Array:
         """For each draw, how far the proposal stands for the density there: 1 where it is as high, to 0."""
@@ -162,6 +164,7 @@ class BridgeSolution:
     drawn: Array  # (chains, length)
     proposed: Array  # (n,)
     unknown: float = 0.0  # bound of the relative error from points where the density could not be evaluated
+    at_fitted: Array | None = None  # weights, to a factor, at the draws that the proposal was fitted to
 
     @property
     def error_of_proposals(self) -> float:

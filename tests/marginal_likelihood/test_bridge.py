@@ -434,7 +434,7 @@ def test_draws_that_diverged_or_follow_another_density_are_refused() -> None:
     assert "not that of the sampler" in evidence_of_draws(analysis, model, draws, other, 1).reason
 
 
-@pytest.mark.parametrize(("make", "size"), [(log_gamma, 5), (banana, 2)])
+@pytest.mark.parametrize(("make", "size"), [(log_gamma, 5), (banana, 2), (skew_normal, 5)])
 def test_the_error_of_a_thorough_bridge_is_honest(
     make: Callable[[int], Target], size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
