@@ -118,7 +118,8 @@ def hold(name: str, value: Any, hint: Any) -> Any:
     if fits(value := plain(value)):
         return value
     error = next((kind for package, kind in SUBJECTS.items() if package in words), OptionError)
-    raise error(f"{name} is {shown(value)}; it must be {words}")
+    alone = f", as in ({value!r},)" if isinstance(value, str) and "a sequence of text" in words else ""
+    raise error(f"{name} is {shown(value)}; it must be {words}{alone}")
 
 
 def plain(value: Any) -> Any:

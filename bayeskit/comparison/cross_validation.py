@@ -23,14 +23,16 @@ import pandas as pd
 import pymc as pm
 
 from bayeskit.arguments import Count, RandomSeed, Range, checked, whole_seed
+from bayeskit.comparison.comparable_models import carried_shared, comparable_posteriors
 from bayeskit.comparison.drawn_results import TabledResult
 from bayeskit.comparison.evidence_of_subsets import SubsetEvidence, require_paired
 from bayeskit.comparison.folds import Fold, FoldLayout
-from bayeskit.comparison.given_models import inferred, named_models
+from bayeskit.comparison.given_models import OneOrSeveral, inferred, one_or_several
 from bayeskit.comparison.leave_one_out import loo_from_draws
 from bayeskit.comparison.left_out_scores import Scores, scores_by_smoothing, scores_from_draws, scores_from_evidence
 from bayeskit.comparison.posteriors_of_subsets import NoSubsetAnswer, SubsetPosteriors
 from bayeskit.comparison.same_data import require_same_data
+from bayeskit.comparison.shared_priors import inferred_shared
 from bayeskit.comparison.smoothed_loo import Smoothed
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.results.log_evidence import error_of_sum
@@ -85,8 +87,9 @@ class CrossValidation(TabledResult):
 
 @checked
 def cross_validate(
-    models: Mapping[str, pm.Model | Posterior] | Sequence[pm.Model | Posterior] | pm.Model | Posterior,
+    models: OneOrSeveral,
     *,
+    shared: Sequence[str] = (),
     method: Literal["loo", "kfold", "stratified", "grouped", "leave_future_out"] = "loo",
     folds: Count | None = None,
     groups: Any = None,
@@ -100,14 +103,17 @@ def cross_validate(
 
     Parameters
     ----------
-    models : pymc.Model or Posterior, or several by name or in a list
+    models : pymc.Model or Posterior, or several by name or in a list, or a Comparison
         Of the same data. A Posterior that is already there is not computed again.
+    shared : sequence of str, optional
+        Improper priors of all models, as of :func:`bayeskit.compare`; a Comparison, and its posteriors, bring them
+        along. What a fold leaves in has to make the posterior proper.
     method : {"loo", "kfold", "stratified", "grouped", "leave_future_out"}
         One left out at a time; random folds; folds with a share of each group; whole groups; or each given the past.
     folds : int, optional
-        10 random or stratified ones, each group, or each later observation by default.
+        10 random or stratified ones, each group, or each later observation.
     groups : sequence, optional
-        A label for each observation, for ``stratified`` and ``grouped``.
+        A label for each observation.
     initial : int, optional
         How many observations ``leave_future_out`` begins with; a quarter of them by default.
     joint : bool, default False
@@ -115,9 +121,7 @@ def cross_validate(
     observations : str, optional
         The dim of which each label is one observation, or ``"entry"``; as of :func:`bayeskit.sequential`.
     random_seed : int, sequence of int or numpy.random.Generator, optional
-        Of random folds, and of what is sampled.
     progressbar : bool, default True
-        Shown on a terminal only.
 
     Returns
     -------
@@ -125,37 +129,48 @@ def cross_validate(
 
     Raises
     ------
-    ModelError
-        If the models do not explain the same data, or the observations cannot be told apart.
+    ModelError, InferenceError
+        If data differ, observations cannot be told apart, or what a fold leaves in keeps an improper prior improper.
     OptionError, DataError
         If folds, groups or initial observations do not fit.
 
     Notes
     -----
-    Cost: an evidence for each observation and fold (5 to 30 ms if exact, more for tables). Where that is not known,
-    leave-one-out is by importance sampling, with a run of NUTS for each of high Pareto k, and all else is a run a
-    fold. A covariate stays: of a lag written as data, the value that was left out is still seen. ArviZ has no WAIC,
-    nor has this.
+    Cost: an evidence an observation and fold (5 to 30 ms if exact, a second by quadrature). Where that is not known,
+    leave-one-out is by importance sampling, with NUTS for each of high Pareto k, and all else is a run a fold. Of a lag
+    that is data, the value that was left out is still seen.
 
     Examples
     --------
     >>> print(bk.cross_validate({"line": line, "curve": curve}, method="kfold", random_seed=1))
     """
-    given = {"model": models} if isinstance(models, pm.Model | Posterior) else named_models(models)
-    layout = FoldLayout(method, folds, groups, initial)
-    return _scored(given, layout, joint, observations, whole_seed(random_seed), progressbar)
+    asked = FoldLayout(method, folds, groups, initial), joint, observations, whole_seed(random_seed), progressbar
+    return _scored(one_or_several(models), shared, *asked)
+
+
+def _posteriors(
+    given: Mapping[str, pm.Model | Posterior], shared: Sequence[str], seed: int
+) -> tuple[dict[str, Posterior], list[str]]:
+    """They need no evidence, but where they share improper priors."""
+    if shared := shared or carried_shared(given):
+        return comparable_posteriors(given, shared, seed)
+    notes = require_same_data(given)
+    return {n: m if isinstance(m, Posterior) else inferred(n, m, seed) for n, m in given.items()}, notes
 
 
 def _scored(
-    given: Mapping[str, pm.Model | Posterior], layout: FoldLayout, joint: bool, unit: str | None, seed: int, bar: bool
+    given: Mapping[str, pm.Model | Posterior],
+    shared: Sequence[str],
+    layout: FoldLayout,
+    joint: bool,
+    unit: str | None,
+    seed: int,
+    bar: bool,
 ) -> CrossValidation:
-    if not given:
-        raise ModelError("there are no models; give one, or several by name")
     loo = layout.method == "loo"
     if joint and loo:
         raise OptionError("joint=True is for folds of several observations, and method='loo' has none")
-    notes = require_same_data(given)
-    posteriors = {n: m if isinstance(m, Posterior) else inferred(n, m, seed) for n, m in given.items()}
+    posteriors, notes = _posteriors(given, shared, seed)
     subsets = [_subsets(name, posterior, unit, seed, notes) for name, posterior in posteriors.items()]
     require_paired(subsets)
     folds = layout.of(len(subsets[0]), np.random.default_rng(seed))
@@ -177,6 +192,8 @@ def _subsets(name: str, posterior: Posterior, unit: str | None, seed: int, notes
         try:
             return SubsetEvidence(name, posterior, unit, seed)
         except NoSubsetAnswer as error:
+            if inferred_shared(posterior):
+                raise
             notes.append(f"{error}; its scores are from draws")
     found = SubsetPosteriors(name, posterior, unit, seed)
     found.require_same_density()
@@ -192,6 +209,9 @@ def _scores(
         try:
             return scores_from_evidence(subsets, left_out, joint)
         except NoSubsetAnswer as error:
+            if subsets.shared:  # draws would not show that a posterior is improper
+                error.args = (f"{error}; leave more observations in, by more folds or a larger initial",)
+                raise
             subsets.require_same_density()
             notes = (f"{error}; its scores are from draws".removeprefix(f"{subsets.name}: "),)
     if not loo:

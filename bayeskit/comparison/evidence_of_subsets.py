@@ -13,12 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pymc as pm
 
-from bayeskit.comparison.given_models import inferred
 from bayeskit.comparison.posteriors_of_subsets import DRAWS, NoSubsetAnswer, SubsetPosteriors
-from bayeskit.comparison.same_data import require_same_data
-from bayeskit.comparison.shared_priors import require_evidence
 from bayeskit.errors import CertificateError, ModelError
 from bayeskit.results.log_evidence import LogEvidence, error_of_sum
 from bayeskit.results.records import Posterior
@@ -38,7 +34,7 @@ class SubsetEvidence(SubsetPosteriors):
         super().__init__(name, posterior, unit, random_seed)
         everything = np.ones(len(self), dtype=bool)
         nothing = LogEvidence(0.0, 0.0, whole.label, convention=whole.convention)
-        self._known: dict[bytes, LogEvidence] = {_key(~everything): nothing}
+        self._known: dict[bytes, LogEvidence] = {} if self.shared else {_key(~everything): nothing}
         if whole.label == "estimated":
             self.require_same_density()
         else:
@@ -52,8 +48,8 @@ class SubsetEvidence(SubsetPosteriors):
             sampled = self.posterior.log_evidence.label == "estimated"
             found = self.given(kept, DRAWS if sampled else 0, self.posterior.method).log_evidence
             if not math.isfinite(found.value):
-                given = f"given {int(kept.sum())} of {len(self)} observations its log evidence is {found}"
-                raise NoSubsetAnswer(f"{self.name}: {given}")
+                given = f"{self.name}: given {int(kept.sum())} of {len(self)} observations"
+                raise NoSubsetAnswer(given, f"its log evidence is {found}")
             # What the integral is taken over is that of the whole; the weights are no Potentials of the user's.
             self._known[key] = replace(found, convention=self.posterior.log_evidence.convention)
         return self._known[key]
@@ -73,21 +69,15 @@ def _key(kept: np.ndarray) -> bytes:
 
 
 def evidences_of_subsets(
-    given: Mapping[str, pm.Model | Posterior], unit: str | None, random_seed: int
+    posteriors: Mapping[str, Posterior], unit: str | None, random_seed: int
 ) -> tuple[list[SubsetEvidence], list[str]]:
-    """Of models that explain the same data, whose observations are the same ones; and what a reader must know."""
-    if not given:
-        raise ModelError("there are no models; give one, or several by name")
-    for name, model in given.items():
-        require_evidence(name, model)
-    notes = require_same_data(given)
-    found = [
-        SubsetEvidence(n, m if isinstance(m, Posterior) else inferred(n, m, random_seed), unit, random_seed)
-        for n, m in given.items()
-    ]
+    """Of posteriors of the same data, whose observations are the same ones; and what a reader must know."""
+    found = [SubsetEvidence(name, posterior, unit, random_seed) for name, posterior in posteriors.items()]
     require_paired(found)
-    said = [(e.name, e.posterior.log_evidence.convention) for e in found]
-    return found, [*notes, *(f"{name}: the evidence is {convention}" for name, convention in said if convention)]
+    conventions = {e.name: e.posterior.log_evidence.convention for e in found}
+    if len(found) > 1 and len({*conventions.values()}) == 1 and (same := next(iter(conventions.values()))):
+        return found, [f"every log evidence is {same}"]
+    return found, [f"{name}: the evidence is {convention}" for name, convention in conventions.items() if convention]
 
 
 def difference(a: LogEvidence, b: LogEvidence) -> tuple[float, float]:

@@ -26,18 +26,10 @@ import pymc as pm
 from scipy import special
 
 from bayeskit.arguments import RandomSeed, checked, whole_seed
+from bayeskit.comparison.comparable_models import comparable_posteriors
 from bayeskit.comparison.comparison import COLUMNS, Comparison
-from bayeskit.comparison.given_models import Models, inferred, named_models
+from bayeskit.comparison.given_models import Models, named_models
 from bayeskit.comparison.leave_one_out import leave_one_out
-from bayeskit.comparison.own_densities import require_normalised
-from bayeskit.comparison.same_data import require_same_data
-from bayeskit.comparison.shared_priors import (
-    declared_shared,
-    require_evidence,
-    require_same_place,
-    shared_analyses,
-)
-from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.model.snapshot import on_its_data, written_down
 from bayeskit.model.written_priors import written_priors
@@ -100,28 +92,8 @@ def compare(
     if len(models) < 2:
         raise ModelError(f"{len(models)} model(s) to compare: give at least two")
     weights, seed = _prior_weights(list(models), prior_odds), whole_seed(random_seed)
-    posteriors, notes = _inferred(models, shared, seed)
+    posteriors, notes = comparable_posteriors(models, shared, seed)
     return _compared(posteriors, weights, loo, notes)
-
-
-def _inferred(
-    models: Mapping[str, pm.Model | Posterior], shared: Sequence[str], random_seed: int
-) -> tuple[dict[str, Posterior], list[str]]:
-    """The posteriors of models that are of the same data and have an evidence, and what a reader must know of it."""
-    variables = declared_shared(models, shared)
-    for name, model in models.items():
-        require_evidence(name, model, variables)
-    notes = require_same_data(models)
-    given: Mapping[str, pm.Model | Analysis | Posterior] = models
-    if variables:
-        given = analyses = shared_analyses(models, variables)
-        notes += require_same_place(analyses, variables)
-    posteriors = {n: m if isinstance(m, Posterior) else inferred(n, m, random_seed) for n, m in given.items()}
-    for name, posterior in posteriors.items():
-        if not math.isfinite(posterior.log_evidence.value):
-            raise ModelError(f"{name}: it cannot be compared, for its log evidence is {posterior.log_evidence}")
-        notes += require_normalised(posterior, name)
-    return posteriors, notes
 
 
 def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: bool, notes: list[str]) -> Comparison:

@@ -7,19 +7,23 @@ from typing import Any
 
 import pymc as pm
 
+from bayeskit.comparison.comparison import Comparison
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import BayeskitError, ModelError
 from bayeskit.inference.ladder import infer
 from bayeskit.results.records import Posterior
 from bayeskit.terminal import warnings_of
 
-__all__ = ["Models", "inferred", "named_models"]
+__all__ = ["Models", "OneOrSeveral", "inferred", "named_models", "one_or_several"]
 
 type Models = Mapping[str, pm.Model | Posterior] | Sequence[pm.Model | Posterior]
+type OneOrSeveral = Models | Comparison | pm.Model | Posterior
 
 
 def named_models(models: Any) -> dict[str, pm.Model | Posterior]:
     """Models by name: as given, else by the names that they have, else ``model 1``, ``model 2``."""
+    if isinstance(models, Comparison):
+        return dict(models.posteriors)
     if isinstance(models, Mapping):
         return {str(name): model for name, model in models.items()}
     if not isinstance(models, list | tuple):
@@ -28,6 +32,14 @@ def named_models(models: Any) -> dict[str, pm.Model | Posterior]:
     numbered = [f"model {k}" for k in range(1, len(models) + 1)]
     own = [getattr(getattr(m, "model", m), "name", "") or number for m, number in zip(models, numbered, strict=True)]
     return dict(zip(own if len({*own}) == len(own) else numbered, models, strict=True))
+
+
+def one_or_several(models: Any) -> dict[str, pm.Model | Posterior]:
+    """Models by name; one alone, by the name ``model``."""
+    given = {"model": models} if isinstance(models, pm.Model | Posterior) else named_models(models)
+    if not given:
+        raise ModelError("there are no models; give one, or several by name")
+    return given
 
 
 def inferred(name: str, model: pm.Model | Analysis, random_seed: int | None) -> Posterior:

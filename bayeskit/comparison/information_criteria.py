@@ -14,7 +14,7 @@ Schwarz (1978), "Estimating the dimension of a model", Annals of Statistics 6.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,11 @@ import pandas as pd
 import pymc as pm
 
 from bayeskit.arguments import RandomSeed, checked, whole_seed
+from bayeskit.comparison.comparable_models import carried_shared
 from bayeskit.comparison.drawn_results import TabledResult
-from bayeskit.comparison.given_models import named_models
+from bayeskit.comparison.given_models import OneOrSeveral, one_or_several
 from bayeskit.comparison.same_data import require_same_data
+from bayeskit.comparison.shared_priors import declared_shared
 from bayeskit.errors import ModelError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.graphs.rewriting import widen
@@ -69,8 +71,9 @@ class InformationCriteria(TabledResult):
 
 @checked
 def information_criteria(
-    models: Mapping[str, pm.Model | Posterior] | Sequence[pm.Model | Posterior] | pm.Model | Posterior,
+    models: OneOrSeveral,
     *,
+    shared: Sequence[str] = (),
     observations: str | None = None,
     random_seed: RandomSeed = None,
 ) -> InformationCriteria:
@@ -80,8 +83,11 @@ def information_criteria(
 
     Parameters
     ----------
-    models : pymc.Model or Posterior, or several by name or in a list
+    models : pymc.Model or Posterior, or several by name or in a list, or a Comparison
         Of the same data.
+    shared : sequence of str, optional
+        As of :func:`bayeskit.compare`: a Potential of these variables only is a part of their prior, which has no part
+        in the likelihood. A Comparison has them with it.
     observations : str, optional
         What n counts: a dim, or ``"entry"``; as of :func:`bayeskit.sequential`.
     random_seed : int, sequence of int or numpy.random.Generator, optional
@@ -106,15 +112,14 @@ def information_criteria(
     --------
     >>> print(bk.information_criteria({"line": line, "curve": curve}, random_seed=1))
     """
-    given = {"model": models} if isinstance(models, pm.Model | Posterior) else named_models(models)
-    if not given:
-        raise ModelError("there are no models; give one, or several by name")
+    given = one_or_several(models)
+    priors = declared_shared(given, shared or carried_shared(given))
     require_same_data(given)
     seed, units, rows = whole_seed(random_seed), [], {}
     for name, one in given.items():
         posterior = one if isinstance(one, Posterior) else None
         with restored(posterior.snapshot if posterior else None), lightly():
-            unit, rows[name] = _criteria(name, posterior.model if posterior else one, observations, seed)
+            unit, rows[name] = _criteria(name, posterior.model if posterior else one, observations, priors, seed)
         units.append(unit)
     table = pd.DataFrame.from_dict(rows, orient="index", columns=COLUMNS)
     if table["observations"].nunique() > 1:
@@ -123,12 +128,14 @@ def information_criteria(
     return InformationCriteria(table.sort_values("bic", kind="stable"), units[0])
 
 
-def _criteria(name: str, model: Any, unit: str | None, seed: int) -> tuple[str, tuple[float, ...]]:
+def _criteria(
+    name: str, model: Any, unit: str | None, shared: tuple[str, ...], seed: int
+) -> tuple[str, tuple[float, ...]]:
     """What is counted as an observation, and a row of the table."""
     if isinstance(model, WrittenModel):
         raise ModelError(f"{name}: it was loaded without its model: bayeskit.load(path, model=model)")
     counted = observations_of(model, weighted_likelihood(model).shapes, unit)
-    _require_countable(name, LogJoint.from_model(model))
+    _require_countable(name, LogJoint.from_model(model, shared=shared))
     top, p, left = _maximum(name, model, seed)
     n = len(counted)
     return counted.unit, (top, p, n, 2 * p - 2 * top, p * math.log(n) - 2 * top, 2 * (left + ROUNDING * (1 + abs(top))))
@@ -137,10 +144,13 @@ def _criteria(name: str, model: Any, unit: str | None, seed: int) -> tuple[str, 
 def _require_countable(name: str, joint: LogJoint) -> None:
     """Refuse parameters that enter the likelihood through others only."""
     finite = [str(v.name) for v in joint.model.discrete_value_vars]
-    explained = [joint.scopes[f] for f in joint.factors if f not in joint.names or f in finite]
+    priors = {*joint.names, *joint.potentials} - {*finite}
+    explained = [joint.scopes[f] for f in joint.factors if f not in priors]
     hidden = [n for n in joint.names if not any(n in scope for scope in explained)]
-    if joint.potentials:
-        raise ModelError(f"{name}: it has a Potential ({joint.potentials[0]}), which may be a part of the likelihood")
+    if joint.loose_potentials:
+        potential = joint.loose_potentials[0]
+        remedy = "if it is a part of improper priors that every model has, declare these: shared=(...)"
+        raise ModelError(f"{name}: it has a Potential ({potential}), which may be a part of the likelihood; {remedy}")
     for leaf in hidden:
         if not any(leaf in scope for factor, scope in joint.scopes.items() if factor != leaf):
             raise ModelError(

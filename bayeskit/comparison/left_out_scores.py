@@ -122,5 +122,5 @@ class _Runs:
         terms = terms.sum(axis=2, keepdims=True) if self._joint else terms
         if np.any(np.isneginf(terms).all(axis=(0, 1))):
             why = "an observation has no density at any draw given those that are left in, so draws give no score of it"
-            raise NoSubsetAnswer(f"{subsets.name}: {why}; compare by evidence")
+            raise NoSubsetAnswer(subsets.name, f"{why}; compare by evidence")
         return mean_over_draws(terms)

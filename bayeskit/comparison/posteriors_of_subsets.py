@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from bayeskit.comparison.reasons import without_other_methods
+from bayeskit.comparison.shared_priors import inferred_shared
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import BayeskitError, CertificateError, InferenceError, ModelError
 from bayeskit.graphs.environment import lightly
@@ -23,7 +27,11 @@ POINTS, ROUNDING = 5, 1e-9  # draws at which two densities are compared, and wha
 
 
 class NoSubsetAnswer(InferenceError):
-    """A method that answered for all observations does not for some of them."""
+    """A method that answered for all observations does not for some of them, for a ``reason``."""
+
+    def __init__(self, whose: str, reason: str) -> None:
+        super().__init__(f"{whose}, {reason}")
+        self.reason = reason
 
 
 class SubsetPosteriors:
@@ -34,12 +42,13 @@ class SubsetPosteriors:
             raise ModelError(f"{name}: it was loaded without its model: bayeskit.load(path, model=model)")
         self.name = name
         self.posterior = posterior
+        self.shared = inferred_shared(posterior)
         self._seed = random_seed
         with restored(posterior.snapshot), lightly():
             self._weighted = weighted_likelihood(posterior.model)
             self.observations: Observations = observations_of(posterior.model, self._weighted.shapes, unit)
             require_separate(posterior.model, self.observations)
-            self._analysis = analyse(self._weighted.model)
+            self._analysis = analyse(self._weighted.model, shared=self.shared)
 
     def __len__(self) -> int:
         return len(self.observations)
@@ -55,12 +64,18 @@ class SubsetPosteriors:
                     "use method='leave_future_out', one at a time or joint, or bayeskit.sequential in their order"
                 )
         weights = self._weighted.data(counted)
+        given = f"{self.name}: given {int(kept.sum())} of {len(self)} observations"
+        if self.shared and not kept.any():
+            names = ", ".join(self.shared)
+            raise NoSubsetAnswer(given, f"the prior of {names} is improper, so that there is no density of them yet")
         try:
             with warnings_of(self.name):
-                return answer(self._analysis.with_data(weights), method, draws, self._seed)
+                found = answer(self._analysis.with_data(weights), method, draws, self._seed)
         except BayeskitError as error:
-            given = f"given {int(kept.sum())} of {len(self)} observations"
-            raise NoSubsetAnswer(f"{self.name}: {given}, {error}") from error
+            raise NoSubsetAnswer(given, without_other_methods(error)) from error
+        if self.shared and not math.isfinite(found.log_evidence.value):  # draws do not show what is improper
+            raise NoSubsetAnswer(given, f"its log evidence is {found.log_evidence}")
+        return found
 
     def require_same_density(self) -> None:
         """Refuse a weighted model that, with every weight one, has another density than the model at some draw."""

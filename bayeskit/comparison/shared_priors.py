@@ -46,7 +46,7 @@ from bayeskit.model.support import CONSTANT, IMPROPER, has_own_transform
 from bayeskit.results.records import Posterior
 from bayeskit.types import Point
 
-__all__ = ["declared_shared", "require_evidence", "require_same_place", "shared_analyses"]
+__all__ = ["declared_shared", "inferred_shared", "require_evidence", "require_same_place", "shared_analyses"]
 
 POINTS = 3  # values of what is shared at which Potentials are compared
 SAME = 1e-10  # relative difference of two Potentials that is rounding
@@ -126,6 +126,12 @@ def _require_one_prior(name: str, models: Mapping[str, pm.Model]) -> None:
             one, other = (f"{k} of shape {s} in {n}" for n, k, s in (first, (at, kind, shape)))
             raise ModelError(f"{name!r} was declared shared, and is not the same: {one}, {other}")
         first = first or (at, kind, shape)
+
+
+def inferred_shared(given: pm.Model | Posterior) -> tuple[str, ...]:
+    """The variables that were shared when a posterior was inferred."""
+    known = getattr(given, "analysis", None)
+    return () if known is None else tuple(known.original.shared)
 
 
 def shared_analyses(

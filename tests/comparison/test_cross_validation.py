@@ -20,9 +20,10 @@ import bayeskit as bk
 from bayeskit.comparison.cross_validation import CrossValidation, cross_validate
 from bayeskit.comparison.evidence_of_subsets import SubsetEvidence
 from bayeskit.comparison.folds import FoldLayout
+from bayeskit.comparison.left_out_scores import scores_from_evidence
 from bayeskit.comparison.posteriors_of_subsets import NoSubsetAnswer
 from bayeskit.comparison.smoothed_loo import mean_over_draws, smoothed_loo
-from bayeskit.errors import DataError, ModelError, OptionError
+from bayeskit.errors import DataError, InferenceError, ModelError, OptionError
 from bayeskit.results.log_evidence import LogEvidence
 
 RNG = np.random.default_rng(11)
@@ -59,8 +60,18 @@ def by_refits(layout: FoldLayout, columns: int = 2, seed: int = 1) -> np.ndarray
 
 
 @pytest.fixture(scope="module")
-def loo() -> CrossValidation:
-    return cross_validate({"line": line(), "level": line(1)}, random_seed=1)
+def posterior() -> bk.Posterior:
+    return bk.infer(line(), random_seed=1)
+
+
+@pytest.fixture(scope="module")
+def evidence(posterior: bk.Posterior) -> SubsetEvidence:
+    return SubsetEvidence("line", posterior, None, 1)
+
+
+@pytest.fixture(scope="module")
+def loo(posterior: bk.Posterior) -> CrossValidation:
+    return cross_validate({"line": posterior, "level": line(1)}, random_seed=1)
 
 
 def test_leave_one_out_is_that_of_refits(loo: CrossValidation) -> None:
@@ -96,21 +107,60 @@ GROUPS = np.array(list("abcabcabcabcab"))
     ],
     ids=lambda of: of.method,
 )
-def test_folds_are_those_of_refits(layout: FoldLayout) -> None:
-    options = {"folds": layout.folds, "groups": layout.groups, "initial": layout.initial}
-    found = cross_validate(bk.infer(line(), draws=4, random_seed=1), method=layout.method, random_seed=1, **options)
-    numbers = found.pointwise.index
-    assert np.max(np.abs(found.pointwise["model"] - by_refits(layout)[numbers])) < 1e-10
+def test_folds_are_those_of_refits(evidence: SubsetEvidence, layout: FoldLayout) -> None:
+    folds = layout.of(14, np.random.default_rng(1))
+    found = scores_from_evidence(evidence, folds, False)
+    numbers = np.concatenate([fold.scored for fold in folds])
+    assert np.max(np.abs(found.values - by_refits(layout)[numbers])) < 1e-10
+    assert np.max(found.errors) < 1e-9
+
+
+def test_scores_are_in_the_order_of_the_observations(posterior: bk.Posterior) -> None:
+    found = cross_validate(posterior, method="kfold", folds=4, random_seed=1)
+    assert found.pointwise.index.tolist() == list(range(14))
+    assert np.max(np.abs(found.pointwise["model"] - by_refits(FoldLayout("kfold", 4)))) < 1e-10
     assert found.table["psis_elpd"].isna().all()
 
 
-def test_a_joint_score_is_of_the_fold() -> None:
-    found = cross_validate(line(), method="grouped", groups=GROUPS, joint=True, random_seed=1)
+def test_a_joint_score_is_of_the_fold(posterior: bk.Posterior) -> None:
+    found = cross_validate(posterior, method="grouped", groups=GROUPS, joint=True, random_seed=1)
     for k, name in enumerate("abc"):
         seen = np.flatnonzero(name != GROUPS)
         score = line_evidence(np.arange(14)) - line_evidence(np.append(seen, []).astype(int))
         assert abs(found.pointwise["model"].iloc[k] - score) < 1e-10
     assert any("joint density" in note for note in found.notes)
+
+
+def of_variance(effect: bool) -> pm.Model:
+    with pm.Model() as model:
+        sigma2 = pm.HalfFlat("sigma2")
+        pm.Potential("jeffreys", -pt.log(sigma2))
+        mean = pm.Normal("effect", 0.0, pt.sqrt(sigma2)) if effect else 0.0
+        pm.Normal("y", mean, pt.sqrt(sigma2), observed=Y[:5])
+    return model
+
+
+def test_under_shared_priors_scores_are_ratios_of_evidences() -> None:
+    """Of y with covariance σ² V, and σ² of density 1/σ² integrated out."""
+
+    def by_formula(at: np.ndarray, effect: bool) -> float:
+        n, v = len(at), np.eye(len(at)) + effect
+        rest = Y[at] @ np.linalg.solve(v, Y[at])
+        return float(special.gammaln(n / 2) - 0.5 * np.linalg.slogdet(v)[1] - n / 2 * np.log(np.pi * rest))
+
+    models = {"null": of_variance(False), "effect": of_variance(True)}
+    compared = bk.compare(models, shared=("sigma2",), random_seed=1)
+    found = cross_validate(dict(compared.posteriors), random_seed=1)
+    assert (found.table["label"] == "exact").all()
+    for name, effect in (("null", False), ("effect", True)):
+        whole, numbers = by_formula(np.arange(5), effect), np.arange(5)
+        scores = [whole - by_formula(numbers[numbers != i], effect) for i in numbers]
+        assert np.max(np.abs(found.pointwise[name] - scores)) < 1e-10
+    ahead = cross_validate(models["effect"], shared=("sigma2",), method="leave_future_out", initial=1, random_seed=1)
+    scores = np.diff([by_formula(np.arange(n), True) for n in range(1, 6)])
+    assert np.max(np.abs(ahead.pointwise["model"] - scores)) < 1e-10
+    with pytest.raises(InferenceError, match=r"the prior of sigma2 is improper.*a larger initial"):
+        cross_validate(compared, method="leave_future_out", initial=0, random_seed=1)
 
 
 def test_layouts() -> None:
@@ -131,7 +181,6 @@ def test_layouts() -> None:
 
 WRONG = [
     ({"method": "loo", "folds": 3}, OptionError),
-    ({"method": "loo", "joint": True}, OptionError),
     ({"method": "kfold", "folds": 15}, OptionError),
     ({"method": "kfold", "groups": GROUPS}, OptionError),
     ({"method": "grouped"}, OptionError),
@@ -140,14 +189,19 @@ WRONG = [
     ({"method": "grouped", "groups": [None] * 14}, DataError),
     ({"method": "kfold", "initial": 3}, OptionError),
     ({"method": "leave_future_out", "initial": 14}, OptionError),
-    ({"observations": "row"}, OptionError),
 ]
 
 
 @pytest.mark.parametrize(("options", "error"), WRONG)
-def test_what_does_not_fit(options: dict[str, object], error: type[Exception]) -> None:
+def test_what_does_not_fit(options: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
-        cross_validate(line(), random_seed=1, **options)  # type: ignore[arg-type]
+        FoldLayout(**options).of(14, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize("options", [{"joint": True}, {"observations": "row"}, {"method": "kfold", "folds": 15}])
+def test_what_does_not_fit_the_model(posterior: bk.Posterior, options: dict[str, Any]) -> None:
+    with pytest.raises(OptionError):
+        cross_validate(posterior, random_seed=1, **options)
 
 
 def kernel(scale: float) -> np.ndarray:
@@ -179,12 +233,12 @@ def test_the_future_of_a_gaussian_process_of_unknown_scale() -> None:
         scale = pm.InverseGamma("scale", 3.0, 3.0)
         cov = pm.gp.cov.ExpQuad(1, ls=scale)
         pm.gp.Marginal(cov_func=cov).marginal_likelihood("y", TIMES[:, None], SERIES, sigma=0.2, jitter=0.0)
-    found = cross_validate(model, method="leave_future_out", initial=6, random_seed=1)
+    found = cross_validate(model, method="leave_future_out", initial=7, random_seed=1)
     grid = np.exp(np.linspace(np.log(0.02), np.log(2e3), 1001))
     prior = stats.invgamma(3.0, scale=3.0).logpdf(grid) + np.log(grid)
     covariance = np.stack([kernel(s) + 0.04 * np.eye(9) for s in grid])
     evidence = []
-    for n in range(6, 10):
+    for n in range(7, 10):
         part = covariance[:, :n, :n]
         fit = SERIES[:n] @ np.linalg.solve(part, SERIES[:n, None])[..., 0].T
         terms = prior - 0.5 * (fit + np.linalg.slogdet(part)[1] + n * np.log(2 * np.pi))
@@ -204,15 +258,15 @@ def forward(y: np.ndarray, means: np.ndarray) -> float:
 
 
 def test_the_future_of_a_hidden_markov_chain() -> None:
-    y = np.where(np.arange(12) % 6 < 4, -1.0, 1.2) + RNG.normal(0.0, 0.8, size=12)
-    with pm.Model(coords={"time": range(2000, 2012)}) as model:
+    y = np.where(np.arange(8) % 6 < 4, -1.0, 1.2) + RNG.normal(0.0, 0.8, size=8)
+    with pm.Model(coords={"time": range(2000, 2008)}) as model:
         first = pm.Categorical.dist([0.5, 0.5])
-        z = pmx.DiscreteMarkovChain("z", P=MOVES, init_dist=first, shape=(12,))
+        z = pmx.DiscreteMarkovChain("z", P=MOVES, init_dist=first, shape=(8,))
         pm.Normal("y", pt.as_tensor([-1.0, 1.2])[z], 0.8, observed=y, dims="time")
     found = cross_validate(model, method="leave_future_out", initial=5, random_seed=1)
-    ahead = np.diff([forward(y[:n], np.array([-1.0, 1.2])) for n in range(5, 13)])
+    ahead = np.diff([forward(y[:n], np.array([-1.0, 1.2])) for n in range(5, 9)])
     assert np.max(np.abs(found.pointwise["model"] - ahead)) < 1e-10
-    assert found.pointwise.index.tolist() == list(range(2005, 2012))
+    assert found.pointwise.index.tolist() == list(range(2005, 2008))
 
 
 def test_from_draws_where_there_is_no_evidence() -> None:
@@ -257,7 +311,7 @@ def test_an_observation_of_high_pareto_k_is_left_out_in_a_run_of_its_own() -> No
 
 def test_where_some_observations_leave_no_evidence_the_scores_are_from_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> None:
-        raise NoSubsetAnswer("m: given 5 of 6 observations, no answer")
+        raise NoSubsetAnswer("m: given 5 of 6 observations", "no answer")
 
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("mu", 0.0, 1.0), 1.0, observed=Y[:6])
@@ -344,7 +398,7 @@ def test_the_containers_of_a_model_are_constants_of_the_one_with_weights() -> No
         variance = pm.InverseGamma("variance", 3.0, 1.0)
         slopes = pm.Normal("slopes", 0.0, 2.0 * pm.math.sqrt(variance), shape=2)
         pm.Normal("y", x @ slopes, pm.math.sqrt(variance), observed=y)
-    posterior = bk.infer(model, random_seed=1)
+    posterior = bk.infer(model, draws=4, random_seed=1)
     pm.set_data({"x": X + 1.0, "y_data": Y - 3.0}, model=model)
     evidence = SubsetEvidence("model", posterior, None, 1)
     weighted = evidence._weighted.model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy import optimize, stats
 
@@ -96,3 +97,22 @@ def test_what_has_no_count_or_no_maximum() -> None:
 def test_it_reads_well() -> None:
     text = str(information_criteria({"flat": polynomial(0)}, random_seed=1))
     assert "p counts free numbers, n observations (entry)" in text
+
+
+def test_shared_improper_priors_have_no_part_in_it() -> None:
+    models = {}
+    for name, mean in (("flat", 0.0), ("line", X)):
+        with pm.Model() as models[name]:
+            sigma2 = pm.HalfFlat("sigma2")
+            pm.Potential("jeffreys", -pt.log(sigma2))
+            slope = pm.Normal("slope", 0.0, pt.sqrt(sigma2)) if name == "line" else 0.0
+            pm.Normal("y", pm.Flat("mu") + slope * mean, pt.sqrt(sigma2), observed=Y)
+    with pytest.raises(ModelError, match=r"jeffreys.*shared="):
+        information_criteria(models, random_seed=1)
+    table = information_criteria(models, shared=("mu", "sigma2"), random_seed=1).table
+    compared = bk.compare(models, shared=("mu", "sigma2"), loo=False, random_seed=1)
+    assert information_criteria(compared, random_seed=1).table.equals(table)
+    for name, degree in (("flat", 0), ("line", 1)):
+        residual = Y - np.polyval(np.polyfit(X, Y, degree), X)
+        log_likelihood = stats.norm(0.0, residual.std()).logpdf(residual).sum()
+        assert abs(table.at[name, "aic"] - (2 * (degree + 2) - 2 * log_likelihood)) < 1e-8

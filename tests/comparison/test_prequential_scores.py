@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
-from scipy import stats
+from scipy import integrate, special, stats
 
 import bayeskit as bk
+from bayeskit.comparison.evidence_of_subsets import SubsetEvidence
+from bayeskit.comparison.posteriors_of_subsets import NoSubsetAnswer
 from bayeskit.comparison.prequential_scores import Sequential, sequential
-from bayeskit.errors import ModelError, OptionError
+from bayeskit.comparison.reasons import without_other_methods
+from bayeskit.errors import CertificateError, InferenceError, ModelError, OptionError
 
 Y = np.random.default_rng(2).normal(0.5, 1.0, size=12)
 
@@ -105,3 +109,139 @@ def test_quadrature_and_what_the_public_name_is() -> None:
         density = np.exp(stats.norm(0, sigma[:, None]).logpdf(Y[:n]).sum(axis=1)) * stats.halfnorm(scale=2).pdf(sigma)
         by_sum = np.log(np.trapezoid(density, sigma))
         assert abs(table["log_evidence"].iloc[n] - by_sum) < 1e-7 + table["error"].iloc[n]
+
+
+SIDE = np.array([-0.5, 0.5, -0.5, 0.5, 0.5, -0.5])
+SHARED = ("mu", "sigma2")
+
+
+def two_means(y: np.ndarray, ratio: float) -> pm.Model:
+    """A flat mean and a variance of density 1/σ²; the effect is Normal, with an sd of a multiple of σ."""
+    with pm.Model() as model:
+        sigma2 = pm.HalfFlat("sigma2")
+        pm.Potential("jeffreys", -pt.log(sigma2))
+        mean = pm.Flat("mu")
+        if ratio:
+            mean += SIDE[: len(y)] * pm.Normal("effect", 0.0, ratio * pt.sqrt(sigma2))
+        pm.Normal("y", mean, pt.sqrt(sigma2), observed=y)
+    return model
+
+
+def up_to_a_constant(rows: np.ndarray, ratio: float) -> float:
+    """The Normal with covariance σ² V, its mean and log σ² integrated out."""
+    v, y, one = np.eye(len(rows)) + ratio**2 * np.outer(SIDE[rows], SIDE[rows]), Y[rows], np.ones(len(rows))
+    free = (len(rows) - 1) / 2
+    precision = one @ np.linalg.solve(v, one)
+    rest = y @ np.linalg.solve(v, y) - (one @ np.linalg.solve(v, y)) ** 2 / precision
+    density = special.gammaln(free) - free * (np.log(2 * np.pi) + np.log(rest / 2))
+    return float(density - 0.5 * (np.linalg.slogdet(v)[1] + np.log(precision)))
+
+
+@pytest.fixture(scope="module")
+def compared() -> bk.Comparison:
+    models = {"same": two_means(Y[:6], 0.0), "apart": two_means(Y[:6], 1.5)}
+    return bk.compare(models, shared=SHARED, prior_odds={"apart": 3.0}, loo=False, random_seed=1)
+
+
+def test_shared_priors_have_numbers_from_the_first_proper_posterior_on(compared: bk.Comparison) -> None:
+    found = sequential(compared)
+    table = found.table.set_index(["observations", "model"])
+    assert (table["label"] == "exact").all()
+    for n in (0, 1):
+        numbers = table.loc[n][["log_evidence", "log_score", "log_bayes_factor", "posterior_probability"]]
+        assert numbers.isna().all(axis=None)
+        assert np.isinf(table.loc[n]["error"]).all()
+    assert np.isnan(table.loc[(2, "apart"), "log_score"])
+    for n in range(2, 7):
+        same, apart = (up_to_a_constant(np.arange(n), ratio) for ratio in (0.0, 1.5))
+        assert abs(table.loc[(n, "apart"), "log_bayes_factor"] - (apart - same)) < 1e-10
+        assert abs(table.loc[(n, "apart"), "log_evidence"] - apart) < 1e-10
+        assert abs(table.loc[(n, "apart"), "posterior_probability"] - special.expit(apart - same + np.log(3))) < 1e-10
+        if n > 2:
+            score = apart - up_to_a_constant(np.arange(n - 1), 1.5)
+            assert abs(table.loc[(n, "apart"), "log_score"] - score) < 1e-10
+    assert any("same: no number after 0 observations: the prior of mu, sigma2 is improper" in n for n in found.notes)
+    assert any("apart: no number after 1 observations: the posterior of" in note for note in found.notes)
+    assert any("every log evidence is up to an arbitrary constant" in note for note in found.notes)
+
+
+def test_shared_priors_are_declared_or_come_with_the_posteriors(compared: bk.Comparison) -> None:
+    models = {"same": two_means(Y[:6], 0.0), "apart": two_means(Y[:6], 1.5)}
+    declared = sequential(models, shared=SHARED, blocks=[4, 2]).table["log_evidence"]
+    carried = sequential(dict(compared.posteriors), blocks=[4, 2]).table["log_evidence"]
+    assert np.array_equal(declared, carried, equal_nan=True)
+    alone = sequential(models["apart"], shared=SHARED, blocks=[4, 2]).table
+    score = up_to_a_constant(np.arange(6), 1.5) - up_to_a_constant(np.arange(4), 1.5)
+    assert abs(alone["log_score"].iloc[-1] - score) < 1e-10
+    with pytest.raises(ModelError, match=r"declare it: shared=\('mu',\)|Potential"):
+        sequential(models)
+    with pytest.raises(ModelError, match="Potential"):  # one of them was inferred without
+        sequential({"same": models["same"], "apart": compared.posteriors["apart"]})
+    with pytest.raises(OptionError, match=r"a sequence of text, as in \('mu',\)"):
+        sequential(models, shared="mu")
+
+
+def test_a_t_test_as_its_data_arrive() -> None:
+    """Against the integral of Rouder et al. (2009): Student's sleep data, the first of the patients."""
+    gain = np.array([-1.2, -2.4, -1.3])
+    with pm.Model() as none:
+        sigma2 = pm.HalfFlat("sigma2")
+        pm.Potential("jeffreys", -pt.log(sigma2))
+        pm.Normal("y", 0.0, pt.sqrt(sigma2), observed=gain)
+    with pm.Model() as some:
+        sigma2 = pm.HalfFlat("sigma2")
+        pm.Potential("jeffreys", -pt.log(sigma2))
+        g = pm.InverseGamma("g", 0.5, 0.25)
+        pm.Normal("y", pm.Normal("effect", 0.0, pt.sqrt(g * sigma2)), pt.sqrt(sigma2), observed=gain)
+    table = sequential({"none": none, "some": some}, shared=("sigma2",), blocks=[2, 1]).table
+    table = table.set_index(["observations", "model"])
+    for n in (2, 3):
+        t2 = n * gain[:n].mean() ** 2 / gain[:n].var(ddof=1)
+
+        def density(u: float, n: int = n, t2: float = t2) -> float:
+            wide = 1 + n * np.exp(u)
+            likelihood = wide**-0.5 * (1 + t2 / (wide * (n - 1))) ** (-n / 2)
+            return float(likelihood * stats.invgamma(0.5, scale=0.25).pdf(np.exp(u)) * np.exp(u))
+
+        whole = integrate.quad(density, -20, 60, epsabs=0, epsrel=1e-11, limit=500)[0]
+        by_formula = np.log(whole) + n / 2 * np.log1p(t2 / (n - 1))
+        found = table.loc[(n, "some")]
+        assert abs(found["log_bayes_factor"] - by_formula) < 1e-9 + found["log_bayes_factor_error"]
+        assert found["label"] == "quadrature"
+
+
+def test_where_some_observations_leave_no_number_the_others_have_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = SubsetEvidence.given
+
+    def none_of_seven(self: SubsetEvidence, kept: np.ndarray, *rest: object) -> bk.Posterior:
+        if kept.sum() == 7 and self.name == "narrow":
+            raise NoSubsetAnswer("narrow: given 7 of 12 observations", "the bound is not met")
+        return given(self, kept, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SubsetEvidence, "given", none_of_seven)
+    found = sequential({"narrow": normal(0.3), "wide": normal(5.0)}, blocks=[6, 1, 1, 4])
+    table = found.table.set_index(["observations", "model"])
+    assert table.loc[7][["log_bayes_factor", "posterior_probability"]].isna().all(axis=None)
+    assert np.isnan(table.loc[(7, "narrow"), "log_evidence"])
+    assert abs(table.loc[(7, "wide"), "log_evidence"] - evidence(Y[:7], 5.0)) < 1e-10
+    for n in (6, 8, 12):
+        assert abs(table.loc[(n, "narrow"), "log_evidence"] - evidence(Y[:n], 0.3)) < 1e-10
+    assert table.loc[8]["log_score"].isna().tolist() == [True, False]
+    assert found.notes == (
+        "narrow: no number after 7 observations: the bound is not met; a model of these observations alone may have "
+        "one, by bayeskit.infer",
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("no answer by quadrature: too wide; use method='nuts'", "no answer by quadrature: too wide"),
+        ("not proved; use method='nuts', and please report the model; use method='nuts'", "not proved"),
+        ("no answer; try another method= (one of 'auto', 'nuts'), and please report the model", "no answer"),
+        ("the posterior is improper; rescale the data", "the posterior is improper; rescale the data"),
+    ],
+)
+def test_advice_names_no_argument_that_is_not_there(said: str, left: str) -> None:
+    assert without_other_methods(InferenceError(said)) == left
+    assert without_other_methods(CertificateError(said)) == left
