@@ -106,8 +106,9 @@ def sensitivity(source: Posterior | Comparison, *, between: Sequence[str] | None
     (above 50, one row for all of them moved alike), a number written once for several entries or variables one row.
     Exponents, whole 0 and ±1 in arithmetic, entries of matrices and what counts something are no such numbers.
 
-    Eight evidences a number: milliseconds each where they are exact or over one number, and a quadrature each, which
-    may take seconds, over two or three. Draws: the prior's density at each, a few times;
+    Exact: eight evidences a number, milliseconds each. By quadrature: one analysis with the numbers as variables, then
+    four to fourteen sums a number over nodes that are there, one to three fits in all; a number that moves the end of
+    the support of what is integrated over takes a fit a sum. Draws: the prior's density at each, a few times;
     the end of a support has no such expectation, and its row is NaN.
 
     Examples
@@ -165,7 +166,7 @@ def _of_posterior(post: Posterior) -> tuple[dict[str, tuple[Any, ...]], list[str
     notes = list(_said_before(post, constants))
     prior = PriorAtDraws.of(post)
     closed = post.method in CLOSED and math.isfinite(post.log_evidence.value)
-    evidence = evidence_of_priors(post, constants) if closed else None
+    evidence = evidence_of_priors(post, constants, nearby=True) if closed else None
     rows: dict[str, tuple[Any, ...]] = {}
     for constant in constants:
         scale = prior.is_scale(constant.name, constant.value)
@@ -174,7 +175,9 @@ def _of_posterior(post: Posterior) -> tuple[dict[str, tuple[Any, ...]], list[str
             one = float(value.flat[0]) if np.all(value == value.flat[0]) else math.nan
             path = _Path(constant, mask, scale, 1.0 if scale else max(float(np.abs(value).max()), 1.0))
             try:
-                slope, error = _exact(path, evidence, post.log_evidence) if evidence else _over_draws(path, prior)
+                slope, error = (
+                    _exact(path, prior, evidence, post.log_evidence) if evidence else _over_draws(path, prior)
+                )
             except BayeskitError as refused:
                 slope, error = math.nan, math.inf
                 notes.append(f"{name}: {refused}")
@@ -228,10 +231,12 @@ class _Path:
         return np.where(self.mask, value * math.exp(t) if self.scale else value + t * self.unit, value)
 
 
-def _exact(path: _Path, evidence: EvidenceOfPriors, known: LogEvidence) -> tuple[float, float]:
+def _exact(path: _Path, prior: PriorAtDraws, evidence: EvidenceOfPriors, known: LogEvidence) -> tuple[float, float]:
     """The derivative in t at zero, by differences of evidences."""
 
     def function(t: float) -> LogEvidence:
+        if t and (why := prior.why_not(path.constant.name, path.at(t))):
+            raise ModelError(f"it does not move by itself: {why}")
         found = known if t == 0 else evidence(path.constant, path.at(t))
         if not math.isfinite(found.value):
             raise ModelError(found.reason or "there is no evidence beside it")

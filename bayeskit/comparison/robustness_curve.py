@@ -115,8 +115,10 @@ def robustness(models: Models | Comparison, parameter: str, grid: Any, *, random
 
     Notes
     -----
-    50 values cost two to seven fits, where each posterior is exact or by quadrature over one number. Draws of a sampler
-    carry to values nearby only. One parameter named alike in several models is taken to be the same, and moved in all
+    50 values cost two to four fits where a posterior is exact or by quadrature over one or two numbers, up to seven
+    over three: by quadrature its nodes serve other values, and the ends of the curve are integrated anew. A number that
+    moves the end of the support of what is integrated over costs a fit for each value. Draws of a sampler carry to
+    values nearby only. One parameter named alike in several models is taken to be the same, and moved in all
     of them.
 
     Examples

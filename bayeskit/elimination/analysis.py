@@ -78,10 +78,10 @@ class Analysis:
         return make() if self.snapshot is None else self._memory[key]
 
     def remembered_of(self, model: pm.Model, key: str, make: Callable[[], Any]) -> Any:
-        """What is found once while a model has these data; with any other array in their place it is found anew."""
+        """What is found once while a model has these data; with any other in their place it is found anew."""
         now = Snapshot.of(model).values
         before, found = self._memory.get(key, (None, None))
-        if before is None or before.keys() != now.keys() or any(before[v] is not now[v] for v in now):
+        if before is None or before.keys() != now.keys() or not all(_same(before[v], now[v]) for v in now):
             self._memory[key] = now, (found := make())
         return found
 
@@ -151,6 +151,10 @@ class Analysis:
         general = _generalised(analysis)
         _joined(general, family)
         return general.at(values) if general.holds_for(values) else analysis
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.array_equal(a, b))
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,6 +112,13 @@ def _seconds(space: Unconstrained) -> float:
 
 def collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
     """The collapsed density of a model, and its integral; NotIntegrable where it has none that can be bounded."""
+    found: tuple[Integrand, Quadrature] = analysis.remembered_of(
+        analysis.original.model, "integral", lambda: _collapsed_integral(analysis)
+    )
+    return found
+
+
+def _collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
     made: Integrand = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
     space = made.space
     seconds = analysis.remembered("seconds", lambda: _seconds(space))

@@ -1,10 +1,11 @@
-"""Integrals of densities that differ little, over the nodes of one of them.
+r"""Integrals of densities that differ little, over the nodes of one of them.
 
-    ∫ g_η dt ≈ |cell| · Σ_n g_η(t_n)
+.. math:: \log \int g_\eta \, dt \approx \log \int g \, dt + \log \frac{\sum_n g(t_n) r_\eta(t_n)}{\sum_n g(t_n)},
+    \qquad r_\eta = g_\eta / g
 
-on the lattice that was refined for some η₀. The sum over it converges as fast for every density about as wide as that
-one; how far it is off is read off its own values: its spectrum tells its aliases, its decay at the ends of each line
-what lies beyond (:mod:`bayeskit.quadrature.trapezoid`).
+on the lattice that was refined for g. The sum over it converges as fast for every density about as wide as that one;
+how far it is off is read off its own values: its spectrum tells its aliases, its decay at the ends of each line what
+lies beyond (:mod:`bayeskit.quadrature.trapezoid`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import numpy as np
 
 from bayeskit.quadrature.integrate import Quadrature
 from bayeskit.quadrature.trapezoid import Lattice
-from bayeskit.types import ArrayFunction
 
 __all__ = ["SharedNodes"]
 
@@ -29,36 +29,36 @@ class SharedNodes:
 
     lattice: Lattice
     points: np.ndarray  # (n, k)
-    log_jacobian: np.ndarray
     ends: np.ndarray
     before: np.ndarray  # of each end; −1 where there is none
-    error: float  # of the integral that they were made for
+    log_integral: float  # that they were made for
+    error: float
 
     @classmethod
     def of(cls, result: Quadrature) -> SharedNodes:
         """The nodes of a finished integral."""
         lattice = result.lattice
-        at = {node: k for k, node in enumerate(map(tuple, lattice.nodes.tolist()))}
         ends, before = [], []
-        for node, k in at.items():
-            for axis, sign in product(range(lattice.k), (-1, 1)):
-                beside = [(*node[:axis], node[axis] + step, *node[axis + 1 :]) for step in (sign, -sign)]
-                if beside[0] not in at:
-                    ends.append(k)
-                    before.append(at.get(beside[1], -1))
-        t = lattice.positions(lattice.nodes)
-        made = lattice.frame.forward(t), lattice.frame.log_jacobian(t)
-        return cls(lattice, *made, np.array(ends, dtype=int), np.array(before, dtype=int), result.error)
+        for axis, sign in product(range(lattice.k), (-1, 1)):
+            last = np.flatnonzero(lattice.beside(axis, sign) < 0)
+            ends.append(last)
+            before.append(lattice.beside(axis, -sign)[last])
+        points = lattice.frame.forward(lattice.positions(lattice.nodes))
+        return cls(lattice, points, np.concatenate(ends), np.concatenate(before), result.log_integral, result.error)
 
-    def log_integral(self, log_density: ArrayFunction) -> tuple[float, float]:
-        """log ∫ exp(log_density), and what it may be off; infinite where the nodes do not reach far enough."""
-        values = np.asarray(log_density(self.points), float) + self.log_jacobian
-        twin = self.lattice.copy()
-        twin.values = np.where(np.isnan(values), -np.inf, values)
-        if not np.isfinite(twin.top):
+    def reweighted(self, log_ratio: np.ndarray) -> tuple[float, float]:
+        """log ∫ g r, and what it may be off, from log r at the nodes; infinite where they do not reach far enough."""
+        nowhere = ~(self.lattice.values > -np.inf)
+        with np.errstate(invalid="ignore"):
+            values = np.where(nowhere, -np.inf, self.lattice.values + log_ratio)
+        # Of what lies where g is zero nothing is known.
+        if np.any(np.isnan(values)) or np.any(log_ratio[nowhere] > -np.inf) or not np.isfinite(values.max()):
             return np.nan, np.inf
+        twin = self.lattice.copy()
+        twin.values = values
         total = twin.weights().sum()
-        return twin.log_sum(), self.error + COUNTED * (twin.aliasing()[0] + self._beyond(twin) / total)
+        value = self.log_integral + twin.log_sum() - self.lattice.log_sum()
+        return value, self.error + COUNTED * (twin.aliasing()[0] + self._beyond(twin) / total)
 
     def _beyond(self, twin: Lattice) -> float:
         """What the lines hold beyond their ends, were they to fall on as they do there."""

@@ -88,6 +88,10 @@ class Lattice:
         nodes = self._around(t)
         return (self._find(nodes.reshape(-1, self.k)) >= 0).reshape(nodes.shape[:2]).any(axis=1)
 
+    def beside(self, axis: int, sign: int) -> np.ndarray:
+        """For each node, the position in the store of the next along an axis, −1 where there is none."""
+        return self._find(self.nodes + sign * np.eye(self.k, dtype=np.int64)[axis])
+
     @staticmethod
     def _key(nodes: np.ndarray) -> np.ndarray:
         key = np.zeros(len(nodes), np.int64)
