@@ -37,6 +37,7 @@ __all__ = [
     "depends_on",
     "entry",
     "inline",
+    "shapes_of",
     "substitute",
     "wide_leaf",
     "widen",
@@ -168,11 +169,21 @@ def with_known_shapes(graphs: list[Variable]) -> list[Variable]:
     asked = [v for v in ancestors(graphs) if v.owner and isinstance(v.owner.op, Shape | Shape_i)]
     if not asked:
         return graphs
-    fgraph = FunctionGraph(outputs=asked, features=[ShapeFeature()], clone=True)
-    infer_shape_db.default_query.rewrite(fgraph)
+    fgraph = _inferred(asked)
     topo_constant_folding.rewrite(fgraph)
     pairs = zip(asked, fgraph.outputs, strict=True)
     return substitute(graphs, {old: new for old, new in pairs if isinstance(new, Constant)})
+
+
+def shapes_of(variables: Iterable[Variable]) -> list[Variable]:
+    """The shapes of variables, as graphs that do not compute the variables."""
+    return list(_inferred([pt.shape(v) for v in variables]).outputs)
+
+
+def _inferred(shapes: list[Variable]) -> FunctionGraph:
+    fgraph = FunctionGraph(outputs=shapes, features=[ShapeFeature()], clone=True)
+    infer_shape_db.default_query.rewrite(fgraph)
+    return fgraph
 
 
 def substitute(graphs: list[Variable], replacements: Mapping[Variable, Variable]) -> list[Variable]:

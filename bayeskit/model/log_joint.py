@@ -26,8 +26,8 @@ from pytensor.graph.traversal import graph_inputs
 
 from bayeskit.errors import ModelError
 from bayeskit.graphs.compile import compile_small
-from bayeskit.graphs.rewriting import depends_on, inline, substitute, wide_leaf, widen
-from bayeskit.model.data_slots import DataSlot, unsealed
+from bayeskit.graphs.rewriting import depends_on, inline, shapes_of, substitute, wide_leaf, widen
+from bayeskit.model.data_slots import DataSlot, sealed_in, unsealed
 from bayeskit.model.index_range import require_indices_inside
 from bayeskit.model.markov_chain import chain_parameters, is_chain
 
@@ -172,7 +172,10 @@ class LogJoint:
         shapes = {n: v.type.shape for n, v in self.values.items()}
         if any(None in shape for shape in shapes.values()):
             try:
-                found = compile_small([], [pt.shape(self.model[n]) for n in self.values])()
+                drawn = [self.model[n] for n in self.values]
+                # Drawn, variables show whether the lengths of their parameters agree; sealed data cannot be drawn with.
+                lengths = shapes_of(drawn) if sealed_in(drawn) else [pt.shape(v) for v in drawn]
+                found = compile_small([], lengths)()
             except ValueError as error:
                 raise ModelError(f"a variable's shape cannot be computed: {str(error).splitlines()[0]}") from error
             shapes = {n: tuple(int(k) for k in s) for n, s in zip(self.values, found, strict=True)}

@@ -310,3 +310,15 @@ def test_threads_do_not_read_the_data_of_one_another() -> None:
     with ThreadPoolExecutor(4) as pool:
         together = [*pool.map(lambda other: answer(other, random_seed=1).log_evidence.value, others)]
     assert_allclose(together, alone, rtol=1e-12)
+
+
+def test_a_number_that_scales_a_prior_with_named_dims_is_not_read() -> None:
+    """The lengths of the dims are data, too, so that the shape of the prior is known only to who asks for it."""
+    with pm.Model(coords={"power": range(3), "point": range(4)}) as model:
+        variance = pm.InverseGamma("variance", 2.0, 1.0)
+        weights = pm.Normal("weights", 0.0, pm.Data("scale", 3.0) * pm.math.sqrt(variance), dims="power")
+        pm.Normal("y", np.eye(4, 3) @ weights, pm.math.sqrt(variance), observed=np.arange(4.0), dims="point")
+    analysis = found(model)
+    assert analysis.used_values == {}
+    other = analysis.with_data({"scale": 0.5})
+    assert_same(other, rebuilt(other))
