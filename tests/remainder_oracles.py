@@ -50,7 +50,8 @@ def log_integrand(case: Remainder, points: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         total = total + sum(p.logpdf(f) for p, f in zip(case.priors, phi, strict=True))
         if case.batched:
-            marginal = [case.log_marginal(*part) for part in zip(*[np.array_split(f, 40) for f in phi], strict=True)]
+            parts = 1 + len(points) // 20_000  # as much as memory is there for
+            marginal = [case.log_marginal(*part) for part in zip(*[np.array_split(f, parts) for f in phi], strict=True)]
             return np.nan_to_num(total + np.concatenate(marginal), nan=-np.inf)
         marginal = [
             _or_nothing(case, row) if np.isfinite(t) else -np.inf
