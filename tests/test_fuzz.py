@@ -153,7 +153,7 @@ def rows() -> dict[str, Row]:
         Row(datasets.Variable, {f.name: f.default for f in fields(datasets.Variable)}),
         Row(datasets.Example, {"dataset": "forbes", "columns": COLUMNS, "options": {}}),
         Row(bk.robustness, {"models": [post], "parameter": "slope.sigma", "grid": [1.0, 2.0], "random_seed": 1}, FEWER),
-        Row(bk.sensitivity, {"source": compared, "between": ["model 1", "model 2"]}, FEWER),
+        Row(bk.sensitivity, {"source": compared, "between": ["model 1", "model 2"], "random_seed": 1}, FEWER),
         Row(compared.robustness, {"parameter": "slope.sigma", "grid": [1.0, 2.0]}, FEWER),
         Row(compared.sensitivity, {"a": "model 1", "b": "model 2"}),
         Row(post.sensitivity, {}),

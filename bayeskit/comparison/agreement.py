@@ -66,8 +66,19 @@ class SecondOpinion(DrawnResult):
     convention: str = ""
     notes: tuple[str, ...] = field(default=())
 
+    def _shown(self, name: str) -> pd.DataFrame:
+        """A reason that several estimators have is said once."""
+        reasons = list(self.table["reason"])
+        first = {reason: str(self.table.index[reasons.index(reason)]) for reason in reasons}
+        said = [
+            r if not r or e == first[r] else f"as {first[r]}" for e, r in zip(self.table.index, reasons, strict=True)
+        ]
+        return self.table.assign(reason=said)
+
     def __str__(self) -> str:
-        text = self.table.to_string(na_rep="–", formatters={name: form.format for name, form in COLUMNS.items()})
+        text = self._shown("table").to_string(
+            na_rep="–", formatters={name: form.format for name, form in COLUMNS.items()}
+        )
         said = [self.verdict, *([f"estimated: the integral of {self.density}"] if self.density else [])]
         said += [f"the evidence is {self.convention}"] if self.convention else []
         return "\n".join([text, "", *said, *(f"note: {note}" for note in self.notes)])

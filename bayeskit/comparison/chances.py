@@ -176,7 +176,12 @@ class PriorMeasure:
         joint = scalars.joint
         for rv in self.model.free_RVs:
             if is_improper(rv):
-                raise ModelError(f"the prior of {rv.name!r} is improper: no region of it has a prior probability")
+                above = rv.name not in self.names
+                of = f" of {', '.join(sorted(self.names))}, which depends on it," if above else " of it"
+                remedy = "give it a proper one" + ", or test a number whose prior is free of it" * above
+                raise ModelError(
+                    f"the prior of {rv.name!r} is improper: no region{of} has a prior probability; {remedy}"
+                )
             if (mass := prior_mass(joint, str(rv.name))) is not None:
                 why = mass.reason or mass.convention
                 raise ModelError(f"the prior of {rv.name!r} is not that of its distribution ({why}): no probability")

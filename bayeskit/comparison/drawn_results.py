@@ -27,9 +27,13 @@ class TabledResult:
             f"{type(self).__name__}({', '.join(f'{name} of {len(getattr(self, name))} rows' for name in self.TABLES)})"
         )
 
+    def _shown(self, name: str) -> Any:
+        """A table as it is read."""
+        return getattr(self, name)
+
     def _repr_html_(self) -> str:
         heading = (getdoc(type(self)) or "").partition("\n")[0]
-        tables = [table_html(getattr(self, name), self.FORMATS) for name in self.TABLES]
+        tables = [table_html(self._shown(name), self.FORMATS) for name in self.TABLES]
         notes = getattr(self, "notes", ())
         printed = [line for line in str(self).splitlines() if not line.startswith("note: ")]
         lines = filter(None, [getattr(self, "verdict", "")]) if tables else printed

@@ -14,7 +14,7 @@ from bayeskit.inference.ladder import infer
 from bayeskit.results.records import Posterior
 from bayeskit.terminal import warnings_of
 
-__all__ = ["Models", "OneOrSeveral", "inferred", "named_models", "one_or_several"]
+__all__ = ["Models", "OneOrSeveral", "inferred", "named_models", "one_or_several", "posterior_of"]
 
 type Models = Mapping[str, pm.Model | Posterior] | Sequence[pm.Model | Posterior]
 type OneOrSeveral = Models | Comparison | pm.Model | Posterior
@@ -40,6 +40,11 @@ def one_or_several(models: Any) -> dict[str, pm.Model | Posterior]:
     if not given:
         raise ModelError("there are no models; give one, or several by name")
     return given
+
+
+def posterior_of(given: pm.Model | Posterior, random_seed: int) -> Posterior:
+    """A posterior as it is; that of a model."""
+    return given if isinstance(given, Posterior) else infer(given, random_seed=random_seed, progressbar=False)
 
 
 def inferred(name: str, model: pm.Model | Analysis, random_seed: int | None) -> Posterior:

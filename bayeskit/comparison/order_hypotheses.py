@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import pymc as pm
 
-from bayeskit.arguments import RandomSeed, whole_seed
+from bayeskit.arguments import RandomSeed, checked, whole_seed
 from bayeskit.comparison.chances import PosteriorMeasure, PriorMeasure, Region, standard_error
 from bayeskit.comparison.drawn_results import TabledResult
+from bayeskit.comparison.given_models import posterior_of
 from bayeskit.comparison.hypothesis_text import read
 from bayeskit.comparison.point_density import difference_of
 from bayeskit.comparison.rectangle import Chance
@@ -83,9 +85,9 @@ class OrderHypothesis(TabledResult):
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
-@on_its_data
+@checked
 def hypothesis(
-    posterior: Posterior, hypothesis: str, *, against: str | None = None, random_seed: RandomSeed = None
+    posterior: pm.Model | Posterior, hypothesis: str, *, against: str | None = None, random_seed: RandomSeed = None
 ) -> OrderHypothesis:
     r"""The Bayes factor of a hypothesis of inequalities, by the encompassing prior.
 
@@ -93,8 +95,8 @@ def hypothesis(
 
     Parameters
     ----------
-    posterior : Posterior
-        Of the encompassing model, which has no inequalities.
+    posterior : Posterior or pymc.Model
+        Of the encompassing model, which has no inequalities; a model is inferred first.
     hypothesis : str
         :math:`H`: comparisons of sums of parameters, by the names that the summary has, joined by ``and``:
         ``"delta > 0"``, ``"mu[a] < mu[b] < mu[c]"``, ``"-0.1 < delta < 0.1"`` (a region of practical equivalence).
@@ -128,7 +130,13 @@ def hypothesis(
     >>> print(round(bk.infer(coin).hypothesis("p > 0.5").log_bayes_factor, 3))
     5.134
     """
-    scalars, seed = Scalars(posterior), whole_seed(random_seed)
+    seed = whole_seed(random_seed)
+    return _asked(posterior_of(posterior, seed), hypothesis, against, seed)
+
+
+@on_its_data
+def _asked(posterior: Posterior, hypothesis: str, against: str | None, seed: int) -> OrderHypothesis:
+    scalars = Scalars(posterior)
     region = _region(scalars, hypothesis)
     other = None if against in (None, ENCOMPASSING) else _region(scalars, str(against))
     regions = [region] if other is None else [region, other]

@@ -25,6 +25,7 @@ from pymc.logprob.utils import ParameterValueError
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.comparison.closed_form import mixture_of
+from bayeskit.comparison.reasons import without_other_methods
 from bayeskit.elimination.collapsed_density import collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.plan import analyse
@@ -247,7 +248,9 @@ def _without_sampling(held: pm.Model, names: str) -> LogEvidence:
     except BayeskitError as error:
         why = "it may be infinite, or an integral over too many numbers"
         remedy = "give it a prior of its own, without parents"
-        raise ModelError(f"the prior density of {names} there is not known: {why} ({error}); {remedy}") from error
+        raise ModelError(
+            f"the prior density of {names} there is not known: {why} ({without_other_methods(error)}); {remedy}"
+        ) from error
 
 
 def _number(post: Posterior) -> int:

@@ -22,9 +22,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+import pymc as pm
 
-from bayeskit.arguments import RandomSeed, is_a, plain, shown, whole_seed
+from bayeskit.arguments import RandomSeed, checked, is_a, plain, shown, whole_seed
 from bayeskit.comparison.drawn_results import DrawnResult
+from bayeskit.comparison.given_models import posterior_of
 from bayeskit.comparison.kernel_estimate import kernel_estimate
 from bayeskit.comparison.point_density import difference_of, posterior_density, prior_density, require_inside
 from bayeskit.comparison.scalars import Scalars
@@ -89,9 +91,9 @@ class PointNull(DrawnResult):
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
-@on_its_data
+@checked
 def savage_dickey(
-    posterior: Posterior, var_names: str | Sequence[str], at: Any = 0, *, random_seed: RandomSeed = None
+    posterior: pm.Model | Posterior, var_names: str | Sequence[str], at: Any = 0, *, random_seed: RandomSeed = None
 ) -> PointNull:
     r"""The Bayes factor of a point by the Savage–Dickey density ratio, without fitting the null model.
 
@@ -99,8 +101,8 @@ def savage_dickey(
 
     Parameters
     ----------
-    posterior : Posterior
-        Of the model in which :math:`\delta` is free.
+    posterior : Posterior or pymc.Model
+        Of the model in which :math:`\delta` is free; a model is inferred first.
     var_names : str or sequence of str
         :math:`\delta`: free variables, or Deterministics that are sums of them (``Deterministic("d", a - b)``), whole
         or by entries as the summary names them, ``"theta[Choate]"``. Several are tested together.
@@ -132,8 +134,16 @@ def savage_dickey(
     >>> print(round(bk.infer(coin).savage_dickey("p", at=0.5).log_bayes_factor, 4))  # log(11 * 10 / 2**10)
     -2.231
     """
-    scalars, seed = Scalars(posterior), whole_seed(random_seed)
-    point = _point(scalars, [var_names] if isinstance(var_names, str) else list(var_names), at)
+    seed = whole_seed(random_seed)
+    return _tested(
+        posterior_of(posterior, seed), [var_names] if isinstance(var_names, str) else list(var_names), at, seed
+    )
+
+
+@on_its_data
+def _tested(posterior: Posterior, names: list[str], at: Any, seed: int) -> PointNull:
+    scalars = Scalars(posterior)
+    point = _point(scalars, names, at)
     forms = [_form(scalars, variable, place, label) for label, (variable, place, _) in point.items()]
     values = np.array([value for *_, value in point.values()])
     _require_free(forms, list(point))

@@ -25,13 +25,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 from arviz_stats.base import array_stats
 
-from bayeskit.arguments import checked
+from bayeskit.arguments import RandomSeed, checked, whole_seed
 from bayeskit.comparison.comparison import Comparison
 from bayeskit.comparison.drawn_results import DrawnResult
 from bayeskit.comparison.evidence_of_priors import CLOSED, EvidenceOfPriors, evidence_of_priors
 from bayeskit.comparison.extrapolated_differences import derivative
+from bayeskit.comparison.given_models import posterior_of
 from bayeskit.comparison.prior_at_draws import PriorAtDraws
 from bayeskit.errors import BayeskitError, ModelError
 from bayeskit.model.prior_constants import PriorConstant, prior_constants
@@ -81,15 +83,22 @@ class Sensitivity(DrawnResult):
 
 
 @checked
-def sensitivity(source: Posterior | Comparison, *, between: Sequence[str] | None = None) -> Sensitivity:
+def sensitivity(
+    source: pm.Model | Posterior | Comparison,
+    *,
+    between: Sequence[str] | None = None,
+    random_seed: RandomSeed = None,
+) -> Sensitivity:
     """The derivative of a log evidence, or of a log Bayes factor, in every number that the priors are written with.
 
     Parameters
     ----------
-    source : Posterior or Comparison
-        p(y) of a posterior's model; or the Bayes factor of two models of a comparison.
+    source : pymc.Model, Posterior or Comparison
+        p(y) of a model; or the Bayes factor of two models of a comparison.
     between : sequence of str, optional
         The two models of a comparison, a and b, for log B_ab; by default the two with most evidence.
+    random_seed : int, sequence of int or numpy.random.Generator, optional
+        Of a model that is not inferred yet.
 
     Returns
     -------
@@ -115,11 +124,11 @@ def sensitivity(source: Posterior | Comparison, *, between: Sequence[str] | None
     --------
     >>> bk.sensitivity(post).table  # doctest: +SKIP
     """
-    if isinstance(source, Posterior):
+    if not isinstance(source, Comparison):
         if between is not None:
             raise ModelError("between names two models of a comparison; a posterior is of one")
-        rows, notes = _of_posterior(source)
-        return Sensitivity("log p(y)", _ordered(rows), (*_constants_of(source), *notes))
+        rows, notes = _of_posterior(post := posterior_of(source, whole_seed(random_seed)))
+        return Sensitivity("log p(y)", _ordered(rows), (*_constants_of(post), *notes))
     return _of_bayes_factor(source, list(between or source.table.index[:2]))
 
 

@@ -24,6 +24,7 @@ import xarray as xr
 
 from bayeskit.arguments import Count, RandomSeed, checked, whole_seed
 from bayeskit.comparison.agreement import Estimate, SecondOpinion, side_by_side, verdict_of
+from bayeskit.comparison.reasons import without_other_methods
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.collapsed_density import collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model
@@ -160,7 +161,7 @@ class _Asked:
         try:
             return answer(self.analysis, name, 0, self.random_seed).log_evidence
         except BayeskitError as error:
-            return LogEvidence(math.nan, math.inf, name, str(error).splitlines()[0])
+            return LogEvidence(math.nan, math.inf, name, without_other_methods(error))
 
     def sampled(self, estimators: list[Estimator]) -> tuple[str, dict[str, Estimate]]:
         """The density that is integrated, in words, and the rows of estimators of its integral."""

@@ -32,6 +32,7 @@ from pytensor.tensor.subtensor import indices_from_subtensor
 
 from bayeskit.graphs.compile import small_mode
 from bayeskit.graphs.nodes import core_op
+from bayeskit.model.variable_sizes import variable_sizes, with_size
 
 __all__ = [
     "Parameter",
@@ -97,13 +98,13 @@ class _Writer:
 
 
 def written_priors(model: pm.Model) -> dict[str, str]:
-    """Of each free variable its prior with its numbers, ``tau ~ HalfCauchy(beta=5)``; none of missing data."""
+    """Of each free variable its prior, ``tau ~ HalfCauchy(beta=5), shape (3,)``; none of missing data."""
     named = set(model.named_vars.values())
-    priors = {}
+    priors, sizes = {}, variable_sizes(model, model.free_RVs)
     for rv in model.free_RVs:
         if is_missing_data(model, rv):
             continue
-        text = written_distribution(rv, named, whole=True)
+        text = with_size(written_distribution(rv, named, whole=True), sizes[str(rv.name)])
         held = [v for v in _mentioned(rv, named) if isinstance(v, SharedVariable)]
         values = [f"{v.name} = {written_array(np.asarray(v.get_value(borrow=True)))}" for v in held]
         priors[str(rv.name)] = ", ".join([f"{rv.name} ~ {text}", *values])

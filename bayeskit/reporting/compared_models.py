@@ -90,7 +90,10 @@ def _prior_tables(comparison: Comparison) -> tuple[Table, ...]:
         rows: list[tuple[Cell, ...]] = []
         for prior in comparison.priors.get(name, ()):
             variable, sign, text = prior.partition(" ~ ") if " ~ " in prior else prior.partition(": ")
-            rows.append((variable, text if sign else prior, dims.get(variable) or "scalar"))
+            size = dims.get(variable, "")
+            for repeated in (f", dims {size}", f", shape ({size.replace(' × ', ', ')})", f", shape ({size},)"):
+                text = text.replace(repeated, "", 1)  # it is in the next column
+            rows.append((variable, text if sign else prior, size or "scalar"))
         tables += [cut_table(("variable", "prior", "dims"), rows, f"Priors of {name}")] if rows else []
     return tuple(tables)
 

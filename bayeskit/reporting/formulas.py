@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pymc as pm
-from pytensor.compile import Mode, function
 
 from bayeskit.model.snapshot import written_down
+from bayeskit.model.variable_sizes import variable_sizes, written_axes
 from bayeskit.model.written_priors import written_distribution, written_expression
 
 __all__ = ["VariableText", "describe_variables"]
-
-SHAPES = Mode(linker="py", optimizer="fast_compile")
 
 
 @dataclass(frozen=True)
@@ -49,11 +47,5 @@ def describe_variables(model: pm.Model) -> tuple[VariableText, ...]:
 
 def _sizes(model: pm.Model) -> dict[str, str]:
     """The dims of every named variable with their lengths; of a dim without a name, its length."""
-    variables = list(model.named_vars.values())
-    # Shapes are inferred, not computed: without rewrites PyTensor would draw every variable, and Flat cannot be drawn.
-    shapes = function([], [v.shape for v in variables], mode=SHAPES, on_unused_input="ignore")()
-    sizes = {}
-    for variable, shape in zip(variables, shapes, strict=True):
-        dims = model.named_vars_to_dims.get(variable.name) or [None] * len(shape)
-        sizes[variable.name] = " × ".join(f"{d} ({n})" if d else str(n) for d, n in zip(dims, shape, strict=True))
-    return sizes
+    found = variable_sizes(model, list(model.named_vars.values()))
+    return {name: written_axes(axes) for name, axes in found.items()}

@@ -5,6 +5,7 @@ Every text goes through :func:`html.escape`, and pandas escapes names and cells:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ __all__ = ["clipped", "marginal_html", "notebook_html", "plan_html", "posterior_
 ROWS = 20  # of a table
 NAMES = 6  # that one line lists
 NUMBER = "{:.5g}"
+# A browser would break the line at the hyphen of 1e-10.
+CELL = re.compile(r"<td>(?=[+-]?\d[\d.,]*(?:e[+-]?\d+)?</td>)")
 
 
 def notebook_html(
@@ -53,7 +56,7 @@ def table_html(frame: pd.DataFrame, formats: Mapping[str, str] | None = None, *,
     rest = (
         f"<p>{len(frame) - len(shown):,} of {len(frame):,} rows are not shown.</p>" if len(frame) > len(shown) else ""
     )
-    return str(markup) + rest
+    return CELL.sub('<td style="white-space:nowrap">', str(markup)) + rest
 
 
 def _formatter(form: str) -> Callable[[Any], str]:

@@ -36,6 +36,16 @@ def test_the_two_farthest_apart_are_named() -> None:
     assert said(**rows) == "disagree by 21 standard errors (a and c)"
 
 
+def test_a_reason_of_several_is_read_once() -> None:
+    long = "the prior of mu is not known to be normalised"
+    rows = {n: Estimate(LogEvidence(math.nan, math.inf, "estimated", long)) for n in ("bridge", "laplace", "smc")}
+    rows["nested"] = Estimate(LogEvidence(math.nan, math.inf, "estimated", "no dynesty"))
+    found = SecondOpinion(side_by_side(rows), "no estimator has a number")
+    for text in (str(found), found._repr_html_()):
+        assert text.count(long) == 1 and text.count("as bridge") == 2 and "no dynesty" in text
+    assert (found.table["reason"][:3] == long).all()
+
+
 def test_what_is_printed_has_the_table_the_verdict_and_the_notes() -> None:
     table = side_by_side({"exact": Estimate(LogEvidence(-1.5, 1e-9, "exact"), 0.25, 12)})
     text = str(SecondOpinion(table, verdict_of(table), "the density of a", "over both labellings", ("look",)))

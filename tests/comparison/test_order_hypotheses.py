@@ -361,6 +361,26 @@ def test_improper_priors_have_no_regions() -> None:
     with pytest.raises(bk.BayeskitError, match="improper"):
         post.hypothesis("mu > 0")
     assert post.hypothesis("b > 0").prior_probability == pytest.approx(0.5)
+    models = []
+    for ratio in (1.0, 2.0):
+        with pm.Model() as scaled:
+            sigma2 = pm.HalfFlat("sigma2")
+            pm.Potential("jeffreys", -pm.math.log(sigma2))
+            pm.Normal("y", pm.Normal("effect", 0.0, ratio * sigma2**0.5), sigma2**0.5, observed=Y)
+        models.append(scaled)
+    post = bk.compare(models, shared=("sigma2",), loo=False, random_seed=1).posteriors["model 1"]
+    with pytest.raises(
+        bk.BayeskitError, match=r"'sigma2' is improper: no region of effect.* test a number whose prior"
+    ):
+        bk.hypothesis(post, "effect > 0")
+
+
+def test_a_model_is_inferred_first() -> None:
+    with pm.Model() as model:
+        pm.Binomial("heads", 10, pm.Beta("p", 1.0, 1.0), observed=9)
+    found = bk.hypothesis(model, "p > 0.5", random_seed=1)
+    assert abs(found.log_bayes_factor - np.log(stats.beta(10, 2).sf(0.5) / stats.beta(10, 2).cdf(0.5))) < 1e-10
+    assert found.label == "exact"
 
 
 def test_texts_are_read_alike() -> None:

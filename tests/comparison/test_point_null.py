@@ -327,6 +327,14 @@ def test_refusals(names: Any, at: Any, says: str) -> None:
         hierarchy().savage_dickey(names, at)
 
 
+def test_a_model_is_inferred_first() -> None:
+    with pm.Model() as model:
+        pm.Binomial("heads", 10, pm.Beta("p", 1.0, 1.0), observed=9)
+    found = bk.savage_dickey(model, "p", at=0.5, random_seed=1)
+    assert abs(found.log_bayes_factor - np.log(11 * 10 / 2**10)) < 1e-10
+    assert (found.label, found.at) == ("exact", {"p": 0.5})
+
+
 def test_refusals_by_the_prior() -> None:
     with pm.Model() as model:
         mu = pm.Flat("mu")

@@ -99,6 +99,11 @@ def test_a_normal_mean() -> None:
     assert set(table["label"]) == {"exact"} and table["error"].max() < 1e-9
 
 
+def test_a_model_is_inferred_first() -> None:
+    table = bk.sensitivity(normal(), random_seed=1).table
+    assert table.equals(sensitivity(bk.infer(normal(), random_seed=1)).table)
+
+
 def test_a_coin() -> None:
     table = bk.infer(coin(2.0, 1.5), random_seed=1).sensitivity().table
     digamma = special.digamma

@@ -63,6 +63,22 @@ def test_each_model_has_its_priors_with_their_numbers_and_dims() -> None:
     assert "1.5" in str(rows[0][1]) and "2" in str(rows[1][1]) and rows[0][2] == "scalar"
 
 
+def test_the_size_of_a_prior_is_said_once() -> None:
+    with pm.Model(coords={"group": ["a", "b"]}) as wide:
+        pm.Normal(
+            "y", pm.Normal("mean", 0.0, 1.0, shape=(2, 3)).sum() + pm.Normal("of", dims="group").sum(), observed=Y
+        )
+    compared = bk.compare({"wide": wide, "line": model(True)}, loo=False, random_seed=1)
+    assert compared.priors["wide"] == (
+        "mean ~ Normal(mu=0, sigma=1), shape (2, 3)",
+        "of ~ Normal(mu=0, sigma=1), dims group (2)",
+    )
+    with styled():
+        (tables,) = (section.tables for section in comparison_sections(compared) if section.key == "priors")
+    rows = next(table.rows for table in tables if table.caption == "Priors of wide")
+    assert [row[1:] for row in rows] == [("Normal(mu=0, sigma=1)", "2 × 3"), ("Normal(mu=0, sigma=1)", "group (2)")]
+
+
 def test_the_page_says_how_each_evidence_was_found_and_what_is_doubtful() -> None:
     (table,) = sections()["audit"].tables
     methods = {row[0]: row[1] for row in table.rows}

@@ -101,6 +101,13 @@ def test_a_table_has_the_formats_it_is_given_and_says_what_it_leaves_out() -> No
     assert "–" in missing and "True" in missing and "nan" not in missing
 
 
+def test_numbers_are_not_cut_at_a_hyphen() -> None:
+    frame = pd.DataFrame({"error": [1e-10], "size": [3], "word": ["twenty-one"], "less": [-2.5]}, index=["a-b"])
+    cells = table_html(frame, {"error": "{:.1e}"}).split("<td")
+    unbroken = [cell for cell in cells if 'style="white-space:nowrap"' in cell]
+    assert [cell.partition(">")[2].partition("<")[0] for cell in unbroken] == ["1.0e-10", "3", "-2.5"]
+
+
 def test_a_comparison_shows_its_table_as_it_prints_it() -> None:
     compared = shown()[5]
     said = text_of(compared._repr_html_())
