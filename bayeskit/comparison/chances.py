@@ -177,11 +177,9 @@ class PriorMeasure:
         for rv in self.model.free_RVs:
             if is_improper(rv):
                 above = rv.name not in self.names
-                of = f" of {', '.join(sorted(self.names))}, which depends on it," if above else " of it"
-                remedy = "give it a proper one" + ", or test a number whose prior is free of it" * above
-                raise ModelError(
-                    f"the prior of {rv.name!r} is improper: no region{of} has a prior probability; {remedy}"
-                )
+                of = f"{', '.join(sorted(self.names))}, which depends on it," if above else "it"
+                why = f"the prior of {rv.name!r} is improper: no region of {of} has a prior probability"
+                raise ModelError(f"{why}; give it a proper one{', or test a number whose prior is free of it' * above}")
             if (mass := prior_mass(joint, str(rv.name))) is not None:
                 why = mass.reason or mass.convention
                 raise ModelError(f"the prior of {rv.name!r} is not that of its distribution ({why}): no probability")

@@ -3,23 +3,30 @@
 A density that factors over the rows of a multivariate variable gives one observation a row; what is one density over
 all of its entries is one observation, but for a multivariate Normal, of which every subset of entries has a density,
 and for a time series whose forecasts are known.
+
+Of data with missing entries PyMC makes a variable of those that are there, ``y_observed``; they go by the places that
+they have in ``y``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pymc as pm
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
 from bayeskit.errors import ModelError, OptionError
 
 __all__ = ["ENTRY", "Observations", "by_observation", "observations_of"]
 
 ENTRY = "entry"
+OBSERVED = "_observed"  # what PyMC adds to the name of the entries that are not missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +66,14 @@ def observations_of(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], unit
     ModelError
         If a variable has no such dim, or there are fewer than two observations.
     """
-    dims = {name: _dims(model, name)[: len(shape)] for name, shape in shapes.items()}
+    places = [_places_of(model, name, shape) for name, shape in shapes.items()]
     if not shapes:
         raise ModelError("the model has no observed variable, so it has no observations")
     if unit is None:
-        first = {of[0] if of else None for of in dims.values()}
-        shared = next(iter(first)) if len(first) == 1 and len(dims) > 1 else None
+        first = {of.dims[0] if of.dims else None for of in places}
+        shared = next(iter(first)) if len(first) == 1 and len(places) > 1 else None
         unit = ENTRY if shared is None else shared
-    found = _entries(model, shapes, dims) if unit == ENTRY else _by_dim(model, shapes, dims, unit)
+    found = _entries(model, places) if unit == ENTRY else _by_dim(model, places, unit)
     if len(found) < 2:
         kinds = ", ".join(f"{rv.name} ({type(rv.owner.op).__name__.removesuffix('RV')})" for rv in model.observed_RVs)
         one = "has one density over all of its entries" if len(shapes) == 1 else "are one observation"
@@ -77,41 +84,71 @@ def observations_of(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], unit
     return found
 
 
-def _dims(model: pm.Model, name: str) -> tuple[str | None, ...]:
-    return tuple(model.named_vars_to_dims.get(name) or ())
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Where the entries, or rows, of an observed variable lie in the data as they were given."""
+
+    name: str
+    whole: str  # what the data are called, missing entries and all
+    lengths: tuple[int, ...]
+    dims: tuple[str | None, ...]
+    indices: tuple[np.ndarray, ...]  # an array an axis of the data, of the shape of the entries that are there
 
 
-def _entries(
-    model: pm.Model, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, tuple[str | None, ...]]
-) -> Observations:
+def _places_of(model: pm.Model, name: str, shape: tuple[int, ...]) -> _Places:
+    there = _there(model, name)
+    there = there if there is not None and (int(there.sum()),) == shape else None
+    whole, lengths = (name, shape) if there is None else (name.removesuffix(OBSERVED), there.shape)
+    dims = tuple(model.named_vars_to_dims.get(whole) or ())[: len(lengths)]
+    indices = tuple(np.indices(shape)) if there is None else np.nonzero(there)
+    return _Places(name, whole, lengths, (*dims, *[None] * (len(lengths) - len(dims))), indices)
+
+
+def _there(model: pm.Model, name: str) -> np.ndarray | None:
+    """Where data that an observed variable is a part of are not missing; None of one that is whole."""
+    whole = name.removesuffix(OBSERVED)
+    if whole == name or whole not in model.named_vars:
+        return None
+    for variable in ancestors([model[whole]]):
+        node = variable.owner
+        if node is not None and isinstance(node.op, AdvancedIncSubtensor) and len(node.inputs) == 3:
+            _, value, place = node.inputs
+            if model[name] in ancestors([value]) and isinstance(place, Constant) and place.data.dtype == bool:
+                return np.asarray(place.data)
+    return None
+
+
+def _entries(model: pm.Model, places: Sequence[_Places]) -> Observations:
     members: dict[str, np.ndarray] = {}
     labels: list[Any] = []
-    for name, shape in shapes.items():
-        members[name] = len(labels) + np.arange(math.prod(shape)).reshape(shape)
-        axes = [_labels(model, dims[name][k] if k < len(dims[name]) else None, n) for k, n in enumerate(shape)]
-        if len(shapes) == 1 and len(shape) == 1:
-            labels += axes[0]
+    for of in places:
+        axes = [_labels(model, dim, n) for dim, n in zip(of.dims, of.lengths, strict=True)]
+        shape = of.indices[0].shape if of.indices else ()
+        members[of.name] = len(labels) + np.arange(math.prod(shape)).reshape(shape)
+        each = list(zip(*(index.ravel().tolist() for index in of.indices), strict=True)) if of.indices else [()]
+        if len(places) == 1 and len(axes) == 1:
+            labels += [axes[0][i] for (i,) in each]
             continue
-        for index in np.ndindex(*shape):
+        for index in each:
             place = ", ".join(str(axis[i]) for axis, i in zip(axes, index, strict=True))
-            labels.append(f"{name}[{place}]" if shape else name)
+            labels.append(f"{of.whole}[{place}]" if index else of.whole)
     return Observations(ENTRY, tuple(labels), members)
 
 
-def _by_dim(
-    model: pm.Model, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, tuple[str | None, ...]], unit: str
-) -> Observations:
+def _by_dim(model: pm.Model, places: Sequence[_Places], unit: str) -> Observations:
     members = {}
-    for name, shape in shapes.items():
-        if unit not in dims[name]:
-            known = sorted({str(d) for of in dims.values() for d in of if d is not None}) or ["none"]
+    for of in places:
+        if unit not in of.dims:
+            known = sorted({str(d) for each in places for d in each.dims if d is not None}) or ["none"]
             has = f"the observed variables have the dims {', '.join(known)}"
-            raise OptionError(f"observations is {unit!r}, which counts no rows of {name!r}; {has}; or 'entry'")
-        axis = dims[name].index(unit)
-        numbers = np.arange(shape[axis]).reshape([-1 if k == axis else 1 for k in range(len(shape))])
-        members[name] = np.broadcast_to(numbers, shape)
-    (length,) = {shapes[name][of.index(unit)] for name, of in dims.items()}
-    return Observations(unit, tuple(_labels(model, unit, length)), members)
+            raise OptionError(f"observations is {unit!r}, which counts no rows of {of.whole!r}; {has}; or 'entry'")
+        members[of.name] = of.indices[of.dims.index(unit)]
+    (length,) = {of.lengths[of.dims.index(unit)] for of in places}
+    # A label of which all entries are missing is no observation.
+    present = np.unique(np.concatenate([numbers.ravel() for numbers in members.values()]))
+    labels = _labels(model, unit, length)
+    numbered = {name: np.searchsorted(present, numbers) for name, numbers in members.items()}
+    return Observations(unit, tuple(labels[i] for i in present), numbered)
 
 
 def _labels(model: pm.Model, dim: str | None, length: int) -> list[Any]:

@@ -13,10 +13,10 @@ __all__ = ["variable_sizes", "with_size", "written_axes"]
 # Shapes are inferred, not computed: without rewrites PyTensor would draw every variable, and Flat cannot be drawn.
 SHAPES = Mode(linker="py", optimizer="fast_compile")
 
-type Axes = tuple[tuple[str | None, int], ...]
+type SizedAxes = tuple[tuple[str | None, int], ...]
 
 
-def variable_sizes(model: pm.Model, variables: Sequence[Any]) -> dict[str, Axes]:
+def variable_sizes(model: pm.Model, variables: Sequence[Any]) -> dict[str, SizedAxes]:
     """The dim, where it has a name, and the length of each axis of variables, by their names."""
     shapes: dict[str, Any] = {str(v.name): v.type.shape for v in variables}
     unknown = [v for v in variables if None in v.type.shape]
@@ -30,7 +30,7 @@ def variable_sizes(model: pm.Model, variables: Sequence[Any]) -> dict[str, Axes]
     return sizes
 
 
-def with_size(distribution: str, axes: Axes) -> str:
+def with_size(distribution: str, axes: SizedAxes) -> str:
     """A distribution with its shape, or its dims; of a number as it is."""
     if not axes:
         return distribution
@@ -39,6 +39,6 @@ def with_size(distribution: str, axes: Axes) -> str:
     return f"{distribution}, shape {tuple(length for _, length in axes)}"
 
 
-def written_axes(axes: Axes) -> str:
+def written_axes(axes: SizedAxes) -> str:
     """Dims with their lengths; of a dim without a name, its length."""
     return " × ".join(f"{dim} ({length})" if dim else str(length) for dim, length in axes)
