@@ -158,12 +158,14 @@ def test_evidence_and_effects_against_an_independent_rule(fitted: tuple[xr.Datas
         axis=1,
     )
     prior_mean = np.repeat([SETTINGS["intercept_mean"], SETTINGS["slope_mean"]], groups)
+    values, vectors = np.linalg.eigh(base + between)
+    rotated = vectors.mT @ np.concatenate([np.tile((y - mean)[:, None], (len(a), 1, 1)), cross.mT], axis=2)
     logs, firsts, seconds = [], [], []
     for sigma, weight in zip(sigmas, sigma_weights, strict=True):
-        factor = np.linalg.cholesky(base + between + sigma**2 * np.eye(len(y)))
-        solved = np.linalg.solve(factor, np.concatenate([np.tile((y - mean)[:, None], (len(a), 1, 1)), cross.mT], 2))
+        variance = values + sigma**2
+        solved = rotated / np.sqrt(variance)[:, :, None]
         white, gain = solved[:, :, :1], solved[:, :, 1:]
-        log = -0.5 * np.sum(white**2, axis=(1, 2)) - np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+        log = -0.5 * np.sum(white**2, axis=(1, 2)) - 0.5 * np.log(variance).sum(axis=1)
         logs.append(log + log_prior + np.log(weights) + np.log(weight) + PRIORS["half_normal"](0.7).logpdf(sigma))
         first = prior_mean + np.sum(gain * white, axis=1)
         firsts.append(first)
