@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
 from scipy.stats import cauchy, gamma, gumbel_r, norm
 
 from bayeskit.quadrature.axis_density import AxisDensity
@@ -20,6 +20,19 @@ Posterior = tuple[Callable[[np.ndarray], np.ndarray], np.ndarray, np.ndarray, fl
 POSTERIORS = 10  # of each kind
 
 
+def normal(x: Any, mean: Any = 0.0, sd: Any = 1.0) -> np.ndarray:
+    """log Normal(x; mean, sd), evaluated millions of times: SciPy's takes five times as long."""
+    with np.errstate(over="ignore"):
+        return np.asarray(-0.5 * ((x - mean) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * np.pi))
+
+
+def log_sum(terms: Any, axis: int = -1, b: Any = 1.0) -> Any:
+    """log Σ b exp(terms), as :func:`scipy.special.logsumexp` has it."""
+    top = np.maximum(np.max(terms, axis=axis, keepdims=True), np.finfo(float).min)
+    with np.errstate(divide="ignore"):
+        return np.log(np.sum(b * np.exp(terms - top), axis=axis)) + np.squeeze(top, axis)
+
+
 def mixture(rng: np.random.Generator, k: int) -> Posterior:
     """A mixture as prior, one to twelve components of widths 1e-4 to 10, and a normal likelihood."""
     n = int(rng.integers(1, 13))
@@ -30,10 +43,10 @@ def mixture(rng: np.random.Generator, k: int) -> Posterior:
     y = means[rng.integers(n)] + noise * rng.normal(size=k)
 
     def log_density(x: np.ndarray) -> np.ndarray:
-        prior = logsumexp(norm.logpdf(x[:, None], means, sds).sum(axis=-1), axis=1, b=weights)
-        return prior + norm.logpdf(y, x, noise).sum(axis=1)
+        prior = log_sum(normal(x[:, None], means, sds).sum(axis=-1), axis=1, b=weights)
+        return prior + normal(y, x, noise).sum(axis=1)
 
-    truth = logsumexp(norm.logpdf(y, means, np.hypot(sds, noise)).sum(axis=1), b=weights)
+    truth = log_sum(normal(y, means, np.hypot(sds, noise)).sum(axis=1), b=weights)
     chosen = rng.choice(n, 1000, p=weights)
     return log_density, weights @ means, np.concatenate([rng.normal(means[chosen], sds[chosen]), means]), float(truth)
 
@@ -44,11 +57,11 @@ def sinusoid(rng: np.random.Generator, k: int) -> Posterior:
 
     def log_density(x: np.ndarray) -> np.ndarray:
         mean = np.sin(rate * x[:, 0]) + 0.3 * x[:, 1:].sum(axis=1)
-        return norm.logpdf(x).sum(axis=1) + norm.logpdf(y, mean, sd)
+        return normal(x).sum(axis=1) + normal(y, mean, sd)
 
-    points = np.arange(-9_000_000, 9_000_001, 20 if k == 1 else 500) / 1e6
-    log_f = norm.logpdf(points) + norm.logpdf(y, np.sin(rate * points), np.hypot(sd, 0.3 * (k - 1)))
-    truth = logsumexp(log_f) + np.log(points[1] - points[0])
+    points = np.arange(-9_000_000, 9_000_001, 50 if k == 1 else 500) / 1e6
+    log_f = normal(points) + normal(y, np.sin(rate * points), np.hypot(sd, 0.3 * (k - 1)))
+    truth = log_sum(log_f) + np.log(points[1] - points[0])
     return log_density, np.zeros(k), rng.normal(size=(200, k)), float(truth)
 
 
@@ -57,17 +70,17 @@ def outliers(rng: np.random.Generator, k: int) -> Posterior:
     y, sd, prior = rng.uniform(-20, 20, 3), 10.0 ** rng.uniform(-4, 0), 10.0 ** rng.uniform(0, 1.5)
 
     def log_density(x: np.ndarray) -> np.ndarray:
-        each = np.logaddexp(norm.logpdf(y, x, sd) + np.log(0.9), norm.logpdf(y, 0, 10) + np.log(0.1))
-        return norm.logpdf(x[:, 0], 0, prior) + each.sum(axis=1)
+        each = np.logaddexp(normal(y, x, sd) + np.log(0.9), normal(y, 0, 10) + np.log(0.1))
+        return normal(x[:, 0], 0, prior) + each.sum(axis=1)
 
     terms = []
     for good in np.ndindex(2, 2, 2):
         at, precision = y[np.array(good) == 1], sum(good) / sd**2 + prior**-2
         mean = at.sum() / sd**2 / precision
-        bad = np.sum(norm.logpdf(y[np.array(good) == 0], 0, 10) + np.log(0.1))
-        height = norm.logpdf(mean, 0, prior) + np.sum(norm.logpdf(at, mean, sd) + np.log(0.9)) + bad
+        bad = np.sum(normal(y[np.array(good) == 0], 0, 10) + np.log(0.1))
+        height = normal(mean, 0, prior) + np.sum(normal(at, mean, sd) + np.log(0.9)) + bad
         terms.append(height + np.log(2 * np.pi / precision) / 2)
-    return log_density, np.zeros(1), np.append(prior * rng.normal(size=200), y)[:, None], float(logsumexp(terms))
+    return log_density, np.zeros(1), np.append(prior * rng.normal(size=200), y)[:, None], float(log_sum(terms))
 
 
 def attempts(kind: Callable[[np.random.Generator, int], Posterior], k: int, number: int) -> int:
@@ -110,7 +123,7 @@ def test_two_modes_in_one_basin_are_both_found() -> None:
 def test_draws_and_moments_of_many_scales() -> None:
     weights, means, sds = np.array([0.3, 0.1, 0.6]), np.array([-7.0, 0.2, 5.0]), np.array([1e-4, 2e-2, 3.0])
     result = integrate(
-        lambda x: logsumexp(norm.logpdf(x, means, sds), axis=1, b=weights), np.array([4.0]), probes=means[:, None]
+        lambda x: log_sum(normal(x, means, sds), axis=1, b=weights), np.array([4.0]), probes=means[:, None]
     )
     axis = result.marginals[0]
     assert abs(result.log_integral) <= result.error
@@ -128,7 +141,7 @@ def test_moments_where_the_grid_would_end_on_the_shoulder_of_a_narrow_mode() -> 
     y = np.array([-10.33, -15.82, -10.64, 8.17, -13.33, -10.06])
 
     def log_density(x: np.ndarray) -> np.ndarray:
-        return norm.logpdf(x[:, 0], 0, 21) + cauchy.logpdf(y, x, 0.005).sum(axis=1)
+        return normal(x[:, 0], 0, 21) + cauchy.logpdf(y, x, 0.005).sum(axis=1)
 
     axis = integrate(log_density, np.zeros(1), probes=y[:, None]).marginals[0]
     # A component about each datum, and what lies between: the trapezoidal rule on equal steps of a fifth of a width.
@@ -142,7 +155,7 @@ def test_a_mean_where_the_nodes_end_next_to_zero() -> None:
     """Beyond −0.001 the value itself grows faster than the density falls, for a little while."""
 
     def axis(mean: float) -> AxisDensity:
-        return integrate(lambda x: norm.logpdf(x[:, 0], mean, 0.3), np.array([mean])).marginals[0]
+        return integrate(lambda x: normal(x[:, 0], mean, 0.3), np.array([mean])).marginals[0]
 
     mean = -1e-3 - float(axis(0.0).position(axis(0.0).t[0]))
     assert -2e-3 < axis(mean).position(axis(mean).t[0]) < 0
@@ -153,9 +166,7 @@ def test_a_mean_where_the_nodes_end_next_to_zero() -> None:
 def test_a_narrow_mode_far_below_which_there_is_a_wide_one_falls_off() -> None:
     """The other mode begins 1e5 widths of the first away."""
     weights, means, sds = np.array([1.0, 1e-6]), np.array([0.0, 11.0]), np.array([1e-4, 2.0])
-    result = integrate(
-        lambda x: logsumexp(norm.logpdf(x, means, sds), axis=1, b=weights), np.zeros(1), probes=means[:, None]
-    )
+    result = integrate(lambda x: log_sum(normal(x, means, sds), axis=1, b=weights), np.zeros(1), probes=means[:, None])
     assert abs(result.log_integral - np.log1p(1e-6)) <= result.error < 1e-8
 
 
@@ -170,12 +181,12 @@ def test_a_needle_between_two_points_of_the_grid_is_seen_from_their_slopes(roots
     """A datum that is a polynomial of the variable: its far root is so narrow that points beside it are 1e9 lower."""
     sd, polynomial = 1e-4, np.polynomial.Polynomial.fromroots(roots)
     result = integrate(
-        lambda x: norm.logpdf(x[:, 0], 0, 30) + norm.logpdf(0, polynomial(x[:, 0]), sd),
+        lambda x: normal(x[:, 0], 0, 30) + normal(0, polynomial(x[:, 0]), sd),
         np.array([roots[0]]),
         probes=np.linspace(-100, 100, 51)[:, None],
     )
     # By Laplace's formula, each root by itself: the next term is smaller than (sd / p' / distance)².
-    truth = logsumexp(norm.logpdf(roots, 0, 30) - np.log(np.abs(polynomial.deriv()(np.array(roots)))))
+    truth = log_sum(normal(np.array(roots), 0, 30) - np.log(np.abs(polynomial.deriv()(np.array(roots)))))
     assert len(result.modes) == 3
     assert result.log_integral == pytest.approx(truth, abs=1e-6)
 
@@ -190,7 +201,7 @@ def test_a_start_in_a_tail_too_steep_to_climb() -> None:
 
 def test_the_widest_gap_on_the_line_is_said() -> None:
     probes = np.random.default_rng(1).normal(size=(100, 1))
-    result = integrate(lambda x: norm.logpdf(x[:, 0]), np.zeros(1), probes=probes)
+    result = integrate(lambda x: normal(x[:, 0]), np.zeros(1), probes=probes)
     assert 0 < result.unseen <= np.ptp(probes) / 200
     assert len(result.modes) == 1
 
@@ -223,7 +234,7 @@ def test_a_search_that_breaks_off_is_refused() -> None:
     means = 10.0 * np.stack(np.meshgrid(np.arange(6), np.arange(6)), -1).reshape(-1, 2)
 
     def log_density(x: np.ndarray) -> np.ndarray:
-        return logsumexp(norm.logpdf(x[:, None], means, 1.0).sum(axis=-1), axis=1)
+        return log_sum(normal(x[:, None], means, 1.0).sum(axis=-1), axis=1)
 
     with pytest.raises(NotIntegrable, match="modes"):
         integrate(log_density, means[0], probes=means)
@@ -234,7 +245,7 @@ def test_climbs_end_when_they_find_nothing_new() -> None:
     centres = np.concatenate([centres, centres + 60])  # more of them than climbs that may fail
 
     def log_density(x: np.ndarray) -> np.ndarray:
-        return logsumexp(norm.logpdf(x[:, None], centres, 1.0).sum(axis=-1), axis=1)
+        return log_sum(normal(x[:, None], centres, 1.0).sum(axis=-1), axis=1)
 
     assert len(centres) > STALE
     land = survey(CountedDensity(log_density, 10**6), np.zeros(2), centres + 0.5, 20.0, np.random.default_rng(1))
@@ -245,7 +256,7 @@ def test_a_refusal_hands_on_the_modes_that_it_knows() -> None:
     means, sds = np.array([[-20.0, -20.0], [20.0, 20.0]]), np.array([[1e-3, 1e-3], [5.0, 5.0]])
 
     def log_density(x: np.ndarray) -> np.ndarray:
-        return logsumexp(norm.logpdf(x[:, None], means, sds).sum(axis=-1), axis=1)
+        return log_sum(normal(x[:, None], means, sds).sum(axis=-1), axis=1)
 
     with pytest.raises(NotIntegrable) as refusal:
         integrate(log_density, means[1], probes=means, budget=100_000)
@@ -263,7 +274,7 @@ def test_narrow_modes_that_hold_little_are_found_by_the_probes_in_them() -> None
 
     def log_density(x: np.ndarray) -> np.ndarray:
         squares = np.sum((x[:, None] - centres) ** 2, axis=-1) / sd**2
-        return logsumexp(-squares / 2 - np.log(2 * np.pi * sd**2), axis=1, b=share)
+        return log_sum(-squares / 2 - np.log(2 * np.pi * sd**2), axis=1, b=share)
 
     answer = integrate(log_density, centres[0], probes=probes, tolerance=1e-8)
     assert abs(answer.log_integral) < answer.error < 1e-6
