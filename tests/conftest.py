@@ -28,8 +28,18 @@ settings.register_profile(
 settings.load_profile("bayeskit")
 
 MOST_WORKERS = 8  # each needs a gigabyte of memory
-# The files that take a minute or more: one of them, begun last, would be waited for by all other processes.
-LONGEST = ("test_remainder", "test_supervised", "test_validation", "test_other_data", "test_native", "test_notebook")
+# The files that take most: one of them, begun last, would be waited for by all other processes.
+LONGEST = (
+    "test_remainder",
+    "test_supervised",
+    "test_other_data",
+    "test_notebook",
+    "test_exact",
+    "test_validation",
+    "test_native",
+    "test_exchangeable",
+    "test_em",
+)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -23,7 +23,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
-from bayeskit.graphs.rewriting import depends_on, entry, substitute
+from bayeskit.graphs.rewriting import depends_on, entry, substitute, with_known_shapes
 from bayeskit.point_estimates.column_forms import Columns, NotReduced
 from bayeskit.point_estimates.complete_data import CompleteData, weighted
 from bayeskit.point_estimates.sufficient_statistics import form_of
@@ -101,7 +101,7 @@ class Expected:
         moving = {values[n]: pt.tensor(dtype="float64", shape=(count, *values[n].type.shape)) for n in names}
         held = [n for n in values if n not in names]
         inputs = [*moving.values(), *[values[n] for n in held], *self.inputs]
-        function = compile_small(inputs, vectorize_graph(gradient, moving))
+        function = compile_small(inputs, vectorize_graph(with_known_shapes(gradient), moving))
 
         def evaluate(points: Point, fixed: Point, statistics: Sequence[np.ndarray]) -> Point:
             given = [*[fixed[n] for n in held], *statistics]

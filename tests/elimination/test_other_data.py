@@ -23,6 +23,7 @@ from bayeskit.inference.ladder import answer
 from bayeskit.model.data_slots import DataRead, DataSlot, sealed, with_constants, with_slots
 
 LARGE = 10_000
+SMALL_MODE = small_mode()  # one for all: its rewriters remember what they apply to
 # The number of particles, or a matrix, is read off the data's precision: these are found anew.
 ANEW = ("normal wishart", "normal inverse gamma: independent groups, dims")
 
@@ -34,7 +35,7 @@ def found(model: pm.Model) -> Analysis:
 
 def prior_predictive(model: pm.Model, seed: int) -> dict[str, np.ndarray]:
     """Values of the observed variables, of the shapes that they have."""
-    drawn = pm.draw(list(model.observed_RVs), random_seed=seed, mode=small_mode())
+    drawn = pm.draw(list(model.observed_RVs), random_seed=seed, mode=SMALL_MODE)
     return {str(rv.name): np.asarray(v) for rv, v in zip(model.observed_RVs, drawn, strict=True)}
 
 
