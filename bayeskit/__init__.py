@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from bayeskit.reporting.saved import load
     from bayeskit.results.diagnostics import Diagnostics
     from bayeskit.results.records import LogEvidence, Plan, Posterior, Refusal
-    from bayeskit.validation import Validation, validate
+    from bayeskit.validation import Calibration, Validation, calibrate, validate
 
 __all__ = [
     "BayeskitError",
+    "Calibration",
     "Comparison",
     "CrossValidation",
     "Diagnostics",
@@ -59,6 +60,7 @@ __all__ = [
     "Sequential",
     "Validation",
     "__version__",
+    "calibrate",
     "classify",
     "collapse",
     "compare",
@@ -111,7 +113,7 @@ _NAMES = {
     "reporting.saved": ("load",),
     "results.diagnostics": ("Diagnostics",),
     "results.records": ("LogEvidence", "Plan", "Posterior", "Refusal"),
-    "validation": ("Validation", "validate"),
+    "validation": ("Calibration", "Validation", "calibrate", "validate"),
 }
 _HOMES = {name: f"bayeskit.{module}" for module, names in _NAMES.items() for name in names}
 

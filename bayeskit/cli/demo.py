@@ -6,16 +6,10 @@
 from __future__ import annotations
 
 import inspect
-import logging
-import multiprocessing
-import os
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from threading import Thread
 from types import ModuleType
 from typing import Any
 
@@ -27,6 +21,7 @@ from bayeskit.comparison.comparison import Comparison
 from bayeskit.comparison.evidence_table import compare
 from bayeskit.datasets import describe_example, example_data
 from bayeskit.graphs.environment import available_cpus, on_one_thread
+from bayeskit.graphs.processes import side_by_side
 from bayeskit.inference.ladder import infer
 from bayeskit.models import MODELS, load_model
 from bayeskit.reporting import report
@@ -77,9 +72,11 @@ def run(output: Path, *, random_seed: int = 20260101, progressbar: bool = True, 
 
     check_writable(output / "index.html", REPORT)
     shown = progressbar and sys.stderr.isatty()
-    finished = _outcomes(MODELS, output, random_seed, workers or min(available_cpus(), MOST_WORKERS))
+    # The catalogue goes from simple to large: the last come first, lest one process be left alone with a long one.
+    one = partial(run_model, output=output, random_seed=random_seed)
+    finished = side_by_side(one, MODELS[::-1], workers or min(available_cpus(), MOST_WORKERS))
     steps = track(finished, "catalogue", len(MODELS), console=Console(stderr=True), transient=True, disable=not shown)
-    outcomes = sorted(steps, key=lambda outcome: MODELS.index(outcome.model))
+    outcomes = sorted((outcome for _, outcome in steps), key=lambda outcome: MODELS.index(outcome.model))
     rows = [
         (o.model, o.data, o.method, _evidence(o.log_evidence), f"{o.certificate:.1e}", o.agreement) for o in outcomes
     ]
@@ -87,39 +84,6 @@ def run(output: Path, *, random_seed: int = 20260101, progressbar: bool = True, 
     index = write_page(output / "index.html", _index(outcomes, random_seed))
     print(f"\nreports: {index.as_posix()}")
     return 0 if all(outcome.passed for outcome in outcomes) else 1
-
-
-def _outcomes(names: Sequence[str], output: Path, random_seed: int, workers: int) -> Iterator[Outcome]:
-    """Each model's outcome as it comes, the models side by side in processes of their own."""
-    if workers == 1:
-        yield from (run_model(name, output, random_seed=random_seed) for name in names)
-        return
-    context = multiprocessing.get_context("spawn")  # a fork of a process that has threads may hang
-    level, others = logging.root.manager.disable, set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(min(workers, len(names)), context, initializer=_start_worker, initargs=(level,))
-    try:
-        # A process that is being started would meet Ctrl-C with a traceback: it is left to this one to end them all.
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        # The catalogue goes from simple to large: the last come first, lest one process be left alone with a long one.
-        jobs = [pool.submit(run_model, name, output, random_seed=random_seed) for name in reversed(names)]
-        signal.signal(signal.SIGINT, before)
-        for job in as_completed(jobs):
-            yield job.result()
-    finally:
-        for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
-        pool.shutdown(cancel_futures=True)
-
-
-def _start_worker(logging_disabled: int) -> None:
-    """As quiet as the process that started it, and not to outlive it."""
-
-    def end_with(parent: Any) -> None:
-        parent.join()
-        os._exit(1)
-
-    logging.disable(logging_disabled)
-    Thread(target=end_with, args=[multiprocessing.parent_process()], daemon=True).start()
 
 
 @on_one_thread()  # the last digits of linear algebra depend on the number of threads, and so does where a chain goes

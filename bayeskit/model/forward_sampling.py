@@ -5,7 +5,9 @@ PyTensor graphs are vectorised over the draws and evaluated once; its default co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from pymc.pytensorf import collect_default_updates, reseed_rngs
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.type_other import NoneTypeT
+from pytensor.tensor.type_other import NoneConst, NoneTypeT
 from pytensor.tensor.variable import TensorVariable
 
 from bayeskit.graphs.compile import compile_small, compile_stacked, stacked
@@ -27,7 +29,18 @@ from bayeskit.graphs.nodes import core_op
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph
 
-__all__ = ["deterministics", "draw_given", "draws_together", "over_draws", "prior_points", "prior_sampler"]
+__all__ = [
+    "deterministics",
+    "draw_given",
+    "draws_together",
+    "generative_sampler",
+    "over_draws",
+    "prior_points",
+    "prior_sampler",
+    "sampler_given",
+]
+
+type _Seeded = Callable[[np.random.Generator], Any]
 
 COMPILED_FROM = 500  # draws from which it pays to compile a graph with a matrix factorisation
 TOGETHER = 50  # draws of the variables drawn forward at a time: each may hold a covariance matrix
@@ -76,44 +89,69 @@ def draw_given(
 
     ``draws`` are of the free variables that they depend on, ``number`` of them.
     """
+    return sampler_given(model, names, draws)(draws, rng, number)
+
+
+def sampler_given(
+    model: pm.Model, names: Sequence[str], given: Collection[str]
+) -> Callable[[Mapping[str, np.ndarray], np.random.Generator, int], dict[str, np.ndarray]]:
+    """As :func:`draw_given`, compiled once for many sets of draws of the variables that are ``given``."""
     wanted = {rv.name: rv for rv in model.basic_RVs if rv.name in names}
-    given = [rv for rv in model.free_RVs if rv.name in draws]
-    known = {rv: pt.TensorType(rv.type.dtype, rv.type.shape)(f"{rv.name}_given") for rv in given}
+    free = [rv for rv in model.free_RVs if rv.name in given]
+    known = {rv: pt.TensorType(rv.type.dtype, rv.type.shape)(f"{rv.name}_given") for rv in free}
     outputs = graph_replace(list(wanted.values()), known, strict=False)
-    arguments = {v: np.asarray(draws[str(rv.name)], dtype=rv.type.dtype) for rv, v in known.items()}
     dense = any(v.owner and type(core_op(v.owner)).__name__ == "Cholesky" for v in ancestors(outputs))
-    try:
-        if dense and number >= COMPILED_FROM:
-            raise NotImplementedError("a matrix for each draw: PyTensor's compiled loops are faster")
-        return dict(zip(wanted, _vectorised_draws(arguments, outputs, rng, number), strict=True))
-    except (NotImplementedError, ValueError):
-        pass  # or a distribution that PyTensor cannot draw for many parameters at once, or not of this size
-    function = _random_function(list(known.values()), outputs, rng, compiled=dense and number >= COMPILED_FROM)
-    rows = [function(*[a[k] for a in arguments.values()]) for k in range(number)]
-    return {name: np.stack([np.asarray(r[i]) for r in rows]) for i, name in enumerate(wanted)}
+
+    @cache
+    def together() -> _Seeded:
+        if not all(any(v in known.values() for v in ancestors([o])) for o in outputs):
+            raise NotImplementedError("what depends on no draw would be drawn once for all")
+        many = stacked(known.values())
+        return _random_function(list(many.values()), vectorize_graph([_sizeless(o) for o in outputs], many))
+
+    @cache
+    def one_by_one(compiled: bool) -> _Seeded:
+        return _random_function(list(known.values()), outputs, compiled=compiled)
+
+    def draw(draws: Mapping[str, np.ndarray], rng: np.random.Generator, number: int) -> dict[str, np.ndarray]:
+        arguments = [np.asarray(draws[str(rv.name)], dtype=rv.type.dtype) for rv in known]
+        compiled = dense and number >= COMPILED_FROM  # a matrix for each draw: PyTensor's compiled loops are faster
+        if not compiled:
+            # Not where PyTensor cannot draw for many parameters at once, or not of this size.
+            with suppress(NotImplementedError, ValueError):
+                function = together()(rng)
+                some = [slice(start, start + TOGETHER) for start in range(0, number, TOGETHER)]
+                parts = [function(*[a[rows] for a in arguments]) for rows in some]
+                return {n: np.concatenate([np.asarray(p[i]) for p in parts]) for i, n in enumerate(wanted)}
+        function = one_by_one(compiled)(rng)
+        rows = [function(*[a[k] for a in arguments]) for k in range(number)]
+        return {name: np.stack([np.asarray(r[i]) for r in rows]) for i, name in enumerate(wanted)}
+
+    return draw
 
 
-def _vectorised_draws(
-    arguments: Mapping[Any, np.ndarray], outputs: list[Any], rng: np.random.Generator, number: int
-) -> list[np.ndarray]:
-    """All draws at once, some at a time."""
-    if not all(any(v in arguments for v in ancestors([o])) for o in outputs):
-        raise NotImplementedError("what depends on no draw would be drawn once for all")
-    many = stacked(arguments)
-    function = _random_function(list(many.values()), vectorize_graph(outputs, many), rng)
-    some = [slice(start, start + TOGETHER) for start in range(0, number, TOGETHER)]
-    parts = [function(*[a[rows] for a in arguments.values()]) for rows in some]
-    return [np.concatenate([np.asarray(p[i]) for p in parts]) for i in range(len(outputs))]
+def _sizeless(rv: Graph) -> Graph:
+    """A scalar random variable that is written with the size (): PyTensor draws none of those for many parameters."""
+    op, (rng, size, *parameters) = rv.owner.op, rv.owner.inputs
+    if not isinstance(op, RandomVariable) or isinstance(size.type, NoneTypeT) or size.type.shape != (0,):
+        return rv
+    return op.make_node(rng, NoneConst, *parameters).outputs[rv.owner.outputs.index(rv)]
 
 
-def _random_function(
-    inputs: list[TensorVariable], outputs: list[Any], rng: np.random.Generator, *, compiled: bool = False
-) -> Any:
+def _random_function(inputs: list[TensorVariable], outputs: list[Any], *, compiled: bool = False) -> _Seeded:
+    """A function of a generator of random numbers, which gives the function of the inputs that draws with it."""
     updates = _updates(inputs, outputs)
-    reseed_rngs(list(updates), int(rng.integers(2**31)))
+    function: Any
     if compiled:
-        return pytensor.function(inputs, outputs, updates=updates, on_unused_input="ignore")
-    return compile_small(inputs, outputs, updates=updates)
+        function = pytensor.function(inputs, outputs, updates=updates, on_unused_input="ignore")
+    else:
+        function = compile_small(inputs, outputs, updates=updates)
+
+    def seeded(rng: np.random.Generator) -> Any:
+        reseed_rngs(list(updates), int(rng.integers(2**31)))
+        return function
+
+    return seeded
 
 
 def _updates(inputs: list[TensorVariable], outputs: list[Any]) -> dict[Any, Any]:
@@ -185,5 +223,26 @@ def prior_sampler(model: pm.Model) -> Callable[[int, int], Iterator[dict[str, np
                 # A Gamma draw of 1e-400 is zero, and what is divided by it, or has it as a parameter, has no draw.
                 raise NotImplementedError(f"the prior cannot be drawn from: {str(error).splitlines()[0]}") from error
             yield dict(zip(names, map(np.asarray, drawn), strict=True))
+
+    return draw
+
+
+def generative_sampler(
+    model: pm.Model, increasing: Collection[str] = ()
+) -> Callable[[np.random.Generator], dict[str, np.ndarray]]:
+    """A function of a generator of random numbers: one draw of all random variables, those that are observed, too.
+
+    Variables that are ``increasing`` have exchangeable entries, of which a transform leaves the increasing order: they
+    are sorted before anything is drawn given them.
+    """
+    outputs: list[Any] = list(model.basic_RVs)
+    for rv in [rv for rv in model.basic_RVs if rv.name in increasing]:
+        unsorted = rv.owner.clone().outputs[rv.owner.outputs.index(rv)]
+        outputs = graph_replace(outputs, {rv: pt.sort(unsorted, axis=-1)}, strict=False)
+    function = _random_function([], outputs)
+    names = [str(rv.name) for rv in model.basic_RVs]
+
+    def draw(rng: np.random.Generator) -> dict[str, np.ndarray]:
+        return dict(zip(names, map(np.asarray, function(rng)()), strict=True))
 
     return draw

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bayeskit.results.marginals import Marginal
 from bayeskit.validation.statistics import ScalarTests, compare_with_distribution, compare_with_draws
 
-__all__ = ["judge_variable"]
+__all__ = ["judge_variable", "probability_of"]
 
 CONSTANT = 1e-9  # relative range of exact draws up to which the value is one number, but for rounding
 
@@ -24,7 +24,7 @@ def judge_variable(
     if marginal is not None and marginal.elementwise:
         shape = draws.shape[2:]
         moments = _moments(marginal, shape)
-        probability = _probability(marginal, draws, rng).reshape(flat.shape)
+        probability = probability_of(marginal, draws, rng).reshape(flat.shape)
         low, high = (np.broadcast_to(end, shape).ravel() for end in marginal.dist.support())
         tests = [
             _outside(x, low[k], high[k]) or compare_with_distribution(x, probability[..., k], [m[k] for m in moments])
@@ -72,7 +72,7 @@ def _moments(marginal: Marginal, shape: tuple[int, ...]) -> tuple[NDArray[np.flo
     return tuple(np.broadcast_to(np.asarray(column, dtype=float), shape).ravel() for column in columns)
 
 
-def _probability(marginal: Marginal, draws: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+def probability_of(marginal: Marginal, draws: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
     """F(x), drawn uniformly within the jump where the marginal is discrete."""
     values = np.asarray(marginal.dist.cdf(draws), dtype=np.float64)
     if hasattr(marginal.dist, "pmf"):

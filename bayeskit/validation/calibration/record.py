@@ -1,0 +1,185 @@
+"""The frozen record of a calibration: a row a quantity, what is not calibrated, and in which way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from bayeskit.arguments import checked
+from bayeskit.results.notebook_html import notebook_html, table_html
+from bayeskit.types import Backend
+from bayeskit.validation.calibration.repetition import Repetition
+from bayeskit.validation.calibration.uniformity import Uniformity, uniformity
+from bayeskit.validation.statistics import holm
+
+__all__ = ["Calibration", "calibration_of"]
+
+FORMATS = {"z_mean": "{:+.2f}", "z_sd": "{:+.2f}", "p_ecdf": "{:.2g}", "inside_50": "{:.3f}", "inside_90": "{:.3f}"}
+UNANSWERED = 0.02  # share of data sets without an answer above which those that have one may be a selection
+UNMIXED, SHARE_UNMIXED = 1.05, 0.05  # R-hat, and the share of runs above it that a note is for
+
+
+@dataclass(frozen=True, repr=False)
+class Calibration:
+    """Where the true values lie in their posteriors, over data sets drawn from the model.
+
+    Attributes
+    ----------
+    passed : bool
+        Whether no test of any quantity failed, and next to every data set had an answer.
+    table : pandas.DataFrame
+        One row a quantity: ``z_mean`` (positive where the posterior lies too low), ``z_sd`` (positive where it is too
+        narrow), ``p_ecdf``, the shares of truths inside central 50 % and 90 % intervals, ``values`` (``exact`` values
+        of a closed form, or ``ranks`` among draws) and ``verdict``.
+    failures : tuple of str
+        What is not calibrated and in which way, a line each.
+    pit : xarray.Dataset
+        The values u, a variable a quantity, over ``dataset``: uniform on (0, 1) if the posterior is right.
+    datasets : int
+        Data sets with an answer.
+    methods : mapping of str to int
+        How many of them were answered by which method.
+    alpha : float
+        Family-wise error rate of all tests.
+    comparisons : int
+        Number of tests.
+    random_seed : int
+    seconds : float
+        Processor seconds of all data sets together, those read from a checkpoint included.
+    notes : tuple of str
+    """
+
+    passed: bool
+    table: pd.DataFrame
+    failures: tuple[str, ...]
+    pit: xr.Dataset
+    datasets: int
+    methods: dict[str, int]
+    alpha: float
+    comparisons: int
+    random_seed: int
+    seconds: float
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def verdict(self) -> str:
+        """One line."""
+        how = ", ".join(f"{n} by {method}" for method, n in self.methods.items())
+        of = f"{self.comparisons} tests at family-wise level {self.alpha:g}, {self.datasets} data sets ({how})"
+        said = "calibrated, as far as these data sets show" if self.passed else "NOT calibrated"
+        return f"{said}: {of}"
+
+    def __str__(self) -> str:
+        lines = [self.verdict, *(f"  FAILED {failure}" for failure in self.failures)]
+        lines += [f"  note: {note}" for note in self.notes]
+        formatters = {name: form.format for name, form in FORMATS.items()}
+        return "\n".join([*lines, self.table.to_string(formatters=formatters, max_rows=60)])
+
+    def __repr__(self) -> str:
+        return f"Calibration({self.verdict})"
+
+    def _repr_html_(self) -> str:
+        lines = [self.verdict, *self.failures]
+        return notebook_html("Calibration", lines=lines, tables=[table_html(self.table, FORMATS)], notes=self.notes)
+
+    @checked
+    def plot(self, *, backend: Backend | None = None) -> Any:
+        """The difference of each quantity's ECDF from the uniform one, with simultaneous bands (arviz-plots).
+
+        Parameters
+        ----------
+        backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
+            By default that of the ``rcParams`` of arviz-plots.
+
+        Raises
+        ------
+        OptionError
+            If the backend is not installed.
+        """
+        return import_module("bayeskit.validation.calibration.picture").draw_calibration(self, backend)
+
+
+def calibration_of(
+    repetitions: Sequence[Repetition], alpha: float, random_seed: int, notes: Sequence[str]
+) -> Calibration:
+    """The tests of every quantity, corrected together by Holm's method."""
+    answered = [r for r in repetitions if not r.failure]
+    names = list(dict.fromkeys(name for r in answered for name in r.values))
+    values = {name: np.array([r.values.get(name, np.nan) for r in answered]) for name in names}
+    tests = {name: uniformity(of) for name, of in values.items()}
+    rejected = _rejected(tests, alpha)
+    failures = [f"{name}: {_explained(tests[name], kinds)}" for name, kinds in rejected.items() if kinds]
+    if (lost := len(repetitions) - len(answered)) > UNANSWERED * len(repetitions):
+        failures.append(f"{lost} of {len(repetitions)} data sets had no answer, so that the others are a selection")
+    return Calibration(
+        passed=not failures,
+        table=_table(tests, rejected, answered),
+        failures=tuple(failures),
+        pit=xr.Dataset({n: ("dataset", v) for n, v in values.items()}, {"dataset": [r.dataset for r in answered]}),
+        datasets=len(answered),
+        methods=dict(Counter(r.method for r in answered)),
+        alpha=alpha,
+        comparisons=sum(len(t.p_values) for t in tests.values()),
+        random_seed=random_seed,
+        seconds=sum(r.seconds for r in repetitions),
+        notes=(*notes, *_notes(repetitions)),
+    )
+
+
+def _rejected(tests: dict[str, Uniformity], alpha: float) -> dict[str, list[str]]:
+    """The tests that failed, by quantity."""
+    p_values = {(name, kind): p for name, test in tests.items() for kind, p in test.p_values.items()}
+    fails = dict(zip(p_values, holm(np.array([*p_values.values()]), alpha), strict=True))
+    return {
+        name: ["problem"] if test.problem else [kind for kind in test.p_values if fails[name, kind]]
+        for name, test in tests.items()
+    }
+
+
+def _explained(test: Uniformity, kinds: Sequence[str]) -> str:
+    if test.problem:
+        return test.problem
+    where = "its posterior lies too low" if test.z_mean > 0 else "its posterior lies too high"
+    width = "its posterior is too narrow" if test.z_sd > 0 else "its posterior is too wide"
+    words = {
+        "mean": f"{where} (z = {test.z_mean:+.1f}, p = {test.p_mean:.1e})",
+        "sd": f"{width} (z = {test.z_sd:+.1f}, p = {test.p_sd:.1e})",
+        "ecdf": f"where the truths lie in it is not uniform (p = {test.p_ecdf:.1e})",
+    }
+    return "; ".join(words[kind] for kind in kinds)
+
+
+def _table(
+    tests: dict[str, Uniformity], rejected: dict[str, list[str]], answered: Sequence[Repetition]
+) -> pd.DataFrame:
+    exact = set(answered[0].exact).intersection(*(r.exact for r in answered)) if answered else set()
+    rows = [
+        {
+            "z_mean": test.z_mean,
+            "z_sd": test.z_sd,
+            "p_ecdf": test.p_ecdf,
+            "inside_50": test.inside_50,
+            "inside_90": test.inside_90,
+            "values": "exact" if name.partition("[")[0] in exact else "ranks",
+            "verdict": ", ".join(rejected[name]) or "calibrated",
+        }
+        for name, test in tests.items()
+    ]
+    return pd.DataFrame(rows, index=list(tests))
+
+
+def _notes(repetitions: Sequence[Repetition]) -> list[str]:
+    notes = []
+    failed = Counter(r.failure for r in repetitions if r.failure)
+    notes += [f"{n} data set(s) without an answer: {why}" for why, n in failed.most_common(3)]
+    unmixed = [r for r in repetitions if r.rhat > UNMIXED]
+    if len(unmixed) > SHARE_UNMIXED * len(repetitions):
+        notes.append(f"{len(unmixed)} of {len(repetitions)} runs have an R-hat above {UNMIXED}: the chains disagree")
+    return notes

@@ -1,0 +1,269 @@
+"""One data set of a calibration: drawn from the model, its posterior, and where the truth lies in it.
+
+What becomes of data set k depends on the seed and on k only, whatever was done before it, and in which process.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from arviz_base import dict_to_dataset
+from pymc.backends.arviz import coords_and_dims_for_inferencedata
+
+from bayeskit.elimination.analysis import Analysis
+from bayeskit.elimination.plan import analyse
+from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
+from bayeskit.graphs.environment import lightly, on_one_thread
+from bayeskit.inference.ladder import explain, infer
+from bayeskit.model.data_slots import with_constants
+from bayeskit.model.forward_sampling import over_draws
+from bayeskit.model.snapshot import restored
+from bayeskit.results.marginals import scalar_labels
+from bayeskit.results.tree import stacked_draws
+from bayeskit.terminal import quiet
+from bayeskit.validation.calibration.likelihood_quantities import (
+    LIKELIHOOD,
+    NEW_DATA,
+    PRIOR,
+    log_densities_of,
+    new_data_of,
+)
+from bayeskit.validation.calibration.probability_transform import of_draws, of_marginal, thinned
+from bayeskit.validation.calibration.simulated_data import Simulated, simulator
+from bayeskit.validation.draws import as_arrays
+
+__all__ = ["Experiment", "Quantity", "Repeated", "Repetition", "Sampler"]
+
+RANKED = 200  # draws that a truth is ranked among, where there are as many independent ones
+SAMPLED = 1000  # draws of a sampler, to be thinned
+
+type Sampler = Callable[[pm.Model, int], Any]
+type Quantity = Callable[[xr.Dataset], Any]
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """What one data set says: u for each quantity, or why there is none."""
+
+    dataset: int
+    values: Mapping[str, float] = field(default_factory=dict)
+    exact: tuple[str, ...] = ()  # the variables whose u is F(θ*) of a closed form
+    method: str = ""
+    rhat: float = float("nan")
+    seconds: float = 0.0
+    failure: str = ""
+
+    def written(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any]) -> Repetition:
+        """From what :meth:`written` gave."""
+        return cls(**{**written, "exact": tuple(written["exact"])})
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """What a calibration repeats."""
+
+    model: pm.Model
+    generator: pm.Model | None
+    method: str | Sampler
+    draws: int | None
+    quantities: Mapping[str, Quantity]
+    random_seed: int
+
+
+class Repeated:
+    """An experiment with everything compiled that its data sets share."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.of = experiment
+        with on_one_thread(), lightly():
+            self._prepare(experiment)
+
+    def _prepare(self, experiment: Experiment) -> None:
+        self.analysis: Analysis = analyse(experiment.model)
+        own = experiment.generator is None
+        source = self.analysis if own else analyse(experiment.generator)
+        self.simulate = simulator(source)
+        self.names = _shared_names(self.analysis, source)
+        self.notes: list[str] = []
+        self.log_densities = self._log_densities(source)
+        self.new_data = new_data_of(self.model)
+        self.new_data_of_truth = self.new_data if own else new_data_of(source.original.model)
+        joint = self.analysis.original
+        self.deterministics = list(joint.deterministics) if experiment.quantities else []
+        if self.deterministics:
+            self.compute = over_draws(list(joint.deterministics.values()), joint.values)
+        samples = callable(experiment.method) or (experiment.method != "exact" and self._samples())
+        self.number = experiment.draws or (SAMPLED if samples else RANKED)
+
+    @property
+    def model(self) -> pm.Model:
+        return self.analysis.original.model
+
+    def _samples(self) -> bool:
+        return self.of.method == "nuts" or explain(self.analysis).method == "nuts"
+
+    def _log_densities(self, source: Analysis) -> Any:
+        if set(self.names) != {str(rv.name) for rv in self.model.free_RVs}:
+            self.notes.append("the generator lacks variables of the model: no log density was ranked")
+            return None
+        try:
+            return log_densities_of(self.model)
+        except NotImplementedError as error:
+            self.notes.append(f"log densities were not ranked, for they cannot be computed for many draws: {error}")
+            return None
+
+    def _streams(self, dataset: int) -> list[np.random.SeedSequence]:
+        return np.random.SeedSequence(self.of.random_seed, spawn_key=(dataset,)).spawn(4)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What tells this experiment from another: its options, the first data set, and the likelihood there."""
+        first = self.simulate(np.random.default_rng(self._streams(0)[0]))
+        drawn = {**first.parameters, **first.data}
+        numbers = {n: [float(f"{x:.9g}") for x in np.ravel(v)[:20]] for n, v in drawn.items()}
+        if self.log_densities is not None:
+            one = [{n: np.asarray(v)[None] for n, v in of.items()} for of in (first.parameters, first.data)]
+            numbers["log likelihood"] = [float(f"{self.log_densities(*one)[1][0]:.9g}")]
+        method = self.of.method if isinstance(self.of.method, str) else getattr(self.of.method, "__name__", "sampler")
+        options = {"seed": self.of.random_seed, "method": method, "draws": self.of.draws}
+        return {**options, "quantities": list(self.of.quantities), "first data set": numbers}
+
+    def repetition(self, dataset: int) -> Repetition:
+        """The data set of this number."""
+        started = time.perf_counter()
+        streams = self._streams(dataset)
+        data_rng, rank_rng, new_rng = map(np.random.default_rng, streams[:3])
+        seed = int(streams[3].generate_state(1)[0])
+        logger = logging.getLogger("bayeskit")
+        level = logger.level
+        logger.setLevel(logging.CRITICAL)  # what did not converge is counted, not said for each of them
+        try:
+            with on_one_thread(), quiet():
+                found = self._found(dataset, data_rng, rank_rng, new_rng, seed)
+        except BayeskitError as error:
+            found = Repetition(dataset, failure=str(error).partition("\n")[0])
+        finally:
+            logger.setLevel(level)
+        return Repetition(**{**found.written(), "exact": found.exact, "seconds": time.perf_counter() - started})
+
+    def _found(self, dataset: int, data_rng: Any, rank_rng: Any, new_rng: Any, seed: int) -> Repetition:
+        simulated = self.simulate(data_rng)
+        truth = {n: simulated.parameters[n] for n in self.names}
+        draws, marginals, method, rhat = self._posterior(simulated, seed)
+        values: dict[str, float] = {}
+        for name in self.names:
+            template = self._dataset({name: truth[name]})
+            exact = name in marginals
+            of = of_marginal(marginals[name], truth[name], rank_rng) if exact else None
+            u = of_draws(draws[name], truth[name], rank_rng) if of is None else of
+            values |= dict(zip(scalar_labels(template, name), u.tolist(), strict=True))
+        values |= self._of_likelihood(simulated, truth, draws, rank_rng, new_rng)
+        values |= self._of_quantities(truth, draws, rank_rng)
+        return Repetition(dataset, values, tuple(n for n in self.names if n in marginals), method, rhat)
+
+    def _posterior(self, simulated: Simulated, seed: int) -> tuple[dict[str, np.ndarray], Any, str, float]:
+        """Independent draws, closed-form marginals, the method and the largest R-hat."""
+        analysis, free = self.analysis.with_data(simulated.data), [str(rv.name) for rv in self.model.free_RVs]
+        if callable(self.of.method):
+            with lightly(), restored(analysis.snapshot):
+                model = with_constants(analysis.original.model)
+            try:
+                given = self.of.method(model, seed)
+            except Exception as error:  # whatever a sampler of somebody else's raises
+                raise DataError(f"the sampler raised {type(error).__name__}: {error}") from error
+            template = self._dataset(simulated.parameters if self.of.generator is None else self._any_point())
+            draws, rhat = thinned(as_arrays(given, template, free), self.of.draws or RANKED)
+            return draws, {}, "the sampler", rhat
+        post = infer(analysis, method=self.of.method, draws=self.number, random_seed=seed, progressbar=False)
+        held = post.tree["posterior"].to_dataset()
+        if post.method == "nuts":
+            arrays = {n: held[n].transpose("chain", "draw", ...).to_numpy() for n in free}
+            draws, rhat = thinned(arrays, self.of.draws or RANKED)
+            return draws, {}, post.method, rhat
+        marginals = {n: m for n in self.names if (m := post.marginals.get(n)) is not None and m.elementwise}
+        return stacked_draws(held, free), marginals, post.method, float("nan")
+
+    def _any_point(self) -> dict[str, np.ndarray]:
+        return {n: np.zeros(shape) for n, shape in self.analysis.original.shapes().items()}
+
+    def _dataset(self, point: Mapping[str, np.ndarray], draws: bool = False) -> xr.Dataset:
+        """A point, or draws of it along the first axis, as a Dataset with the model's dims and coords."""
+        coords, dims = coords_and_dims_for_inferencedata(self.model)
+        arrays = {n: (v[None] if draws else np.asarray(v)[None, None]) for n, v in point.items()}
+        return dict_to_dataset(arrays, coords=coords, dims=dims, skip_event_dims=True)
+
+    def _of_likelihood(
+        self, simulated: Simulated, truth: Any, draws: Any, rank_rng: Any, new_rng: Any
+    ) -> dict[str, float]:
+        if self.log_densities is None:
+            return {}
+        number = len(next(iter(draws.values())))
+        one, source = ({n: np.asarray(v)[None] for n, v in of.items()} for of in (truth, simulated.parameters))
+        same = {n: np.broadcast_to(v, (number, *np.shape(v))) for n, v in simulated.data.items()}
+        of_posterior = self.log_densities(draws, same)
+        of_truth = self.log_densities(one, {n: v[:1] for n, v in same.items()})
+        new = self.log_densities(draws, self.new_data(draws, new_rng))[1]
+        new_of_truth = self.log_densities(one, self.new_data_of_truth(source, new_rng))[1]
+        pairs = {
+            PRIOR: (of_posterior[0], of_truth[0]),
+            LIKELIHOOD: (of_posterior[1], of_truth[1]),
+            NEW_DATA: (new, new_of_truth),
+        }
+        return {name: float(of_draws(of, true[0], rank_rng)[0]) for name, (of, true) in pairs.items()}
+
+    def _of_quantities(self, truth: Any, draws: Any, rank_rng: Any) -> dict[str, float]:
+        if not self.of.quantities:
+            return {}
+        one = {n: np.asarray(v)[None] for n, v in truth.items()}
+        both = [self._dataset(self._with_deterministics(points), draws=True) for points in (one, draws)]
+        found: dict[str, float] = {}
+        for name, quantity in self.of.quantities.items():
+            of_truth, of = (_values(name, quantity, points) for points in both)
+            u = of_draws(of, of_truth[0], rank_rng)
+            labels = [name] if u.size == 1 else [f"{name}[{k}]" for k in range(u.size)]
+            found |= dict(zip(labels, u.tolist(), strict=True))
+        return found
+
+    def _with_deterministics(self, points: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        number = len(next(iter(points.values())))
+        computed = self.compute(points, number) if self.deterministics else []
+        return {**points, **dict(zip(self.deterministics, computed, strict=True))}
+
+
+def _values(name: str, quantity: Quantity, points: xr.Dataset) -> np.ndarray:
+    """A quantity of the user's at draws, first axis the draws."""
+    try:
+        values = quantity(points)
+    except Exception as error:  # whatever a function of somebody else's raises
+        raise OptionError(f"the quantity {name!r} raised {type(error).__name__}: {error}") from error
+    lacking = {"chain", "draw"} - set(getattr(values, "dims", ()))
+    if lacking:
+        raise OptionError(
+            f"the quantity {name!r} lacks the dims chain and draw: it is a function of a Dataset of draws"
+        )
+    array = values.transpose("chain", "draw", ...).to_numpy().astype(float)
+    return array.reshape(array.shape[1], *array.shape[2:])
+
+
+def _shared_names(analysis: Analysis, source: Analysis) -> list[str]:
+    """The free variables that are drawn and inferred; an error where the data have other names or shapes."""
+    inferred, drawn = analysis.original, source.original
+    shapes, own = drawn.shapes(), inferred.shapes()
+    observed = [sorted(str(rv.name) for rv in joint.model.observed_RVs) for joint in (inferred, drawn)]
+    if observed[0] != observed[1]:
+        raise ModelError(f"the generator observes {', '.join(observed[1])}, and the model {', '.join(observed[0])}")
+    names = [n for n in inferred.names if shapes.get(n) == own[n]]
+    if not names:
+        raise ModelError("the generator and the model share no free variable of one name and shape")
+    return names

@@ -1,0 +1,86 @@
+"""Parameters drawn from the prior of a model, and data of the same shapes as its own, drawn given them.
+
+What is drawn is a model's joint distribution, so each parameter lies in the posterior given its data as a draw from it.
+Entries that are missing in the data of the model are parameters, and stay missing; data containers keep their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.traversal import ancestors
+
+from bayeskit.elimination.analysis import Analysis
+from bayeskit.errors import InferenceError, ModelError
+from bayeskit.graphs.environment import lightly
+from bayeskit.marginal_likelihood.conventions import audit
+from bayeskit.model.forward_sampling import generative_sampler
+from bayeskit.model.support import has_own_transform
+
+__all__ = ["Simulated", "simulator"]
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """One draw from a model: its free variables, and what is observed of it."""
+
+    parameters: dict[str, np.ndarray]
+    data: dict[str, np.ndarray]
+
+
+def simulator(analysis: Analysis) -> Callable[[np.random.Generator], Simulated]:
+    """A function that draws parameters and data of a model.
+
+    Raises
+    ------
+    ModelError
+        If PyMC does not draw from the distribution that the model's density is of: improper priors, Potentials,
+        transforms that leave a part of a prior; if nothing is observed, or the observed values are a predictor, too.
+    """
+    model = analysis.original.model
+    _require_data(model)
+    checked = audit(analysis)
+    if checked.potentials:
+        raise ModelError(
+            f"the Potential {checked.potentials[0]} is part of the density, and nothing can be drawn from it: write it "
+            "as a distribution (pymc.Truncated, pymc.Censored, pymc.CustomDist with random=...)"
+        )
+    if checked.reason:
+        raise ModelError(f"the prior cannot be drawn from: {checked.reason}; give every variable a proper prior")
+    for mass in checked.masses:
+        if not mass.exchangeable and not has_own_transform(model, model[mass.variable]):
+            raise ModelError(
+                f"the prior of {mass.variable} is what a transform leaves of it, and PyMC draws from the whole: write "
+                "the restriction as a distribution (pymc.Truncated), without the transform"
+            )
+    free = {str(rv.name) for rv in model.free_RVs}
+    with lightly():
+        draw_all = generative_sampler(model, checked.one_ordering)
+
+    def draw(rng: np.random.Generator) -> Simulated:
+        try:
+            drawn = draw_all(rng)
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+            # A Gamma draw of 1e-400 is zero, and what is divided by it has no draw.
+            raise InferenceError(f"no data could be drawn: {str(error).splitlines()[0]}") from error
+        for name, values in drawn.items():
+            if not np.all(np.isfinite(values)):
+                raise InferenceError(f"no data could be drawn: {name} is not finite")
+        parameters = {n: v for n, v in drawn.items() if n in free}
+        return Simulated(parameters, {n: v for n, v in drawn.items() if n not in free})
+
+    return draw
+
+
+def _require_data(model: pm.Model) -> None:
+    if not model.observed_RVs:
+        raise ModelError("the model has no observed variable, so there are no data to draw")
+    if not model.free_RVs:
+        raise ModelError("the model has no free variable, so there is nothing to calibrate")
+    above = set(ancestors(model.basic_RVs))
+    for rv in model.observed_RVs:
+        if (value := model.rvs_to_values[rv]) in above and getattr(value, "get_value", None):
+            raise ModelError(f"the data of {rv.name} are a predictor, too: give the predictor a container of its own")

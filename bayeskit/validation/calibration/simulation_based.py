@@ -1,0 +1,174 @@
+r"""Simulation-based calibration: does a method give the posterior that it says, over data sets that the model makes?
+
+.. math:: \theta^\ast \sim p(\theta), \quad y \sim p(y \mid \theta^\ast) \;\Longrightarrow\;
+          \theta^\ast \mid y \sim p(\theta \mid y)
+
+so that F(θ* | y) is uniform whatever the model. :func:`calibrate` draws many such pairs, has each posterior computed,
+and tests the values for uniformity. Where the marginal posterior has a closed form there is no Monte Carlo noise in
+them; else they are ranks among independent draws.
+
+``simuk`` does this for ``pymc.sample``: a compilation and a run of NUTS for each data set, in one process. Here a
+closed form answers in milliseconds, compiled functions are shared, ranks and their tests are exact, and a run can be
+interrupted.
+
+Source: Cook, Gelman and Rubin (2006), JCGS 15; Talts et al. (2018), arXiv:1804.06788; Modrák et al. (2025), Bayesian
+Analysis 20.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache, partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import cloudpickle
+import pymc as pm
+
+from bayeskit.arguments import Count, Probability, RandomSeed, Range, checked, whole_seed
+from bayeskit.errors import InferenceError, OptionError
+from bayeskit.graphs.processes import side_by_side
+from bayeskit.inference.methods import method_names
+from bayeskit.terminal import draws_rich_bars, interruptible
+from bayeskit.validation.calibration.checkpoint import add_line, appending, finished
+from bayeskit.validation.calibration.record import Calibration, calibration_of
+from bayeskit.validation.calibration.repetition import Experiment, Repeated, Repetition
+
+__all__ = ["calibrate"]
+
+
+@checked
+def calibrate(
+    model: pm.Model,
+    *,
+    method: str | Callable[..., Any] = "auto",
+    datasets: Annotated[int, Range(2, 10**6)] = 200,
+    draws: Count | None = None,
+    quantities: Mapping[str, Callable[..., Any]] | None = None,
+    generator: pm.Model | None = None,
+    alpha: Probability = 0.01,
+    processes: Annotated[int, Range(1, 1024)] = 1,
+    checkpoint: str | Path | None = None,
+    random_seed: RandomSeed = None,
+    progressbar: bool = True,
+) -> Calibration:
+    r"""Calibrate a method on data sets drawn from a model: are its posteriors right on average?
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Its priors must be proper and its data observed. Missing entries stay missing, and are parameters to be found;
+        ``pm.Data`` containers keep their values, dims and coords are kept.
+    method : str or callable, default "auto"
+        A method of :func:`bayeskit.infer`, or ``sampler(model, seed)``: a function of a plain PyMC model with the data
+        of one data set, which returns draws (DataTree, Dataset or dict of arrays, chains × draws). Draws of samplers
+        are thinned to their effective sample size before a truth is ranked among them.
+    datasets : int, default 200
+        N. A posterior whose sd is wrong by 10 % shows from some 500.
+    draws : int, optional
+        Draws of each posterior: by default 200 independent ones, or 1,000 of a sampler.
+    quantities : mapping of str to callable, optional
+        Functions of a Dataset of draws (free variables and Deterministics, dims ``chain`` and ``draw``), which return a
+        DataArray: ``{"ratio": lambda d: d["a"] / d["b"]}``. They are ranked beside all free variables, the log
+        likelihood of the data and that of new data, which see what the parameters alone do not.
+    generator : pymc.Model, optional
+        The model that parameters and data are drawn from, where it is another: what becomes of an analysis whose
+        assumptions are wrong. It observes the same variables.
+    alpha : float, default 0.01
+        Probability that a right method fails any test of any quantity.
+    processes : int, default 1
+        With more, a script has to call this under ``if __name__ == "__main__":``. The numbers do not depend on it.
+    checkpoint : path, optional
+        A file that each result is written to as it comes. Run again, what is in it is not computed again.
+    random_seed : int, sequence of int or numpy.random.Generator, optional
+        Data set k depends on it and on k only: more data sets go on where fewer ended.
+    progressbar : bool, default True
+        Shown on a terminal only.
+
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    ModelError
+        If the model's density is not that of what PyMC draws: improper priors, Potentials, transforms that cut a prior.
+    OptionError
+        If an argument is out of range, or the checkpoint is of another run.
+    InferenceError
+        If no data set had an answer.
+
+    Notes
+    -----
+    The tests of location, spread and distribution are exact for every N; all of them together are corrected by Holm's
+    method. Cost: a Beta–Binomial model 10 to 20 ms a data set, a regression 25 ms, quadrature over one number 100 ms,
+    NUTS seconds. What it cannot see: a dependence between parameters that is wrong, while each alone is right (name the
+    difference, or the product, in ``quantities``); an error where the prior hardly ever goes.
+
+    Examples
+    --------
+    >>> bk.calibrate(model, datasets=500, random_seed=1).passed                              # doctest: +SKIP
+    True
+    >>> bk.calibrate(model, method=lambda m, seed: pm.sample(model=m, random_seed=seed))     # doctest: +SKIP
+    """
+    if isinstance(method, str) and method not in method_names():
+        raise OptionError(f"method is {method!r}; it must be one of {', '.join(method_names())}, or a function")
+    experiment = Experiment(model, generator, method, draws, dict(quantities or {}), whole_seed(random_seed))
+    with interruptible():
+        repeated = Repeated(experiment)
+        header = repeated.fingerprint() if checkpoint is not None else {}
+        path = None if checkpoint is None else Path(checkpoint)
+        done = [] if path is None else [Repetition.read(row) for row in finished(path, header)]
+        done = [r for r in done if r.dataset < datasets]
+        left = [k for k in range(datasets) if k not in {r.dataset for r in done}]
+        results = _watched(_results(repeated, left, processes), len(left), progressbar)
+        if path is None:
+            done += results
+        else:
+            with appending(path, header) as file:
+                for repetition in results:
+                    add_line(file, repetition.written())
+                    done.append(repetition)
+    done.sort(key=lambda r: r.dataset)
+    if all(r.failure for r in done):
+        raise InferenceError(f"none of {datasets} data sets had an answer; of the first: {done[0].failure}")
+    return calibration_of(done, alpha, experiment.random_seed, repeated.notes)
+
+
+def _results(repeated: Repeated, left: list[int], processes: int) -> Iterator[Repetition]:
+    """What is still to be computed, as it comes."""
+    if processes == 1 or len(left) < 2:
+        yield from map(repeated.repetition, left)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "experiment"
+        try:
+            path.write_bytes(cloudpickle.dumps(repeated.of))
+        except Exception as error:  # whatever a function of somebody else's holds on to
+            raise OptionError(f"processes: the model or a function cannot be sent to them: {error}") from error
+        try:
+            for _, repetition in side_by_side(partial(_in_process, str(path)), left, processes):
+                yield repetition
+        except BrokenProcessPool as error:
+            advice = 'call it under `if __name__ == "__main__":`, or with processes=1'
+            raise InferenceError(f"a process ended before its time; in a script, {advice}") from error
+
+
+def _in_process(path: str, dataset: int) -> Repetition:
+    return _read(path).repetition(dataset)
+
+
+@cache
+def _read(path: str) -> Repeated:
+    """Once in each process."""
+    return Repeated(cloudpickle.loads(Path(path).read_bytes()))
+
+
+def _watched(results: Any, number: int, bar: bool) -> Any:
+    if not bar or number < 2 or not draws_rich_bars():
+        return results
+    from rich.progress import track
+
+    return track(results, description="data sets", total=number, transient=True)
