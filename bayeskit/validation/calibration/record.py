@@ -15,7 +15,7 @@ import xarray as xr
 from bayeskit.arguments import checked
 from bayeskit.results.notebook_html import notebook_html, table_html
 from bayeskit.types import Backend
-from bayeskit.validation.calibration.repetition import Repetition
+from bayeskit.validation.calibration.experiment import Repetition
 from bayeskit.validation.calibration.uniformity import Uniformity, uniformity
 from bayeskit.validation.statistics import holm
 
@@ -179,7 +179,7 @@ def _notes(repetitions: Sequence[Repetition]) -> list[str]:
     notes = []
     failed = Counter(r.failure for r in repetitions if r.failure)
     notes += [f"{n} data set(s) without an answer: {why}" for why, n in failed.most_common(3)]
-    unmixed = [r for r in repetitions if r.rhat > UNMIXED]
+    unmixed = [r for r in repetitions if (r.rhat or 0) > UNMIXED]
     if len(unmixed) > SHARE_UNMIXED * len(repetitions):
         notes.append(f"{len(unmixed)} of {len(repetitions)} runs have an R-hat above {UNMIXED}: the chains disagree")
     return notes

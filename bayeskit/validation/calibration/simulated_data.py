@@ -78,8 +78,6 @@ def simulator(analysis: Analysis) -> Callable[[np.random.Generator], Simulated]:
 def _require_data(model: pm.Model) -> None:
     if not model.observed_RVs:
         raise ModelError("the model has no observed variable, so there are no data to draw")
-    if not model.free_RVs:
-        raise ModelError("the model has no free variable, so there is nothing to calibrate")
     above = set(ancestors(model.basic_RVs))
     for rv in model.observed_RVs:
         if (value := model.rvs_to_values[rv]) in above and getattr(value, "get_value", None):

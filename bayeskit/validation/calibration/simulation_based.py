@@ -33,15 +33,17 @@ from bayeskit.graphs.processes import side_by_side
 from bayeskit.inference.methods import method_names
 from bayeskit.terminal import draws_rich_bars, interruptible
 from bayeskit.validation.calibration.checkpoint import add_line, appending, finished
+from bayeskit.validation.calibration.experiment import Experiment, Repeated, Repetition
 from bayeskit.validation.calibration.record import Calibration, calibration_of
-from bayeskit.validation.calibration.repetition import Experiment, Repeated, Repetition
+from bayeskit.validation.calibration.repeated_comparison import RepeatedComparison
+from bayeskit.validation.calibration.repeated_inference import RepeatedInference
 
 __all__ = ["calibrate"]
 
 
 @checked
 def calibrate(
-    model: pm.Model,
+    model: pm.Model | Mapping[str, pm.Model],
     *,
     method: str | Callable[..., Any] = "auto",
     datasets: Annotated[int, Range(2, 10**6)] = 200,
@@ -58,9 +60,10 @@ def calibrate(
 
     Parameters
     ----------
-    model : pymc.Model
+    model : pymc.Model, or mapping of str to pymc.Model
         Its priors must be proper and its data observed. Missing entries stay missing, and are parameters to be found;
-        ``pm.Data`` containers keep their values, dims and coords are kept.
+        ``pm.Data`` containers keep their values, dims and coords are kept. Of several models by name, which observe the
+        same variables, the posterior model probabilities are calibrated: a model is drawn, then data from it.
     method : str or callable, default "auto"
         A method of :func:`bayeskit.infer`, or ``sampler(model, seed)``: a function of a plain PyMC model with the data
         of one data set, which returns draws (DataTree, Dataset or dict of arrays, chains × draws). Draws of samplers
@@ -117,7 +120,7 @@ def calibrate(
         raise OptionError(f"method is {method!r}; it must be one of {', '.join(method_names())}, or a function")
     experiment = Experiment(model, generator, method, draws, dict(quantities or {}), whole_seed(random_seed))
     with interruptible():
-        repeated = Repeated(experiment)
+        repeated = _repeated(experiment)
         header = repeated.fingerprint() if checkpoint is not None else {}
         path = None if checkpoint is None else Path(checkpoint)
         done = [] if path is None else [Repetition.read(row) for row in finished(path, header)]
@@ -135,6 +138,11 @@ def calibrate(
     if all(r.failure for r in done):
         raise InferenceError(f"none of {datasets} data sets had an answer; of the first: {done[0].failure}")
     return calibration_of(done, alpha, experiment.random_seed, repeated.notes)
+
+
+def _repeated(experiment: Experiment) -> Repeated:
+    several = isinstance(experiment.model, Mapping)
+    return RepeatedComparison(experiment) if several else RepeatedInference(experiment)
 
 
 def _results(repeated: Repeated, left: list[int], processes: int) -> Iterator[Repetition]:
@@ -163,7 +171,7 @@ def _in_process(path: str, dataset: int) -> Repetition:
 @cache
 def _read(path: str) -> Repeated:
     """Once in each process."""
-    return Repeated(cloudpickle.loads(Path(path).read_bytes()))
+    return _repeated(cloudpickle.loads(Path(path).read_bytes()))
 
 
 def _watched(results: Any, number: int, bar: bool) -> Any:

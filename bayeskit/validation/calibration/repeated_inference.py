@@ -1,14 +1,8 @@
-"""One data set of a calibration: drawn from the model, its posterior, and where the truth lies in it.
-
-What becomes of data set k depends on the seed and on k only, whatever was done before it, and in which process.
-"""
+"""Inference repeated: data drawn from the model, their posterior, and where the truth lies in it."""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +13,7 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.plan import analyse
-from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
+from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.ladder import explain, infer
 from bayeskit.model.data_slots import with_constants
@@ -27,7 +21,14 @@ from bayeskit.model.forward_sampling import over_draws
 from bayeskit.model.snapshot import restored
 from bayeskit.results.marginals import scalar_labels
 from bayeskit.results.tree import stacked_draws
-from bayeskit.terminal import quiet
+from bayeskit.validation.calibration.experiment import (
+    Experiment,
+    Quantity,
+    Repetition,
+    answered,
+    drawn_numbers,
+    streams,
+)
 from bayeskit.validation.calibration.likelihood_quantities import (
     LIKELIHOOD,
     NEW_DATA,
@@ -39,51 +40,14 @@ from bayeskit.validation.calibration.probability_transform import of_draws, of_m
 from bayeskit.validation.calibration.simulated_data import Simulated, simulator
 from bayeskit.validation.draws import as_arrays
 
-__all__ = ["Experiment", "Quantity", "Repeated", "Repetition", "Sampler"]
+__all__ = ["RepeatedInference"]
 
 RANKED = 200  # draws that a truth is ranked among, where there are as many independent ones
 SAMPLED = 1000  # draws of a sampler, to be thinned
 
-type Sampler = Callable[[pm.Model, int], Any]
-type Quantity = Callable[[xr.Dataset], Any]
 
-
-@dataclass(frozen=True)
-class Repetition:
-    """What one data set says: u for each quantity, or why there is none."""
-
-    dataset: int
-    values: Mapping[str, float] = field(default_factory=dict)
-    exact: tuple[str, ...] = ()  # the variables whose u is F(θ*) of a closed form
-    method: str = ""
-    rhat: float = float("nan")
-    seconds: float = 0.0
-    failure: str = ""
-
-    def written(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
-
-    @classmethod
-    def read(cls, written: Mapping[str, Any]) -> Repetition:
-        """From what :meth:`written` gave."""
-        return cls(**{**written, "exact": tuple(written["exact"])})
-
-
-@dataclass(frozen=True, eq=False)
-class Experiment:
-    """What a calibration repeats."""
-
-    model: pm.Model
-    generator: pm.Model | None
-    method: str | Sampler
-    draws: int | None
-    quantities: Mapping[str, Quantity]
-    random_seed: int
-
-
-class Repeated:
-    """An experiment with everything compiled that its data sets share."""
+class RepeatedInference:
+    """A model with everything compiled that its data sets share."""
 
     def __init__(self, experiment: Experiment) -> None:
         self.of = experiment
@@ -95,6 +59,8 @@ class Repeated:
         own = experiment.generator is None
         source = self.analysis if own else analyse(experiment.generator)
         self.simulate = simulator(source)
+        if not self.model.free_RVs:
+            raise ModelError("the model has no free variable, so there is nothing to calibrate")
         self.names = _shared_names(self.analysis, source)
         self.notes: list[str] = []
         self.log_densities = self._log_densities(source)
@@ -124,14 +90,10 @@ class Repeated:
             self.notes.append(f"log densities were not ranked, for they cannot be computed for many draws: {error}")
             return None
 
-    def _streams(self, dataset: int) -> list[np.random.SeedSequence]:
-        return np.random.SeedSequence(self.of.random_seed, spawn_key=(dataset,)).spawn(4)
-
     def fingerprint(self) -> dict[str, Any]:
         """What tells this experiment from another: its options, the first data set, and the likelihood there."""
-        first = self.simulate(np.random.default_rng(self._streams(0)[0]))
-        drawn = {**first.parameters, **first.data}
-        numbers = {n: [float(f"{x:.9g}") for x in np.ravel(v)[:20]] for n, v in drawn.items()}
+        first = self.simulate(np.random.default_rng(streams(self.of.random_seed, 0)[0]))
+        numbers = drawn_numbers(first)
         if self.log_densities is not None:
             one = [{n: np.asarray(v)[None] for n, v in of.items()} for of in (first.parameters, first.data)]
             numbers["log likelihood"] = [float(f"{self.log_densities(*one)[1][0]:.9g}")]
@@ -141,21 +103,10 @@ class Repeated:
 
     def repetition(self, dataset: int) -> Repetition:
         """The data set of this number."""
-        started = time.perf_counter()
-        streams = self._streams(dataset)
-        data_rng, rank_rng, new_rng = map(np.random.default_rng, streams[:3])
-        seed = int(streams[3].generate_state(1)[0])
-        logger = logging.getLogger("bayeskit")
-        level = logger.level
-        logger.setLevel(logging.CRITICAL)  # what did not converge is counted, not said for each of them
-        try:
-            with on_one_thread(), quiet():
-                found = self._found(dataset, data_rng, rank_rng, new_rng, seed)
-        except BayeskitError as error:
-            found = Repetition(dataset, failure=str(error).partition("\n")[0])
-        finally:
-            logger.setLevel(level)
-        return Repetition(**{**found.written(), "exact": found.exact, "seconds": time.perf_counter() - started})
+        own = streams(self.of.random_seed, dataset)
+        data_rng, rank_rng, new_rng = map(np.random.default_rng, own[:3])
+        seed = int(own[3].generate_state(1)[0])
+        return answered(dataset, lambda: self._found(dataset, data_rng, rank_rng, new_rng, seed))
 
     def _found(self, dataset: int, data_rng: Any, rank_rng: Any, new_rng: Any, seed: int) -> Repetition:
         simulated = self.simulate(data_rng)
@@ -172,7 +123,7 @@ class Repeated:
         values |= self._of_quantities(truth, draws, rank_rng)
         return Repetition(dataset, values, tuple(n for n in self.names if n in marginals), method, rhat)
 
-    def _posterior(self, simulated: Simulated, seed: int) -> tuple[dict[str, np.ndarray], Any, str, float]:
+    def _posterior(self, simulated: Simulated, seed: int) -> tuple[dict[str, np.ndarray], Any, str, float | None]:
         """Independent draws, closed-form marginals, the method and the largest R-hat."""
         analysis, free = self.analysis.with_data(simulated.data), [str(rv.name) for rv in self.model.free_RVs]
         if callable(self.of.method):
@@ -192,7 +143,7 @@ class Repeated:
             draws, rhat = thinned(arrays, self.of.draws or RANKED)
             return draws, {}, post.method, rhat
         marginals = {n: m for n in self.names if (m := post.marginals.get(n)) is not None and m.elementwise}
-        return stacked_draws(held, free), marginals, post.method, float("nan")
+        return stacked_draws(held, free), marginals, post.method, None
 
     def _any_point(self) -> dict[str, np.ndarray]:
         return {n: np.zeros(shape) for n, shape in self.analysis.original.shapes().items()}

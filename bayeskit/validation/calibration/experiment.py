@@ -1,0 +1,101 @@
+"""What a calibration repeats, and what becomes of one data set of it.
+
+What becomes of data set k depends on the seed and on k only, whatever was done before it, and in which process.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from bayeskit.errors import BayeskitError
+from bayeskit.graphs.environment import on_one_thread
+from bayeskit.terminal import quiet
+from bayeskit.validation.calibration.simulated_data import Simulated
+
+__all__ = ["Experiment", "Quantity", "Repeated", "Repetition", "Sampler", "answered", "drawn_numbers", "streams"]
+
+type Sampler = Callable[[pm.Model, int], Any]
+type Quantity = Callable[[xr.Dataset], Any]
+FIRST = 20  # numbers of each variable that a fingerprint has
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """What one data set says: u for each quantity, or why there is none."""
+
+    dataset: int
+    values: Mapping[str, float] = field(default_factory=dict)
+    exact: tuple[str, ...] = ()  # the variables whose u is F(θ*) of a closed form
+    method: str = ""
+    rhat: float | None = None
+    seconds: float = 0.0
+    failure: str = ""
+
+    def written(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any]) -> Repetition:
+        """From what :meth:`written` gave."""
+        return cls(**{**written, "exact": tuple(written["exact"])})
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """What a calibration repeats: inference in one model, or the comparison of several."""
+
+    model: pm.Model | Mapping[str, pm.Model]
+    generator: pm.Model | None
+    method: str | Sampler
+    draws: int | None
+    quantities: Mapping[str, Quantity]
+    random_seed: int
+
+
+class Repeated(Protocol):
+    """An experiment with everything compiled that its data sets share."""
+
+    of: Experiment
+    notes: list[str]
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What tells this experiment from another."""
+
+    def repetition(self, dataset: int) -> Repetition:
+        """The data set of this number."""
+
+
+def streams(random_seed: int, dataset: int) -> list[np.random.SeedSequence]:
+    """Four streams of random numbers that are a data set's own."""
+    return np.random.SeedSequence(random_seed, spawn_key=(dataset,)).spawn(4)
+
+
+def answered(dataset: int, find: Callable[[], Repetition]) -> Repetition:
+    """What is found, with its seconds; where that is an error, what it says."""
+    started = time.perf_counter()
+    logger = logging.getLogger("bayeskit")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)  # what did not converge is counted, not said for each of them
+    try:
+        with on_one_thread(), quiet():
+            found = find()
+    except BayeskitError as error:
+        found = Repetition(dataset, failure=str(error).partition("\n")[0])
+    finally:
+        logger.setLevel(level)
+    return replace(found, seconds=time.perf_counter() - started)
+
+
+def drawn_numbers(simulated: Simulated) -> dict[str, list[float]]:
+    """The first numbers of what was drawn, without the digits that a machine may round in its own way."""
+    drawn = {**simulated.parameters, **simulated.data}
+    return {n: [float(f"{x:.9g}") for x in np.ravel(v)[:FIRST]] for n, v in drawn.items()}

@@ -1,0 +1,243 @@
+"""Right methods pass, methods that are a little wrong are found, and nothing depends on how the work was split."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy.stats import norm
+
+import bayeskit as bk
+from bayeskit.elimination.plan import analyse
+from bayeskit.errors import InferenceError, ModelError, OptionError
+from bayeskit.validation import Calibration
+from bayeskit.validation.calibration.experiment import streams
+from bayeskit.validation.calibration.simulated_data import simulator
+
+SEED = 7
+
+
+def coin(a: float = 2.0) -> pm.Model:
+    with pm.Model() as model:
+        pm.Binomial("y", 10, pm.Beta("theta", a, 3.0), observed=4)
+    return model
+
+
+def regression(prior_sd: float = 1.0, noise: float = 1.0) -> pm.Model:
+    with pm.Model(coords={"row": range(8), "term": ["level", "slope"]}) as model:
+        w = pm.Normal("w", 0.0, prior_sd, dims="term")
+        pm.Normal("y", w[0] + w[1] * np.linspace(-1.0, 1.0, 8), noise, observed=np.zeros(8), dims="row")
+    return model
+
+
+def variance() -> pm.Model:
+    with pm.Model() as model:
+        pm.Normal("y", 0.0, pm.math.sqrt(pm.InverseGamma("v", 3.0, 2.0)), observed=np.zeros(6))
+    return model
+
+
+@cache
+def of_regression() -> Calibration:
+    return bk.calibrate(regression(), datasets=150, random_seed=SEED)
+
+
+def posterior_of_variance(model: pm.Model, seed: int, power: float = 0.0) -> dict[str, np.ndarray]:
+    """Draws of v, exact but for a factor v^power of the density, as if a Jacobian had been forgotten."""
+    y = model.rvs_to_values[model["y"]].data
+    precision = np.random.default_rng(seed).gamma(3.0 + len(y) / 2 - power, 1.0, (1, 200))
+    return {"v": (2.0 + np.sum(y**2) / 2) / precision}
+
+
+def chain_of_the_coin(model: pm.Model, seed: int, burn_in: int) -> dict[str, np.ndarray]:
+    """Independent draws of theta, the first ones from where a chain started."""
+    y, rng = int(model.rvs_to_values[model["y"]].data), np.random.default_rng(seed)
+    draws = rng.beta(2.0 + y, 13.0 - y, (1, 100))
+    draws[:, :burn_in] = 0.02
+    return {"theta": draws}
+
+
+def two_means(model: pm.Model, seed: int, labels: bool) -> dict[str, np.ndarray]:
+    """Draws of two exchangeable means, which their likelihood sees in order; with or without both labellings."""
+    y, rng = np.sort(model.rvs_to_values[model["y"]].data), np.random.default_rng(seed)
+    draws = y + rng.normal(size=(1, 200, 2))
+    return {"mean": rng.permuted(draws, axis=2) if labels else np.sort(draws, axis=2)}
+
+
+def test_an_exact_answer_is_calibrated() -> None:
+    found = of_regression()
+    assert found.passed, str(found)
+    assert not found.failures
+    assert list(found.table.index) == [
+        "w[level]",
+        "w[slope]",
+        "log prior",
+        "log likelihood",
+        "log likelihood of new data",
+    ]
+    assert list(found.table["values"]) == ["exact", "exact", "ranks", "ranks", "ranks"]
+    assert found.methods == {"exact": 150}
+    assert found.comparisons == 15
+    assert found.pit.sizes["dataset"] == 150
+
+
+def test_values_of_a_closed_form_are_its_cdf() -> None:
+    """u of the first data sets, by the textbook's posterior of a regression."""
+    draw, x = simulator(analyse(regression())), np.column_stack([np.ones(8), np.linspace(-1.0, 1.0, 8)])
+    for k in range(3):
+        simulated = draw(np.random.default_rng(streams(SEED, k)[0]))
+        covariance = np.linalg.inv(np.eye(2) + x.T @ x)
+        z = (simulated.parameters["w"] - covariance @ x.T @ simulated.data["y"]) / np.sqrt(np.diag(covariance))
+        found = [float(of_regression().pit[f"w[{term}]"][k]) for term in ("level", "slope")]
+        np.testing.assert_allclose(found, norm.cdf(z), rtol=1e-9)
+
+
+def test_a_wrong_sd_of_the_data_is_found() -> None:
+    found = bk.calibrate(regression(noise=1.05), generator=regression(), datasets=400, random_seed=1)
+    assert "log likelihood of new data" in " ".join(found.failures)
+
+
+def test_a_wrong_sd_of_the_prior_is_found() -> None:
+    found = bk.calibrate(regression(0.33), generator=regression(0.3), datasets=500, random_seed=1)
+    assert "log prior: its posterior lies too low" in " ".join(found.failures)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "write"),
+    [
+        (posterior_of_variance, partial(posterior_of_variance, power=1.0), variance),
+        (partial(chain_of_the_coin, burn_in=0), partial(chain_of_the_coin, burn_in=20), coin),
+    ],
+    ids=["a Jacobian that was forgotten", "a start that was kept"],
+)
+def test_a_sampler_that_is_wrong_is_found_and_a_right_one_is_not(
+    right: Callable[..., Any], wrong: Callable[..., Any], write: Callable[[], pm.Model]
+) -> None:
+    found = [bk.calibrate(write(), method=method, datasets=120, random_seed=2) for method in (right, wrong)]
+    assert [calibration.passed for calibration in found] == [True, False], "\n".join(map(str, found))
+    assert found[0].methods == {"the sampler": 120}
+
+
+def test_an_answer_in_one_labelling_only_is_found() -> None:
+    """The mean of a component is anywhere in its posterior only if its posterior has both components."""
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0.0, 50.0, shape=2)
+        pm.Normal("y", pm.math.sort(mean), 1.0, observed=np.zeros(2))
+    for labels in (True, False):
+        found = bk.calibrate(model, method=partial(two_means, labels=labels), datasets=60, random_seed=3)
+        assert found.passed == labels, str(found)
+
+
+def test_quadrature_and_a_sampler_are_calibrated() -> None:
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1.0)
+        pm.Normal("y", pm.Normal("mean", 0.0, scale, shape=3), 1.0, observed=np.zeros(3))
+    found = bk.calibrate(model, datasets=30, random_seed=4)
+    assert found.passed, str(found)
+    assert found.methods == {"quadrature": 30}
+    assert found.table.loc["mean[0]", "values"] == "exact"
+
+
+def test_quantities_of_ones_own_have_labels_and_deterministics() -> None:
+    with regression() as model:
+        pm.Deterministic("height", model["w"][0] + model["w"][1])
+    quantities = {"height": lambda d: d["height"], "both": lambda d: 2 * d["w"]}
+    found = bk.calibrate(model, datasets=20, quantities=quantities, random_seed=5)
+    assert {"height", "both[0]", "both[1]"} <= set(found.table.index)
+    with pytest.raises(InferenceError, match="'low' lost the dims chain and draw"):
+        bk.calibrate(model, datasets=2, quantities={"low": lambda d: d["w"].min()}, random_seed=5)
+
+
+def test_model_probabilities_are_calibrated() -> None:
+    with pm.Model() as null:
+        pm.Normal("y", 0.0, 1.0, observed=np.zeros(6))
+    models = {}
+    for name, sd in (("effect", 1.0), ("too wide", 30.0)):
+        with pm.Model() as models[name]:
+            pm.Normal("y", pm.Normal("mean", 0.0, sd), 1.0, observed=np.zeros(6))
+    found = bk.calibrate({"null": null, "effect": models["effect"]}, datasets=150, random_seed=6)
+    assert found.passed, str(found)
+    assert list(found.table.index) == ["model"]
+    assert found.table.loc["model", "values"] == "exact"
+    with pytest.raises(OptionError, match="is for one model"):
+        bk.calibrate({"null": null, **models}, quantities={"a": lambda d: d}, random_seed=6)
+    with pytest.raises(OptionError, match="two or more by name"):
+        bk.calibrate({"null": null}, random_seed=6)
+
+
+def test_a_run_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
+    """After a kill in the middle of a line: the same numbers, and what was finished is not computed again."""
+    path, whole = tmp_path / "deep" / "run.jsonl", bk.calibrate(coin(), datasets=12, random_seed=8)
+    bk.calibrate(coin(), datasets=9, random_seed=8, checkpoint=path)
+    lines = path.read_text().splitlines(keepends=True)
+    marked = json.loads(lines[1]) | {"seconds": 1e6}
+    path.write_text("".join([lines[0], json.dumps(marked) + "\n", *lines[2:8], lines[8][:20]]))
+    found = bk.calibrate(coin(), datasets=12, random_seed=8, checkpoint=path)
+    xr.testing.assert_identical(found.pit, whole.pit)
+    assert found.seconds > 1e6
+    assert len(path.read_text().splitlines()) == 13
+    fewer = bk.calibrate(coin(), datasets=5, random_seed=8, checkpoint=path)
+    assert fewer.pit.sizes["dataset"] == 5
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    bk.calibrate(coin(), datasets=3, random_seed=8, checkpoint=path)
+    with pytest.raises(OptionError, match="with another seed: 8 there, 9 here"):
+        bk.calibrate(coin(), datasets=3, random_seed=9, checkpoint=path)
+    with pytest.raises(OptionError, match="another first data set"):
+        bk.calibrate(coin(2.1), datasets=3, random_seed=8, checkpoint=path)
+    path.write_text("hello\n")
+    with pytest.raises(OptionError, match="cannot be read"):
+        bk.calibrate(coin(), datasets=3, random_seed=8, checkpoint=path)
+    path.write_text('{"a": 1}\n')
+    with pytest.raises(OptionError, match="is no checkpoint"):
+        bk.calibrate(coin(), datasets=3, random_seed=8, checkpoint=path)
+
+
+def test_processes_give_the_same_numbers() -> None:
+    alone = bk.calibrate(coin(), datasets=6, random_seed=9)
+    xr.testing.assert_identical(bk.calibrate(coin(), datasets=6, random_seed=9, processes=2).pit, alone.pit)
+
+
+def broken(model: pm.Model, seed: int) -> Any:
+    raise ZeroDivisionError("no")
+
+
+def test_a_sampler_that_raises_is_said() -> None:
+    with pytest.raises(InferenceError, match=r"none of 3 data sets had an answer; .* ZeroDivisionError: no"):
+        bk.calibrate(coin(), method=broken, datasets=3, random_seed=1)
+
+
+def test_data_sets_without_an_answer_are_no_selection_without_a_word() -> None:
+    def sometimes(model: pm.Model, seed: int) -> Any:
+        if int(model.rvs_to_values[model["y"]].data) > 4:
+            raise RuntimeError("too many")
+        return chain_of_the_coin(model, seed, 0)
+
+    found = bk.calibrate(coin(), method=sometimes, datasets=40, random_seed=1)
+    assert not found.passed
+    assert "had no answer, so that the others are a selection" in " ".join(found.failures)
+    assert "RuntimeError: too many" in " ".join(found.notes)
+
+
+def test_models_that_do_not_fit_each_other_are_refused() -> None:
+    with pytest.raises(ModelError, match="share no free variable"):
+        bk.calibrate(variance(), generator=regression(), random_seed=1)
+    with pytest.raises(OptionError, match="or a function"):
+        bk.calibrate(coin(), method="gibbs", random_seed=1)
+
+
+def test_what_is_shown() -> None:
+    found = of_regression()
+    assert str(found).startswith("calibrated, as far as these data sets show: 15 tests")
+    assert "Calibration(calibrated" in repr(found)
+    assert "<table" in found._repr_html_()
+    drawn = found.plot(backend="none")
+    assert set(drawn.viz["plot"].coords["panel"].to_numpy()) == set(found.table.index)
