@@ -20,7 +20,7 @@ from pymc.pytensorf import collect_default_updates, reseed_rngs
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.type_other import NoneConst, NoneTypeT
+from pytensor.tensor.type_other import NoneTypeT
 from pytensor.tensor.variable import TensorVariable
 
 from bayeskit.graphs.compile import compile_small, compile_stacked, stacked
@@ -107,7 +107,9 @@ def sampler_given(
         if not all(any(v in known.values() for v in ancestors([o])) for o in outputs):
             raise NotImplementedError("what depends on no draw would be drawn once for all")
         many = stacked(known.values())
-        return _random_function(list(many.values()), vectorize_graph([_sizeless(o) for o in outputs], many))
+        apart = all(not isinstance(v, SymbolicRandomVariable | RandomVariable) for o in outputs for v in _above(o))
+        batch = [_aligned(o, many) for o in outputs] if apart else vectorize_graph(outputs, many)
+        return _random_function(list(many.values()), batch)
 
     @cache
     def one_by_one(compiled: bool) -> _Seeded:
@@ -130,12 +132,9 @@ def sampler_given(
     return draw
 
 
-def _sizeless(rv: Graph) -> Graph:
-    """A scalar random variable that is written with the size (): PyTensor draws none of those for many parameters."""
-    op, (rng, size, *parameters) = rv.owner.op, rv.owner.inputs
-    if not isinstance(op, RandomVariable) or isinstance(size.type, NoneTypeT) or size.type.shape != (0,):
-        return rv
-    return op.make_node(rng, NoneConst, *parameters).outputs[rv.owner.outputs.index(rv)]
+def _above(rv: Graph) -> list[Any]:
+    """The operations that a random variable is drawn after."""
+    return [v.owner.op for v in ancestors(rv.owner.inputs) if v.owner is not None]
 
 
 def _random_function(inputs: list[TensorVariable], outputs: list[Any], *, compiled: bool = False) -> _Seeded:
