@@ -109,6 +109,8 @@ def rows() -> dict[str, Row]:
     mixing = {"model": a_mixture, "start": {"mu": [-1.0, 1.0]}, "starts": 1, "max_iterations": 2, "tolerance": 1e-3}
     folding = {"method": "grouped", "folds": 2, "groups": [0, 1, 0, 1], "initial": None, "joint": True}
     folding |= {"observations": None}
+    repeating = {"method": "exact", "datasets": 2, "draws": 4, "quantities": None, "generator": None, "alpha": 0.01}
+    repeating |= {"processes": 1, "checkpoint": folder / "run.jsonl"}
     arriving = {"blocks": 2, "order": [3, 2, 1, 0], "observations": "entry"}
     states_of = bk.states(of_mixture)
     selecting = {"model": regression(), "name": "w", "inclusion_prior": "uniform", "top": 2, "method": "auto"}
@@ -136,6 +138,7 @@ def rows() -> dict[str, Row]:
         Row(bk.select, selecting),
         Row(bk.select(**selecting).predict, {"data": {"x": np.eye(2)}}),
         Row(bk.states, {"source": of_mixture, "variable": "z", "at": {"mu": [-1.0, 1.0]}, "draws": 2}),
+        Row(bk.calibrate, {"model": a_line, **repeating, **SEEDED}, FEWER),
         Row(bk.validate, {"model": a_line, "draws": 4, "exact": post, **SEEDED}, FEWER),
         Row(validation.judge, {"exact": post, **judging, "method": "", "divergences": 1, "seconds": 1.0}),
         Row(validation.assert_matches_exact, {"model": a_line, **judging}, FEWER),
@@ -172,6 +175,7 @@ def rows() -> dict[str, Row]:
             compared.average, {"quantity": "slope", "weights": "evidence", "draws": 2, "missing": 0.0, "random_seed": 1}
         ),
         Row(compared.inclusion, {"terms": {"a": ["model 1"]}, "matched": False}),
+        Row(bk.calibrate(a_line, datasets=2, draws=4, **SEEDED).plot, {"backend": "none"}),
         Row(compared.plot, {"kind": "evidence", "backend": "none"}),
         Row(compared.predict, {"new_data": {"x": [1.0]}, "weights": "evidence", "draws": 2, "random_seed": 1}, FEWER),
         Row(compared.words, {}),

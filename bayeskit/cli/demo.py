@@ -21,7 +21,7 @@ from bayeskit.comparison.comparison import Comparison
 from bayeskit.comparison.evidence_table import compare
 from bayeskit.datasets import describe_example, example_data
 from bayeskit.graphs.environment import available_cpus, on_one_thread
-from bayeskit.graphs.processes import side_by_side
+from bayeskit.graphs.processes import in_processes
 from bayeskit.inference.ladder import infer
 from bayeskit.models import MODELS, load_model
 from bayeskit.reporting import report
@@ -74,7 +74,7 @@ def run(output: Path, *, random_seed: int = 20260101, progressbar: bool = True, 
     shown = progressbar and sys.stderr.isatty()
     # The catalogue goes from simple to large: the last come first, lest one process be left alone with a long one.
     one = partial(run_model, output=output, random_seed=random_seed)
-    finished = side_by_side(one, MODELS[::-1], workers or min(available_cpus(), MOST_WORKERS))
+    finished = in_processes(one, MODELS[::-1], workers or min(available_cpus(), MOST_WORKERS))
     steps = track(finished, "catalogue", len(MODELS), console=Console(stderr=True), transient=True, disable=not shown)
     outcomes = sorted((outcome for _, outcome in steps), key=lambda outcome: MODELS.index(outcome.model))
     rows = [

@@ -11,10 +11,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from threading import Thread, current_thread, main_thread
 from typing import Any
 
-__all__ = ["side_by_side"]
+__all__ = ["in_processes"]
 
 
-def side_by_side[Job, Result](
+def in_processes[Job, Result](
     function: Callable[[Job], Result], jobs: Sequence[Job], workers: int
 ) -> Iterator[tuple[Job, Result]]:
     """Each job with its result as it comes; with one worker in this process, in their order.
@@ -22,7 +22,7 @@ def side_by_side[Job, Result](
     Function, jobs and results have to be picklable. A script that asks for more than one worker has to do so under
     ``if __name__ == "__main__":``, as always with :mod:`multiprocessing`; without, a ``BrokenProcessPool`` is raised.
     """
-    if workers == 1 or len(jobs) < 2:
+    if workers == 1:
         yield from ((job, function(job)) for job in jobs)
         return
     context = multiprocessing.get_context("spawn")  # a fork of a process that has threads may hang

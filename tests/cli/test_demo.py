@@ -17,7 +17,7 @@ from scipy import stats
 
 from bayeskit.cli import demo
 from bayeskit.errors import BayeskitError
-from bayeskit.graphs.processes import side_by_side
+from bayeskit.graphs.processes import in_processes
 from bayeskit.models import MODELS
 from bayeskit.results.records import LogEvidence
 
@@ -88,7 +88,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, passed: bool) -> None:
 def test_processes_give_the_same(normal: tuple[demo.Outcome, str], tmp_path: Path) -> None:
     """Two models at the same time, each in a process of its own, against one of them in this process."""
     one = partial(demo.run_model, output=tmp_path, random_seed=20260101)
-    outcomes = dict(side_by_side(one, ("normal", "gamma_poisson"), 2))
+    outcomes = dict(in_processes(one, ("normal", "gamma_poisson"), 2))
     assert set(outcomes) == {"gamma_poisson", "normal"}
     assert outcomes["gamma_poisson"].passed
     assert outcomes["normal"] == normal[0]
@@ -99,7 +99,7 @@ def test_processes_give_the_same(normal: tuple[demo.Outcome, str], tmp_path: Pat
 
 def test_an_error_in_a_process_is_raised_here(tmp_path: Path) -> None:
     with pytest.raises(BayeskitError, match="no model 'nothing'"):
-        list(side_by_side(partial(demo.run_model, output=tmp_path, random_seed=1), ("nothing", "nothing"), 2))
+        list(in_processes(partial(demo.run_model, output=tmp_path, random_seed=1), ("nothing",), 2))
 
 
 def test_an_interrupt_ends_the_processes_without_a_word(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +111,7 @@ def test_an_interrupt_ends_the_processes_without_a_word(tmp_path: Path, capfd: p
 
     Timer(0.4, press).start()
     with pytest.raises(KeyboardInterrupt):
-        list(side_by_side(partial(demo.run_model, output=tmp_path, random_seed=1), ("normal", "normal"), 2))
+        list(in_processes(partial(demo.run_model, output=tmp_path, random_seed=1), ("normal", "normal"), 2))
     assert not multiprocessing.active_children()
     assert not list(tmp_path.iterdir())
     assert capfd.readouterr() == ("", "")

@@ -18,7 +18,7 @@ from bayeskit.results.marginals import Marginal
 from bayeskit.types import Array
 from bayeskit.validation.scalars import probability_of
 
-__all__ = ["of_draws", "of_marginal", "thinned"]
+__all__ = ["independent_draws", "of_draws", "of_marginal"]
 
 
 def of_marginal(marginal: Marginal, truth: Array, rng: np.random.Generator) -> Array:
@@ -34,7 +34,7 @@ def of_draws(draws: Array, truth: Array, rng: np.random.Generator) -> Array:
     return np.where(np.isnan(draws).any(axis=0) | np.isnan(truth), np.nan, ranks).ravel()
 
 
-def thinned(arrays: dict[str, Array], most: int) -> tuple[dict[str, Array], float]:
+def independent_draws(arrays: dict[str, Array], most: int) -> tuple[dict[str, Array], float]:
     """Draws of shape (chain, draw, …) as so many independent ones, first axis the draws, and the largest R-hat."""
     flat = [v.astype(float).reshape(*v.shape[:2], -1) for v in arrays.values()]
     columns = [x[..., k] for x in flat for k in range(x.shape[2]) if np.ptp(x[..., k]) > 0]

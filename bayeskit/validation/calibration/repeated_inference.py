@@ -36,7 +36,7 @@ from bayeskit.validation.calibration.likelihood_quantities import (
     log_densities_of,
     new_data_of,
 )
-from bayeskit.validation.calibration.probability_transform import of_draws, of_marginal, thinned
+from bayeskit.validation.calibration.probability_transform import independent_draws, of_draws, of_marginal
 from bayeskit.validation.calibration.simulated_data import Simulated, simulator
 from bayeskit.validation.draws import as_arrays
 
@@ -134,13 +134,13 @@ class RepeatedInference:
             except Exception as error:  # whatever a sampler of somebody else's raises
                 raise DataError(f"the sampler raised {type(error).__name__}: {error}") from error
             template = self._dataset(simulated.parameters if self.of.generator is None else self._any_point())
-            draws, rhat = thinned(as_arrays(given, template, free), self.of.draws or RANKED)
+            draws, rhat = independent_draws(as_arrays(given, template, free), self.of.draws or RANKED)
             return draws, {}, "the sampler", rhat
         post = infer(analysis, method=self.of.method, draws=self.number, random_seed=seed, progressbar=False)
         held = post.tree["posterior"].to_dataset()
         if post.method == "nuts":
             arrays = {n: held[n].transpose("chain", "draw", ...).to_numpy() for n in free}
-            draws, rhat = thinned(arrays, self.of.draws or RANKED)
+            draws, rhat = independent_draws(arrays, self.of.draws or RANKED)
             return draws, {}, post.method, rhat
         marginals = {n: m for n in self.names if (m := post.marginals.get(n)) is not None and m.elementwise}
         return stacked_draws(held, free), marginals, post.method, None
