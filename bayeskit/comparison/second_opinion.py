@@ -92,7 +92,9 @@ def evidence(
     -----
     The error of ``laplace`` is what its expansion leaves out, which no number of draws makes smaller. Two numbers
     disagree where they are more than four standard errors apart, bounds aside. Estimators that start from the same
-    draws miss the same modes; ``smc`` and ``nested`` do not, and cost many thousands of evaluations.
+    draws miss the same modes; ``smc`` and ``nested`` do not, and cost many thousands of evaluations. ``importance``
+    needs draws from every mode, but not in the right proportion: it may have a number where chains go from mode to mode
+    too seldom for ``bridge``.
 
     Sources: Meng and Wong (1996), Statistica Sinica 6; Tierney and Kadane (1986), JASA 81; Del Moral, Doucet and Jasra
     (2006), JRSS B 68; Skilling (2006), Bayesian Analysis 1.
