@@ -32,8 +32,8 @@ from bayeskit.types import Draws
 
 __all__ = ["EvidenceOnNodes", "agree"]
 
-ACCEPTABLE = 1e-6  # nats that an integral over shared nodes may be off
-CLOSE = 10.0  # times the error of its nodes that a sum over them may be off, before others are tried
+ACCEPTABLE = 1e-6  # nats that a sum over nodes may be off
+CLOSE = 10.0  # times the error of the posterior that it may be off, and of its nodes before others are tried
 AGREE = 1e-8  # relative, by which two ways to one number may differ beside their errors
 SETS = 12  # of nodes for one number, at most
 
@@ -109,7 +109,7 @@ class EvidenceOnNodes:
                     break
         except (ArithmeticError, ValueError):  # a matrix that is none of a covariance, say
             return None
-        if not off <= ACCEPTABLE:
+        if not off <= max(ACCEPTABLE, CLOSE * self.post.log_evidence.error):
             return None
         certificate = max(self.post.certificate, self.density.certificate)
         # What a prior integrates to may change with the numbers.
