@@ -9,13 +9,14 @@ terms of L that a number enters are evaluated for it: often the prior of one var
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from pymc.distributions import transforms
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.elimination.certificate import certify_collapsed
@@ -43,7 +44,7 @@ class DensityOfPriors:
 
     collapsed: Collapsed
     variables: Mapping[str, str]  # that stand for the numbers, by the numbers' names
-    written: Draws  # the numbers, by these variables; of those that are no part, too
+    written: Draws  # the numbers, by these variables
     certificate: float
     _compiled: dict[int, Any] = field(default_factory=dict)
 
@@ -51,7 +52,7 @@ class DensityOfPriors:
     def of(cls, post: Posterior, constants: Sequence[PriorConstant]) -> DensityOfPriors | None:
         """Of a posterior's model with its data; None where the numbers as variables make another plan, or no proof.
 
-        Numbers that move what a remaining variable is transformed from, such as the ends of its support, are no part.
+        Numbers that move an end of a remaining variable's support move its values, too: its place on the line is held.
         """
         model = with_constants(post.model, containers=False)
         own = {place: constant for constant in prior_constants(model).values() for place in constant.places}
@@ -66,35 +67,79 @@ class DensityOfPriors:
                 if {*analysis.plan.remaining} != {*post.analysis.plan.remaining, *variables.values()}:
                     return None
                 collapsed = collapsed_density(analysis)
-                certificate = _certificate(post, collapsed, written)
+                found = cls(collapsed, variables, written, _certificate(post, collapsed, written))
+                _ = found._natural  # compiled, if it can be
         except Exception:  # whatever it is, there is another way, which is slower
             return None
-        fixed = _in_transforms(collapsed, post.analysis.plan.remaining)
-        moving = {n: v for n, v in variables.items() if v not in fixed}
-        return cls(collapsed, moving, written, certificate)
+        return found
 
-    def terms(self, name: str, numbers: Mapping[str, np.ndarray], phi: Draws) -> np.ndarray:
-        """The terms of L that a number enters, with some numbers changed, at values of φ, first axis these."""
-        rows = len(next(iter(phi.values())))
-        now = self.written | {self.variables[n]: v for n, v in numbers.items()}
-        values = {v: np.broadcast_to(number, (rows, *np.shape(number))) for v, number in now.items()}
+    def terms(self, name: str, numbers: Mapping[str, np.ndarray], x: Draws) -> np.ndarray:
+        """The terms of the density on the line that a number enters, with some numbers changed.
+
+        ``x`` are values of the remaining variables as PyMC moves them, first axis these.
+        """
+        values, rows = self._values(numbers, x), len(next(iter(x.values())))
         step, total = max(1, AT_ONCE // self.collapsed.weight), np.zeros(rows)
-        for function in self._functions(name):
-            for start in range(0, rows, step):
-                part = {n: v[start : start + step] for n, v in (phi | values).items()}
-                total[start : start + step] += function(part, len(next(iter(part.values()))))[0]
+        for start in range(0, rows, step):
+            part = {n: v[start : start + step] for n, v in values.items()}
+            place, jacobian = self._at(part)
+            number = len(jacobian)
+            if moves := self.variables[name] in self._in_transforms:
+                total[start : start + step] += jacobian
+            for function in self._functions(name, every=moves):
+                total[start : start + step] += function(place, number)[0]
         return total
 
-    def _functions(self, name: str) -> list[Any]:
+    def places(self, numbers: Mapping[str, np.ndarray], x: Draws) -> Draws:
+        """The remaining variables where PyMC's values of them are ``x``."""
+        place, _ = self._at(self._values(numbers, x))
+        return {n: place[n] for n in x}
+
+    def _values(self, numbers: Mapping[str, np.ndarray], x: Draws) -> Draws:
+        rows = len(next(iter(x.values())))
+        now = self.written | {self.variables[n]: v for n, v in numbers.items()}
+        return x | {v: np.broadcast_to(number, (rows, *np.shape(number))) for v, number in now.items()}
+
+    def _at(self, values: Draws) -> tuple[Draws, np.ndarray]:
+        *place, jacobian = self._natural(values, len(next(iter(values.values()))))
+        return dict(zip(self.collapsed.remaining, place, strict=True)), jacobian
+
+    def _functions(self, name: str, every: bool) -> list[Any]:
         joint = self.collapsed.analysis.joint
         variable = joint.values[self.variables[name]]
         found = []
         for k, graph in enumerate(self._graphs):
-            if variable in ancestors([graph]):
+            if every or variable in ancestors([graph]):
                 if k not in self._compiled:
                     plain = diagonals_as_choices(without_checks(inline(widen([graph])))[0])
                     self._compiled[k] = over_draws([plain], {n: joint.values[n] for n in self.collapsed.remaining})
                 found.append(self._compiled[k])
+        return found
+
+    @cached_property
+    def _natural(self) -> Any:
+        """The values of what remains, and the log Jacobian, from the values that PyMC moves."""
+        model = self.collapsed.analysis.original.model
+        rvs = [model[n] for n in self.collapsed.remaining]
+        for rv in rvs:  # as in the collapsed model that is integrated
+            if isinstance(model.rvs_to_transforms.get(rv), transforms.CircularTransform):
+                model.rvs_to_transforms[rv] = transforms.Interval(-np.pi, np.pi)
+        moved = {rv: model.rvs_to_transforms.get(rv) for rv in rvs}
+        slopes = [t.log_jac_det(model.rvs_to_values[rv], *rv.owner.inputs) for rv, t in moved.items() if t is not None]
+        with lightly():
+            graphs = model.replace_rvs_by_values([*rvs, pt.add(*map(pt.sum, slopes), 0.0)])
+            plain = without_checks(inline(widen(list(graphs))))
+            return over_draws(plain, {str(rv.name): model.rvs_to_values[rv] for rv in rvs})
+
+    @cached_property
+    def _in_transforms(self) -> set[str]:
+        """The numbers that the transforms of remaining variables depend on."""
+        model, found = self.collapsed.analysis.original.model, set[str]()
+        free = {rv: str(rv.name) for rv in model.free_RVs}
+        for rv in [model[n] for n in self.collapsed.remaining]:
+            if (transform := model.rvs_to_transforms.get(rv)) is not None:
+                moved = transform.backward(model.rvs_to_values[rv], *rv.owner.inputs)
+                found |= {free[v] for v in ancestors([moved]) if v in free}
         return found
 
     @cached_property
@@ -113,14 +158,3 @@ def _certificate(post: Posterior, collapsed: Collapsed, numbers: Mapping[str, np
         points[name] = np.where(value == 0, by, value * (1 + by))
     recovery = Recovery(collapsed)
     return certify_collapsed(recovery, recovery.draw(points, rng), post.random_seed or 0)
-
-
-def _in_transforms(collapsed: Collapsed, remaining: Iterable[str]) -> set[str]:
-    """The numbers that the transforms of remaining variables depend on."""
-    model, found = collapsed.analysis.original.model, set[str]()
-    free = {rv: str(rv.name) for rv in model.free_RVs}
-    for rv in [model[n] for n in remaining]:
-        if (transform := model.rvs_to_transforms.get(rv)) is not None:
-            moved = transform.backward(model.rvs_to_values[rv], *rv.owner.inputs)
-            found |= {free[v] for v in ancestors([moved]) if v in free}
-    return found

@@ -35,6 +35,7 @@ __all__ = ["EvidenceOnNodes", "agree"]
 ACCEPTABLE = 1e-6  # nats that a sum over nodes may be off
 CLOSE = 10.0  # times the error of the posterior that it may be off, and of its nodes before others are tried
 AGREE = 1e-8  # relative, by which two ways to one number may differ beside their errors
+SAME = 1e-9  # relative, by which two ways to one place may differ
 SETS = 12  # of nodes for one number, at most
 
 
@@ -43,7 +44,7 @@ class _Nodes:
     """The nodes of an integral with some value of a number."""
 
     nodes: SharedNodes
-    phi: Draws  # the remaining variables at them
+    x: Draws  # the remaining variables at them, as PyMC moves them
     value: np.ndarray
     terms: np.ndarray  # of the density that the number enters, with that value
 
@@ -84,12 +85,21 @@ class EvidenceOnNodes:
         known = self._nodes.setdefault(constant.name, [])
         if len(known) == SETS:
             return
-        with suppress(NotIntegrable), lightly(), on_one_thread(), silently(), restored(analysis.snapshot):
+        with (
+            suppress(NotIntegrable, ArithmeticError, ValueError),
+            lightly(),
+            on_one_thread(),
+            silently(),
+            restored(analysis.snapshot),
+        ):
             made, result = collapsed_integral(analysis)
             nodes = SharedNodes.of(result)
-            phi = made.space.backward(nodes.points)
-            terms = self.density.terms(constant.name, {constant.name: value}, phi)
-            known.append(_Nodes(nodes, phi, value, terms))
+            x = made.space.layout.split(nodes.points)
+            beside = self.density.places({constant.name: value}, x), made.space.backward(nodes.points)
+            if not all(np.allclose(beside[0][n], beside[1][n], rtol=SAME, atol=0.0, equal_nan=True) for n in x):
+                raise ValueError("the density is another function of what is integrated over")
+            terms = self.density.terms(constant.name, {constant.name: value}, x)
+            known.append(_Nodes(nodes, x, value, terms))
 
     def _quick(self, constant: PriorConstant, value: np.ndarray) -> LogEvidence | None:
         name = constant.name
@@ -101,7 +111,7 @@ class EvidenceOnNodes:
                 self._add(self.post.analysis, constant, constant.value)
             for held in sorted(self._nodes[name], key=lambda held: float(np.abs(held.value - value).max())):
                 with on_one_thread(), silently():
-                    ratio = self.density.terms(name, {name: value}, held.phi) - held.terms
+                    ratio = self.density.terms(name, {name: value}, held.x) - held.terms
                     found, error = held.nodes.reweighted(ratio)
                 if error < off:
                     best, off = found, error

@@ -2,32 +2,40 @@
 
 Central differences at steps h, h/2, h/4, …, extrapolated to no step at all (Richardson's scheme, in the form of
 Ridders): an entry of the table is off by about its distance from those before, and by what the errors of the values
-make of it.
+make of it. Where f may have a kink at 0, as in the end of a support, half of what the slopes on its two sides differ by
+is part of the error: f(h) + f(−h) − 2 f(0), over h, extrapolated in the same way.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
-from bayeskit.errors import BayeskitError
+from bayeskit.errors import BayeskitError, ModelError
 from bayeskit.results.log_evidence import LogEvidence
 
 __all__ = ["derivative"]
 
 HALVINGS, ENOUGH = 6, 1e-9
 STEEP = 0.5  # nats by which the function may bend over the first step
+LEVELS = 2  # halvings by which it is seen whether there is a kink
+KINK = 1e-3  # relative, of half the difference of the slopes on two sides: of a larger one there is no derivative
+PLAIN = 0.03  # relative, from which no further halving is needed to see it
 TRIES = 12
 ROUNDING = 4 * np.finfo(float).eps
 
 
-def derivative(function: Callable[[float], LogEvidence], step: float) -> tuple[float, float]:
+def derivative(
+    function: Callable[[float], LogEvidence], step: float, may_have_kink: bool = False
+) -> tuple[float, float]:
     """f'(0) and its error, from a first step over which f bends little; a BayeskitError of f is passed on."""
     step, pair = _short_enough(function, step)
     table: list[list[float]] = []
-    best, off = math.nan, math.inf
+    best, off, kink = math.nan, math.inf, math.inf
+    bends: list[float] = []
     for k in range(HALVINGS):
         h = step / 2**k
         ends = pair if k == 0 else (function(h), function(-h))
@@ -39,9 +47,18 @@ def derivative(function: Callable[[float], LogEvidence], step: float) -> tuple[f
             if error < off:
                 best, off = row[j], error
         table.append(row)
-        if off <= ENOUGH * max(1.0, abs(best)):
+        if may_have_kink:
+            bends.append((ends[0].value + ends[1].value - 2 * function(0.0).value) / h)
+            if k >= LEVELS:  # of which the first is in h, the second in h³
+                once = [2 * b - a for a, b in pairwise(bends[-LEVELS - 1 :])]
+                kink = min(kink, abs(8 * once[1] - once[0]) / 7 / 2)
+                if kink > PLAIN * max(1.0, abs(best)):
+                    break
+        if off <= ENOUGH * max(1.0, abs(best)) and (not may_have_kink or k >= LEVELS):
             break
-    return best, off
+    if may_have_kink and not kink <= KINK * max(1.0, abs(best)):
+        raise ModelError("there the log evidence has a kink: its slope is another on each side")
+    return best, off + (kink if may_have_kink else 0.0)
 
 
 def _short_enough(

@@ -40,7 +40,7 @@ from bayeskit.model.prior_constants import PriorConstant, prior_constants
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.model.support import is_improper
 from bayeskit.results.diagnostics import doubts_of
-from bayeskit.results.log_evidence import LogEvidence, error_of_sum
+from bayeskit.results.log_evidence import LABELS, LogEvidence, error_of_sum
 from bayeskit.results.records import Posterior
 
 __all__ = ["Sensitivity", "sensitivity"]
@@ -116,9 +116,10 @@ def sensitivity(
     Exponents, whole 0 and ±1 in arithmetic, entries of matrices and what counts something are no such numbers.
 
     Exact: eight evidences a number, milliseconds each. By quadrature: one analysis with the numbers as variables, then
-    four to fourteen sums a number over nodes that are there, one to three fits in all; a number that moves the end of
-    the support of what is integrated over takes a fit a sum. Draws: the prior's density at each, a few times;
-    the end of a support has no such expectation, and its row is NaN.
+    four to fourteen sums a number over nodes that are there, one to three fits in all. A number with which a closed
+    form is lost, as the ends of a Uniform(0, 1), takes as many integrals; where the slope is another on each side of an
+    end, its row is NaN. Draws: the prior's density at each, a few times; the end of a support has no such expectation,
+    and its row is NaN.
 
     Examples
     --------
@@ -144,7 +145,7 @@ def _of_bayes_factor(comparison: Comparison, names: list[str]) -> Sensitivity:
         if other is not None and other[0] == row[0]:
             sampled = np.array([row[3] == "estimated", other[3] == "estimated"])
             error = error_of_sum(np.array([row[2], other[2]]), sampled, np.ones(2))
-            label = max(row[3], other[3], key=("exact", "quadrature", "estimated").index)
+            label = max(row[3], other[3], key=LABELS.index)
             rows["both", name] = (row[0], row[1] - other[1], error, label, row[4] - other[4])
     rows |= {(a, name): row for name, row in of_a.items() if ("both", name) not in rows}
     opposite = {(b, n): (r[0], -r[1], *r[2:4], -r[4]) for n, r in of_b.items() if ("both", n) not in rows}
@@ -183,14 +184,15 @@ def _of_posterior(post: Posterior) -> tuple[dict[str, tuple[Any, ...]], list[str
             value = constant.value[mask]
             one = float(value.flat[0]) if np.all(value == value.flat[0]) else math.nan
             path = _Path(constant, mask, scale, 1.0 if scale else max(float(np.abs(value).max()), 1.0))
+            label = "quadrature" if closed else "estimated"  # where there is no closed form
             try:
-                slope, error = (
-                    _exact(path, prior, evidence, post.log_evidence) if evidence else _over_draws(path, prior)
-                )
+                if evidence:
+                    slope, error, label = _exact(path, prior, evidence, post.log_evidence)
+                else:
+                    slope, error = _over_draws(path, prior)
             except BayeskitError as refused:
                 slope, error = math.nan, math.inf
                 notes.append(f"{name}: {refused}")
-            label = post.log_evidence.label if closed else "estimated"
             unit = one if scale else path.unit
             rows[name] = (one, slope / unit, error / abs(unit), label, slope * math.log(2) if scale else math.nan)
     return rows, notes
@@ -240,8 +242,11 @@ class _Path:
         return np.where(self.mask, value * math.exp(t) if self.scale else value + t * self.unit, value)
 
 
-def _exact(path: _Path, prior: PriorAtDraws, evidence: EvidenceOfPriors, known: LogEvidence) -> tuple[float, float]:
-    """The derivative in t at zero, by differences of evidences."""
+def _exact(
+    path: _Path, prior: PriorAtDraws, evidence: EvidenceOfPriors, known: LogEvidence
+) -> tuple[float, float, str]:
+    """The derivative in t at zero, by differences of evidences, its error and label."""
+    labels = {known.label}
 
     def function(t: float) -> LogEvidence:
         if t and (why := prior.why_not(path.constant.name, path.at(t))):
@@ -249,9 +254,11 @@ def _exact(path: _Path, prior: PriorAtDraws, evidence: EvidenceOfPriors, known: 
         found = known if t == 0 else evidence(path.constant, path.at(t))
         if not math.isfinite(found.value):
             raise ModelError(found.reason or "there is no evidence beside it")
+        labels.add(found.label)
         return found
 
-    return derivative(function, STEP)
+    slope, error = derivative(function, STEP, path.constant.is_an_end)
+    return slope, error, max(labels, key=LABELS.index)
 
 
 def _over_draws(path: _Path, prior: PriorAtDraws) -> tuple[float, float]:

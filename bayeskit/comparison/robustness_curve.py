@@ -116,10 +116,10 @@ def robustness(models: Models | Comparison, parameter: str, grid: Any, *, random
     Notes
     -----
     50 values cost two to four fits where a posterior is exact or by quadrature over one or two numbers, up to seven
-    over three: by quadrature its nodes serve other values, and the ends of the curve are integrated anew. A number that
-    moves the end of the support of what is integrated over costs a fit for each value. Draws of a sampler carry to
-    values nearby only. One parameter named alike in several models is taken to be the same, and moved in all
-    of them.
+    over three: by quadrature its nodes serve other values, and the ends of the curve are integrated anew. A number with
+    which a closed form is lost, as the end of a Uniform(0, 1), costs an integral for each value, whose label is
+    ``quadrature``. Draws of a sampler carry to values nearby only. One parameter named alike in several models is taken
+    to be the same, and moved in all of them.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def _curve(post: Posterior, parameter: str, values: np.ndarray) -> tuple[float, 
             with silently():  # at 1e300 there may be no number, which is said
                 found[k] = evidence(constant, arrays[k])
         except BayeskitError as error:
-            label = "estimated" if post.log_evidence.label == "estimated" else post.log_evidence.label
+            label = "estimated" if post.log_evidence.label == "estimated" else "quadrature"  # no closed form there
             found[k] = LogEvidence(math.nan, math.inf, label, str(error))
     return chosen, [found[k] for k in range(len(values))]
 

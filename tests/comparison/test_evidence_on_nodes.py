@@ -12,10 +12,8 @@ from scipy import special, stats
 
 import bayeskit as bk
 from bayeskit.comparison import evidence_on_nodes
-from bayeskit.comparison.density_of_priors import DensityOfPriors
 from bayeskit.comparison.prior_sensitivity import sensitivity
 from bayeskit.comparison.robustness_curve import robustness
-from bayeskit.model.prior_constants import prior_constants
 
 TIME = np.array([94.3, 15.7, 62.9, 126.0])
 FAILURES = np.array([5, 1, 5, 14])
@@ -107,18 +105,59 @@ def test_a_container_in_the_priors_of_what_remains_and_of_what_does_not(monkeypa
         assert abs(row.log_evidence - evidence(row.value)) < row.error + 1e-9
 
 
-def test_the_end_of_what_remains_is_no_number_that_nodes_can_follow() -> None:
+def test_the_ends_of_what_remains_move_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One number of counts; its density is zero outside of (lower, upper), and the likelihood is not."""
+
+    def evidence(lower: float = -1.0, upper: float = 3.0) -> float:
+        r, weights = special.roots_legendre(60)
+        r, weights = lower + (upper - lower) * (r + 1) / 2, weights / 2
+        return float(special.logsumexp(stats.poisson(np.exp(r)).logpmf(3), b=weights))
+
     with pm.Model() as model:
-        pm.Poisson("y", pm.math.exp(pm.Uniform("r", -1.0, 3.0) + pm.Normal("e", 0.0, 0.5)), observed=3)
+        pm.Poisson("y", pm.math.exp(pm.Uniform("r", -1.0, 3.0)), observed=3)
+    made = counts_of_integrals(monkeypatch)
     post = bk.infer(model, random_seed=1)
-    density = DensityOfPriors.of(post, list(prior_constants(model).values()))
-    assert density is not None and "e.sigma" in density.variables
-    assert not {"r.lower", "r.upper"} & set(density.variables)
-    table = robustness([post], "r.upper", [2.0, 3.0, 6.0]).table
-    e = np.linspace(-6, 6, 101)
-    for row in table.itertuples():
-        r = np.linspace(-1.0, row.value, 2001)[:, None]
-        weights = np.full((2001, 1), r[1, 0] - r[0, 0])
+    table = sensitivity(post).table
+    assert not made
+    for name in ("lower", "upper"):
+        f = {k: evidence(**{name: (-1.0 if name == "lower" else 3.0) + k * 1e-2}) for k in (-2, -1, 1, 2)}
+        slope = (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / 0.12
+        row = table.loc[f"r.{name}"]
+        assert abs(row["derivative"] - slope) < row["error"] + 1e-7 and row["error"] < 1e-5
+    for row in robustness([post], "r.upper", [3.0, 3.5, 4.0]).table.itertuples():
+        assert abs(row.log_evidence - evidence(upper=row.value)) < row.error + 1e-10
+
+
+def test_an_angle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyMC winds the line around the circle; quadrature does not."""
+    with pm.Model() as model:
+        angle = pm.VonMises("angle", 0.3, 2.0)
+        pm.Normal("y", angle**3, 1.0, observed=1.2)
+    post = bk.infer(model, random_seed=1)
+    a = np.linspace(-np.pi, np.pi, 20_001)
+
+    def evidence(kappa: float) -> float:
+        log_p = stats.vonmises(kappa, loc=0.3).logpdf(a) + stats.norm(a**3, 1.0).logpdf(1.2)
+        weights = np.full(a.size, a[1] - a[0])
         weights[[0, -1]] /= 2
-        log_p = stats.norm(0, 0.5).logpdf(e) + stats.poisson(np.exp(r + e)).logpmf(3) - np.log(row.value + 1)
-        assert abs(row.log_evidence - (special.logsumexp(log_p, b=weights) + np.log(e[1] - e[0]))) < row.error + 1e-6
+        return float(special.logsumexp(log_p, b=weights))
+
+    made = counts_of_integrals(monkeypatch)
+    for row in robustness([post], "angle.kappa", [2.0, 2.5, 3.0]).table.itertuples():
+        assert len(made) == 1  # at the end
+        assert abs(row.log_evidence - evidence(row.value)) < row.error + 1e-6
+
+
+def test_a_closed_form_that_another_end_has_not() -> None:
+    """p is uniform on (0, upper): an incomplete beta integral; what lies beyond one is impossible."""
+
+    def evidence(upper: float) -> float:
+        share = special.betainc(8, 4, min(upper, 1.0))
+        return float(np.log(120 * share / upper) + special.betaln(8, 4))
+
+    with pm.Model() as model:
+        pm.Binomial("y", 10, pm.Uniform("p", 0.0, 1.0), observed=7)
+    table = robustness([bk.infer(model, random_seed=1)], "p.upper", [0.8, 1.0, 1.2]).table
+    assert list(table["label"]) == ["quadrature", "exact", "quadrature"]
+    for row in table.itertuples():
+        assert abs(row.log_evidence - evidence(row.value)) < row.error + 1e-12
