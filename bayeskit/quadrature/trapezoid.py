@@ -19,12 +19,12 @@ import numpy as np
 
 from bayeskit.quadrature.change_of_variable import Frame
 from bayeskit.quadrature.counted_density import CountedDensity
+from bayeskit.quadrature.nodes_ahead import NodesAhead, key_of, moves
 
 __all__ = ["Lattice", "depth"]
 
 # Irrational shifts from layer to layer (powers of the reciprocal of the plastic number, brought near zero).
 SHEAR = (0.0, 0.7548776662466927 - 1.0, 0.5698402909980532 - 1.0)
-OFFSET = 1 << 20
 LAYER_CUT = 14.0
 AHEAD = 48  # nodes of a line that are evaluated before the sum has grown as far: a call takes longer than so many
 MOST_ROUNDS = 1_000  # by which a lattice grows: a strip as long takes minutes, where a region as wide is many nodes
@@ -55,6 +55,7 @@ class Lattice:
         self.keys = np.empty(0, np.int64)
         self.expanded = np.empty(0, bool)
         self.escaped = False
+        self._ahead = NodesAhead()
 
     def log_density(self, t: np.ndarray) -> np.ndarray:
         """log g at rows t."""
@@ -65,6 +66,7 @@ class Lattice:
         twin = copy(self)
         for name in ("nodes", "expanded", "step", "shift", "shear"):
             setattr(twin, name, getattr(self, name).copy())
+        twin._ahead = NodesAhead()
         return twin
 
     def positions(self, nodes: np.ndarray) -> np.ndarray:
@@ -92,23 +94,16 @@ class Lattice:
         """For each node, the position in the store of the next along an axis, −1 where there is none."""
         return self._find(self.nodes + sign * np.eye(self.k, dtype=np.int64)[axis])
 
-    @staticmethod
-    def _key(nodes: np.ndarray) -> np.ndarray:
-        key = np.zeros(len(nodes), np.int64)
-        for column in nodes.T:
-            key = (key << 21) | (column + OFFSET)
-        return key
-
     def _find(self, nodes: np.ndarray) -> np.ndarray:
         """Positions of nodes in the store, -1 where they are not."""
         if not len(self.keys):
             return np.full(len(nodes), -1)
-        key = self._key(nodes)
+        key = key_of(nodes)
         at = np.minimum(np.searchsorted(self.keys, key), len(self.keys) - 1)
         return np.where(self.keys[at] == key, at, -1)
 
     def _sort(self) -> None:
-        key = self._key(self.nodes)
+        key = key_of(self.nodes)
         # Stable, because most of it is in order already.
         order = np.argsort(key, kind="stable")
         self.nodes, self.values, self.expanded = self.nodes[order], self.values[order], self.expanded[order]
@@ -116,19 +111,30 @@ class Lattice:
 
     def _add(self, nodes: np.ndarray, cut: float) -> None:
         """Evaluate those of the nodes that are new."""
-        nodes = nodes[np.unique(self._key(nodes), return_index=True)[1]]
+        nodes = nodes[np.unique(key_of(nodes), return_index=True)[1]]
         nodes = nodes[self._find(nodes) < 0]
-        inside = np.all(np.abs(self.positions(nodes)) < self.reach, axis=1)
+        inside = self._within_reach(nodes)
         self.escaped |= not inside.all()
         nodes = nodes[inside]
         if len(nodes):
             if self.k == 1 and len(nodes) <= AHEAD:
                 nodes, values = self._with_line(nodes, cut)
             else:
-                values = self.log_density(self.positions(nodes))
+                # What nobody asks for in the end counts as well: not where that may use up what there is.
+                ahead = self.k > 1 and self.density.count < self.density.budget / 2
+                values = self._ahead.at(nodes, self._log_density_at, self._to_come if ahead else None)
             self.nodes, self.values = np.concatenate([self.nodes, nodes]), np.concatenate([self.values, values])
             self.expanded = np.concatenate([self.expanded, np.zeros(len(nodes), bool)])
             self._sort()
+
+    def _within_reach(self, nodes: np.ndarray) -> np.ndarray:
+        return np.all(np.abs(self.positions(nodes)) < self.reach, axis=1)
+
+    def _log_density_at(self, nodes: np.ndarray) -> np.ndarray:
+        return self.log_density(self.positions(nodes))
+
+    def _to_come(self, nodes: np.ndarray) -> np.ndarray:
+        return self._within_reach(nodes) & (self._find(nodes) < 0)
 
     def _with_line(self, nodes: np.ndarray, cut: float) -> tuple[np.ndarray, np.ndarray]:
         """New nodes of a lattice in one variable, which grows by one or two at a time, with those beyond them."""
@@ -164,7 +170,6 @@ class Lattice:
     def fill(self, t: np.ndarray, cut: float) -> None:
         """Evaluate the nodes around points t, and the neighbours of every active node."""
         self._add(self._around(t).reshape(-1, self.k), cut)
-        moves = np.concatenate([np.eye(self.k, dtype=np.int64), -np.eye(self.k, dtype=np.int64)])
         self.expanded[:] = False
         for _ in range(MOST_ROUNDS):
             if self.escaped:
@@ -173,11 +178,12 @@ class Lattice:
             if not frontier.any():
                 return
             self.expanded |= frontier
-            self._add((self.nodes[frontier][:, None] + moves).reshape(-1, self.k), cut)
+            self._add((self.nodes[frontier][:, None] + moves(self.k)).reshape(-1, self.k), cut)
         self.escaped = True
 
     def halve(self, axis: int) -> None:
         """Halve the step along an axis; every node stays one."""
+        self._ahead = NodesAhead()
         self.step[axis] /= 2
         self.nodes[:, axis] *= 2
         self.shift[axis] *= 2
