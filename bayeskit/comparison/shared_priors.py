@@ -121,7 +121,8 @@ def _require_one_prior(name: str, models: Mapping[str, pm.Model]) -> None:
         if not has_own_transform(model, rv):
             transform = type(model.rvs_to_transforms[rv]).__name__
             raise ModelError(f"{at}: {name!r} was declared shared, and its transform {transform} restricts it")
-        shape = tuple(int(n) for n in rv.shape.eval(mode="FAST_COMPILE"))
+        told = rv.type.shape
+        shape = tuple(int(n) for n in rv.shape.eval(mode="FAST_COMPILE")) if None in told else told
         if first is not None and (kind, shape) != first[1:]:
             one, other = (f"{k} of shape {s} in {n}" for n, k, s in (first, (at, kind, shape)))
             raise ModelError(f"{name!r} was declared shared, and is not the same: {one}, {other}")

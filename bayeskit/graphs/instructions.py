@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -209,8 +209,8 @@ def _elementwise(node: Apply) -> Iterator[Instruction]:
     if ufunc is None and not isinstance(scalar_op, ps.Cast | ps.Identity | ps.Clip | ps.Switch):
         yield Instruction(performed(node), reads, (out,))
         return
-    if not _stretches_as_declared(node):
-        yield Instruction(lambda a: op._check_runtime_broadcast(node, a), reads, ())
+    if places := _may_stretch(node):
+        yield Instruction(lambda a: _require_unstretched(node, a, places), reads, ())
     if ufunc is None and isinstance(scalar_op, ps.Switch):
         yield Instruction(lambda a: np.asarray(np.where(*a), dtype=dtype), reads, (out,))
     elif ufunc is None and isinstance(scalar_op, ps.Clip):
@@ -232,6 +232,16 @@ def _elementwise(node: Apply) -> Iterator[Instruction]:
             total = result
 
 
+@cache
+def _is_function(kind: type) -> bool:
+    return next(c for c in kind.__mro__ if "make_thunk" in vars(c)) in (Op, COp)
+
+
+@cache
+def _has_more_inside(kind: type) -> bool:  # asked once a kind: of an abstract class it takes a microsecond or more
+    return issubclass(kind, HasInnerGraph | RandomVariable)
+
+
 def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -> Iterator[Instruction]:
     """What a node does, NotEvaluable where only a compiled function can run it.
 
@@ -239,13 +249,12 @@ def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -
     """
     op: Any = node.op
     reads, outputs = tuple(read_by(node)), tuple(node.outputs)
-    home = next(c for c in type(op).__mro__ if "make_thunk" in vars(c))
     inner = getattr(op, "core_op", op)
     if isinstance(inner, OpFromGraph) and (inner is op or op.batch_ndim(node) == 0):
         function, single = evaluator(inner.fgraph.inputs, inner.fgraph.outputs), len(outputs) == 1
         yield Instruction(lambda a: function(*a)[0] if single else function(*a), reads, outputs)
         return
-    if home not in (Op, COp) or isinstance(inner, HasInnerGraph | RandomVariable):
+    if not _is_function(type(op)) or _has_more_inside(type(inner)):
         raise NotEvaluable(f"{op} is more than a function of its arguments")
     if op.destroy_map:
         raise NotEvaluable(f"{op} writes over its arguments")
@@ -269,7 +278,17 @@ def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -
         yield Instruction(performed(node), reads, outputs)
 
 
-def _stretches_as_declared(node: Apply) -> bool:
-    """Whether the types leave no length that may turn out to be one; PyTensor refuses to stretch such a dimension."""
-    axes = zip(*(i.type.shape for i in node.inputs), strict=True)
-    return not any(None in lengths and sum(k != 1 for k in lengths) > 1 for lengths in axes)
+def _may_stretch(node: Apply) -> list[tuple[int, list[int]]]:
+    """The axes of which the types leave a length that may turn out to be one, each with the inputs that it is of."""
+    axes = enumerate(zip(*(i.type.shape for i in node.inputs), strict=True))
+    wide = [(axis, [k for k, n in enumerate(lengths) if n != 1]) for axis, lengths in axes if None in lengths]
+    return [(axis, several) for axis, several in wide if len(several) > 1]
+
+
+def _require_unstretched(node: Apply, arguments: list[Any], places: list[tuple[int, list[int]]]) -> None:
+    """PyTensor refuses to stretch a length that is not declared as one; its own check takes longer than a product."""
+    for axis, several in places:
+        first, *others = [arguments[k].shape[axis] for k in several]
+        if any(n != first for n in others):
+            node.op._check_runtime_broadcast(node, arguments)
+            return

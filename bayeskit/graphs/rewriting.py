@@ -7,17 +7,16 @@ log(15.0) or gammaln(2.0) in single precision: off by 1e-8 to 1e-7. :func:`widen
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pymc.logprob.utils import local_check_parameter_to_ninf_switch
+from pymc.logprob.utils import CheckParameterValue, local_check_parameter_to_ninf_switch
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import clone_replace
-from pytensor.graph.rewriting.basic import dfs_rewriter
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Cast, upcast
@@ -56,6 +55,11 @@ def _rebuild(node: Apply, inputs: list[Variable], memo: dict[Variable, Variable]
             memo.setdefault(old, new)
 
 
+@cache
+def _has_graph_inside(kind: type) -> bool:  # asked of every node, many times: isinstance of an abstract class is slow
+    return issubclass(kind, OpFromGraph)
+
+
 def _alone(node: Apply) -> Any:
     """The operation of a node, without a ``Blockwise`` around it that has nothing to repeat: gradients make some."""
     op: Any = node.op
@@ -64,12 +68,12 @@ def _alone(node: Apply) -> Any:
 
 def inline(outputs: list[Variable]) -> list[Variable]:
     """The same graphs with every ``OpFromGraph`` (einsum, pad, …) written out, so that proofs can see inside."""
-    while any(v.owner and isinstance(_alone(v.owner), OpFromGraph) for v in ancestors(outputs)):
+    while any(v.owner and _has_graph_inside(type(_alone(v.owner))) for v in ancestors(outputs)):
         memo: dict[Variable, Variable] = {}
         for node in toposort(outputs):
             inputs = [memo.get(i, i) for i in node.inputs]
             op: Any = _alone(node)
-            if isinstance(op, OpFromGraph):
+            if _has_graph_inside(type(op)):
                 bound = op.fgraph.bind(dict(zip(op.fgraph.inputs, inputs, strict=True)))
                 memo.update(zip(node.outputs, bound, strict=True))
             else:
@@ -109,7 +113,7 @@ def widen(outputs: list[Variable]) -> list[Variable]:
         if isinstance(op, MakeVector):
             memo[node.outputs[0]] = MakeVector(upcast(*[i.type.dtype for i in inputs])).make_node(*inputs).outputs[0]
             continue
-        if isinstance(op, OpFromGraph):
+        if _has_graph_inside(type(op)):
             # Its inner graph has declared types; the values are exact in either precision, so they go in as declared.
             inputs = [_of_dtype(new, old) for new, old in zip(inputs, node.inputs, strict=True)]
         _rebuild(node, inputs, memo)
@@ -167,6 +171,10 @@ def with_known_shapes(graphs: list[Variable]) -> list[Variable]:
     its type: seconds for the gradient of a factorisation.
     """
     asked = [v for v in ancestors(graphs) if v.owner and isinstance(v.owner.op, Shape | Shape_i)]
+    told = {v: known for v in asked if (known := _told_by_type(v)) is not None}
+    if told:
+        graphs = substitute(graphs, told)
+        asked = [v for v in ancestors(graphs) if v.owner and isinstance(v.owner.op, Shape | Shape_i)]
     if not asked:
         return graphs
     fgraph = _inferred(asked)
@@ -184,6 +192,15 @@ def _inferred(shapes: list[Variable]) -> FunctionGraph:
     fgraph = FunctionGraph(outputs=shapes, features=[ShapeFeature()], clone=True)
     infer_shape_db.default_query.rewrite(fgraph)
     return fgraph
+
+
+def _told_by_type(asked: Any) -> Variable | None:
+    """A shape, or a length, that the type of what is asked tells."""
+    op, shape = asked.owner.op, asked.owner.inputs[0].type.shape
+    value = shape if isinstance(op, Shape) else shape[op.i : op.i + 1]
+    if None in value:
+        return None
+    return pt.constant(np.array(value if isinstance(op, Shape) else value[0], dtype=asked.type.dtype))
 
 
 def substitute(graphs: list[Variable], replacements: Mapping[Variable, Variable]) -> list[Variable]:
@@ -212,10 +229,15 @@ def apart_from_checks(graph: Variable) -> tuple[Variable, list[Variable], list[A
 
 def without_checks(graphs: list[Variable]) -> list[Variable]:
     """PyMC's parameter checks as −∞ instead of an error: one bad point must not stop a batch."""
-    copies = clone_replace(graphs, {})
-    fgraph = FunctionGraph(outputs=copies, clone=False)
-    dfs_rewriter(local_check_parameter_to_ninf_switch).rewrite(fgraph)
-    return list(fgraph.outputs)
+    memo: dict[Variable, Variable] = {}
+    for node in toposort(graphs):
+        _rebuild(node, [memo.get(i, i) for i in node.inputs], memo)
+        if isinstance(node.op, CheckParameterValue):
+            (out,) = node.outputs
+            checked: Any = memo.get(out, out).owner
+            if choice := local_check_parameter_to_ninf_switch.transform(None, checked):
+                memo[out] = choice[0]
+    return [memo.get(g, g) for g in graphs]
 
 
 def entry(graph: Any, index: int, axis: int) -> Graph:

@@ -232,9 +232,10 @@ class AxisDensity:
         """The x with probability q on one side of it; nan outside [0, 1]."""
         q = np.asarray(q, float)
         valid = (q >= 0) & (q <= 1)
-        p = np.where(valid, q, 0.5)
-        near, far = self._nearer_end(np.minimum(p, 0.5), side), self._nearer_end(np.minimum(1 - p, 0.5), 1 - side)
-        return np.where(valid, np.where(p <= 0.5, near, far), np.nan)
+        x = np.full(q.shape, np.nan)
+        near, far = valid & (q <= 0.5), valid & (q > 0.5)
+        x[near], x[far] = self._nearer_end(q[near], side), self._nearer_end(1 - q[far], 1 - side)
+        return x
 
     def _nearer_end(self, q: np.ndarray, side: int) -> np.ndarray:
         """The same for q of at most about one half."""
@@ -255,7 +256,10 @@ class AxisDensity:
         low, high = self.t[at], self.t[at + 1]
         known = low if side == 0 else high
         wanted = q - table[at + side]
-        t = (low + high) / 2
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = wanted / np.abs(table[at + 1] - table[at])
+        share = np.where((share >= 0) & (share <= 1), share, 0.5)
+        t = low + (high - low) * (share if side == 0 else 1 - share)
         for _ in range(NEWTON):
             excess = sign * (self._between(*((known, t) if side == 0 else (t, known))) - wanted)
             low, high = np.where(excess < 0, t, low), np.where(excess < 0, high, t)
