@@ -2,7 +2,7 @@
 
 A lattice grows ring by ring, and a ring has some tens of nodes. One call of a density takes as long as a few hundred of
 its points, so that the rings around are computed with it, and kept for when the lattice comes to them: it has the same
-nodes in the end, from a third of the calls.
+nodes in the end, from fewer calls.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ marginal density of t₁ by itself while the whole stack is a good lattice for t
 from __future__ import annotations
 
 from copy import copy
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -26,6 +27,9 @@ __all__ = ["Lattice", "depth"]
 # Irrational shifts from layer to layer (powers of the reciprocal of the plastic number, brought near zero).
 SHEAR = (0.0, 0.7548776662466927 - 1.0, 0.5698402909980532 - 1.0)
 LAYER_CUT = 14.0
+NEAR = (
+    1.4  # times the cut: t² within which nodes in more variables are evaluated before; it is twice the cut at the end
+)
 AHEAD = 48  # nodes of a line that are evaluated before the sum has grown as far: a call takes longer than so many
 MOST_ROUNDS = 1_000  # by which a lattice grows: a strip as long takes minutes, where a region as wide is many nodes
 # Just below one half, where the sum is real and may vanish by the symmetry of the integrand alone.
@@ -122,7 +126,7 @@ class Lattice:
             else:
                 # What nobody asks for in the end counts as well: not where that may use up what there is.
                 ahead = self.k > 1 and self.density.count < self.density.budget / 2
-                values = self._ahead.at(nodes, self._log_density_at, self._to_come if ahead else None)
+                values = self._ahead.at(nodes, self._log_density_at, partial(self._to_come, cut) if ahead else None)
             self.nodes, self.values = np.concatenate([self.nodes, nodes]), np.concatenate([self.values, values])
             self.expanded = np.concatenate([self.expanded, np.zeros(len(nodes), bool)])
             self._sort()
@@ -133,8 +137,10 @@ class Lattice:
     def _log_density_at(self, nodes: np.ndarray) -> np.ndarray:
         return self.log_density(self.positions(nodes))
 
-    def _to_come(self, nodes: np.ndarray) -> np.ndarray:
-        return self._within_reach(nodes) & (self._find(nodes) < 0)
+    def _to_come(self, cut: float, nodes: np.ndarray) -> np.ndarray:
+        """Mask of the nodes that are new, and near enough to be active where t is about standard normal."""
+        near = np.sum(self.positions(nodes) ** 2, axis=1) < NEAR * cut
+        return near & self._within_reach(nodes) & (self._find(nodes) < 0)
 
     def _with_line(self, nodes: np.ndarray, cut: float) -> tuple[np.ndarray, np.ndarray]:
         """New nodes of a lattice in one variable, which grows by one or two at a time, with those beyond them."""
