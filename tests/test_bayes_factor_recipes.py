@@ -36,7 +36,7 @@ def page() -> dict[str, Any]:
 
 
 def test_every_block_prints_what_stands_under_it(page: dict[str, Any]) -> None:
-    assert len([1 for _, expected in page["printed"] if expected]) == 9
+    assert len([1 for _, expected in page["printed"] if expected]) == 13
     for found, expected in page["printed"]:
         assert [line.rstrip() for line in found.splitlines()] == expected.splitlines()
 
@@ -62,9 +62,14 @@ def test_tests_of_means_are_their_integrals_over_g(page: dict[str, Any]) -> None
 
     one = t_test(stats.ttest_1samp(page["difference"], 0.0).statistic, 10, 9)
     assert page["two_sided"] == pytest.approx(one, rel=1e-8)
-    two = t_test(stats.ttest_ind(page["horsebean"], page["linseed"]).statistic, 120 / 22, 20)
-    found = page["bayes_factor"](page["same_mean"], page["two_means"], ("mu", "sigma2"))
-    assert found == pytest.approx(two, rel=1e-8)
+    t = stats.ttest_ind(page["anastasia"], page["bernadette"]).statistic
+    assert f"{t_test(t, 15 * 18 / 33, 31):.6f}" == "1.754927"
+
+    def of_size(delta: float) -> float:
+        shifted = stats.nct.pdf(t, 31, delta * math.sqrt(15 * 18 / 33)) / stats.t.pdf(t, 31)
+        return float(shifted * stats.halfcauchy.pdf(delta, scale=math.sqrt(0.5)))
+
+    assert f"{integrate.quad(of_size, 0, 8, epsrel=1e-10)[0]:.6f}" == "3.382764"
 
 
 def test_linear_models_are_their_integrals_over_g(page: dict[str, Any]) -> None:
@@ -79,13 +84,106 @@ def test_linear_models_are_their_integrals_over_g(page: dict[str, Any]) -> None:
     within = sum(np.sum((gain[drug == d] - gain[drug == d].mean()) ** 2) for d in range(3))
     anova = over_g(from_r_squared(1 - within / np.sum((gain - gain.mean()) ** 2), 18, 2, 6.0), 0.5)
     assert f"{anova:.4f}" == "245.9026"
+    r = stats.pearsonr(np.repeat([0, 1], 9), gain).statistic
+    therapy = over_g(from_r_squared(r**2, 18, 1, 9.0), 0.5)
+    assert anova / therapy == pytest.approx(0.346168 / 0.001029907, rel=2e-6)
     r = stats.pearsonr(page["complaints"], page["rating"]).statistic
     regression = over_g(from_r_squared(r**2, 30, 1, 30.0), math.sqrt(2) / 4)
-    assert f"{regression:.0f}" == "417939"
+    assert f"{regression:.1f}" == "417938.6"
+
+
+# regressionBF(rating ~ ., data = attitude): 63 Bayes factors with their relative errors, of tidystats' tests.
+PUBLISHED = """
+c 417938.631039 8.1e-05
+p 3.177784 4.9e-06
+l 103.393019 1.5e-05
+r 47.009171 8e-05
+k 0.449319 1.4e-05
+a 0.447229 1.4e-05
+cp 75015.227912 2.3e-06
+cl 207271.902002 2.1e-06
+cr 77498.988721 2.2e-06
+ck 70087.299971 2.3e-06
+ca 72759.763981 2.3e-06
+pl 42.16342 0.00012
+pr 25.899241 1.2e-07
+pk 1.382939 9.7e-06
+pa 1.234018 1.1e-05
+lr 100.511072 6.8e-05
+lk 33.967879 1.5e-07
+la 68.891826 8.8e-05
+rk 15.709543 5.1e-08
+ra 35.603569 1.5e-07
+ka 0.239363 6.9e-05
+cpl 56341.123092 7.9e-07
+cpr 18230.791803 2.8e-07
+cpk 16235.873284 2.2e-07
+cpa 16482.374794 2.3e-07
+clr 42847.980268 6.8e-07
+clk 42374.733458 6.8e-07
+cla 88041.536504 9.6e-07
+crk 16913.970299 2.4e-07
+cra 20641.120449 3.4e-07
+cka 15821.130799 2.1e-07
+plr 39.023666 3.1e-05
+plk 16.316617 2.3e-05
+pla 38.475377 3.1e-05
+prk 10.257101 1.1e-05
+pra 28.715473 3.1e-05
+pka 0.645198 1.4e-05
+lrk 33.456504 3.1e-05
+lra 313.388458 1.3e-05
+lka 35.085449 3.1e-05
+rka 13.368632 1.9e-05
+cplr 13707.572081 2.2e-06
+cplk 13604.670078 2.2e-06
+cpla 24141.938462 1.4e-06
+cprk 4737.97634 3.4e-06
+cpra 5450.1043 3.2e-06
+cpka 4280.87409 3.5e-06
+clrk 10520.620501 2.4e-06
+clra 23334.000571 9.1e-07
+clka 22169.302799 8.6e-06
+crka 5302.836757 3.2e-06
+plrk 15.130439 4.1e-05
+plra 134.466234 7.4e-06
+plka 20.646716 2e-05
+prka 11.719099 6.7e-05
+lrka 106.540246 6.2e-06
+cplrk 3826.973017 1.4e-06
+cplra 7144.828333 9.2e-07
+cplka 6926.972759 9.4e-07
+cprka 1608.397046 2.2e-06
+clrka 6461.750877 9.9e-07
+plrka 51.023123 2.3e-05
+cplrka 2211.912275 1.2e-06
+"""
+
+
+def test_all_subsets_are_those_of_bayesfactor(page: dict[str, Any]) -> None:
+    rows = page["subsets"].itertuples()
+    found = {frozenset(r.predictors): math.exp(r.log_bayes_factor_null) for r in rows if r.predictors}
+    published = [line.split() for line in PUBLISHED.strip().splitlines()]
+    assert len(published) == len(found) == 63
+    for names, value, error in published:
+        letters = {name[0]: name for name in page["names"] if name != "critical"} | {"k": "critical"}
+        one = found[frozenset(letters[letter] for letter in names)]
+        assert one == pytest.approx(float(value), rel=1.01 * float(error), abs=1e-6)
 
 
 def test_counts_have_closed_forms(page: dict[str, Any]) -> None:
     found = page["bayes_factor"](page["one_probability"], page["two_probabilities"])
     logs = special.betaln(51, 22) + special.betaln(49, 42) - special.betaln(99, 63)
     assert found == pytest.approx(math.exp(logs), rel=1e-10)
+    table, rows, columns = [13, 30, 44, 15, 13, 65], [87, 93], [28, 43, 109]
+
+    def log_dirichlet(counts: list[int]) -> float:
+        """log of the mean of a product of probabilities, uniform on the simplex."""
+        return float(special.gammaln(len(counts)) + special.gammaln(np.add(counts, 1)).sum()) - float(
+            special.gammaln(sum(counts) + len(counts))
+        )
+
+    apart = log_dirichlet(table[:3]) + log_dirichlet(table[3:]) - log_dirichlet(columns)
+    joint = log_dirichlet(table) - log_dirichlet(rows) - log_dirichlet(columns)
+    assert (f"{math.exp(apart):.6f}", f"{math.exp(joint):.5f}") == ("8.605897", "15.92684")
     assert f"{2**100 / (101 * math.comb(100, 60)):.6f}" == "0.913050"

@@ -27,9 +27,7 @@ __all__ = ["Lattice", "depth"]
 # Irrational shifts from layer to layer (powers of the reciprocal of the plastic number, brought near zero).
 SHEAR = (0.0, 0.7548776662466927 - 1.0, 0.5698402909980532 - 1.0)
 LAYER_CUT = 14.0
-NEAR = (
-    1.4  # times the cut: t² within which nodes in more variables are evaluated before; it is twice the cut at the end
-)
+NEAR = 1.4  # times the cut, up to which t² of a node is sure to be asked for: at the border it is about twice the cut
 AHEAD = 48  # nodes of a line that are evaluated before the sum has grown as far: a call takes longer than so many
 MOST_ROUNDS = 1_000  # by which a lattice grows: a strip as long takes minutes, where a region as wide is many nodes
 # Just below one half, where the sum is real and may vanish by the symmetry of the integrand alone.
