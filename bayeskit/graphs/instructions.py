@@ -254,7 +254,7 @@ def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -
         function, single = evaluator(inner.fgraph.inputs, inner.fgraph.outputs), len(outputs) == 1
         yield Instruction(lambda a: function(*a)[0] if single else function(*a), reads, outputs)
         return
-    if not _is_function(type(op)) or _has_more_inside(type(inner)):
+    if not _is_function(op.__class__) or _has_more_inside(inner.__class__):
         raise NotEvaluable(f"{op} is more than a function of its arguments")
     if op.destroy_map:
         raise NotEvaluable(f"{op} writes over its arguments")

@@ -68,12 +68,12 @@ def _alone(node: Apply) -> Any:
 
 def inline(outputs: list[Variable]) -> list[Variable]:
     """The same graphs with every ``OpFromGraph`` (einsum, pad, …) written out, so that proofs can see inside."""
-    while any(v.owner and _has_graph_inside(type(_alone(v.owner))) for v in ancestors(outputs)):
+    while any(v.owner and _has_graph_inside(_alone(v.owner).__class__) for v in ancestors(outputs)):
         memo: dict[Variable, Variable] = {}
         for node in toposort(outputs):
             inputs = [memo.get(i, i) for i in node.inputs]
             op: Any = _alone(node)
-            if _has_graph_inside(type(op)):
+            if _has_graph_inside(op.__class__):
                 bound = op.fgraph.bind(dict(zip(op.fgraph.inputs, inputs, strict=True)))
                 memo.update(zip(node.outputs, bound, strict=True))
             else:
@@ -113,7 +113,7 @@ def widen(outputs: list[Variable]) -> list[Variable]:
         if isinstance(op, MakeVector):
             memo[node.outputs[0]] = MakeVector(upcast(*[i.type.dtype for i in inputs])).make_node(*inputs).outputs[0]
             continue
-        if _has_graph_inside(type(op)):
+        if _has_graph_inside(op.__class__):
             # Its inner graph has declared types; the values are exact in either precision, so they go in as declared.
             inputs = [_of_dtype(new, old) for new, old in zip(inputs, node.inputs, strict=True)]
         _rebuild(node, inputs, memo)
