@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from bayeskit.graphs.environment import available_cpus, on_one_thread
 
 matplotlib.use("Agg")
+gc.disable()  # while a hundred modules are imported, all of which stays; see light_garbage_collection
 
 # Where PyMC's own functions are asked what a density is, once each, g++ would be most of the time.
 pytensor.config.cxx = ""
@@ -63,3 +64,4 @@ def light_garbage_collection() -> None:
     """What was imported stays: the collector need not walk through its million objects after every small graph."""
     gc.collect()
     gc.freeze()
+    gc.enable()

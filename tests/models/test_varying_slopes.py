@@ -20,6 +20,7 @@ from scipy import special, stats
 import bayeskit as bk
 from bayeskit.cli import main
 from bayeskit.datasets import example_data, prepare
+from bayeskit.elimination.plan import analyse
 from bayeskit.errors import BayeskitError, DataError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.model.unconstrained import Unconstrained
@@ -94,9 +95,10 @@ def test_the_collapsed_density_is_the_marginal_likelihood(predictors: int, optio
         data = data.map(lambda v: np.exp(v) if v.dtype.kind == "f" else v, keep_attrs=True)
     model = MODULE.build(data, **SETTINGS, **options)
     shared = options.get("slopes") == "shared"
-    plan = bk.explain(model)
+    analysis = analyse(model)
+    plan = bk.explain(analysis)
     assert plan.remaining == ("tau_intercept", "sigma") if shared else ("tau_intercept", "tau_slope", "sigma")
-    space = Unconstrained(bk.collapse(model))
+    space = Unconstrained(bk.collapse(analysis))
     log = (lambda v: np.log(v)) if positive else (lambda v: v)
     z = transformed(data.assign(x=log(data["x"])), options.get("predictors", "standardised"))
     y, group = log(data["y"].to_numpy()), data["group"].to_numpy()
