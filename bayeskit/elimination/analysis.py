@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pymc as pm
 
 from bayeskit.arguments import checked
+from bayeskit.errors import DataError
 from bayeskit.families import ConjugateFamily
 from bayeskit.finite.sum_out import Summed
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.graphs.environment import lightly
-from bayeskit.model.data_slots import DataSlot, filled, sealed, with_constants, with_slots
+from bayeskit.model.data_slots import DataSlot, filled, sealed, with_constants, with_slots, written_elsewhere
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.snapshot import Snapshot, restored
 from bayeskit.model.support import Support
@@ -132,14 +134,22 @@ class Analysis:
         Raises
         ------
         bayeskit.errors.DataError
-            If there are no such data, or the new ones have another shape or type, or missing entries.
+            If there are no such data, or the new ones have another shape or type, or missing entries; or if the model
+            also has them as a constant, as the conditional distribution of a Gaussian process has its observations.
         """
         family = self._family
         first = family[0]
         # Its own model, if it has slots; the first has the values of the model as it was written.
         own = next(((g, s) for g in family if (s := self.snapshot) and g.snapshot.model is s.model), None)
         new = {str(slot.name): value for slot, value in filled(first.slots, data).items()}
-        values = (first.named(first.snapshot) if own is None else own[0].named(own[1])) | new
+        before = first.named(first.snapshot)
+        for name, variable in first.written_elsewhere.items():
+            if name in new and not np.array_equal(new[name], before[name]):
+                raise DataError(
+                    f"{name!r} is also written into {variable!r} as numbers, which would stay those of before; build "
+                    "the model anew with the new values"
+                )
+        values = (before if own is None else own[0].named(own[1])) | new
         for general in family:
             if general.holds_for(values):
                 return general.at(values)
@@ -165,6 +175,13 @@ class _General:
     slots: dict[str, DataSlot]  # by all of their names
     used: dict[str, str]  # the data that it holds for with their own values only, with the reason
     snapshot: Snapshot  # the values that it was found with
+
+    @cached_property
+    def written_elsewhere(self) -> dict[str, str]:
+        """What is observed and also a constant of a variable, which does not change with it."""
+        model, values = self.snapshot.model, self.named(self.snapshot)
+        observed = {str(self.slots[rv.name].name) for rv in model.observed_RVs if rv.name in self.slots}
+        return written_elsewhere(model, {n: v for n, v in values.items() if n in observed})
 
     def named(self, snapshot: Snapshot) -> dict[str, np.ndarray]:
         """The values of the slots in a snapshot, each by the slot's own name."""

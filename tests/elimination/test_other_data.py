@@ -323,3 +323,16 @@ def test_a_number_that_scales_a_prior_with_named_dims_is_not_read() -> None:
     assert analysis.used_values == {}
     other = analysis.with_data({"scale": 0.5})
     assert_same(other, rebuilt(other))
+
+
+def test_data_that_are_a_constant_of_another_variable_are_not_exchanged() -> None:
+    """PyMC writes the observations into the conditional of a process: predictions would be of those of before."""
+    places, y = np.arange(4.0)[:, None], np.array([0.1, 0.7, 0.2, -0.4])
+    with pm.Model() as model:
+        process = pm.gp.Marginal(cov_func=pm.gp.cov.ExpQuad(1, 1.0))
+        process.marginal_likelihood("y", places, y, sigma=pm.HalfNormal("noise", 0.5))
+        process.conditional("new", np.array([[0.5]]))
+    analysis = found(model)
+    assert analysis.with_data({"y": y}).plan == analysis.plan
+    with pytest.raises(DataError, match="'y' is also written into 'new' as numbers"):
+        analysis.with_data({"y": y + 1.0})
