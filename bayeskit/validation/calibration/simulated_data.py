@@ -17,6 +17,7 @@ from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import InferenceError, ModelError
 from bayeskit.graphs.environment import lightly
 from bayeskit.marginal_likelihood.conventions import audit
+from bayeskit.model.data_slots import with_slots
 from bayeskit.model.forward_sampling import generative_sampler
 from bayeskit.model.support import has_own_transform
 
@@ -63,6 +64,10 @@ def simulator(analysis: Analysis) -> Callable[[np.random.Generator], Simulated]:
     def draw(rng: np.random.Generator) -> Simulated:
         try:
             drawn = draw_all(rng)
+        except NotImplementedError as error:
+            raise ModelError(
+                f"the model cannot be drawn from: {str(error).splitlines()[0]}; give it random=..."
+            ) from error
         except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
             # A Gamma draw of 1e-400 is zero, and what is divided by it has no draw.
             raise InferenceError(f"no data could be drawn: {str(error).splitlines()[0]}") from error
@@ -78,6 +83,13 @@ def simulator(analysis: Analysis) -> Callable[[np.random.Generator], Simulated]:
 def _require_data(model: pm.Model) -> None:
     if not model.observed_RVs:
         raise ModelError("the model has no observed variable, so there are no data to draw")
+    slots = with_slots(model)[1]
+    for rv in model.observed_RVs:
+        if rv.name not in slots:
+            raise ModelError(
+                f"the data of {rv.name} are computed from others, which new data would not be: observe an array, or a "
+                "pm.Data container of its own"
+            )
     above = set(ancestors(model.basic_RVs))
     for rv in model.observed_RVs:
         if (value := model.rvs_to_values[rv]) in above and getattr(value, "get_value", None):

@@ -73,6 +73,11 @@ def its_own_predictor() -> None:
     pm.Normal("y", pm.Normal("a") * y, 1.0, observed=y)
 
 
+def a_part_of_a_container() -> None:
+    values = pm.Data("values", [0.0, 1.0, 2.0])
+    pm.Normal("y", pm.Normal("a"), 1.0, observed=values[1:])
+
+
 @pytest.mark.parametrize(
     ("write", "words"),
     [
@@ -80,6 +85,7 @@ def its_own_predictor() -> None:
         (potential, "the Potential more .* nothing can be drawn from it"),
         (a_part_of_the_prior, "the prior of a is what a transform leaves of it"),
         (no_data, "no observed variable"),
+        (a_part_of_a_container, "the data of y are computed from others"),
         (its_own_predictor, "the data of y are a predictor, too"),
     ],
     ids=lambda given: getattr(given, "__name__", ""),
@@ -96,3 +102,11 @@ def test_a_prior_whose_draws_overflow_is_said_for_that_data_set() -> None:
         pm.Poisson("y", pm.math.exp(pm.Normal("a", 1e4, 1.0)), observed=3)
     with pytest.raises(InferenceError, match="no data could be drawn"):
         drawn(model)
+
+
+def test_a_likelihood_without_random_draws_is_refused() -> None:
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        pm.CustomDist("y", a, logp=lambda value, mu: -((value - mu) ** 2), observed=np.zeros(3))
+    with pytest.raises(ModelError, match=r"the model cannot be drawn from: .* give it random="):
+        simulator(analyse(model))(np.random.default_rng(1))
