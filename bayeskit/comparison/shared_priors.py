@@ -76,8 +76,8 @@ def require_evidence(name: str, given: pm.Model | Posterior, shared: Sequence[st
     for rv in model.free_RVs:
         if (kind := _kind(rv)) in IMPROPER and rv.name not in shared:
             why = f"the prior of {rv.name} is improper ({kind})"
-            remedy = f"give it a proper prior or, if every model has it, declare it: shared=({rv.name!r},) of bayeskit.compare"
-            remedy = remedy if kind in CONSTANT else "give it a proper prior"
+            sharing = f" or, if every model has it, declare it: shared=({rv.name!r},) of bayeskit.compare"
+            remedy = f"give it a proper prior{sharing if kind in CONSTANT else ''}"
             raise ModelError(f"{name}: {why}, so it has no evidence; {remedy}")
     if not model.observed_RVs:
         raise ModelError(f"{name}: it has no observed variable, so there is no evidence")
