@@ -276,15 +276,19 @@ def _idle(analysis: Analysis) -> list[Point]:
     """Values of all variables at which effects do nothing: what is shared at some value, real numbers at zero.
 
     A positive one is next to nothing, or one: it may be an effect or a factor; a probability is a half, which makes a
-    correlation on (−1, 1) of it zero.
+    correlation on (−1, 1) of it zero. What may be zero for all that is known is zero.
     """
     shared = typical_points(analysis, 1, names=sorted(analysis.original.shared))[0]
     others = typical_points(analysis, 1, names=[n for n in analysis.original.names if n not in shared])[0]
     points = []
     for size in (NOTHING, 1.0):
         idle = {"real": 0.0, "positive": size, "unit": 0.5}
-        kinds = {n: analysis.supports[n].kind for n in others}
-        points.append(
-            {n: np.full_like(v, idle[kinds[n]]) if kinds[n] in idle else v for n, v in others.items()} | shared
-        )
+        point = others | shared
+        for name, value in others.items():
+            # A correlation that is uniform on (−1, 1) is no unit interval, and idle at zero all the same.
+            at = np.full_like(value, idle.get(analysis.supports[name].kind, 0.0))
+            known = analysis.supports[name].kind in idle
+            if known or (value.dtype.kind == "f" and np.isfinite(analysis.original.logp(point | {name: at}))):
+                point = point | {name: at}
+        points.append(point)
     return points

@@ -11,7 +11,8 @@ each. Climbs start at draws, where there are some: of the highest density, and a
 along each principal axis by itself, :math:`f''''/8 + 5 f'''^2/24` in standard deviations (Tierney and Kadane 1986),
 and how far the mean of :math:`f/q`, with q the Normal of the approximation, is from one at a few hundred points (with
 twice its standard error), which sees what axes do together. It is a systematic error, the same for every seed, no
-Monte Carlo error; where it is above a nat there is no number.
+Monte Carlo error; where it is above a nat there is no number. Nor is there one where chains disagree on where the
+posterior is: a mode of its own is missing from the sum, whatever the others leave out.
 
 **Cost.** A climb of some dozens of gradients for each start, 4k more for the curvature at each mode.
 
@@ -25,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from arviz_stats.base import array_stats
 from scipy import special
 
 from bayeskit.errors import InferenceError
@@ -33,6 +35,7 @@ from bayeskit.marginal_likelihood.estimators import Target, refused
 from bayeskit.marginal_likelihood.proposal import Proposal
 from bayeskit.model.maximum import Maximum, maximum, maximum_near
 from bayeskit.model.unconstrained import Objective, Unconstrained
+from bayeskit.results.diagnostics import ESTIMABLE_R_HAT
 from bayeskit.results.records import LogEvidence
 
 __all__ = ["estimate", "next_order", "obstacle"]
@@ -43,6 +46,7 @@ LARGEST = 40  # numbers, above which the curvature by differences takes too long
 SAME = 0.05  # standard deviations between two climbs that ended at one mode
 POINTS = 1_000  # at which the Normal is held against the density
 LARGEST_ERROR = 1.0  # nats
+LEAST_DRAWS = 100  # of a chain, for R-hat to say something
 
 
 def obstacle(target: Target) -> str:
@@ -56,6 +60,9 @@ def obstacle(target: Target) -> str:
 def estimate(target: Target) -> LogEvidence:
     """The log of the sum over modes, with the error of each."""
     rng = np.random.default_rng([target.random_seed, STREAM])
+    if (rhat := _largest_rhat(target.draws)) > ESTIMABLE_R_HAT:
+        where = "the chains disagree on where the posterior is"
+        return refused(f"{where} (R-hat {rhat:.2f}), so that it may have modes which no climb from their draws finds")
     with on_one_thread(), silently():
         try:
             modes = _modes(target, rng)
@@ -71,6 +78,14 @@ def estimate(target: Target) -> LogEvidence:
     if not error <= LARGEST_ERROR:
         return refused(f"the density is not near a Normal at its modes: what is left out is about {error:.2g} nats")
     return LogEvidence(value, error, "estimated")
+
+
+def _largest_rhat(draws: np.ndarray | None) -> float:
+    if draws is None or draws.shape[0] < 2 or draws.shape[1] < LEAST_DRAWS:
+        return 1.0
+    with silently():
+        rhats = [float(array_stats.rhat(draws[..., k])) for k in range(draws.shape[2])]
+    return max([r for r in rhats if np.isfinite(r)], default=1.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,8 +36,12 @@ PRIOR, LIKELIHOOD, NEW_DATA = "log prior", "log likelihood", "log likelihood of 
 type _Arrays = Mapping[str, np.ndarray]
 
 
-def log_densities_of(model: pm.Model) -> Callable[[_Arrays, _Arrays], tuple[np.ndarray, np.ndarray]]:
+def log_densities_of(
+    model: pm.Model, data_names: Mapping[str, str]
+) -> Callable[[_Arrays, _Arrays], tuple[np.ndarray, np.ndarray]]:
     """A function of stacked draws of the free variables, and of data for each draw: log p(θ) and log p(y | θ) of each.
+
+    ``data_names`` are those of the containers, or slots, that the observed variables have their data from.
 
     A NotImplementedError where the graphs cannot be evaluated at many draws at once.
     """
@@ -47,7 +51,7 @@ def log_densities_of(model: pm.Model) -> Callable[[_Arrays, _Arrays], tuple[np.n
             joint = LogJoint.from_model(copy)
             names = [str(rv.name) for rv in copy.observed_RVs]
             inputs: dict[Any, Any] = {
-                slots[n]: pt.TensorType(slots[n].type.dtype, slots[n].type.shape)(n) for n in names
+                slots[of]: pt.TensorType(slots[of].type.dtype, slots[of].type.shape)(n) for n, of in data_names.items()
             }
             totals = [_total(joint, of) for of in (joint.names, names)]
             totals = graph_replace(totals, inputs, strict=False)

@@ -24,7 +24,7 @@ from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.ladder import answer, explain
 from bayeskit.validation.calibration.experiment import Experiment, Repetition, answered, drawn_numbers, streams
-from bayeskit.validation.calibration.simulated_data import simulator
+from bayeskit.validation.calibration.simulated_data import data_names, simulator
 
 __all__ = ["RepeatedComparison"]
 
@@ -45,6 +45,7 @@ class RepeatedComparison:
         with on_one_thread(), lightly():
             self.analyses = {name: analyse(model) for name, model in models.items()}
             samples = experiment.method == "nuts" or any(explain(a).method == "nuts" for a in self.analyses.values())
+            self.data_names = {name: data_names(model) for name, model in models.items()}
             self.simulators = {name: simulator(analysis) for name, analysis in self.analyses.items()}
         self.draws = experiment.draws or (SAMPLED if samples else 0)
 
@@ -67,7 +68,12 @@ class RepeatedComparison:
         data = self.simulators[names[true]](data_rng).data
         evidences, methods = [], []
         for name, analysis in self.analyses.items():
-            post = answer(analysis.with_data(data), str(self.of.method), self.draws, seed)
+            post = answer(
+                analysis.with_data({self.data_names[name][n]: v for n, v in data.items()}),
+                str(self.of.method),
+                self.draws,
+                seed,
+            )
             if math.isnan(post.log_evidence.value):
                 raise InferenceError(f"{name} has no log evidence: {post.log_evidence.reason}")
             evidences.append(post.log_evidence.value)

@@ -37,7 +37,7 @@ from bayeskit.validation.calibration.likelihood_quantities import (
     new_data_of,
 )
 from bayeskit.validation.calibration.probability_transform import independent_draws, of_draws, of_marginal
-from bayeskit.validation.calibration.simulated_data import Simulated, simulator
+from bayeskit.validation.calibration.simulated_data import Simulated, data_names, simulator
 from bayeskit.validation.draws import as_arrays
 
 __all__ = ["RepeatedInference"]
@@ -62,6 +62,7 @@ class RepeatedInference:
         if not self.model.free_RVs:
             raise ModelError("the model has no free variable, so there is nothing to calibrate")
         self.names = _shared_names(self.analysis, source)
+        self.data_names = data_names(self.model)
         self.notes: list[str] = []
         self.log_densities = self._log_densities(source)
         self.new_data = new_data_of(self.model)
@@ -85,7 +86,7 @@ class RepeatedInference:
             self.notes.append("the generator lacks variables of the model: no log density was ranked")
             return None
         try:
-            return log_densities_of(self.model)
+            return log_densities_of(self.model, self.data_names)
         except NotImplementedError as error:
             self.notes.append(f"log densities were not ranked, for they cannot be computed for many draws: {error}")
             return None
@@ -125,7 +126,10 @@ class RepeatedInference:
 
     def _posterior(self, simulated: Simulated, seed: int) -> tuple[dict[str, np.ndarray], Any, str, float | None]:
         """Independent draws, closed-form marginals, the method and the largest R-hat."""
-        analysis, free = self.analysis.with_data(simulated.data), [str(rv.name) for rv in self.model.free_RVs]
+        analysis, free = (
+            self.analysis.with_data({self.data_names[n]: v for n, v in simulated.data.items()}),
+            [str(rv.name) for rv in self.model.free_RVs],
+        )
         if callable(self.of.method):
             with lightly(), restored(analysis.snapshot):
                 model = with_constants(analysis.original.model)

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
+from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import Cast
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import InferenceError, ModelError
@@ -21,7 +23,7 @@ from bayeskit.model.data_slots import with_slots
 from bayeskit.model.forward_sampling import generative_sampler
 from bayeskit.model.support import has_own_transform
 
-__all__ = ["Simulated", "simulator"]
+__all__ = ["Simulated", "data_names", "simulator"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,9 @@ def simulator(analysis: Analysis) -> Callable[[np.random.Generator], Simulated]:
         transforms that leave a part of a prior; if nothing is observed, or the observed values are a predictor, too.
     """
     model = analysis.original.model
-    _require_data(model)
+    if not model.observed_RVs:
+        raise ModelError("the model has no observed variable, so there are no data to draw")
+    names, slots = data_names(model), with_slots(model)[1]
     checked = audit(analysis)
     if checked.potentials:
         raise ModelError(
@@ -55,7 +59,8 @@ def simulator(analysis: Analysis) -> Callable[[np.random.Generator], Simulated]:
         if not mass.exchangeable and not has_own_transform(model, model[mass.variable]):
             raise ModelError(
                 f"the prior of {mass.variable} is what a transform leaves of it, and PyMC draws from the whole: write "
-                "the restriction as a distribution (pymc.Truncated), without the transform"
+                "the restriction as a distribution (pymc.Truncated) without the transform; entries in order can be "
+                "drawn where their prior is one for all of them"
             )
     free = {str(rv.name) for rv in model.free_RVs}
     with lightly():
@@ -75,22 +80,30 @@ def simulator(analysis: Analysis) -> Callable[[np.random.Generator], Simulated]:
             if not np.all(np.isfinite(values)):
                 raise InferenceError(f"no data could be drawn: {name} is not finite")
         parameters = {n: v for n, v in drawn.items() if n in free}
-        return Simulated(parameters, {n: v for n, v in drawn.items() if n not in free})
+        data = {n: drawn[n].astype(slots[of].type.dtype) for n, of in names.items()}
+        return Simulated(parameters, data)
 
     return draw
 
 
-def _require_data(model: pm.Model) -> None:
-    if not model.observed_RVs:
-        raise ModelError("the model has no observed variable, so there are no data to draw")
+def data_names(model: pm.Model) -> dict[str, str]:
+    """The name under which an observed variable is given other data: its own, or of a container that PyMC casts."""
     slots = with_slots(model)[1]
+    found: dict[str, str] = {}
     for rv in model.observed_RVs:
-        if rv.name not in slots:
+        value = model.rvs_to_values[rv]
+        while value.owner is not None and isinstance(getattr(value.owner.op, "scalar_op", None), Cast):
+            (value,) = value.owner.inputs
+        name = next((n for n in (rv.name, value.name) if n in slots), None)
+        if name is None:
             raise ModelError(
                 f"the data of {rv.name} are computed from others, which new data would not be: observe an array, or a "
                 "pm.Data container of its own"
             )
-    above = set(ancestors(model.basic_RVs))
-    for rv in model.observed_RVs:
-        if (value := model.rvs_to_values[rv]) in above and getattr(value, "get_value", None):
+        if value in ancestors(model.basic_RVs) and not isinstance(value, Constant):
             raise ModelError(f"the data of {rv.name} are a predictor, too: give the predictor a container of its own")
+        if rv.dtype.startswith("float") and not (held := slots[name].type.dtype).startswith("float"):
+            what = f"the data container {name!r} holds {held}, and draws of {rv.name} are real numbers"
+            raise ModelError(f"{what}: give it an array of floats")
+        found[str(rv.name)] = str(name)
+    return found

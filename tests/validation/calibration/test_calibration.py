@@ -151,6 +151,23 @@ def test_quadrature_and_a_sampler_are_calibrated() -> None:
     assert found.table.loc["mean[0]", "values"] == "exact"
 
 
+@pytest.mark.parametrize("dtype", [int, float, bool])
+def test_data_in_a_container_of_another_type(dtype: type) -> None:
+    """PyMC casts what a container holds to what the distribution has."""
+    with pm.Model() as model:
+        values = pm.Data("values", np.array([0, 1, 1, 0], dtype=dtype))
+        pm.Bernoulli("y", pm.Beta("p", 2.0, 2.0), observed=values)
+    found = bk.calibrate(model, datasets=30, random_seed=10)
+    assert found.passed, str(found)
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mean"), 1.0, observed=pm.Data("values", np.array([0, 1], dtype=dtype)))
+    if dtype is float:
+        assert bk.calibrate(model, datasets=10, random_seed=10).datasets == 10
+    else:
+        with pytest.raises(ModelError, match="the data container 'values' holds"):
+            bk.calibrate(model, datasets=10, random_seed=10)
+
+
 def test_quantities_of_ones_own_have_labels_and_deterministics() -> None:
     with regression() as model:
         pm.Deterministic("height", model["w"][0] + model["w"][1])
