@@ -31,6 +31,7 @@ from bayeskit.comparison.rectangle import Chance
 from bayeskit.comparison.scalars import Scalars
 from bayeskit.errors import InferenceError, ModelError
 from bayeskit.graphs.environment import silently
+from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.results.diagnostics import doubts_of
 from bayeskit.results.log_evidence import LogEvidence
@@ -136,6 +137,7 @@ def hypothesis(
 
 @on_its_data
 def _asked(posterior: Posterior, hypothesis: str, against: str | None, seed: int) -> OrderHypothesis:
+    posterior = over_all_labellings(posterior)
     scalars = Scalars(posterior)
     region = _region(scalars, hypothesis)
     other = None if against in (None, ENCOMPASSING) else _region(scalars, str(against))

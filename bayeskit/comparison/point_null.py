@@ -31,6 +31,7 @@ from bayeskit.comparison.kernel_estimate import kernel_estimate
 from bayeskit.comparison.point_density import difference_of, posterior_density, prior_density, require_inside
 from bayeskit.comparison.scalars import Scalars
 from bayeskit.errors import ModelError, OptionError
+from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 from bayeskit.model.conditioning import LinearForm
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.results.diagnostics import doubts_of
@@ -142,6 +143,7 @@ def savage_dickey(
 
 @on_its_data
 def _tested(posterior: Posterior, names: list[str], at: Any, seed: int) -> PointNull:
+    posterior = over_all_labellings(posterior)
     scalars = Scalars(posterior)
     point = _point(scalars, names, at)
     forms = [_form(scalars, variable, place, label) for label, (variable, place, _) in point.items()]

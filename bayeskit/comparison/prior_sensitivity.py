@@ -36,6 +36,7 @@ from bayeskit.comparison.extrapolated_differences import derivative
 from bayeskit.comparison.given_models import posterior_of
 from bayeskit.comparison.prior_at_draws import PriorAtDraws
 from bayeskit.errors import BayeskitError, ModelError
+from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 from bayeskit.model.prior_constants import PriorConstant, prior_constants
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.model.support import is_improper
@@ -174,6 +175,7 @@ def _of_posterior(post: Posterior) -> tuple[dict[str, tuple[Any, ...]], list[str
     """A row for every number of the priors, and what is to be said."""
     constants = list(prior_constants(post.model).values())
     notes = list(_said_before(post, constants))
+    post = over_all_labellings(post)
     prior = PriorAtDraws.of(post)
     closed = post.method in CLOSED and math.isfinite(post.log_evidence.value)
     evidence = evidence_of_priors(post, constants, nearby=True) if closed else None

@@ -41,6 +41,7 @@ from bayeskit.comparison.prior_at_draws import PriorAtDraws
 from bayeskit.comparison.shared_priors import require_evidence
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.graphs.environment import silently
+from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 from bayeskit.model.prior_constants import PriorConstant, prior_constant, prior_constants
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.results.log_evidence import LogEvidence, error_of_sum
@@ -184,6 +185,7 @@ def _curve(post: Posterior, parameter: str, values: np.ndarray) -> tuple[float, 
     if any(value is post.model[constant.name] for value in post.model.rvs_to_values.values() if constant.container):
         raise OptionError(f"{parameter} holds the data that the model is to explain: with other values, others")
     chosen = _chosen(constant, parameter, entry)
+    post = over_all_labellings(post)
     prior, evidence = PriorAtDraws.of(post), evidence_of_priors(post, [constant])
     arrays = [_moved(constant, entry, value) for value in values]
     for value, array in zip(values, arrays, strict=True):

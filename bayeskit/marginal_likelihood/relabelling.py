@@ -22,6 +22,7 @@ Sources: Stephens (2000), Dealing with label switching in mixture models, Journa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,9 +43,10 @@ from bayeskit.model.support import support_of
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import draws_in, stacked_draws
 
-__all__ = ["relabel", "under_one_labelling"]
+__all__ = ["over_all_labellings", "relabel", "under_one_labelling"]
 
 METHOD = "iterated Normal assignment (Stephens 2000) from a pivot (Marin, Mengersen and Robert 2005)"
+AT_RANDOM = 0x1ABE15
 PIVOTS = 200  # draws of which the one of highest density is the pivot, where the sampler did not say
 type Labels = str | Sequence[str] | Mapping[str, str]
 
@@ -112,19 +114,47 @@ def relabel(
     return _relabelled(tree, joint, tuple(groups), labels)
 
 
-def _relabelled(tree: xr.DataTree, joint: LogJoint, groups: tuple[Exchangeable, ...], labels: Labels) -> xr.DataTree:
-    """The draws with each group of components permuted draw by draw."""
+def over_all_labellings(post: Posterior) -> Posterior:
+    """A posterior whose draws of a sampler have every labelling of exchangeable components equally often.
+
+    That is what the posterior has, whatever the chains did: two that stay in one labelling agree with each other, and
+    their mean of one component's weight, of which the evidence depends on the prior, is that of one mode of several.
+    """
+    if post.method != "nuts" or "posterior" not in post.tree.children or post.analysis is None:
+        return post
+    model, known = post.model, post.analysis
+    try:
+        groups = known.remembered_of(model, "exchangeable", lambda: exchangeable(_without_labels(model, known)))
+    except ModelError:  # a discrete variable that cannot be summed out
+        return post
+    if not groups:
+        return post
+    tree = _relabelled(post.tree.copy(), known.original, tuple(groups), (), np.random.default_rng(AT_RANDOM))
+    return replace(post, tree=tree)
+
+
+def _relabelled(
+    tree: xr.DataTree,
+    joint: LogJoint,
+    groups: tuple[Exchangeable, ...],
+    labels: Labels,
+    rng: np.random.Generator | None = None,
+) -> xr.DataTree:
+    """The draws with each group of components permuted draw by draw: to agree, or with a generator at random."""
     posterior = draws_in(tree, {})
     as_given = {name: values.dims for name, values in posterior.data_vars.items()}
     posterior = posterior.transpose("chain", "draw", ...)
     chosen = _labels_of_groups(labels or _allocations(joint.model, groups, posterior), groups, posterior)
-    pivot = _pivot(tree, joint, posterior)
+    pivot = _pivot(tree, joint, posterior) if rng is None else (0, 0)
     permutations = {}
     for number, group in enumerate(groups):
         present = {n: a for n, a in group.axes.items() if n in posterior}
         if not present:
             raise DataError(f"the draws hold none of {', '.join(group.axes)}")
-        orders = agreed_orders(_features(posterior, present, group.labels), pivot)
+        if rng is None:
+            orders = agreed_orders(_features(posterior, present, group.labels), pivot)
+        else:
+            orders = _balanced_orders(posterior.sizes["chain"], posterior.sizes["draw"], len(group.labels), rng)
         full = np.tile(np.arange(group.size), (*orders.shape[:-1], 1))
         full[..., list(group.labels)] = np.asarray(group.labels)[orders]
         for name, axes in present.items():
@@ -135,6 +165,13 @@ def _relabelled(tree: xr.DataTree, joint: LogJoint, groups: tuple[Exchangeable, 
     posterior.attrs["relabelling"] = METHOD + _recompute(posterior, joint, groups)
     posterior = posterior.assign({name: v.transpose(*as_given[name]) for name, v in posterior.data_vars.items()})
     return _rebuilt(tree, posterior, permutations)
+
+
+def _balanced_orders(chains: int, draws: int, labels: int, rng: np.random.Generator) -> np.ndarray:
+    """A permutation for each draw: in every ``labels`` draws each label stands once in each place."""
+    blocks = rng.permuted(np.tile(np.arange(labels), (chains, -(-draws // labels), 1)), axis=-1)
+    shifts = (np.arange(labels)[:, None] + np.arange(labels)) % labels
+    return blocks[..., shifts].reshape(chains, -1, labels)[:, :draws]
 
 
 def under_one_labelling(post: Posterior) -> tuple[xr.DataTree, bool]:

@@ -37,7 +37,8 @@ def of_draws(draws: Array, truth: Array, rng: np.random.Generator) -> Array:
 def independent_draws(arrays: dict[str, Array], most: int) -> tuple[dict[str, Array], float]:
     """Draws of shape (chain, draw, …) as so many independent ones, first axis the draws, and the largest R-hat."""
     flat = [v.astype(float).reshape(*v.shape[:2], -1) for v in arrays.values()]
-    columns = [x[..., k] for x in flat for k in range(x.shape[2]) if np.ptp(x[..., k]) > 0]
+    every = [x[..., k] for x in flat for k in range(x.shape[2])]
+    columns = [x for x in every if np.isfinite(x).all() and np.ptp(x) > 0]
     number = int(np.prod(flat[0].shape[:2]))
     with np.errstate(all="ignore"):
         sizes = [float(array_stats.ess(x, method="bulk")) for x in columns if x.shape[1] >= 4]

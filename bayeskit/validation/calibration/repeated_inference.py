@@ -68,6 +68,8 @@ class RepeatedInference:
         self.new_data = new_data_of(self.model)
         self.new_data_of_truth = self.new_data if own else new_data_of(source.original.model)
         joint = self.analysis.original
+        if taken := {*experiment.quantities} & {*joint.names, PRIOR, LIKELIHOOD, NEW_DATA}:
+            raise OptionError(f"quantities: {min(taken)!r} is ranked already; give the quantity another name")
         self.deterministics = list(joint.deterministics) if experiment.quantities else []
         if self.deterministics:
             self.compute = over_draws(list(joint.deterministics.values()), joint.values)

@@ -6,14 +6,14 @@ Entries that are missing in the data of the model are parameters, and stay missi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
-from pytensor.graph.basic import Constant
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.basic import Constant, Variable
 from pytensor.scalar.basic import Cast
+from pytensor.tensor.shape import Shape, Shape_i
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import InferenceError, ModelError
@@ -90,6 +90,7 @@ def data_names(model: pm.Model) -> dict[str, str]:
     """The name under which an observed variable is given other data: its own, or of a container that PyMC casts."""
     slots = with_slots(model)[1]
     found: dict[str, str] = {}
+    read = _read(model.basic_RVs)
     for rv in model.observed_RVs:
         value = model.rvs_to_values[rv]
         while value.owner is not None and isinstance(getattr(value.owner.op, "scalar_op", None), Cast):
@@ -100,10 +101,24 @@ def data_names(model: pm.Model) -> dict[str, str]:
                 f"the data of {rv.name} are computed from others, which new data would not be: observe an array, or a "
                 "pm.Data container of its own"
             )
-        if value in ancestors(model.basic_RVs) and not isinstance(value, Constant):
+        if value in read and not isinstance(value, Constant):
             raise ModelError(f"the data of {rv.name} are a predictor, too: give the predictor a container of its own")
         if rv.dtype.startswith("float") and not (held := slots[name].type.dtype).startswith("float"):
             what = f"the data container {name!r} holds {held}, and draws of {rv.name} are real numbers"
             raise ModelError(f"{what}: give it an array of floats")
         found[str(rv.name)] = str(name)
+    return found
+
+
+def _read(graphs: Sequence[Variable]) -> set[Variable]:
+    """All that graphs read the values of: not what gives them a shape only, which other data have, too."""
+    found: set[Variable] = set()
+    left = list(graphs)
+    while left:
+        variable = left.pop()
+        if variable in found:
+            continue
+        found.add(variable)
+        if variable.owner is not None and not isinstance(variable.owner.op, Shape | Shape_i):
+            left += variable.owner.inputs
     return found

@@ -174,6 +174,8 @@ def test_quantities_of_ones_own_have_labels_and_deterministics() -> None:
     quantities = {"height": lambda d: d["height"], "both": lambda d: 2 * d["w"]}
     found = bk.calibrate(model, datasets=20, quantities=quantities, random_seed=5)
     assert {"height", "both[0]", "both[1]"} <= set(found.table.index)
+    with pytest.raises(OptionError, match="'w' is ranked already"):
+        bk.calibrate(model, datasets=2, quantities={"w": lambda d: d["w"]}, random_seed=5)
     with pytest.raises(InferenceError, match="'low' lacks the dims chain and draw"):
         bk.calibrate(model, datasets=2, quantities={"low": lambda d: d["w"].min()}, random_seed=5)
 
