@@ -246,7 +246,9 @@ def _collected(
     best = values.sum().idxmax()
     rows = {}
     for name, of, by_draws in zip(names, scores, smoothed, strict=True):
-        error = error_of_sum(of.errors, of.sampled, np.ones(of.errors.size))
+        error = of.sum_error
+        if error is None:
+            error = error_of_sum(of.errors, of.sampled, np.ones(of.errors.size))
         apart = (values[name] - values[best]).to_numpy()
         found = (math.nan, math.nan, math.nan)
         if by_draws is not None:

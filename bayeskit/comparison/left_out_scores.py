@@ -11,6 +11,7 @@ where Pareto k says that draws given all observations cannot answer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -41,6 +42,7 @@ class Scores:
     sampled: np.ndarray  # whether an error is a standard error
     label: str
     notes: tuple[str, ...] = ()
+    sum_error: float | None = None  # of their sum, where their errors are not independent
 
 
 def scores_from_evidence(evidence: SubsetEvidence, folds: Iterable[Fold], joint: bool) -> Scores:
@@ -80,7 +82,8 @@ def scores_by_smoothing(subsets: SubsetPosteriors, smoothed: Smoothed, bar: bool
     high = int(smoothed.high.sum())
     notes = (f"{high} observation(s) of high Pareto k, or of none, were left out in runs of their own",) if high else ()
     notes = (*notes, *_doubtful(carried), *_problems(subsets.posterior, "its draws"), *runs.notes)
-    return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated", notes)
+    together = math.hypot(smoothed.error_of(~smoothed.high), *errors[smoothed.high])
+    return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated", notes, together)
 
 
 def _doubtful(carried: np.ndarray) -> tuple[str, ...]:

@@ -276,13 +276,14 @@ def _idle(analysis: Analysis) -> list[Point]:
     """Values of all variables at which effects do nothing: what is shared at some value, real numbers at zero.
 
     A positive one is next to nothing, or one: it may be an effect or a factor; a probability is a half, which makes a
-    correlation on (−1, 1) of it zero. What may be zero for all that is known is zero.
+    correlation on (−1, 1) of it zero, or zero, as where it is a correlation itself. What may be zero for all that is
+    known is zero.
     """
     shared = typical_points(analysis, 1, names=sorted(analysis.original.shared))[0]
     others = typical_points(analysis, 1, names=[n for n in analysis.original.names if n not in shared])[0]
     points = []
-    for size in (NOTHING, 1.0):
-        idle = {"real": 0.0, "positive": size, "unit": 0.5}
+    for size, unit in ((NOTHING, 0.5), (1.0, 0.5), (NOTHING, 0.0)):
+        idle = {"real": 0.0, "positive": size, "unit": unit}
         point = others | shared
         for name, value in others.items():
             # A correlation that is uniform on (−1, 1) is no unit interval, and idle at zero all the same.

@@ -32,6 +32,11 @@ class Smoothed:
     error: np.ndarray
     k: np.ndarray  # −∞ where there is no tail: the term, or the largest weight, is the same at many draws
     good_k: float  # above which a term is not reliable
+    shares: np.ndarray  # of shape (draws, observations): what each draw adds to a term's error, whose square is theirs
+
+    def error_of(self, kept: np.ndarray) -> float:
+        """The Monte Carlo standard error of a sum of terms: they rest on the same draws, and err together."""
+        return float(np.sqrt(np.sum(self.shares[:, kept].sum(axis=1) ** 2)))
 
     @property
     def high(self) -> np.ndarray:
@@ -49,7 +54,7 @@ def smoothed_loo(pointwise: np.ndarray, draws: xr.Dataset, reff: float | None) -
     Where it is none, ArviZ finds it from the draws of the parameters.
     """
     elpd = pointwise[0, 0].copy()
-    error, k, good = np.zeros(elpd.size), np.full(elpd.size, -np.inf), 0.7
+    k, good, shares = np.full(elpd.size, -np.inf), 0.7, np.zeros((pointwise[..., 0].size, elpd.size))
     # A term that is the same at every draw has no tail to smooth, and is the same without its observation, too.
     varies = np.ptp(pointwise, axis=(0, 1)) > SAME * np.maximum(1.0, np.abs(elpd))
     log_weights = -pointwise
@@ -69,8 +74,8 @@ def smoothed_loo(pointwise: np.ndarray, draws: xr.Dataset, reff: float | None) -
         elpd[varies] = special.logsumexp(log_weights + varying, axis=(0, 1))
         # Of Σ w p / Σ w, with p relative to its mean: w (p − 1), each draw counting for its share.
         parts = np.exp(log_weights) * np.expm1(varying - elpd[varies])
-        error[varies] = np.sqrt(np.sum(parts**2, axis=(0, 1)) / _share(varying, reff))
-    return Smoothed(elpd, error, k, good)
+        shares[:, varies] = (parts / np.sqrt(_share(varying, reff))).reshape(-1, int(varies.sum()))
+    return Smoothed(elpd, np.sqrt(np.sum(shares**2, axis=0)), k, good, shares)
 
 
 def _tied(pointwise: np.ndarray) -> np.ndarray:

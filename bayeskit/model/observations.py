@@ -124,7 +124,8 @@ def _entries(model: pm.Model, places: Sequence[_Places]) -> Observations:
     for of in places:
         axes = [_labels(model, dim, n) for dim, n in zip(of.dims, of.lengths, strict=True)]
         shape = of.indices[0].shape if of.indices else ()
-        members[of.name] = len(labels) + np.arange(math.prod(shape)).reshape(shape)
+        # An array for a scalar, too: NumPy would make a number of the sum.
+        members[of.name] = np.arange(len(labels), len(labels) + math.prod(shape)).reshape(shape)
         each = list(zip(*(index.ravel().tolist() for index in of.indices), strict=True)) if of.indices else [()]
         if len(places) == 1 and len(axes) == 1:
             labels += [axes[0][i] for (i,) in each]

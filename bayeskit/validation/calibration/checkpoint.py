@@ -28,7 +28,10 @@ def finished(path: Path, of: Mapping[str, Any]) -> list[dict[str, Any]]:
         If the file cannot be read, or is of another run: it says what differs.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        lines = text.split("\n")[:-1]
+        if text and not lines:
+            raise ValueError("it has no whole line; remove it, or name another file")
         header, *rows = [json.loads(line) for line in lines] or [dict(of)]
     except (OSError, ValueError) as error:
         raise OptionError(f"{WHAT} {path} cannot be read: {error}") from error

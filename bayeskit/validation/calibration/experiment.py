@@ -6,6 +6,7 @@ What becomes of data set k depends on the seed and on k only, whatever was done 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -45,8 +46,15 @@ class Repetition:
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> Repetition:
-        """From what :meth:`written` gave."""
-        return cls(**{**written, "exact": tuple(written["exact"])})
+        """From what :meth:`written` gave; a ValueError where it is something else."""
+        try:
+            found = cls(**{**written, "exact": tuple(written["exact"])})
+            right = all(0 <= u <= 1 or math.isnan(u) for u in found.values.values())
+            if not (right and isinstance(found.dataset, int) and found.dataset >= 0 and found.seconds >= 0):
+                raise ValueError("its numbers are none of a calibration")
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"it is no result ({error})") from error
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,6 +92,11 @@ def _require_models(models: Mapping[str, pm.Model], experiment: Experiment) -> N
         what = "a method that is a function" if callable(experiment.method) else next(n for n, v in given.items() if v)
         raise OptionError(f"{what} is for one model; of several, the posterior model probabilities are calibrated")
     first, *others = (sorted(str(rv.name) for rv in m.observed_RVs) for m in models.values())
+    shapes = {name: [m.rvs_to_values[rv].eval().shape for rv in m.observed_RVs] for name, m in models.items()}
+    sized = next(iter(shapes.values()))
+    for name, of in shapes.items():
+        if sorted(of) != sorted(sized):
+            raise ModelError(f"{name} observes data of shape {of[0]}, and the first model of shape {sized[0]}")
     for name, observed in zip(list(models)[1:], others, strict=True):
         if observed != first:
             raise ModelError(f"{name} observes {', '.join(observed)}, and the first model {', '.join(first)}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -99,10 +101,11 @@ class RepeatedInference:
         numbers = drawn_numbers(first)
         if self.log_densities is not None:
             one = [{n: np.asarray(v)[None] for n, v in of.items()} for of in (first.parameters, first.data)]
-            numbers["log likelihood"] = [float(f"{self.log_densities(*one)[1][0]:.9g}")]
-        method = self.of.method if isinstance(self.of.method, str) else getattr(self.of.method, "__name__", "sampler")
+            numbers["log densities"] = [float(f"{of[0]:.9g}") for of in self.log_densities(*one)]
+        method = self.of.method if isinstance(self.of.method, str) else _digest(self.of.method)
         options = {"seed": self.of.random_seed, "method": method, "draws": self.of.draws}
-        return {**options, "quantities": list(self.of.quantities), "first data set": numbers}
+        quantities = {name: _digest(quantity) for name, quantity in self.of.quantities.items()}
+        return {**options, "quantities": quantities, "first data set": numbers}
 
     def repetition(self, dataset: int) -> Repetition:
         """The data set of this number."""
@@ -196,6 +199,14 @@ class RepeatedInference:
         number = len(next(iter(points.values())))
         computed = self.compute(points, number) if self.deterministics else []
         return {**points, **dict(zip(self.deterministics, computed, strict=True))}
+
+
+def _digest(function: Any) -> str:
+    """A function with all that it holds on to, as a short text."""
+    try:
+        return hashlib.sha256(cloudpickle.dumps(function)).hexdigest()[:16]
+    except Exception:  # whatever cannot be pickled in it
+        return str(getattr(function, "__name__", "a function"))
 
 
 def _values(name: str, quantity: Quantity, points: xr.Dataset) -> np.ndarray:

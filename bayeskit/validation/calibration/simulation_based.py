@@ -119,8 +119,7 @@ def _calibrated(
     with interruptible():
         repeated = _repeated(experiment)
         header = {} if path is None else repeated.fingerprint()
-        read = [] if path is None else [Repetition.read(row) for row in finished(path, header)]
-        done = [r for r in read if r.dataset < datasets]
+        done = [] if path is None else [r for r in _read_from(path, header) if r.dataset < datasets]
         left = sorted(set(range(datasets)) - {r.dataset for r in done})
         results = _watched(_results(repeated, left, processes), len(left), bar)
         with nullcontext() if path is None else appending(path, header) as file:
@@ -132,6 +131,20 @@ def _calibrated(
     if all(r.failure for r in done):
         raise InferenceError(f"none of {datasets} data sets had an answer; of the first: {done[0].failure}")
     return calibration_of(done, alpha, experiment.random_seed, repeated.notes)
+
+
+def _read_from(path: Path, header: Mapping[str, Any]) -> list[Repetition]:
+    """What a checkpoint holds, each data set once: two runs may have written to it."""
+    found: dict[int, Repetition] = {}
+    for line, row in enumerate(finished(path, header), 2):
+        try:
+            repetition = Repetition.read(row)
+        except ValueError as error:
+            raise OptionError(
+                f"the checkpoint {path}, line {line}: {error}; remove it, or name another file"
+            ) from error
+        found.setdefault(repetition.dataset, repetition)
+    return list(found.values())
 
 
 def _repeated(experiment: Experiment) -> Repeated:

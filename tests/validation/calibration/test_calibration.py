@@ -202,12 +202,15 @@ def test_a_run_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     path, whole = tmp_path / "deep" / "run.jsonl", bk.calibrate(coin(), datasets=12, random_seed=8)
     bk.calibrate(coin(), datasets=9, random_seed=8, checkpoint=path)
     lines = path.read_text().splitlines(keepends=True)
+    assert len({json.loads(line)["dataset"] for line in lines[1:]}) == 9
     marked = json.loads(lines[1]) | {"seconds": 1e6}
     path.write_text("".join([lines[0], json.dumps(marked) + "\n", *lines[2:8], lines[8][:20]]))
     found = bk.calibrate(coin(), datasets=12, random_seed=8, checkpoint=path)
     xr.testing.assert_identical(found.pit, whole.pit)
     assert found.seconds > 1e6
     assert len(path.read_text().splitlines()) == 13
+    path.write_text(path.read_text() + lines[3])  # as two runs on one file would leave it
+    assert bk.calibrate(coin(), datasets=12, random_seed=8, checkpoint=path).datasets == 12
     fewer = bk.calibrate(coin(), datasets=5, random_seed=8, checkpoint=path)
     assert fewer.pit.sizes["dataset"] == 5
 
@@ -219,6 +222,10 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
         bk.calibrate(coin(), datasets=3, random_seed=9, checkpoint=path)
     with pytest.raises(OptionError, match="another first data set"):
         bk.calibrate(coin(2.1), datasets=3, random_seed=8, checkpoint=path)
+    path.write_text("a line without an end")
+    with pytest.raises(OptionError, match="it has no whole line"):
+        bk.calibrate(coin(), datasets=3, random_seed=8, checkpoint=path)
+    assert path.read_text() == "a line without an end"
     path.write_text("hello\n")
     with pytest.raises(OptionError, match="cannot be read"):
         bk.calibrate(coin(), datasets=3, random_seed=8, checkpoint=path)
@@ -230,6 +237,18 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
 def test_processes_give_the_same_numbers() -> None:
     alone = bk.calibrate(coin(), datasets=6, random_seed=9)
     xr.testing.assert_identical(bk.calibrate(coin(), datasets=6, random_seed=9, processes=2).pit, alone.pit)
+
+
+def test_a_checkpoint_of_another_sampler_or_with_other_numbers_is_refused(tmp_path: Path) -> None:
+    path, right = tmp_path / "run.jsonl", partial(chain_of_the_coin, burn_in=0)
+    bk.calibrate(coin(), method=right, datasets=3, random_seed=8, checkpoint=path)
+    with pytest.raises(OptionError, match="another method"):
+        bk.calibrate(coin(), method=partial(right, burn_in=20), datasets=3, random_seed=8, checkpoint=path)
+    whole = path.read_text()
+    for row in ('{"dataset": 1}', "[1]", '{"dataset": 1, "values": {"theta": 1.7}, "exact": []}'):
+        path.write_text(whole + row + "\n")
+        with pytest.raises(OptionError, match="line 5"):
+            bk.calibrate(coin(), method=right, datasets=3, random_seed=8, checkpoint=path)
 
 
 def broken(model: pm.Model, seed: int) -> Any:
