@@ -75,15 +75,13 @@ class RepeatedInference:
         self.deterministics = list(joint.deterministics) if experiment.quantities else []
         if self.deterministics:
             self.compute = over_draws(list(joint.deterministics.values()), joint.values)
-        samples = callable(experiment.method) or (experiment.method != "exact" and self._samples())
-        self.number = experiment.draws or (SAMPLED if samples else RANKED)
+        # Where quadrature gives up, for some data sets, a sampler answers: 200 draws are too few of one.
+        planned = explain(self.analysis).method if experiment.method == "auto" else experiment.method
+        self.number = experiment.draws or (RANKED if planned == "exact" else SAMPLED)
 
     @property
     def model(self) -> pm.Model:
         return self.analysis.original.model
-
-    def _samples(self) -> bool:
-        return self.of.method == "nuts" or explain(self.analysis).method == "nuts"
 
     def _log_densities(self, source: Analysis) -> Any:
         if set(self.names) != {str(rv.name) for rv in self.model.free_RVs}:
@@ -152,7 +150,9 @@ class RepeatedInference:
             draws, rhat = independent_draws(arrays, self.of.draws or RANKED)
             return draws, {}, post.method, rhat
         marginals = {n: m for n in self.names if (m := post.marginals.get(n)) is not None and m.elementwise}
-        return stacked_draws(held, free), marginals, post.method, None
+        independent = stacked_draws(held, free)
+        step = 1 if self.of.draws else max(1, self.number // RANKED)
+        return {n: v[::step] for n, v in independent.items()}, marginals, post.method, None
 
     def _any_point(self) -> dict[str, np.ndarray]:
         return {n: np.zeros(shape) for n, shape in self.analysis.original.shapes().items()}
