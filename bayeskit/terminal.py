@@ -18,12 +18,18 @@ __all__ = ["draws_rich_bars", "interruptible", "is_terminal", "quiet", "warnings
 
 def is_terminal() -> bool:
     """Whether standard error is a terminal (or a notebook, which draws its own bars)."""
-    return sys.stderr.isatty() or "ipykernel" in sys.modules
+    return sys.stderr.isatty() or _in_notebook()
+
+
+def _in_notebook() -> bool:
+    """Whether a kernel runs this; that ``ipykernel`` was imported says little, for other libraries import it, too."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
 
 
 def draws_rich_bars() -> bool:
     """Whether a bar of rich is seen: in a notebook without ipywidgets it would be a warning for each step instead."""
-    return sys.stderr.isatty() or ("ipykernel" in sys.modules and find_spec("ipywidgets") is not None)
+    return sys.stderr.isatty() or (_in_notebook() and find_spec("ipywidgets") is not None)
 
 
 def watched[T](items: Sequence[T], description: str, bar: bool) -> Iterable[T]:

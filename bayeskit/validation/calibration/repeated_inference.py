@@ -18,6 +18,7 @@ from bayeskit.elimination.plan import analyse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.ladder import explain, infer
+from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 from bayeskit.model.data_slots import with_constants
 from bayeskit.model.forward_sampling import over_draws
 from bayeskit.model.snapshot import restored
@@ -129,10 +130,8 @@ class RepeatedInference:
 
     def _posterior(self, simulated: Simulated, seed: int) -> tuple[dict[str, np.ndarray], Any, str, float | None]:
         """Independent draws, closed-form marginals, the method and the largest R-hat."""
-        analysis, free = (
-            self.analysis.with_data({self.data_names[n]: v for n, v in simulated.data.items()}),
-            [str(rv.name) for rv in self.model.free_RVs],
-        )
+        analysis = self.analysis.with_data({self.data_names[n]: v for n, v in simulated.data.items()})
+        free = [str(rv.name) for rv in self.model.free_RVs]
         if callable(self.of.method):
             with lightly(), restored(analysis.snapshot):
                 model = with_constants(analysis.original.model)
@@ -144,6 +143,7 @@ class RepeatedInference:
             draws, rhat = independent_draws(as_arrays(given, template, free), self.of.draws or RANKED)
             return draws, {}, "the sampler", rhat
         post = infer(analysis, method=self.of.method, draws=self.number, random_seed=seed, progressbar=False)
+        post = over_all_labellings(post)
         held = post.tree["posterior"].to_dataset()
         if post.method == "nuts":
             arrays = {n: held[n].transpose("chain", "draw", ...).to_numpy() for n in free}
