@@ -7,13 +7,13 @@ import signal
 import sys
 import warnings
 from _thread import interrupt_main
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from importlib.util import find_spec
 from threading import Timer, current_thread, main_thread
 from typing import NoReturn
 
-__all__ = ["draws_rich_bars", "interruptible", "is_terminal", "quiet", "warnings_of", "watched"]
+__all__ = ["draws_rich_bars", "interruptible", "is_terminal", "logged_from", "quiet", "warnings_of", "watched"]
 
 
 def is_terminal() -> bool:
@@ -32,13 +32,14 @@ def draws_rich_bars() -> bool:
     return sys.stderr.isatty() or (_in_notebook() and find_spec("ipywidgets") is not None)
 
 
-def watched[T](items: Sequence[T], description: str, bar: bool) -> Iterable[T]:
-    """Items that take long each, under a bar where one is seen."""
-    if not bar or len(items) < 2 or not draws_rich_bars():
+def watched[T](items: Iterable[T], description: str, bar: bool, number: int | None = None) -> Iterable[T]:
+    """Items that take long each, under a bar where one is seen; their ``number`` where they are still to be made."""
+    number = len(items) if number is None and isinstance(items, Sized) else number
+    if not bar or number is None or number < 2 or not draws_rich_bars():
         return items
     from rich.progress import track
 
-    return track(items, description=description, transient=True)
+    return track(items, description=description, total=number, transient=True)
 
 
 @contextmanager
@@ -50,20 +51,26 @@ def quiet(least: int = logging.ERROR) -> Iterator[None]:
     least : int
         Level from which PyMC's messages are shown; it calls a small effective sample size an error.
     """
-    logger = logging.getLogger("pymc")
+    with logged_from("pymc", least), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        # LAPACK's potri has no compiled form in PyTensor; calling it from Python costs nothing that counts.
+        warnings.filterwarnings("ignore", message="Numba will use object mode", category=UserWarning)
+        # Only the starting point is compiled with PyTensor's own linker; the density is not.
+        warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS", category=UserWarning)
+        # Of a long density: it runs in several loops.
+        warnings.filterwarnings("ignore", message="Loop fusion failed", category=UserWarning)
+        yield
+
+
+@contextmanager
+def logged_from(name: str, least: int) -> Iterator[None]:
+    """Show messages of a logger from some level on only."""
+    logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(max(level, least))
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            warnings.simplefilter("ignore", DeprecationWarning)
-            # LAPACK's potri has no compiled form in PyTensor; calling it from Python costs nothing that counts.
-            warnings.filterwarnings("ignore", message="Numba will use object mode", category=UserWarning)
-            # Only the starting point is compiled with PyTensor's own linker; the density is not.
-            warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS", category=UserWarning)
-            # Of a long density: it runs in several loops.
-            warnings.filterwarnings("ignore", message="Loop fusion failed", category=UserWarning)
-            yield
+        yield
     finally:
         logger.setLevel(level)
 

@@ -175,7 +175,6 @@ def rows() -> dict[str, Row]:
             compared.average, {"quantity": "slope", "weights": "evidence", "draws": 2, "missing": 0.0, "random_seed": 1}
         ),
         Row(compared.inclusion, {"terms": {"a": ["model 1"]}, "matched": False}),
-        Row(bk.calibrate(a_line, datasets=2, draws=4, **SEEDED).plot, {"backend": "none"}),
         Row(compared.plot, {"kind": "evidence", "backend": "none"}),
         Row(compared.predict, {"new_data": {"x": [1.0]}, "weights": "evidence", "draws": 2, "random_seed": 1}, FEWER),
         Row(compared.words, {}),

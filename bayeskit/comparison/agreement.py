@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from bayeskit.comparison.drawn_results import DrawnResult
+from bayeskit.results.drawn_results import DrawnResult
 from bayeskit.results.log_evidence import LogEvidence, error_of_sum
 
 __all__ = ["Estimate", "SecondOpinion", "side_by_side", "verdict_of"]
@@ -57,7 +57,7 @@ class SecondOpinion(DrawnResult):
         What else a reader must know.
     """
 
-    PICTURE: ClassVar[str] = "pictures.draw_second_opinion"
+    PICTURE: ClassVar[str] = "comparison.pictures.draw_second_opinion"
     FORMATS: ClassVar[Mapping[str, str]] = COLUMNS
 
     table: pd.DataFrame

@@ -24,7 +24,6 @@ import pymc as pm
 
 from bayeskit.arguments import Count, RandomSeed, Range, checked, whole_seed
 from bayeskit.comparison.comparable_models import carried_shared, comparable_posteriors
-from bayeskit.comparison.drawn_results import TabledResult
 from bayeskit.comparison.evidence_of_subsets import SubsetEvidence, require_paired
 from bayeskit.comparison.folds import Fold, FoldLayout
 from bayeskit.comparison.given_models import OneOrSeveral, inferred, one_or_several
@@ -35,6 +34,7 @@ from bayeskit.comparison.same_data import require_same_data
 from bayeskit.comparison.shared_priors import inferred_shared
 from bayeskit.comparison.smoothed_loo import Smoothed
 from bayeskit.errors import ModelError, OptionError
+from bayeskit.results.drawn_results import TabledResult
 from bayeskit.results.log_evidence import error_of_sum
 from bayeskit.results.records import Posterior
 from bayeskit.terminal import watched

@@ -24,7 +24,6 @@ import pymc as pm
 
 from bayeskit.arguments import RandomSeed, checked, whole_seed
 from bayeskit.comparison.comparable_models import carried_shared
-from bayeskit.comparison.drawn_results import TabledResult
 from bayeskit.comparison.given_models import OneOrSeveral, one_or_several
 from bayeskit.comparison.same_data import require_same_data
 from bayeskit.comparison.shared_priors import declared_shared
@@ -39,6 +38,7 @@ from bayeskit.model.snapshot import WrittenModel, restored
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.model.weighted_likelihood import weighted_likelihood
 from bayeskit.point_estimates.em import em
+from bayeskit.results.drawn_results import TabledResult
 from bayeskit.results.records import Posterior
 
 __all__ = ["InformationCriteria", "information_criteria"]

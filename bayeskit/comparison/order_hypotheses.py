@@ -23,7 +23,6 @@ import pymc as pm
 
 from bayeskit.arguments import RandomSeed, checked, whole_seed
 from bayeskit.comparison.chances import PosteriorMeasure, PriorMeasure, Region, standard_error
-from bayeskit.comparison.drawn_results import TabledResult
 from bayeskit.comparison.given_models import posterior_of
 from bayeskit.comparison.hypothesis_text import read
 from bayeskit.comparison.point_density import difference_of
@@ -34,6 +33,7 @@ from bayeskit.graphs.environment import silently
 from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.results.diagnostics import doubts_of
+from bayeskit.results.drawn_results import TabledResult
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.records import Posterior
 

@@ -25,7 +25,6 @@ import numpy as np
 import pymc as pm
 
 from bayeskit.arguments import RandomSeed, checked, is_a, plain, shown, whole_seed
-from bayeskit.comparison.drawn_results import DrawnResult
 from bayeskit.comparison.given_models import posterior_of
 from bayeskit.comparison.kernel_estimate import kernel_estimate
 from bayeskit.comparison.point_density import difference_of, posterior_density, prior_density, require_inside
@@ -35,6 +34,7 @@ from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 from bayeskit.model.conditioning import LinearForm
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.results.diagnostics import doubts_of
+from bayeskit.results.drawn_results import DrawnResult
 from bayeskit.results.records import Posterior
 
 __all__ = ["PointNull", "savage_dickey"]
@@ -66,7 +66,7 @@ class PointNull(DrawnResult):
         numbers, fewer than 1,000 draws, a point in a tail, or a prior whose kernel density is not its density.
     """
 
-    PICTURE: ClassVar[str] = "point_pictures.draw_point_null"
+    PICTURE: ClassVar[str] = "comparison.point_pictures.draw_point_null"
     TABLES: ClassVar[tuple[str, ...]] = ()
 
     at: Mapping[str, float]

@@ -22,11 +22,11 @@ from scipy import special
 from bayeskit.arguments import Count, RandomSeed, checked, whole_seed
 from bayeskit.comparison.comparable_models import carried_shared, comparable_posteriors
 from bayeskit.comparison.comparison import Comparison
-from bayeskit.comparison.drawn_results import DrawnResult
 from bayeskit.comparison.evidence_of_subsets import SubsetEvidence, difference, evidences_of_subsets
 from bayeskit.comparison.given_models import OneOrSeveral, one_or_several
 from bayeskit.comparison.posteriors_of_subsets import NoSubsetAnswer
 from bayeskit.errors import OptionError
+from bayeskit.results.drawn_results import DrawnResult
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.terminal import watched
 
@@ -54,7 +54,7 @@ class Sequential(DrawnResult):
     notes : tuple of str
     """
 
-    PICTURE: ClassVar[str] = "curve_pictures.draw_sequential"
+    PICTURE: ClassVar[str] = "comparison.curve_pictures.draw_sequential"
 
     table: pd.DataFrame
     order: tuple[int, ...] = field(repr=False)

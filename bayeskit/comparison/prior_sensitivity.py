@@ -30,7 +30,6 @@ from arviz_stats.base import array_stats
 
 from bayeskit.arguments import RandomSeed, checked, whole_seed
 from bayeskit.comparison.comparison import Comparison
-from bayeskit.comparison.drawn_results import DrawnResult
 from bayeskit.comparison.evidence_of_priors import CLOSED, EvidenceOfPriors, evidence_of_priors
 from bayeskit.comparison.extrapolated_differences import derivative
 from bayeskit.comparison.given_models import posterior_of
@@ -41,6 +40,7 @@ from bayeskit.model.prior_constants import PriorConstant, prior_constants
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.model.support import is_improper
 from bayeskit.results.diagnostics import doubts_of
+from bayeskit.results.drawn_results import DrawnResult
 from bayeskit.results.log_evidence import LABELS, LogEvidence, error_of_sum
 from bayeskit.results.records import Posterior
 
@@ -69,7 +69,7 @@ class Sensitivity(DrawnResult):
         Why a derivative is missing, which numbers are one and the same, and what is not normalised.
     """
 
-    PICTURE: ClassVar[str] = "pictures.draw_sensitivity"
+    PICTURE: ClassVar[str] = "comparison.pictures.draw_sensitivity"
     FORMATS: ClassVar[Mapping[str, str]] = FORMATS
 
     of: str

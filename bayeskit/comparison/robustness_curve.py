@@ -33,7 +33,6 @@ import pymc as pm
 
 from bayeskit.arguments import RandomSeed, checked, numeric, whole_seed
 from bayeskit.comparison.comparison import Comparison
-from bayeskit.comparison.drawn_results import DrawnResult
 from bayeskit.comparison.evidence_of_priors import evidence_of_priors
 from bayeskit.comparison.evidence_table import compare
 from bayeskit.comparison.given_models import Models, inferred, named_models
@@ -44,6 +43,7 @@ from bayeskit.graphs.environment import silently
 from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 from bayeskit.model.prior_constants import PriorConstant, prior_constant, prior_constants
 from bayeskit.model.snapshot import on_its_data
+from bayeskit.results.drawn_results import DrawnResult
 from bayeskit.results.log_evidence import LogEvidence, error_of_sum
 from bayeskit.results.records import Posterior
 
@@ -71,7 +71,7 @@ class Robustness(DrawnResult):
         Where the Bayes factor changes its side, the largest, and why numbers are missing.
     """
 
-    PICTURE: ClassVar[str] = "curve_pictures.draw_robustness"
+    PICTURE: ClassVar[str] = "comparison.curve_pictures.draw_robustness"
     FORMATS: ClassVar[Mapping[str, str]] = FORMATS
 
     parameter: str

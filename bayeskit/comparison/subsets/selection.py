@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from bayeskit.arguments import checked
-from bayeskit.comparison.drawn_results import DrawnResult
 from bayeskit.comparison.subsets.normal_prediction import NormalPrediction
+from bayeskit.results.drawn_results import DrawnResult
 from bayeskit.results.log_evidence import LogEvidence
 
 __all__ = ["Selection", "predictor_labels"]
@@ -64,7 +64,7 @@ class Selection(DrawnResult):
     notes : tuple of str
     """
 
-    PICTURE: ClassVar[str] = "pictures.draw_selection"
+    PICTURE: ClassVar[str] = "comparison.pictures.draw_selection"
     FORMATS: ClassVar[Mapping[str, str]] = FORMATS
     TABLES: ClassVar[tuple[str, ...]] = ("inclusion", "models", "coefficients")
 

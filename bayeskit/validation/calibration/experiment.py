@@ -18,7 +18,7 @@ import xarray as xr
 
 from bayeskit.errors import BayeskitError
 from bayeskit.graphs.environment import on_one_thread
-from bayeskit.terminal import quiet
+from bayeskit.terminal import logged_from, quiet
 from bayeskit.validation.calibration.simulated_data import Simulated
 
 __all__ = ["Experiment", "Quantity", "Repeated", "Repetition", "Sampler", "answered", "drawn_numbers", "streams"]
@@ -90,16 +90,12 @@ def streams(random_seed: int, dataset: int) -> list[np.random.SeedSequence]:
 def answered(dataset: int, find: Callable[[], Repetition]) -> Repetition:
     """What is found, with its seconds; where that is an error, what it says."""
     started = time.perf_counter()
-    logger = logging.getLogger("bayeskit")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)  # what did not converge is counted, not said for each of them
     try:
-        with on_one_thread(), quiet():
+        # What did not converge is counted, not said for each of them.
+        with on_one_thread(), quiet(), logged_from("bayeskit", logging.CRITICAL):
             found = find()
     except BayeskitError as error:
         found = Repetition(dataset, failure=str(error).partition("\n")[0])
-    finally:
-        logger.setLevel(level)
     return replace(found, seconds=time.perf_counter() - started)
 
 

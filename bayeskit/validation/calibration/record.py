@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from bayeskit.arguments import checked
+from bayeskit.results.drawn_results import DrawnResult
 from bayeskit.results.notebook_html import notebook_html, table_html
-from bayeskit.types import Backend
 from bayeskit.validation.calibration.experiment import Repetition
 from bayeskit.validation.calibration.uniformity import Uniformity, uniformity
 from bayeskit.validation.statistics import holm
@@ -27,7 +25,7 @@ UNMIXED, SHARE_UNMIXED = 1.05, 0.05  # R-hat, and the share of runs above it tha
 
 
 @dataclass(frozen=True, repr=False)
-class Calibration:
+class Calibration(DrawnResult):
     """Where the true values lie in their posteriors, over data sets drawn from the model.
 
     Attributes
@@ -55,6 +53,9 @@ class Calibration:
         Processor seconds of all data sets together, those read from a checkpoint included.
     notes : tuple of str
     """
+
+    PICTURE: ClassVar[str] = "validation.calibration.picture.draw_calibration"
+    FORMATS: ClassVar[Mapping[str, str]] = FORMATS
 
     passed: bool
     table: pd.DataFrame
@@ -88,22 +89,6 @@ class Calibration:
     def _repr_html_(self) -> str:
         lines = [self.verdict, *self.failures]
         return notebook_html("Calibration", lines=lines, tables=[table_html(self.table, FORMATS)], notes=self.notes)
-
-    @checked
-    def plot(self, *, backend: Backend | None = None) -> Any:
-        """The difference of each quantity's ECDF from the uniform one, with simultaneous bands (arviz-plots).
-
-        Parameters
-        ----------
-        backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
-            By default that of the ``rcParams`` of arviz-plots.
-
-        Raises
-        ------
-        OptionError
-            If the backend is not installed.
-        """
-        return import_module("bayeskit.validation.calibration.picture").draw_calibration(self, backend)
 
 
 def calibration_of(

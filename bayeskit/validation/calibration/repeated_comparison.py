@@ -23,8 +23,9 @@ from bayeskit.elimination.plan import analyse
 from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.ladder import answer, explain
+from bayeskit.model.data_slots import DataSlot
 from bayeskit.validation.calibration.experiment import Experiment, Repetition, answered, drawn_numbers, streams
-from bayeskit.validation.calibration.simulated_data import data_names, simulator
+from bayeskit.validation.calibration.simulated_data import observed_slots, simulator
 
 __all__ = ["RepeatedComparison"]
 
@@ -45,7 +46,9 @@ class RepeatedComparison:
         with on_one_thread(), lightly():
             self.analyses = {name: analyse(model) for name, model in models.items()}
             samples = experiment.method == "nuts" or any(explain(a).method == "nuts" for a in self.analyses.values())
-            self.data_names = {name: data_names(model) for name, model in models.items()}
+            slots = {name: observed_slots(model) for name, model in models.items()}
+            _require_one_shape(slots)
+            self.data_names = {name: {n: str(s.name) for n, s in of.items()} for name, of in slots.items()}
             self.simulators = {name: simulator(analysis) for name, analysis in self.analyses.items()}
         self.draws = experiment.draws or (SAMPLED if samples else 0)
 
@@ -92,11 +95,15 @@ def _require_models(models: Mapping[str, pm.Model], experiment: Experiment) -> N
         what = "a method that is a function" if callable(experiment.method) else next(n for n, v in given.items() if v)
         raise OptionError(f"{what} is for one model; of several, the posterior model probabilities are calibrated")
     first, *others = (sorted(str(rv.name) for rv in m.observed_RVs) for m in models.values())
-    shapes = {name: [m.rvs_to_values[rv].eval().shape for rv in m.observed_RVs] for name, m in models.items()}
-    sized = next(iter(shapes.values()))
-    for name, of in shapes.items():
-        if sorted(of) != sorted(sized):
-            raise ModelError(f"{name} observes data of shape {of[0]}, and the first model of shape {sized[0]}")
     for name, observed in zip(list(models)[1:], others, strict=True):
         if observed != first:
             raise ModelError(f"{name} observes {', '.join(observed)}, and the first model {', '.join(first)}")
+
+
+def _require_one_shape(slots: Mapping[str, Mapping[str, DataSlot]]) -> None:
+    shapes = {name: {n: s.get_value(borrow=True).shape for n, s in of.items()} for name, of in slots.items()}
+    (first, expected), *others = shapes.items()
+    for name, of in others:
+        if differing := [n for n in expected if of[n] != expected[n]]:
+            n = differing[0]
+            raise ModelError(f"{name} observes {n} of shape {of[n]}, and {first} of shape {expected[n]}")

@@ -40,7 +40,7 @@ from bayeskit.validation.calibration.likelihood_quantities import (
     new_data_of,
 )
 from bayeskit.validation.calibration.probability_transform import independent_draws, of_draws, of_marginal
-from bayeskit.validation.calibration.simulated_data import Simulated, data_names, simulator
+from bayeskit.validation.calibration.simulated_data import Simulated, observed_slots, simulator
 from bayeskit.validation.draws import as_arrays
 
 __all__ = ["RepeatedInference"]
@@ -65,7 +65,7 @@ class RepeatedInference:
         if not self.model.free_RVs:
             raise ModelError("the model has no free variable, so there is nothing to calibrate")
         self.names = _shared_names(self.analysis, source)
-        self.data_names = data_names(self.model)
+        self.data_names = {n: str(slot.name) for n, slot in observed_slots(self.model).items()}
         self.notes: list[str] = []
         self.log_densities = self._log_densities(source)
         self.new_data = new_data_of(self.model)

@@ -19,11 +19,11 @@ from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import InferenceError, ModelError
 from bayeskit.graphs.environment import lightly
 from bayeskit.marginal_likelihood.conventions import audit
-from bayeskit.model.data_slots import with_slots
+from bayeskit.model.data_slots import DataSlot, with_slots
 from bayeskit.model.forward_sampling import generative_sampler
 from bayeskit.model.support import has_own_transform
 
-__all__ = ["Simulated", "data_names", "simulator"]
+__all__ = ["Simulated", "observed_slots", "simulator"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ def simulator(analysis: Analysis) -> Callable[[np.random.Generator], Simulated]:
     model = analysis.original.model
     if not model.observed_RVs:
         raise ModelError("the model has no observed variable, so there are no data to draw")
-    names, slots = data_names(model), with_slots(model)[1]
+    slots = observed_slots(model)
     checked = audit(analysis)
     if checked.potentials:
         raise ModelError(
@@ -80,16 +80,23 @@ def simulator(analysis: Analysis) -> Callable[[np.random.Generator], Simulated]:
             if not np.all(np.isfinite(values)):
                 raise InferenceError(f"no data could be drawn: {name} is not finite")
         parameters = {n: v for n, v in drawn.items() if n in free}
-        data = {n: drawn[n].astype(slots[of].type.dtype) for n, of in names.items()}
-        return Simulated(parameters, data)
+        return Simulated(parameters, {n: _held(n, drawn[n], slot) for n, slot in slots.items()})
 
     return draw
 
 
-def data_names(model: pm.Model) -> dict[str, str]:
-    """The name under which an observed variable is given other data: its own, or of a container that PyMC casts."""
+def _held(name: str, drawn: np.ndarray, slot: DataSlot) -> np.ndarray:
+    """What was drawn, as its slot holds it: true and false are no counts."""
+    held = drawn.astype(slot.type.dtype)
+    if drawn.dtype.kind != "f" and not np.array_equal(held, drawn):
+        raise ModelError(f"{name}: a draw of it is more than the data container {slot.name!r} of {held.dtype} can hold")
+    return held
+
+
+def observed_slots(model: pm.Model) -> dict[str, DataSlot]:
+    """Of each observed variable the slot of its data: its own, or that of a container that PyMC casts."""
     slots = with_slots(model)[1]
-    found: dict[str, str] = {}
+    found: dict[str, DataSlot] = {}
     read = _read(model.basic_RVs)
     for rv in model.observed_RVs:
         value = model.rvs_to_values[rv]
@@ -106,7 +113,7 @@ def data_names(model: pm.Model) -> dict[str, str]:
         if rv.dtype.startswith("float") and not (held := slots[name].type.dtype).startswith("float"):
             what = f"the data container {name!r} holds {held}, and draws of {rv.name} are real numbers"
             raise ModelError(f"{what}: give it an array of floats")
-        found[str(rv.name)] = str(name)
+        found[str(rv.name)] = slots[name]
     return found
 
 

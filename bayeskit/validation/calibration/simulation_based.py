@@ -40,7 +40,7 @@ from bayeskit.arguments import Count, Probability, RandomSeed, Range, checked, w
 from bayeskit.errors import InferenceError, OptionError
 from bayeskit.graphs.processes import in_processes
 from bayeskit.inference.methods import method_names
-from bayeskit.terminal import draws_rich_bars, interruptible
+from bayeskit.terminal import interruptible, watched
 from bayeskit.validation.calibration.checkpoint import add_line, appending, finished
 from bayeskit.validation.calibration.experiment import Experiment, Repeated, Repetition
 from bayeskit.validation.calibration.record import Calibration, calibration_of
@@ -121,7 +121,7 @@ def _calibrated(
         header = {} if path is None else repeated.fingerprint()
         done = [] if path is None else [r for r in _read_from(path, header) if r.dataset < datasets]
         left = sorted(set(range(datasets)) - {r.dataset for r in done})
-        results = _watched(_results(repeated, left, processes), len(left), bar)
+        results = watched(_results(repeated, left, processes), "data sets", bar, len(left))
         with nullcontext() if path is None else appending(path, header) as file:
             for repetition in results:
                 if file is not None:
@@ -179,11 +179,3 @@ def _in_process(path: str, dataset: int) -> Repetition:
 def _read(path: str) -> Repeated:
     """Once in each process."""
     return _repeated(cloudpickle.loads(Path(path).read_bytes()))
-
-
-def _watched(results: Any, number: int, bar: bool) -> Any:
-    if not bar or number < 2 or not draws_rich_bars():
-        return results
-    from rich.progress import track
-
-    return track(results, description="data sets", total=number, transient=True)

@@ -191,6 +191,10 @@ def test_model_probabilities_are_calibrated() -> None:
     assert found.passed, str(found)
     assert list(found.table.index) == ["model"]
     assert found.table.loc["model", "values"] == "exact"
+    with pm.Model() as longer:
+        pm.Normal("y", 0.0, 1.0, observed=np.zeros(7))
+    with pytest.raises(ModelError, match=r"longer observes y of shape \(7,\), and null of shape \(6,\)"):
+        bk.calibrate({"null": null, "longer": longer}, random_seed=6)
     with pytest.raises(OptionError, match="is for one model"):
         bk.calibrate({"null": null, **models}, quantities={"a": lambda d: d}, random_seed=6)
     with pytest.raises(OptionError, match="two or more by name"):

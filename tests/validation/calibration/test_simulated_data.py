@@ -110,3 +110,11 @@ def test_a_likelihood_without_random_draws_is_refused() -> None:
         pm.CustomDist("y", a, logp=lambda value, mu: -((value - mu) ** 2), observed=np.zeros(3))
     with pytest.raises(ModelError, match=r"the model cannot be drawn from: .* give it random="):
         simulator(analyse(model))(np.random.default_rng(1))
+
+
+def test_a_count_that_the_container_cannot_hold_is_not_cut() -> None:
+    with pm.Model() as model:
+        container = pm.Data("seen", np.array([True, False]))
+        pm.Poisson("y", pm.Gamma("rate", 1e4, 1.0), observed=container)
+    with pytest.raises(ModelError, match="more than the data container 'seen' of bool can hold"):
+        drawn(model)

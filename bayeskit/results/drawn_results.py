@@ -1,4 +1,4 @@
-"""What the results of comparisons share: a picture, and what a notebook shows of them."""
+"""What results of several rooms share: a picture, and what a notebook shows of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TabledResult:
 class DrawnResult(TabledResult):
     """A result that has a picture."""
 
-    PICTURE: ClassVar[str]  # the module and the function that draw it
+    PICTURE: ClassVar[str]  # the function that draws it, by its module in the library
 
     @checked
     def plot(self, *, backend: Backend | None = None) -> Any:
@@ -59,5 +59,5 @@ class DrawnResult(TabledResult):
         OptionError
             If the backend is not installed.
         """
-        module, _, function = self.PICTURE.partition(".")
-        return getattr(import_module(f"bayeskit.comparison.{module}"), function)(self, backend)
+        module, _, function = self.PICTURE.rpartition(".")
+        return getattr(import_module(f"bayeskit.{module}"), function)(self, backend)
