@@ -45,15 +45,19 @@ type Conditions = Mapping[str, Callable[[], np.ndarray]]  # of each observed var
 def require_answerable(analysis: Analysis) -> None:
     """Refuse what no method can answer: data, parameters and covariances that are impossible or no numbers."""
     conditions = analysis.remembered("conditions", lambda: _conditions(analysis.original))
-    require_possible(analysis.original, conditions)
+    require_possible(
+        analysis.original, conditions, analysis.remembered("constants", partial(_constants_of, analysis.original))
+    )
     _require_density(analysis)
     require_positive_definite(analysis)
 
 
-def require_possible(joint: LogJoint, conditions: Conditions | None = None) -> None:
+def require_possible(
+    joint: LogJoint, conditions: Conditions | None = None, constants: Mapping[str, set[Graph]] | None = None
+) -> None:
     """Refuse data that are not numbers, by a DataError, or impossible whatever the variables are: UnanswerableError.
 
-    The conditions that the density puts on data may be given, where they are at hand.
+    The conditions that the density puts on data, and the constants in it, may be given, where they are at hand.
     """
     observed = {str(rv.name): _held(joint.model.rvs_to_values[rv]) for rv in joint.model.observed_RVs}
     for name, values in observed.items():
@@ -66,8 +70,8 @@ def require_possible(joint: LogJoint, conditions: Conditions | None = None) -> N
             _require(str(rv.name), given, given == np.floor(given), "is not a whole number")
     for container in joint.model.data_vars:
         _require(str(container.name), values := _held(container), ~np.isnan(values))
-    for name, graph in joint.factors.items():
-        for values in map(_held, _constants(graph)):
+    for name, several in (_constants_of(joint) if constants is None else constants).items():
+        for values in map(_held, several):
             _require(f"a constant in the density of {name!r}: it", values, ~np.isnan(values))
     for name, holds in (_conditions(joint) if conditions is None else conditions).items():
         with silently():
@@ -109,7 +113,7 @@ def _require_density(analysis: Analysis) -> None:
     containers = [(str(v.name), _held(v)) for v in joint.model.data_vars]
     for rv in [rv for rv in joint.model.observed_RVs if rv.name in joint.factors]:
         name, values = str(rv.name), _held(joint.model.rvs_to_values[rv])
-        constants = analysis.remembered(f"constants of {name}", partial(_constants, joint.factors[name]))
+        constants = analysis.remembered("constants", partial(_constants_of, joint))[name]
         leaves = [*containers, *((f"a constant in the density of {name!r}: it", _held(c)) for c in constants)]
         infinite = [(leaf, held) for leaf, held in leaves if held.ndim and np.any(np.isinf(held))]
         bounded = values.dtype.kind == "f" and support_without_transform(rv).kind != "real"
@@ -144,6 +148,10 @@ def _held(variable: Any) -> np.ndarray:
     """The numbers of a constant or of shared data; none of anything else."""
     data = held_array(variable)
     return np.empty(0) if data is None else data
+
+
+def _constants_of(joint: LogJoint) -> dict[str, set[Graph]]:
+    return {name: _constants(graph) for name, graph in joint.factors.items()}
 
 
 def _constants(graph: Graph) -> set[Graph]:

@@ -53,7 +53,8 @@ class _VonMises(stats.rv_continuous):
     def _stats(self, kappa: Any, mu: Any) -> Any:
         kappa, mu = np.broadcast_arrays(kappa, mu)
         mean = self._below(np.pi, kappa, mu, 1, 0.0)
-        return mean, self._below(np.pi, kappa, mu, 2, mean), None, None
+        variance, third, fourth = (self._below(np.pi, kappa, mu, power, mean) for power in (2, 3, 4))
+        return mean, variance, third / variance**1.5, fourth / variance**2 - 3  # SciPy's own take 40 seconds
 
     def _rvs(self, kappa: Any, mu: Any, size: Any = None, random_state: Any = None) -> Any:
         return random_state.vonmises(mu, kappa, size)

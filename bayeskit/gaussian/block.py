@@ -22,6 +22,7 @@ import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import toposort
+from pytensor.scalar import basic as ps
 from pytensor.tensor.math import Dot
 
 from bayeskit.gaussian import gram
@@ -30,7 +31,7 @@ from bayeskit.gaussian.jacobians import Jacobian
 from bayeskit.graphs.chunked_sums import compile_rows
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.gradient import gradient as gradient_of
-from bayeskit.graphs.nodes import core_op
+from bayeskit.graphs.nodes import applies, core_op
 from bayeskit.graphs.operations import Kind, kind_of
 from bayeskit.graphs.polynomial_degree import degrees
 from bayeskit.model.log_joint import LogJoint
@@ -40,6 +41,7 @@ from bayeskit.results.tree import LaterDraws, StackedDraws
 __all__ = ["Gaussian", "GaussianBlock", "boundary", "known_value", "latent_values"]
 
 ILL_CONDITIONED = 1e7  # condition of Λ above which its square root is factorised instead
+REMEMBERED = 100_000  # numbers that Jacobians are computed from, above which they are not kept
 REFINEMENTS = 6
 
 
@@ -196,10 +198,43 @@ class GaussianBlock:
         last, count = len(results) - len(free), len(self.products)
         weights, gradient, values = results[:count], results[count:last], dict(zip(free, results[last:], strict=True))
         value_of = partial(known_value, computed=values)
-        jacobian = gram.jacobians(gram.sides_of(self.products), self.targets, self._degree, value_of)
+        jacobian = self._jacobians(value_of)
         pairs = zip(self.products, weights, strict=True)
         terms = [gram.expanded(p, jacobian, np.asarray(w), value_of) for p, w in pairs]
         return terms, np.concatenate([np.ravel(g) for g in gradient])
+
+    def _jacobians(self, value_of: Callable[[Variable], Any]) -> dict[Variable, Jacobian]:
+        """Those of the products' sides; as they were, where all that they were computed from is as it was."""
+        now: dict[Variable, Any] = {}
+
+        def noted(var: Variable) -> Any:
+            value = value_of(var)
+            now[var] = np.broadcast_to(0.0, np.shape(value)) if var in self._offsets else value
+            return value
+
+        read, found = self._read
+        for var in read:
+            noted(var)
+        if found and all(np.array_equal(now[var], value) for var, value in read.items()):
+            return found
+        found = gram.jacobians(gram.sides_of(self.products), self.targets, self._degree, noted)
+        if sum(np.size(value) for value in now.values()) <= REMEMBERED:
+            self._read[:] = {var: np.array(value) for var, value in now.items()}, found
+        return found
+
+    @cached_property
+    def _offsets(self) -> set[Variable]:
+        """What is only added to something, of which Jacobians depend on no more than the shape."""
+        added: set[Variable] = set()
+        used: set[Variable] = set()
+        for node in toposort(gram.sides_of(self.products)):
+            (added if applies(node, ps.Add, ps.Sub) else used).update(node.inputs)
+        return added - used
+
+    @cached_property
+    def _read(self) -> list[dict[Variable, Any]]:
+        """The values that Jacobians were computed from the last time, and these."""
+        return [{}, {}]
 
 
 def latent_values(joint: LogJoint, point: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> list[np.ndarray]:

@@ -22,7 +22,7 @@ from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import MergeOptimizer, SequentialGraphRewriter, dfs_rewriter, node_rewriter
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar.basic import Clip, Second
+from pytensor.scalar.basic import Second
 from pytensor.scan.op import Scan
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.linalg.solvers.core import SolveBase
@@ -30,6 +30,8 @@ from pytensor.tensor.rewriting.basic import local_elemwise_alloc, local_useless_
 from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_matrix_b_solve
 from pytensor.tensor.rewriting.math import local_useless_reduce
 
+from bayeskit.graphs.clipping import clip_to_bounds
+from bayeskit.graphs.condensing import condensed
 from bayeskit.graphs.instructions import NotEvaluable
 from bayeskit.graphs.interpreter import evaluator
 from bayeskit.graphs.nodes import core_op
@@ -60,7 +62,7 @@ def compile_stacked(variables: Iterable[Graph], graphs: Any) -> Any:
         one = pytensor.function(variables, graphs, mode="NUMBA", on_unused_input="ignore")
         return lambda *values: _stack([one(*row) for row in zip(*values, strict=True)], single)
     rows = stacked(variables)
-    known = with_known_shapes([graphs] if single else list(graphs))
+    known = condensed(with_known_shapes([graphs] if single else list(graphs)))
     return compile_small(list(rows.values()), vectorize_graph(known[0] if single else known, rows))
 
 
@@ -80,15 +82,6 @@ def fill_to_alloc(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     # ``alloc`` itself would rewrite the graph of every length to see whether it is constant: that takes many seconds.
     lengths = [pt.as_tensor(n, dtype="int64") for n in shape]
     return [Apply(pt.alloc, [pt.cast(value, kind.dtype), *lengths], [kind()]).outputs[0]]
-
-
-@node_rewriter([Elemwise])
-def clip_to_bounds(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
-    """``clip`` as a maximum and a minimum: it has no NumPy function either, and every distance of a process has one."""
-    if not isinstance(node.op.scalar_op, Clip):
-        return None
-    value, low, high = node.inputs
-    return [pt.cast(pt.minimum(pt.maximum(value, low), high), node.outputs[0].type.dtype)]
 
 
 def _rewriter() -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from pytensor.tensor.basic import Alloc, Join, MakeVector
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Dot, Sum
 
+from bayeskit.graphs.clipping import clip
 from bayeskit.graphs.instructions import Instruction, instructions_of, performed, read_by, spread
 from bayeskit.graphs.interpreter import evaluator
 from bayeskit.graphs.nodes import applies
@@ -37,14 +38,26 @@ DENOMINATORS = [12, 360, 1260, 1680, 1188, 360360, 156, 122400, 244188, 125400]
 STIRLING = np.array(NUMERATORS, dtype=Long) / np.array(DENOMINATORS, dtype=Long)
 SHIFT = 16  # below this, gammaln(x) = gammaln(x + 16) − log x(x+1)…(x+15); the series is good to 1e-20 from there
 STEPS = np.arange(SHIFT, dtype=Long)
+REMEMBERED = 64  # values up to which those of other calls are looked up
 FEW = 1_000  # values up to which all sixteen factors of each are held at once
 SAMPLES = 5
 ONE, TWO, HALF = np.uint64(1), np.uint64(2), np.uint64(2**63)
 
 
 def gammaln(x: Any) -> np.ndarray:
-    """log Γ(x) for x > 0, in extended precision."""
+    """log Γ(x) for x > 0, in extended precision; of a few values it is remembered, as a density's normaliser."""
     x = np.asarray(x, dtype=Long)
+    return _gammaln_of_few(x.tobytes(), x.shape) if x.size <= REMEMBERED else _gammaln(x)
+
+
+@lru_cache(maxsize=256)
+def _gammaln_of_few(values: bytes, shape: tuple[int, ...]) -> np.ndarray:
+    found = np.asarray(_gammaln(np.frombuffer(values, dtype=Long).reshape(shape)))
+    found.flags.writeable = False
+    return found
+
+
+def _gammaln(x: np.ndarray) -> np.ndarray:
     small = x < SHIFT
     if x.size <= FEW:
         product = np.where(small, np.prod(x[..., None] + STEPS, axis=-1), Long(1))
@@ -74,7 +87,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "EQ": np.equal, "NEQ": np.not_equal, "GammaLn": gammaln, "Switch": np.where,
     "AND": np.bitwise_and, "OR": np.bitwise_or,
     "Add": lambda *terms: reduce(np.add, terms), "Mul": lambda *factors: reduce(np.multiply, factors),
-    "Clip": lambda value, low, high: np.minimum(np.maximum(value, low), high),
+    "Clip": clip,
 }  # fmt: skip
 AS_THEY_ARE = ("DimShuffle", "Subtensor", "AdvancedSubtensor", "Reshape", "ExtractDiag")
 EXACT = (*AS_THEY_ARE, "Switch", "Second", "Alloc", "Cast", "Neg", "Abs", "Join", "MakeVector", "CheckAndRaise")

@@ -26,6 +26,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor, unflat
 from pytensor.tensor.utils import import_func_from_string
 
 from bayeskit.graphs.batched_linalg import LARGEST, MANY, of_many
+from bayeskit.graphs.clipping import clip
 
 __all__ = ["Instruction", "NotEvaluable", "instructions_of", "one_by_one", "order", "performed", "read_by", "spread"]
 
@@ -215,7 +216,7 @@ def _elementwise(node: Apply) -> Iterator[Instruction]:
         yield Instruction(lambda a: np.asarray(np.where(*a), dtype=dtype), reads, (out,))
     elif ufunc is None and isinstance(scalar_op, ps.Clip):
         # It has no NumPy function in PyTensor, and every distance of a process has one.
-        yield Instruction(lambda a: np.asarray(np.minimum(np.maximum(a[0], a[1]), a[2]), dtype=dtype), reads, (out,))
+        yield Instruction(lambda a: np.asarray(clip(*a), dtype=dtype), reads, (out,))
     elif ufunc is None and node.inputs[0].type.dtype == dtype:
         yield Instruction(lambda a: a[0], reads, (out,))
     elif ufunc is None:

@@ -8,12 +8,15 @@ nodes in the end, from fewer calls.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 
 import numpy as np
 
 __all__ = ["NodesAhead", "key_of", "moves"]
 
-TOGETHER = 192  # nodes that are evaluated at once, where fewer are asked for
+TOGETHER = {2: 512, 3: 192}  # nodes that are evaluated at once, where fewer are asked for, by the number of variables
+# Rings around those asked for that are taken wherever they are: a lattice grows at its border for as many rounds.
+BESIDE = {2: 12, 3: 6}
 OFFSET = 1 << 20
 
 
@@ -40,9 +43,12 @@ class NodesAhead:
         self,
         nodes: np.ndarray,
         log_density: Callable[[np.ndarray], np.ndarray],
-        wanted: Callable[[np.ndarray], np.ndarray] | None,
+        wanted: Callable[[np.ndarray, bool], np.ndarray] | None,
     ) -> np.ndarray:
-        """The log density at nodes; those around are computed with them where some may be ``wanted`` next: a mask."""
+        """The log density at nodes; those around are computed with them where some may be ``wanted`` next.
+
+        That is a mask of nodes, which are beside some that were asked for, or farther away.
+        """
         values, known = self._known(key_of(nodes))
         missing = nodes[~known]
         if not len(missing):
@@ -64,13 +70,16 @@ class NodesAhead:
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return self.values[at], self.keys[at] == keys
 
-    def _around(self, nodes: np.ndarray, wanted: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def _around(self, nodes: np.ndarray, wanted: Callable[[np.ndarray, bool], np.ndarray]) -> np.ndarray:
         """Whole rings of nodes around some."""
-        found = ring = nodes
-        while True:
-            ring = np.unique((ring[:, None] + moves(nodes.shape[1])).reshape(-1, nodes.shape[1]), axis=0)
-            keys = key_of(ring)
-            ring = ring[wanted(ring) & ~self._known(keys)[1] & ~np.isin(keys, key_of(found))]
-            if not len(ring) or len(found) + len(ring) > TOGETHER:
-                return found[len(nodes) :]
+        found, ring, k = nodes, nodes, nodes.shape[1]
+        for number in count():
+            ring = (ring[:, None] + moves(k)).reshape(-1, k)
+            keys, first = np.unique(key_of(ring), return_index=True)
+            ring = ring[first]
+            new = ~self._known(keys)[1] & ~np.isin(keys, key_of(found))
+            ring = ring[new & wanted(ring, number < BESIDE[k])]
+            if not len(ring) or len(found) + len(ring) > TOGETHER[k]:
+                break
             found = np.concatenate([found, ring])
+        return found[len(nodes) :]

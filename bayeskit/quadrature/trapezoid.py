@@ -28,6 +28,7 @@ __all__ = ["Lattice", "depth"]
 SHEAR = (0.0, 0.7548776662466927 - 1.0, 0.5698402909980532 - 1.0)
 LAYER_CUT = 14.0
 NEAR = 1.4  # times the cut, up to which t² of a node is sure to be asked for: at the border it is about twice the cut
+PLENTY = 600_000  # evaluations in a budget from which one takes far less than a call: those not asked for do no harm
 AHEAD = 48  # nodes of a line that are evaluated before the sum has grown as far: a call takes longer than so many
 MOST_ROUNDS = 1_000  # by which a lattice grows: a strip as long takes minutes, where a region as wide is many nodes
 # Just below one half, where the sum is real and may vanish by the symmetry of the integrand alone.
@@ -135,9 +136,9 @@ class Lattice:
     def _log_density_at(self, nodes: np.ndarray) -> np.ndarray:
         return self.log_density(self.positions(nodes))
 
-    def _to_come(self, cut: float, nodes: np.ndarray) -> np.ndarray:
-        """Mask of the nodes that are new, and near enough to be active where t is about standard normal."""
-        near = np.sum(self.positions(nodes) ** 2, axis=1) < NEAR * cut
+    def _to_come(self, cut: float, nodes: np.ndarray, beside: bool) -> np.ndarray:
+        """Mask of the nodes that are new; unless ``beside`` others, so near that they are active as t is normal."""
+        near = (beside and self.density.budget >= PLENTY) | (np.sum(self.positions(nodes) ** 2, axis=1) < NEAR * cut)
         return near & self._within_reach(nodes) & (self._find(nodes) < 0)
 
     def _with_line(self, nodes: np.ndarray, cut: float) -> tuple[np.ndarray, np.ndarray]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from bayeskit.graphs.compile import compile_small, fill_to_alloc
+from bayeskit.graphs.compile import compile_small, fill_to_alloc, small_mode
 
 
 @pytest.mark.parametrize("shape", [(None,), (3,), (None, 2)])
@@ -27,3 +28,12 @@ def test_a_value_is_spread_without_rewriting_the_graphs_of_its_lengths(
     assert made.type == spread.type
     at = np.zeros([n or 4 for n in shape])
     np.testing.assert_array_equal(compile_small([like], made)(at), np.full(at.shape, 3.0))
+
+
+@pytest.mark.parametrize("lower, upper", [(0.6, None), (None, 0.6), (0.2, 0.6)])
+def test_data_censored_on_one_side_are_drawn_within_it(lower: float | None, upper: float | None) -> None:
+    """PyMC writes the side that is not there as a bound that is the value itself."""
+    censored = pm.Censored.dist(pm.Normal.dist(0.0, 3.0), lower=lower, upper=upper, shape=200)
+    drawn = pm.draw(censored, random_seed=1, mode=small_mode())
+    assert np.array_equal(drawn, pm.draw(censored, random_seed=1))
+    assert np.all((drawn >= (lower or -np.inf)) & (drawn <= (upper or np.inf)))
