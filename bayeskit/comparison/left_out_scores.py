@@ -5,8 +5,9 @@ From evidences, given the observations B that were seen,
 .. math:: \log p(y_i \mid y_B) = \log Z(B \cup \{i\}) - \log Z(B)
 
 and for a whole fold in the place of i the joint density of its observations. From draws of the posterior given B, it is
-the log of the mean of :math:`p(y_i \mid \theta)`, where the model is sampled once a fold; leave-one-out needs this only
-where Pareto k says that draws given all observations cannot answer.
+the log of the mean of :math:`p(y_i \mid \theta)`, where the model is sampled once a fold, of random numbers of its own;
+leave-one-out needs this only where Pareto k does not leave it clear that draws given all observations can answer.
+Scores from one run err together: the error of a sum of scores is that of their sum at each draw, run by run.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from bayeskit.comparison.evidence_of_subsets import SubsetEvidence, difference
 from bayeskit.comparison.folds import Fold
 from bayeskit.comparison.leave_one_out import pointwise_log_likelihood
 from bayeskit.comparison.posteriors_of_subsets import NoSubsetAnswer, SubsetPosteriors
-from bayeskit.comparison.smoothed_loo import Smoothed, mean_over_draws
+from bayeskit.comparison.smoothed_loo import Smoothed, error_of_draws, mean_over_draws
 from bayeskit.errors import ModelError
 from bayeskit.model.snapshot import restored
 from bayeskit.results.diagnostics import problems_of
@@ -70,19 +71,19 @@ def scores_from_draws(subsets: SubsetPosteriors, folds: Iterable[Fold], joint: b
     found = [runs(fold) for fold in folds]
     values, errors, carried = (np.concatenate(parts) for parts in zip(*found, strict=True))
     notes = (*_doubtful(carried), *runs.notes)
-    return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated", notes)
+    return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated", notes, math.hypot(*runs.sum_errors))
 
 
 def scores_by_smoothing(subsets: SubsetPosteriors, smoothed: Smoothed, bar: bool) -> Scores:
-    """Leave-one-out from draws given all; where Pareto k says that it is not reliable, from a run without that one."""
+    """Leave-one-out from draws given all; from a run without that one where Pareto k may be too high for that."""
     values, errors, carried = smoothed.elpd.copy(), smoothed.error.copy(), np.full(len(subsets), np.inf)
-    numbers, runs = np.arange(len(subsets)), _Runs(subsets, False)
-    for i in watched(np.flatnonzero(smoothed.high).tolist(), f"{subsets.name}: observations left out", bar):
+    numbers, runs, again = np.arange(len(subsets)), _Runs(subsets, False), smoothed.doubtful
+    for i in watched(np.flatnonzero(again).tolist(), f"{subsets.name}: observations left out", bar):
         values[[i]], errors[[i]], carried[[i]] = runs(Fold(numbers[[i]], numbers != i))
-    high = int(smoothed.high.sum())
-    notes = (f"{high} observation(s) of high Pareto k, or of none, were left out in runs of their own",) if high else ()
+    count = f"{int(again.sum())} observation(s), whose Pareto k is high, may be, or is not known,"
+    notes = (f"{count} were left out in runs of their own",) if again.any() else ()
     notes = (*notes, *_doubtful(carried), *_problems(subsets.posterior, "its draws"), *runs.notes)
-    together = math.hypot(smoothed.error_of(~smoothed.high), *errors[smoothed.high])
+    together = math.hypot(smoothed.error_of(~again), *runs.sum_errors)
     return Scores(values, errors, np.ones(values.size, dtype=bool), "estimated", notes, together)
 
 
@@ -97,12 +98,16 @@ def _problems(posterior: Posterior, whose: str) -> tuple[str, ...]:
 
 
 class _Runs:
-    """Scores of folds, each from a run on what it leaves in; ``notes`` say what was wrong with the draws of a run."""
+    """Scores of folds, each from a run on what it leaves in; ``notes`` say what was wrong with the draws of a run.
+
+    ``sum_errors`` are those of the sums of the scores of each fold.
+    """
 
     def __init__(self, subsets: SubsetPosteriors, joint: bool) -> None:
         self._subsets = subsets
         self._joint = joint
         self._troubled: list[str] = []
+        self.sum_errors: list[float] = []
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -111,7 +116,7 @@ class _Runs:
 
     def __call__(self, fold: Fold) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         subsets = self._subsets
-        given = subsets.given(fold.seen)
+        given = subsets.given(fold.seen, run=1 + len(self.sum_errors))
         left_out = [subsets.observations.labels[i] for i in np.flatnonzero(~fold.seen)]
         without = f"observation {left_out[0]}" if len(left_out) == 1 else f"{len(left_out)} observations"
         self._troubled += _problems(given, f"the draws without {without}")
@@ -126,4 +131,6 @@ class _Runs:
         if np.any(np.isneginf(terms).all(axis=(0, 1))):
             why = "an observation has no density at any draw given those that are left in, so draws give no score of it"
             raise NoSubsetAnswer(subsets.name, f"{why}; compare by evidence")
-        return mean_over_draws(terms)
+        values, influence, carried = mean_over_draws(terms)
+        self.sum_errors.append(float(error_of_draws(influence.sum(axis=-1))))
+        return values, error_of_draws(influence), carried

@@ -53,8 +53,11 @@ class SubsetPosteriors:
     def __len__(self) -> int:
         return len(self.observations)
 
-    def given(self, kept: np.ndarray, draws: int = DRAWS, method: str = "") -> Posterior:
-        """The posterior given the observations of which ``kept`` is true; sampled where nothing else answers."""
+    def given(self, kept: np.ndarray, draws: int = DRAWS, method: str = "", run: int = 0) -> Posterior:
+        """The posterior given the observations of which ``kept`` is true; sampled where nothing else answers.
+
+        Each ``run`` has random numbers of its own: of the same ones, draws of similar posteriors would err together.
+        """
         method = method or ("nuts" if self.posterior.method == "nuts" else "auto")
         counted = self.observations.weights(kept)
         for series in self._weighted.series:
@@ -70,12 +73,15 @@ class SubsetPosteriors:
             raise NoSubsetAnswer(given, f"the prior of {names} is improper, so that there is no density of them yet")
         try:
             with warnings_of(self.name):
-                found = answer(self._analysis.with_data(weights), method, draws, self._seed)
+                found = answer(self._analysis.with_data(weights), method, draws, self._seed_of(run))
         except BayeskitError as error:
             raise NoSubsetAnswer(given, without_other_methods(error)) from error
         if self.shared and not math.isfinite(found.log_evidence.value):  # draws do not show what is improper
             raise NoSubsetAnswer(given, f"its log evidence is {found.log_evidence}")
         return found
+
+    def _seed_of(self, run: int) -> int:
+        return int(np.random.SeedSequence([self._seed, run]).generate_state(1)[0]) if run else self._seed
 
     def require_same_density(self) -> None:
         """Refuse a weighted model that, with every weight one, has another density than the model at some draw."""

@@ -30,7 +30,7 @@ from arviz_stats.base import array_stats
 
 from bayeskit.arguments import RandomSeed, checked, whole_seed
 from bayeskit.comparison.comparison import Comparison
-from bayeskit.comparison.evidence_of_priors import CLOSED, EvidenceOfPriors, evidence_of_priors
+from bayeskit.comparison.evidence_of_priors import CLOSED, HEAVY, EvidenceOfPriors, evidence_of_priors
 from bayeskit.comparison.extrapolated_differences import derivative
 from bayeskit.comparison.given_models import posterior_of
 from bayeskit.comparison.prior_at_draws import PriorAtDraws
@@ -119,8 +119,8 @@ def sensitivity(
     Exact: eight evidences a number, milliseconds each. By quadrature: one analysis with the numbers as variables, then
     four to fourteen sums a number over nodes that are there, one to three fits in all. A number with which a closed
     form is lost, as the ends of a Uniform(0, 1), takes as many integrals; where the slope is another on each side of an
-    end, its row is NaN. Draws: the prior's density at each, a few times; the end of a support has no such expectation,
-    and its row is NaN.
+    end, its row is NaN. Draws: the prior's density at each, a few times; the row of the end of a support is NaN,
+    and of an expectation without a variance, as of the mean of effects whose sd may be zero.
 
     Examples
     --------
@@ -276,5 +276,16 @@ def _over_draws(path: _Path, prior: PriorAtDraws) -> tuple[float, float]:
     score = ((8 * one - two) / (12 * NEAR)).reshape(prior.shape)
     if not np.all(np.isfinite(score)):
         raise ModelError("the log density of the prior has no derivative at some draw")
+    if (k := _pareto(score)) > HEAVY:
+        remedy = "multiply what is scaled by its scale (non-centred), or use a fit by quadrature"
+        raise ModelError(f"few draws decide on its mean, which has no standard error (Pareto k {k:.2f}): {remedy}")
     error = float(array_stats.mcse(score, method="mean")) if np.ptp(score) > 0 else 0.0
     return float(score.mean()), error
+
+
+def _pareto(score: np.ndarray) -> float:
+    """Of the heavier tail; −∞ where its largest values are one and the same."""
+    try:
+        return float(array_stats.pareto_khat(score))
+    except ValueError:
+        return -math.inf

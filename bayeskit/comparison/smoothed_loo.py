@@ -4,8 +4,21 @@ r"""Leave-one-out scores from draws: Pareto-smoothed importance sampling, or the
     \log p(y_i \mid y_{-i}) \approx \log \sum_s w_s \, p(y_i \mid \theta_s), \qquad
     \log p(y_i \mid y_B) \approx \log \frac1S \sum_s p(y_i \mid \theta_s), \; \theta_s \sim p(\theta \mid y_B)
 
-Source: Vehtari, Gelman, Gabry (2017), "Practical Bayesian model evaluation using leave-one-out cross-validation and
-WAIC", Statistics and Computing 27, with the Monte Carlo error of a self-normalised mean.
+**Error.** What draw s adds to a score is its influence :math:`S w_s (p(y_i \mid \theta_s) / \hat p - 1)`, and the error
+that of its mean, by the effective number of draws for just that: chains that are nearly independent in θ need not be in
+weights that a few of their excursions carry. A sum of scores has the sum of influences. Of the largest M weights, which
+hold the share T of all, a generalised Pareto distribution has taken the place. Its mean, of the most likely parameters,
+has the relative variance
+
+.. math:: \frac{(1 + k) (1 - k + 2 k^2)}{(1 - k)^2 M}
+
+and where T² times it is above the variance of T by the smoothed weights, as for k near 0.5, influences are widened by
+the difference. The k of M weights is uncertain itself, by (1 + k) / √M: where that does not leave it clearly below the
+one from which on ArviZ calls a score unreliable, the score may be far above the truth, and is ``doubtful``.
+
+Sources: Vehtari, Gelman, Gabry (2017), "Practical Bayesian model evaluation using leave-one-out cross-validation and
+WAIC", Statistics and Computing 27; Smith (1987), "Estimating tails of probability distributions", Annals of Statistics
+15, for the covariance of the most likely parameters.
 """
 
 from __future__ import annotations
@@ -17,11 +30,13 @@ from dataclasses import dataclass, replace
 import arviz as az
 import numpy as np
 import xarray as xr
+from arviz_stats.base import array_stats
 from scipy import special
 
-__all__ = ["Smoothed", "mean_over_draws", "smoothed_loo"]
+__all__ = ["Smoothed", "error_of_draws", "mean_over_draws", "smoothed_loo"]
 
 SAME = 1e-12  # relative spread below which a term is the same at every draw
+CLEARLY = 3.0  # standard errors of Pareto k
 
 
 @dataclass(frozen=True)
@@ -32,15 +47,21 @@ class Smoothed:
     error: np.ndarray
     k: np.ndarray  # −∞ where there is no tail: the term, or the largest weight, is the same at many draws
     good_k: float  # above which a term is not reliable
-    shares: np.ndarray  # of shape (draws, observations): what each draw adds to a term's error, whose square is theirs
+    influence: np.ndarray  # of shape (chains, draws, observations): of each draw on a term
+    reff: float | None
 
     def error_of(self, kept: np.ndarray) -> float:
         """The Monte Carlo standard error of a sum of terms: they rest on the same draws, and err together."""
-        return float(np.sqrt(np.sum(self.shares[:, kept].sum(axis=1) ** 2)))
+        return float(error_of_draws(self.influence[..., kept].sum(axis=-1), self.reff))
 
     @property
     def high(self) -> np.ndarray:
         return self.k > self.good_k
+
+    @property
+    def doubtful(self) -> np.ndarray:
+        """Where Pareto k may be high, as far as is known from its draws."""
+        return self.k + CLEARLY * (1 + self.k) / math.sqrt(_tail(self.influence[..., 0].size)) > self.good_k
 
     def without(self, unseen: np.ndarray) -> Smoothed:
         """The same with no number for some observations, whose Pareto k is infinite."""
@@ -54,7 +75,7 @@ def smoothed_loo(pointwise: np.ndarray, draws: xr.Dataset, reff: float | None) -
     Where it is none, ArviZ finds it from the draws of the parameters.
     """
     elpd = pointwise[0, 0].copy()
-    k, good, shares = np.full(elpd.size, -np.inf), 0.7, np.zeros((pointwise[..., 0].size, elpd.size))
+    k, good, influence = np.full(elpd.size, -np.inf), 0.7, np.zeros(pointwise.shape)
     # A term that is the same at every draw has no tail to smooth, and is the same without its observation, too.
     varies = np.ptp(pointwise, axis=(0, 1)) > SAME * np.maximum(1.0, np.abs(elpd))
     log_weights = -pointwise
@@ -72,10 +93,29 @@ def smoothed_loo(pointwise: np.ndarray, draws: xr.Dataset, reff: float | None) -
         varying, log_weights = pointwise[..., varies], log_weights[..., varies]
         log_weights -= special.logsumexp(log_weights, axis=(0, 1))
         elpd[varies] = special.logsumexp(log_weights + varying, axis=(0, 1))
-        # Of Σ w p / Σ w, with p relative to its mean: w (p − 1), each draw counting for its share.
-        parts = np.exp(log_weights) * np.expm1(varying - elpd[varies])
-        shares[:, varies] = (parts / np.sqrt(_share(varying, reff))).reshape(-1, int(varies.sum()))
-    return Smoothed(elpd, np.sqrt(np.sum(shares**2, axis=0)), k, good, shares)
+        # Of Σ w p / Σ w, with p relative to its mean: w (p − 1).
+        weights = np.exp(log_weights)
+        own = weights * np.expm1(varying - elpd[varies])
+        widened = np.sqrt(1 + _more_of_tail(weights, k[varies]) / np.sum(own**2, axis=(0, 1)))
+        influence[..., varies] = pointwise[..., 0].size * widened * own
+    return Smoothed(elpd, error_of_draws(influence, reff), k, good, influence, reff)
+
+
+def _more_of_tail(weights: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """By how much the variance of each term's fitted tail exceeds what its weights, which add up to one, say of it."""
+    weights = weights.reshape(-1, weights.shape[-1])
+    number = _tail(len(weights))
+    tail = np.sort(weights, axis=0)[-number - 1 :]
+    excess = tail[1:] - tail[0]
+    shape = np.clip(k, 0.0, 0.95)
+    relative = (1 + shape) * (1 - shape + 2 * shape**2) / ((1 - shape) ** 2 * number)
+    more = relative * excess.sum(axis=0) ** 2 - np.sum((excess - excess.mean(axis=0)) ** 2, axis=0)
+    return np.where(np.isfinite(k), np.maximum(more, 0.0), 0.0)
+
+
+def _tail(number: int) -> int:
+    """How many of the largest weights are smoothed."""
+    return int(3 * math.sqrt(number)) if number > 225 else number // 5
 
 
 def _tied(pointwise: np.ndarray) -> np.ndarray:
@@ -86,21 +126,18 @@ def _tied(pointwise: np.ndarray) -> np.ndarray:
 
 
 def mean_over_draws(pointwise: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """log of the mean over (chains, draws, …) of exp(pointwise), its Monte Carlo standard error, and how many count.
+    """log of the mean over (chains, draws) of exp(pointwise), the influence of each draw on it, and how many count.
 
     These are the draws that carry the mean, (Σp)² / Σp²: of few of them the error is not known either.
     """
     largest = pointwise.max(axis=(0, 1))
     likelihood = np.exp(pointwise - largest)
     mean, number = likelihood.mean(axis=(0, 1)), likelihood[..., 0].size
-    error = likelihood.std(axis=(0, 1)) / (mean * np.sqrt(number * _share(likelihood, None)))
-    return largest + np.log(mean), error, number * mean**2 / np.mean(likelihood**2, axis=(0, 1))
+    return largest + np.log(mean), likelihood / mean - 1, number * mean**2 / np.mean(likelihood**2, axis=(0, 1))
 
 
-def _share(terms: np.ndarray, known: float | None) -> np.ndarray | float:
-    """Which share of the draws counts for the mean of each term, at most one."""
-    if known is not None:
-        return known
-    effective = az.ess(xr.Dataset({"terms": (("chain", "draw", "observation"), terms)}), method="mean")["terms"]
-    share = effective.to_numpy() / terms[..., 0].size
-    return np.clip(np.where(np.isfinite(share), share, 1.0), 1 / terms[..., 0].size, 1.0)
+def error_of_draws(influence: np.ndarray, reff: float | None = None) -> np.ndarray:
+    """The Monte Carlo standard error of a mean over chains and draws; by ArviZ where it is not known how many count."""
+    if reff is None:
+        return np.asarray(array_stats.mcse(influence, chain_axis=0, draw_axis=1, method="mean"))
+    return np.asarray(np.sqrt(np.mean(influence**2, axis=(0, 1)) / (reff * np.prod(influence.shape[:2]))))

@@ -16,9 +16,8 @@ whatever the variance at each point, by residuals over one less their leverage (
 
 **Two halves.** Mixtures of one to a few components are fitted to the first by EM; the second, which none of them has
 seen, chooses the number of components under which it is most likely, and that mixture is fitted to all draws: the
-points are new ones. As many are made as a standard error of two hundredths takes by the weights of the first few
-thousand, up to 60,000. Draws then say where q is too thin: one at which f/q is far above any weight lies where no
-proposal fell.
+points are new ones. As many are made as a standard error of two hundredths takes, up to 120,000. Draws then say where
+q is too thin: one at which f/q is far above any weight lies where no proposal fell.
 
 **Refusals.** Where the weights' tail has no variance (Pareto k above 0.7; Vehtari, Simpson, Gelman, Yao and Gabry
 2024), or a few points carry the sum, the error would itself be a guess.
@@ -54,7 +53,7 @@ from bayeskit.results.records import LogEvidence
 __all__ = ["estimate", "obstacle"]
 
 STREAM = 0x13907
-MOST, MARGIN = 60_000, 1.3  # points, and how many more are made than seem to be needed
+MOST, MARGIN = 120_000, 1.3  # points, and how many more are made than seem to be needed
 MISSED = 0.01  # share of the draws that may
 LOOKED_AT = 2_000  # draws that may lie where no proposal does
 PARETO_K = 0.7
@@ -87,10 +86,10 @@ def _estimate(target: Target, rng: np.random.Generator) -> LogEvidence:
     # The points are new ones: the draws that choose are free to be fitted to as well.
     mixture, draws = fitted_mixture(first, second, rng), np.concatenate([first, second])
     weighed = _weighed(target, mixture, mixture.draw(rng, target.points))
-    wanted = weighed.error / PRECISE
-    if wanted > 1:
-        more = int(min(MARGIN * wanted**2 * target.points, MOST)) - target.points
-        weighed = weighed.with_more(_weighed(target, mixture, mixture.draw(rng, max(more, 0))))
+    # Again where the first few thousand have missed the heaviest weights and said that fewer were enough.
+    while (wanted := weighed.error / PRECISE) > 1 and (made := weighed.log_weights.size) < MOST:
+        more = math.ceil(min(MARGIN * wanted**2 * made, MOST)) - made
+        weighed = weighed.with_more(_weighed(target, mixture, mixture.draw(rng, more)))
     seen = _weighed(target, mixture, draws[rng.permutation(len(draws))[:LOOKED_AT]])
     return _judged(weighed, seen.log_weights)
 

@@ -188,9 +188,11 @@ def effective_number(series: Array) -> float:
 
 
 def error_of_mean(series: Array) -> float:
-    """Standard error of the mean of autocorrelated chains: by the effective number, or the spread of the chains."""
-    within = float(series.std(ddof=1)) / math.sqrt(effective_number(series))
-    return within if len(series) < 2 else max(within, float(series.mean(axis=1).std(ddof=1)) / math.sqrt(len(series)))
+    """Standard error of the mean of dependent chains, by the effective number, which holds them against each other.
+
+    The spread of four means of chains is above that by chance half of the time, and the larger of the two too large.
+    """
+    return float(series.std(ddof=1)) / math.sqrt(effective_number(series))
 
 
 def beyond_error(difference: float, error: float) -> bool:

@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.sharedvar import TensorSharedVariable
-from scipy import special, stats
+from scipy import signal, special, stats
 
 import bayeskit as bk
 from bayeskit.comparison.cross_validation import CrossValidation, cross_validate
@@ -22,7 +22,7 @@ from bayeskit.comparison.evidence_of_subsets import SubsetEvidence
 from bayeskit.comparison.folds import Fold, FoldLayout
 from bayeskit.comparison.left_out_scores import scores_from_draws, scores_from_evidence
 from bayeskit.comparison.posteriors_of_subsets import NoSubsetAnswer, SubsetPosteriors
-from bayeskit.comparison.smoothed_loo import mean_over_draws, smoothed_loo
+from bayeskit.comparison.smoothed_loo import error_of_draws, mean_over_draws, smoothed_loo
 from bayeskit.errors import DataError, InferenceError, ModelError, OptionError
 from bayeskit.results.log_evidence import LogEvidence
 
@@ -363,20 +363,33 @@ def test_labels_that_have_seen_the_data_are_no_leave_one_out() -> None:
     assert np.max(np.abs(by_draws.pointwise["model"] - by_formula) / by_draws.errors["model"]) < 5
 
 
-def test_stated_errors_of_both_means_are_calibrated() -> None:
-    """Draws of a Normal mean: 120 estimates of three scores, whose z-scores have a variance near one."""
+def test_stated_errors_of_both_means_and_of_sums_are_calibrated() -> None:
+    """Chains of a Normal mean: 120 estimates of three scores and of their sum, whose z-scores vary by about one."""
     y, rng = np.array([-0.5, 0.3, 0.4]), np.random.default_rng(4)
     of_loo = stats.norm((y.sum() - y) / 3, np.sqrt(1 + 1 / 3)).logpdf(y)  # the prior is Normal(0, 1)
     of_new = stats.norm(y.sum() / 4, np.sqrt(1 + 1 / 4)).logpdf(y)
-    z = []
+    all_of_them, z = np.ones(3, dtype=bool), []
     for _ in range(120):
-        mu = rng.normal(y.sum() / 4, 0.5, size=(4, 125))
+        noise = rng.normal(size=(4, 400))
+        noise[:, 1:] *= 0.8
+        mu = y.sum() / 4 + 0.5 * signal.lfilter([1.0], [1.0, -0.6], noise)  # autocorrelations of powers of 0.6
         terms = stats.norm(mu[..., None], 1.0).logpdf(y)
         draws = xr.Dataset({"mu": (("chain", "draw"), mu)})
-        smoothed, (mean, error, _) = smoothed_loo(terms, draws, 1.0), mean_over_draws(terms)
-        z.append([(smoothed.elpd - of_loo) / smoothed.error, (mean - of_new) / error])
-    variance = np.var(np.array(z), axis=(0, 2))
+        smoothed, (mean, influence, _) = smoothed_loo(terms, draws, None), mean_over_draws(terms)
+        together = np.sum(smoothed.elpd - of_loo) / smoothed.error_of(all_of_them)
+        z.append([*(smoothed.elpd - of_loo) / smoothed.error, *(mean - of_new) / error_of_draws(influence), together])
+    variance = np.square(z).mean(axis=0)
     assert np.all((variance > 0.7) & (variance < 1.4)), variance
+
+
+def test_a_pareto_k_that_may_be_high_is_doubtful() -> None:
+    """Weights of two rows under p(θ) ∝ exp(−θ): exp(0.3 θ) and exp(0.6 θ), of k = 0.3 and 0.6 exactly."""
+    theta = np.random.default_rng(3).exponential(size=(4, 4000))
+    pointwise = -np.array([0.3, 0.6]) * theta[..., None]
+    found = smoothed_loo(pointwise, xr.Dataset({"theta": (("chain", "draw"), theta)}), 1.0)
+    assert np.max(np.abs(found.k - [0.3, 0.6])) < 0.15
+    assert not found.high.any()
+    assert found.doubtful.tolist() == [False, True]
 
 
 def test_finitely_many_hypotheses_have_weights_without_a_tail() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from scipy import integrate, special, stats
 import bayeskit as bk
 from bayeskit.comparison.prior_sensitivity import sensitivity
 from bayeskit.errors import ModelError
+from bayeskit.results.log_evidence import LogEvidence
 
 Y = np.array([1.2, 0.4, 2.2])
 EFFECT = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
@@ -140,6 +142,20 @@ def test_draws() -> None:
     for name, row in table.iterrows():
         assert row["label"] == "estimated"
         assert abs(row["derivative"] - exact.loc[name, "derivative"]) < 4 * row["error"] < 0.1
+
+
+def test_an_expectation_without_a_variance_is_refused() -> None:
+    """Of the mean of effects it is that of 1 / τ, whose square has none where τ may be zero; draws of τ are exact."""
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", 1.0)
+        pm.Normal("y", pm.Normal("effect", 0.3, tau, shape=3), 1.0, observed=Y)
+    post = bk.infer(model, draws=8000, random_seed=1)
+    estimated = LogEvidence(post.log_evidence.value, 0.0, "estimated")
+    found = sensitivity(replace(post, method="nuts", log_evidence=estimated))
+    assert math.isnan(found.table.loc["effect.mu", "derivative"])
+    assert any("effect.mu: few draws decide" in note for note in found.notes)
+    exact = sensitivity(post).table.loc["tau.sigma", "derivative"]
+    assert abs(found.table.loc["tau.sigma", "derivative"] - exact) < 4 * found.table.loc["tau.sigma", "error"]
 
 
 def test_a_number_in_two_priors_is_one() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from scipy import special, stats
 
 from bayeskit.marginal_likelihood import importance
-from bayeskit.marginal_likelihood.estimators import Target
+from bayeskit.marginal_likelihood.estimators import PRECISE, Target
 from bayeskit.marginal_likelihood.importance import estimate
 from bayeskit.marginal_likelihood.mixture_proposal import MixtureProposal
 from bayeskit.marginal_likelihood.proposal import Proposal
@@ -77,6 +78,16 @@ def test_standard_error_is_honest(name: str) -> None:
     assert np.mean(errors) < most
     assert abs(np.mean(z)) < 0.6
     assert 0.5 < np.var(z) < 1.7
+
+
+def test_points_are_drawn_until_the_error_is_small() -> None:
+    """However few the first of them are, and whatever error these promise."""
+    density, draw, known, _, _ = CASES["banana"]
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        found = estimate(replace(target(density, draw(rng, 400), seed), points=100))
+        assert found.error <= PRECISE
+        assert abs(found.value - known) < 4 * found.error
 
 
 def test_a_heavier_tail_than_the_proposals_is_refused() -> None:
