@@ -32,11 +32,25 @@ if TYPE_CHECKING:
     from bayeskit.point_estimates.point_estimate import PointEstimate, map_estimate, maximize_evidence
     from bayeskit.queries.classification import classify
     from bayeskit.queries.states import states
-    from bayeskit.reporting import report
+    from bayeskit.reporting import Section, report, report_section
+    from bayeskit.reporting.index_page import report_index
     from bayeskit.reporting.saved import load
     from bayeskit.results.diagnostics import Diagnostics
     from bayeskit.results.records import LogEvidence, Plan, Posterior, Refusal
-    from bayeskit.validation import Calibration, Validation, calibrate, validate
+    from bayeskit.validation import (
+        Calibration,
+        ReferencePosterior,
+        Validation,
+        calibrate,
+        reference_posteriors,
+        validate,
+    )
+    from bayeskit.validation.predictive_checks.against_prior import prior_check
+    from bayeskit.validation.predictive_checks.against_replicated import posterior_check
+    from bayeskit.validation.predictive_checks.predictive_check import PredictiveCheck
+    from bayeskit.validation.predictive_checks.prior_record import PriorCheck
+    from bayeskit.validation.trials.scoreboard import Trial
+    from bayeskit.validation.trials.trial_of_samplers import trial
 
 __all__ = [
     "BayeskitError",
@@ -52,12 +66,17 @@ __all__ = [
     "PointEstimate",
     "PointNull",
     "Posterior",
+    "PredictiveCheck",
+    "PriorCheck",
+    "ReferencePosterior",
     "Refusal",
     "Robustness",
     "SecondOpinion",
+    "Section",
     "Selection",
     "Sensitivity",
     "Sequential",
+    "Trial",
     "Validation",
     "__version__",
     "calibrate",
@@ -74,15 +93,21 @@ __all__ = [
     "load",
     "map_estimate",
     "maximize_evidence",
+    "posterior_check",
+    "prior_check",
     "recover",
+    "reference_posteriors",
     "relabel",
     "report",
+    "report_index",
+    "report_section",
     "robustness",
     "savage_dickey",
     "select",
     "sensitivity",
     "sequential",
     "states",
+    "trial",
     "validate",
 ]
 
@@ -109,11 +134,18 @@ _NAMES = {
     "point_estimates.point_estimate": ("PointEstimate", "map_estimate", "maximize_evidence"),
     "queries.classification": ("classify",),
     "queries.states": ("states",),
-    "reporting": ("report",),
+    "reporting": ("Section", "report", "report_section"),
+    "reporting.index_page": ("report_index",),
     "reporting.saved": ("load",),
     "results.diagnostics": ("Diagnostics",),
     "results.records": ("LogEvidence", "Plan", "Posterior", "Refusal"),
-    "validation": ("Calibration", "Validation", "calibrate", "validate"),
+    "validation": ("Calibration", "ReferencePosterior", "Validation", "calibrate", "reference_posteriors", "validate"),
+    "validation.predictive_checks.against_prior": ("prior_check",),
+    "validation.predictive_checks.against_replicated": ("posterior_check",),
+    "validation.predictive_checks.predictive_check": ("PredictiveCheck",),
+    "validation.predictive_checks.prior_record": ("PriorCheck",),
+    "validation.trials.scoreboard": ("Trial",),
+    "validation.trials.trial_of_samplers": ("trial",),
 }
 _HOMES = {name: f"bayeskit.{module}" for module, names in _NAMES.items() for name in names}
 

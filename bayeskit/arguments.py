@@ -86,6 +86,7 @@ def checked[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True  # pytest shows the line that called
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError as error:

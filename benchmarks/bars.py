@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Row", "show"]
+import numpy as np
+
+__all__ = ["Row", "of_z", "show"]
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,13 @@ class Row:
     values: Mapping[str, str]
     bar: str = ""
     holds: bool | None = None
+
+
+def of_z(name: str, z: np.ndarray) -> Row:
+    """Mean, variance and largest of z-scores, and whether stated errors are as large as they should be."""
+    z = np.asarray(z)[np.isfinite(z)]
+    text = f"{z.mean():+.2f}, {z.var():.2f}, {np.abs(z).max():.1f} of {z.size}"
+    return Row(name, {"z": text}, "variance 0.7 to 1.4", bool(0.7 <= z.var() <= 1.4))
 
 
 def show(title: str, rows: Sequence[Row]) -> bool:

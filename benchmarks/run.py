@@ -16,6 +16,7 @@ import bench_em
 import bench_import
 import bench_other_data
 import bench_process
+import bench_references
 import bench_regression
 import bench_remainder
 from bars import show
@@ -39,6 +40,7 @@ def main() -> int:
             f"{bench_em.COMPONENTS} full covariances",
             bench_em.run(),
         ),
+        show("Reference posteriors, all of them", bench_references.run()),
         show("Coverage of 90 % predictive intervals, Gaussian process", bench_coverage.run()),
     ]
     print("\nevery bar holds" if all(held) else "\na bar is MISSED")

@@ -111,6 +111,8 @@ def rows() -> dict[str, Row]:
     folding |= {"observations": None}
     repeating = {"method": "exact", "datasets": 2, "draws": 4, "quantities": None, "generator": None, "alpha": 0.01}
     repeating |= {"processes": 1, "checkpoint": folder / "run.jsonl"}
+    trying = {"draws": 4, "chains": 1, "tune": 1, "level": 0.01, "processes": 1, "checkpoint": folder / "trial.jsonl"}
+    tried = bk.trial("exact", references=["coin"], **{**trying, **SEEDED, "checkpoint": None})
     arriving = {"blocks": 2, "order": [3, 2, 1, 0], "observations": "entry"}
     states_of = bk.states(of_mixture)
     selecting = {"model": regression(), "name": "w", "inclusion_prior": "uniform", "top": 2, "method": "auto"}
@@ -121,6 +123,12 @@ def rows() -> dict[str, Row]:
         Row(bk.evidence, {"model": post, "estimators": ["exact", "laplace"], "draws": 100, **SEEDED}, FEWER),
         Row(bk.explain, {"model": a_line}),
         Row(bk.collapse, {"model": a_count}),
+        Row(
+            bk.posterior_check,
+            {"posterior": post, "model": None, "var_names": None, "alpha": 0.05, "random_seed": 1},
+            FEWER,
+        ),
+        Row(bk.prior_check, {"model": a_line, "draws": 20, "plausible": {"y": (-9, 9)}, "random_seed": 1}, FEWER),
         Row(bk.recover, {"model": a_count, "draws": other.tree, "random_seed": 1}),
         Row(bk.classify, {"post": of_class, "new_data": {"x": [0.0]}, "label": "c", "method": "estimated", "draws": 2}),
         Row(bk.compare, {"models": [post, sampled], "prior_odds": None, "shared": (), "loo": False, "random_seed": 1}),
@@ -131,14 +139,26 @@ def rows() -> dict[str, Row]:
         Row(bk.map_estimate, {"model": a_count, "random_seed": 1}, FEWER),
         Row(bk.maximize_evidence, {"model": a_count, "random_seed": 1}, FEWER),
         Row(bk.relabel, {"draws": other, "model": a_count, "labels": (), "groups": None}),
-        Row(bk.report, {**reporting, "results": (), "about": ["x"]}, FEWER),
+        Row(bk.report, {**reporting, "model": None, "results": (), "sections": ["verdict"], "about": ["x"]}, FEWER),
+        Row(
+            bk.report_section,
+            {"post": post, "name": "priors", "model": None, "validation": None, "comparison": None},
+            FEWER,
+        ),
+        Row(bk.report_index, {"folder": folder, "title": "t"}, FEWER),
         Row(bk.sequential, {"models": post, "shared": (), **arriving, **SEEDED}, FEWER),
         Row(bk.hypothesis, {"posterior": post, "hypothesis": "slope > 1", "against": "slope < 0", "random_seed": 1}),
         Row(bk.savage_dickey, {"posterior": post, "var_names": "slope", "at": 0.5, "random_seed": 1}),
         Row(bk.select, selecting),
         Row(bk.select(**selecting).predict, {"data": {"x": np.eye(2)}}),
         Row(bk.states, {"source": of_mixture, "variable": "z", "at": {"mu": [-1.0, 1.0]}, "draws": 2}),
+        Row(bk.reference_posteriors, {"names": ["coin"], "groups": ["chains"]}),
+        Row(bk.reference_posteriors(["coin"])[0].summary, {}),
         Row(bk.calibrate, {"model": a_line, **repeating, **SEEDED}, FEWER),
+        Row(tried.record, {}),
+        Row(tried.report, {"path": folder / "trial.html"}, FEWER),
+        Row(tried.to_json, {}),
+        Row(bk.trial, {"sampler": "exact", "references": ["coin"], **trying, **SEEDED}, FEWER),
         Row(bk.validate, {"model": a_line, "draws": 4, "exact": post, **SEEDED}, FEWER),
         Row(validation.judge, {"exact": post, **judging, "method": "", "divergences": 1, "seconds": 1.0}),
         Row(validation.assert_matches_exact, {"model": a_line, **judging}, FEWER),

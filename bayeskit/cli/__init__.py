@@ -1,7 +1,7 @@
-"""The command line: ``bayeskit models | explain | infer | compare | validate | report | demo``.
+"""The command line: ``bayeskit models | explain | infer | compare | validate | trial | report | reference | demo``.
 
-Exit codes: 0, done; 1, a check failed (a validation, or a certificate); 2, something the user can mend; 130, Ctrl-C.
-What is not done is said in one line on stderr. Nothing heavy is imported before a command needs it.
+Exit codes: 0, done; 1, a check failed (a validation, a sampler on trial, or a certificate); 2, something the user can
+mend; 130, Ctrl-C. What is not done is said in one line on stderr. Nothing heavy is imported before a command needs it.
 """
 
 from __future__ import annotations

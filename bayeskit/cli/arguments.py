@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from bayeskit import __version__
 from bayeskit.errors import OptionError
 from bayeskit.inference.methods import method_names
+from bayeskit.sampling.named_samplers import sampler_names
 
 __all__ = ["parser"]
 
@@ -64,12 +65,36 @@ def parser() -> argparse.ArgumentParser:
     _add_comparisons(compare)
     judged = "judge NUTS against the closed form; exit code 1 if they disagree"
     command("validate", judged, "model", *table, "--draws", "--seed", "--json")
+    _add_trial(
+        command("trial", "samplers against posteriors that are known; exit code 1 if one is not right", "--json")
+    )
     report = command("report", "write one self-contained HTML page", "model", *table, *answer)
     report.add_argument("--validate", action="store_true", help="show NUTS beside the closed form")
     report.add_argument("--output", type=Path, metavar="HTML", help="the file (default: reports/MODEL.html)")
+    _add_references(command("reference", "models whose posterior is known: list them, write them to files"))
+    index = command("index", "write an index of the reports in a folder, with what to distrust in each")
+    index.add_argument("folder", type=Path, metavar="FOLDER", help="where the reports are")
+    index.add_argument("--title", default="Reports", help="default: Reports")
     demo = command("demo", "run the catalogue on its real data and write a page for each model", "--seed")
     demo.add_argument("--output", type=Path, default=Path("reports"), metavar="FOLDER", help="default: reports")
     return whole
+
+
+def _add_trial(tried: argparse.ArgumentParser) -> None:
+    """The arguments of a trial, whose draws are those of each chain."""
+    known = f"{', '.join(sampler_names())}, or module:function, a function of (model, seed)"
+    tried.add_argument("sampler", nargs="+", metavar="SAMPLER", help=known.replace("%", "%%"))
+    named = "names or groups of reference posteriors, with commas; all by default"
+    tried.add_argument("--references", metavar="NAME,...", help=named)
+    for flag, default, what in (("draws", 1000, "of each chain"), ("chains", 4, "chains"), ("tune", 1000, "warm-up")):
+        said = f"{what}; default: {default}"
+        tried.add_argument(f"--{flag}", type=_positive_integer, default=default, metavar="N", help=said)
+    tried.add_argument("--seed", type=_seed, metavar="N", help="the same seed gives the same draws")
+    level = "probability that a right sampler is called wrong on any reference; default: 0.01"
+    tried.add_argument("--level", type=float, default=0.01, metavar="P", help=level)
+    tried.add_argument("--processes", type=_positive_integer, default=1, metavar="N", help="side by side; default: 1")
+    tried.add_argument("--checkpoint", type=Path, metavar="FILE", help="write each result to it, and go on from it")
+    tried.add_argument("--out", type=Path, metavar="HTML", help="write a page of all of this")
 
 
 def _add_comparisons(compare: argparse.ArgumentParser) -> None:
@@ -81,6 +106,23 @@ def _add_comparisons(compare: argparse.ArgumentParser) -> None:
     compare.add_argument("--estimators", action="store_true", help=estimators)
     compare.add_argument("--plot", type=Path, metavar="FILE", help="draw the comparison to a .png, .svg or .pdf file")
     compare.add_argument("--report", type=Path, metavar="HTML", help="write a page of all of this")
+
+
+def _add_references(reference: argparse.ArgumentParser) -> None:
+    """What may be done with reference posteriors."""
+    actions = reference.add_subparsers(metavar="ACTION", required=True, dest="action")
+    lists = "list them by name and group; their answers are not computed"
+    exports = "write them as netCDF and in the JSON of posteriordb: data, exact summaries, evidence, independent draws"
+    for name, summary in (("list", lists), ("export", exports)):
+        action = actions.add_parser(name, help=summary, description=summary)
+        action.add_argument("names", nargs="*", metavar="NAME", help="of these names; by default all")
+        action.add_argument(
+            "--group", action="append", default=[], help="of this group, such as funnels; may be repeated"
+        )
+    actions.choices["list"].add_argument("--json", action="store_true", help="print one JSON object")
+    actions.choices["export"].add_argument(
+        "--to", type=Path, required=True, metavar="FOLDER", help="is made if missing"
+    )
 
 
 def _shared() -> dict[str, dict[str, Any]]:

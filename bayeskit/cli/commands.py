@@ -114,11 +114,48 @@ def _validate(arguments: argparse.Namespace) -> int:
     return DONE if validation.passed else CHECK_FAILED
 
 
+def _trial(arguments: argparse.Namespace) -> int:
+    import bayeskit as bk
+    from bayeskit.reporting.files import REPORT
+
+    require_free(arguments.out, REPORT, ())
+    options = ("draws", "chains", "tune", "level", "processes", "checkpoint")
+    found = bk.trial(
+        arguments.sampler,
+        references=arguments.references and arguments.references.split(","),
+        random_seed=arguments.seed,
+        progressbar=is_terminal() and not arguments.json,
+        **{name: getattr(arguments, name) for name in options},
+    )
+    written = found.report(arguments.out) if arguments.out else None
+    if arguments.json:
+        print_json({**found.record(), "report": written})
+    else:
+        print(found)
+        if written:
+            print(f"report: {written.as_posix()}")
+    return DONE if (found.scores["verdict"] == "right").all() else CHECK_FAILED
+
+
 def _report(arguments: argparse.Namespace) -> int:
     path = arguments.output or Path("reports") / f"{Path(arguments.model.partition(':')[0]).stem}.html"
     _, _, written = _answered(arguments, path, validate=arguments.validate)
     if not arguments.json:
         print(written)
+    return DONE
+
+
+def _reference(arguments: argparse.Namespace) -> int:
+    from bayeskit.cli.references import export_references, list_references
+
+    (list_references if arguments.action == "list" else export_references)(arguments)
+    return DONE
+
+
+def _index(arguments: argparse.Namespace) -> int:
+    import bayeskit as bk
+
+    print(bk.report_index(arguments.folder, title=arguments.title))
     return DONE
 
 
@@ -158,5 +195,5 @@ def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"draws": arguments.draws, "progressbar": is_terminal() and not arguments.json}
 
 
-_ALL = (_models, _explain, _infer, _compare, _validate, _report, _demo)
+_ALL = (_models, _explain, _infer, _compare, _validate, _trial, _report, _index, _reference, _demo)
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {command.__name__[1:]: command for command in _ALL}

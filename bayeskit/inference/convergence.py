@@ -9,11 +9,19 @@ from bayeskit.marginal_likelihood.relabelling import under_one_labelling
 from bayeskit.results.diagnostics import Diagnostics, diagnostics_of
 from bayeskit.results.records import Posterior
 
-__all__ = ["with_diagnostics"]
+__all__ = ["judged", "with_diagnostics"]
 
 
 def with_diagnostics(post: Posterior) -> Posterior:
-    """A sampled posterior with its diagnostics; each problem is a warning of the logger ``bayeskit``, as with PyMC.
+    """A sampled posterior with its diagnostics; each problem is a warning of the logger ``bayeskit``, as with PyMC."""
+    post = judged(post)
+    for problem in () if post.diagnostics is None else post.diagnostics.problems:
+        logging.getLogger("bayeskit").warning("%s draws: %s", post.method.upper(), problem)
+    return post
+
+
+def judged(post: Posterior) -> Posterior:
+    """A sampled posterior with its diagnostics.
 
     What the sampler moved is judged; what is recovered given its draws is exact.
     """
@@ -23,8 +31,6 @@ def with_diagnostics(post: Posterior) -> Posterior:
     found = diagnostics_of(post.tree, names, post.log_evidence.unvisited)
     if found.mixing:
         found = replace(found, relabelled=_under_one_labelling(post, found))
-    for problem in found.problems:
-        logging.getLogger("bayeskit").warning("%s draws: %s", post.method.upper(), problem)
     return replace(post, diagnostics=found)
 
 

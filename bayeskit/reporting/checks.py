@@ -1,48 +1,86 @@
-"""Posterior predictive checks, by the plot that suits the data."""
+"""Posterior predictive checks, by the plot that suits the data; by group and along time, where there are such."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-import arviz_plots as azp
 import numpy as np
+import pandas as pd
 import xarray as xr
 from matplotlib.figure import Figure
 
-from bayeskit.reporting.categories import MAX_CATEGORIES, category_figure, category_labels
-from bayeskit.reporting.distinct_labels import distinct_labels
-from bayeskit.reporting.figures import flattened, no_histogram
-from bayeskit.reporting.records import BLUE, ORANGE, Picture, figure_of, say_instead, subplots, to_picture
-from bayeskit.results.predictive import predict
+from bayeskit.reporting.categories import category_figure
+from bayeskit.reporting.check_plots import (
+    distribution_figure,
+    interval_figure,
+    rootogram_figure,
+    value_figure,
+    words_figure,
+)
+from bayeskit.reporting.figures import no_histogram
+from bayeskit.reporting.records import Picture, to_picture
+from bayeskit.reporting.residual_checks import residual_figure
+from bayeskit.reporting.time_checks import time_figure
 from bayeskit.results.records import Posterior
-from bayeskit.results.tree import observed_data
+from bayeskit.validation.predictive_checks.data_kinds import MAX_CATEGORIES, data_kind, in_columns, is_time
+from bayeskit.validation.predictive_checks.replicated_data import replicated_data
+from bayeskit.validation.predictive_checks.row_groups import in_time, row_groups
+from bayeskit.validation.predictive_checks.statistics_by_kind import SERIES, Column
 
 __all__ = ["check_pictures", "generator", "kind_of_check"]
 
-MAX_PICTURES = 3
+MAX_PICTURES = 3  # variables that have some
 MAX_FACETS = 6
 MAX_DRAWS = 1000
 MAX_ROWS = 2000
-MAX_ELEMENTS = 20_000_000  # replicated values held in memory
 MAX_INTERVALS = 80
 FEW = 12
 MAX_COUNT = 60
-OVERLAID = 40
-SIZE = (7.4, 2.9)  # inches
-FACET_COLUMNS = 2
+SAMPLE = ("chain", "draw")
+
+
+@dataclass(frozen=True, eq=False)
+class _Checked:
+    """An observed variable and replicated ones, some of its rows where there are many."""
+
+    name: str
+    observed: xr.DataArray
+    predicted: xr.DataArray
+    groups: dict[str, tuple[np.ndarray, tuple[str, ...]]]
+    timed: bool
+
+    def columns(self) -> tuple[dict[str, xr.DataArray], dict[str, xr.DataArray]]:
+        """Observed and replicated columns by their names; all values as one where there are too many."""
+        both = [in_columns(self.observed), in_columns(self.predicted, SAMPLE)]
+        if len(both[0]) > MAX_FACETS:
+            both = [{"": self.observed}, {"": self.predicted}]
+        named = [{f"{self.name}{label}": values for label, values in of.items()} for of in both]
+        return named[0], named[1]
+
+    def arrays(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """The same as arrays, all draws along the first axis."""
+        observed, predicted = self.columns()
+        drawn = {n: v.transpose(*SAMPLE, *observed[n].dims).to_numpy() for n, v in predicted.items()}
+        return {n: (observed[n].to_numpy(), v.reshape(v.shape[0] * v.shape[1], *v.shape[2:])) for n, v in drawn.items()}
+
+    def rows(self) -> tuple[str, np.ndarray]:
+        """The dim of the rows of a column, and their labels."""
+        values = next(iter(self.columns()[0].values()))
+        dim = values.dims[0]
+        labels = values[dim].to_numpy() if dim in values.coords else np.arange(len(values))
+        if labels.dtype.kind == "M":
+            labels = pd.DatetimeIndex(labels).strftime("%Y-%m-%d").to_numpy().astype(object)
+        return "row" if str(dim).startswith(f"{self.name}_dim_") else str(dim), labels
 
 
 def kind_of_check(observed: xr.DataArray, predicted: xr.DataArray) -> str:
     """Which plot suits the observed values.
 
-    Categories: the share of each, by name. One value: the predictive distribution with the value marked. Few values, or
-    counts that are predicted to differ from row to row (each has its own trials or exposure): an interval for each.
-    Zeros and ones: the proportion of ones. Small counts: a rootogram; large ones, and measurements so rounded that most
-    are there twice or so close together that a density estimate would show spikes: distribution functions. Else
-    densities.
+    Categories, and zeros and ones: the share of each. One value: the predictive distribution with the value marked.
+    Few values, or counts that are predicted to differ from row to row (each has its own trials or exposure): an
+    interval for each. Small counts: a rootogram; large ones, and measurements so rounded that most are there twice or
+    so close together that a density estimate would show spikes: distribution functions. Else densities.
     """
     values = observed.to_numpy()
     if "labels" in observed.attrs and max(values.max(), predicted.max()) < MAX_CATEGORIES:
@@ -56,27 +94,31 @@ def kind_of_check(observed: xr.DataArray, predicted: xr.DataArray) -> str:
         rounded = any(2 * np.unique(column).size < column.size for column in values.reshape(len(values), -1).T)
         narrow = any(no_histogram(v) for v in (values, predicted.to_numpy()))
         return "ecdf" if rounded or narrow else "kde"
-    if values.min() >= 0 and values.max() <= 1:
-        return "proportion"
+    if data_kind(values, predicted.to_numpy(), labelled=False) == "binary":
+        return "binary"
     # Predictions differ from row to row where they do by more than a tenth of their own spread.
-    sample = ("chain", "draw")
-    if values.size <= MAX_INTERVALS and predicted.mean(sample).std() > 0.1 * predicted.std(sample).mean():
+    if values.size <= MAX_INTERVALS and predicted.mean(SAMPLE).std() > 0.1 * predicted.std(SAMPLE).mean():
         return "interval"
     return "rootogram" if values.max() - values.min() <= MAX_COUNT else "ecdf"
 
 
 def check_pictures(post: Posterior, note: str = "") -> tuple[Picture, ...]:
-    """One predictive check for each observed variable, by the plot of :func:`kind_of_check`, with a note on each.
+    """Predictive checks of each observed variable, with a note on each.
 
+    The first by the plot of :func:`kind_of_check`; then along time, by group, and the residuals, where there are such.
     Of a variable with many values, a random selection of rows is shown, and fewer replicated data sets are drawn.
     """
-    observed, labels = observed_data(post.tree), category_labels(post.model)
-    predicted = _replicated(post, max((v.size for v in observed.data_vars.values()), default=0))
-    names = [n for n in observed.data_vars if n in predicted.data_vars][:MAX_PICTURES]
-    observed = observed.assign({n: observed[n].assign_attrs(labels=labels[n]) for n in labels if n in observed})
+    found = replicated_data(post, random_seed=post.random_seed)
     rng = generator(post)
-    found = (_check(str(n), *_selected(observed[n], predicted[n], rng)) for n in names)
-    return tuple(replace(p, caption=f"{p.caption} {note}".strip()) for p in found)
+    pictures: list[Picture] = []
+    for name in found.names[:MAX_PICTURES]:
+        observed = found.observed[name]
+        if name in found.labels:
+            observed = observed.assign_attrs(labels=found.labels[name])
+        groups = row_groups(post.model, name, len(observed)) if observed.ndim == 1 else {}
+        whole = _Checked(name, observed, found.predicted[name], groups, in_time(post.model, name))
+        pictures += _pictures_of(_selected(whole, rng), rng)
+    return tuple(replace(p, caption=f"{p.caption} {note}".strip()) for p in pictures)
 
 
 def generator(post: Posterior) -> np.random.Generator:
@@ -84,129 +126,88 @@ def generator(post: Posterior) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(post.random_seed, spawn_key=(1,)))
 
 
-def _replicated(post: Posterior, size: int) -> xr.Dataset:
-    """Posterior predictive draws; where the data are large, of a part of the draws only, and not kept."""
-    draws = post.tree["posterior"].to_dataset()
-    count = draws.sizes["chain"] * draws.sizes["draw"]
-    if "posterior_predictive" in post.tree.children or count * size <= MAX_ELEMENTS:
-        return post.posterior_predictive(random_seed=post.random_seed)
-    kept = max(1, max(MAX_ELEMENTS // size, OVERLAID) // draws.sizes["chain"])
-    few = xr.DataTree.from_dict({"posterior": draws.isel(draw=slice(kept))})
-    return predict(post.model, few, {}, random_seed=post.random_seed)
+def _selected(whole: _Checked, rng: np.random.Generator) -> _Checked:
+    """A random selection of the rows of large data, and at most so many draws."""
+    step = max(1, whole.predicted.sizes["chain"] * whole.predicted.sizes["draw"] // MAX_DRAWS)
+    predicted = whole.predicted.isel(draw=slice(None, None, step))
+    if whole.observed.ndim == 0 or whole.observed.shape[0] <= MAX_ROWS:
+        return replace(whole, predicted=predicted)
+    total = len(whole.observed)
+    rows = np.sort(rng.choice(total, MAX_ROWS, replace=False))
+    kept = {whole.observed.dims[0]: rows}
+    observed = whole.observed.isel(kept).assign_attrs(shown=f" {MAX_ROWS:,} of {total:,} rows.")
+    groups = {n: (codes[rows], labels) for n, (codes, labels) in whole.groups.items()}
+    return replace(whole, observed=observed, predicted=predicted.isel(kept), groups=groups)
 
 
-def _selected(observed: xr.DataArray, predicted: xr.DataArray, rng: np.random.Generator) -> list[xr.DataArray]:
-    """A random selection of the rows of large data."""
-    if observed.ndim == 0 or observed.shape[0] <= MAX_ROWS:
-        return [observed, predicted]
-    total = len(observed)
-    rows = {observed.dims[0]: np.sort(rng.choice(total, MAX_ROWS, replace=False))}
-    return [observed.isel(rows).assign_attrs(shown=f" {MAX_ROWS:,} of {total:,} rows."), predicted.isel(rows)]
+def _pictures_of(of: _Checked, rng: np.random.Generator) -> Iterator[Picture]:
+    for what, (figure, words) in _figures_of(of, rng):
+        words += of.observed.attrs.get("shown", "")
+        yield to_picture(figure, alt=f"{what} of {of.name}. {words}", caption=f"{of.name}. {words}")
 
 
-def _check(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> Picture:
-    step = max(1, predicted.sizes["chain"] * predicted.sizes["draw"] // MAX_DRAWS)
-    predicted = predicted.isel(draw=slice(None, None, step))
-    if share := np.mean(~np.isfinite(predicted.to_numpy())):
-        figure, words = _words(f"{100 * share:.2g} % of the replicated values are not finite")
-    else:
-        figure, words = CHECKS[kind_of_check(observed, predicted)](name, observed, predicted)
-    words += observed.attrs.get("shown", "")
-    return to_picture(figure, alt=f"Posterior predictive check of {name}. {words}", caption=f"{name}. {words}")
+def _figures_of(of: _Checked, rng: np.random.Generator) -> Iterator[tuple[str, tuple[Figure, str]]]:
+    """What is drawn of a variable, and what that is."""
+    what = "Posterior predictive check"
+    if share := np.mean(~np.isfinite(of.predicted.to_numpy())):
+        yield what, words_figure(f"{100 * share:.2g} % of the replicated values are not finite")
+        return
+    kind = kind_of_check(of.observed, of.predicted)
+    yield what, _figure(kind, of)
+    if of.observed.ndim == 0 or len(of.observed) < SERIES or kind in ("category", "value"):
+        return
+    dim, labels = of.rows()
+    arrays = of.arrays()
+    matrix = any(values.ndim > 1 for values, _ in arrays.values())
+    if (of.timed or is_time(of.observed, dim)) and not matrix and kind != "binary":
+        yield "Predictive band along time", time_figure(arrays, labels, dim)
+    for group, (codes, called) in of.groups.items():
+        yield f"Means by {group}", _by_group(of, group, codes, called)
+    if of.observed.ndim == 2 and matrix:
+        yield f"Means by {of.observed.dims[1]}", _by_column(of)
+    if kind != "binary":
+        numbers = data_kind(of.observed.to_numpy(), of.predicted.to_numpy(), labelled=False)
+        shaped = ((n, y.reshape(len(y), -1), r.reshape(len(r), len(y), -1)) for n, (y, r) in arrays.items())
+        columns = [Column(n, numbers, y, r) for n, y, r in shaped]
+        yield "Residuals", residual_figure(columns, labels, dim, rng)
 
 
-def _words(why: str) -> tuple[Figure, str]:
-    """Where there is nothing to be drawn."""
-    figure, axes = subplots(figsize=(SIZE[0], 0.8))
-    say_instead(axes, why, width=90)
-    return figure, f"There is no picture: {why}."
+def _figure(kind: str, of: _Checked) -> tuple[Figure, str]:
+    if kind in ("category", "binary"):
+        return category_figure(of.arrays(), of.observed.attrs.get("labels") or ("0", "1")[: 2 * (kind == "binary")])
+    if kind == "value":
+        return value_figure(of.name, of.observed, of.predicted)
+    if kind == "interval":
+        return interval_figure(of.name, of.observed, of.predicted)
+    if kind == "rootogram":
+        return rootogram_figure(*of.columns())
+    return distribution_figure(kind, *of.columns())
 
 
-def _value(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
-    if same := no_histogram(predicted.to_numpy()):
-        return _words(f"{same} of the replicated data; the observed value is {observed.item():.6g}")
-    hidden = dict.fromkeys(("dist", "point_estimate_text", "title", "remove_axis"), False)
-    visuals = {"face": {"color": BLUE, "alpha": 0.3}, "credible_interval": {"color": BLUE}, **hidden}
-    figure = _drawn("plot_dist", name, observed, predicted, visuals, group="posterior_predictive", kind="hist")
-    figure.axes[0].axvline(float(observed.to_numpy().item()), color=ORANGE, linewidth=2)
-    figure.axes[0].set_yticks([])
-    figure.axes[0].set_xlabel(name)
-    return figure, "Histogram of replicated values (blue); the orange line is the observed one."
+def _by_group(of: _Checked, group: str, codes: np.ndarray, called: tuple[str, ...]) -> tuple[Figure, str]:
+    """The predictive interval of the mean of each group, and its observed mean; the first of many groups."""
+    present = np.unique(codes)
+    shown = present[:MAX_INTERVALS]
+    shares = (codes[:, None] == shown) / (codes[:, None] == shown).sum(axis=0)
+    names = [called[k] if 0 <= k < len(called) else str(k) for k in shown]
+    return _means(of, group, names, shares, len(present) - len(shown))
 
 
-def _interval(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
-    visuals: dict[str, Any] = {"trunk": {"color": BLUE, "alpha": 0.25}, "twig": {"color": BLUE, "alpha": 0.5}}
-    visuals |= {"observed_markers": {"color": ORANGE, "size": 24, "zorder": 5}}
-    visuals |= dict.fromkeys(("prediction_markers", "xlabel", "ylabel"), False)
-    predicted = flattened(predicted.transpose("chain", "draw", *observed.dims))
-    observed = flattened(observed).assign_coords(element=predicted["element"])
-    figure = _drawn("plot_ppc_interval", name, observed, predicted, visuals)
-    axes = figure.axes[0]
-    labels = predicted["element"].to_numpy().tolist()
-    step = 1 if len(labels) <= 30 else 5  # every element is labelled, or every few of many that are numbered
-    axes.set_xticks(range(0, len(labels), step), labels[::step])
-    if sum(map(len, labels[::step])) > 60:
-        axes.tick_params(axis="x", rotation=90)
-    axes.set_ylabel(name)
-    return figure, "Each value's 50 % and wider predictive interval (blue), and what was observed (orange)."
+def _by_column(of: _Checked) -> tuple[Figure, str]:
+    """The same of the columns of a matrix of many."""
+    dim = of.observed.dims[1]
+    labels = of.observed[dim].to_numpy() if dim in of.observed.coords else np.arange(of.observed.shape[1])
+    rows, columns = of.observed.shape
+    shares = np.tile(np.eye(columns)[:, :MAX_INTERVALS] / rows, (rows, 1))
+    return _means(of, str(dim), [*map(str, labels[:MAX_INTERVALS])], shares, columns - MAX_INTERVALS)
 
 
-def _proportion(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
-    ones = predicted.mean([d for d in predicted.dims if d not in ("chain", "draw")])
-    if no_histogram(ones.to_numpy()):
-        return _value(name, observed.mean(), ones)
-    figure, _ = _value(name, observed.mean(), ones)
-    figure.axes[0].set_xlabel(f"proportion of ones in {name}")
-    return figure, "Histogram of the proportion of ones in replicated data (blue); the orange line is the observed one."
-
-
-def _rootogram(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
-    if observed.ndim > 1:  # ArviZ counts along one axis
-        predicted, observed = flattened(predicted.transpose("chain", "draw", *observed.dims)), flattened(observed)
-    visuals: dict[str, Any] = {"predictive_markers": {"color": BLUE}, "credible_interval": {"color": BLUE}}
-    visuals |= {"observed_markers": {"color": ORANGE, "size": 30}, "grid": {"color": "#e4e7eb"}}
-    visuals |= dict.fromkeys(("xlabel", "ylabel", "title"), False)
-    figure = _drawn("plot_ppc_rootogram", name, observed, predicted, visuals)
-    figure.axes[0].set_xlabel(name)
-    figure.axes[0].set_ylabel("frequency (root scale)")
-    return figure, "Rootogram: how often each count is predicted, with its interval (blue), and was observed (orange)."
-
-
-def _distribution(kind: str, name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
-    # The dim along which the quantities differ: the last of two, if it is short.
-    facet = str(observed.dims[1]) if observed.ndim == 2 and observed.shape[1] <= MAX_FACETS else None
-    visuals = {
-        "predictive_dist": {"color": BLUE, "alpha": 0.25, "width": 0.8},
-        "observed_dist": {"color": ORANGE, "width": 2},
-        "title": {"size": 9} if facet else False,
-    }
-    layout: dict[str, Any] = {}
-    if facet:
-        size = (SIZE[0], 2.0 * -(-observed.sizes[facet] // FACET_COLUMNS) + 0.2)
-        layout = {"cols": ["__variable__", facet], "col_wrap": FACET_COLUMNS, "figure_kwargs": {"figsize": size}}
-    figure = _drawn("plot_ppc_dist", name, observed, predicted, visuals, kind=kind, num_samples=OVERLAID, **layout)
-    if not facet:
-        figure.axes[0].set_xlabel(name)
-    what = "Estimated densities" if kind == "kde" else "Distribution functions"
-    return figure, f"{what} of {OVERLAID} replicated data sets (blue) and of the observed data (orange)."
-
-
-def _drawn(
-    plot: str, name: str, observed: xr.DataArray, predicted: xr.DataArray, visuals: dict[str, Any], **options: Any
-) -> Figure:
-    """What a function of arviz-plots draws of replicated data and the observed ones."""
-    groups = {"posterior_predictive": xr.Dataset({name: predicted}), "observed_data": xr.Dataset({name: observed})}
-    groups = {group: distinct_labels(values) for group, values in groups.items()}
-    options = {"figure_kwargs": {"figsize": SIZE}, **options}
-    return figure_of(getattr(azp, plot)(xr.DataTree.from_dict(groups), visuals=visuals, **options))
-
-
-CHECKS: dict[str, Callable[[str, xr.DataArray, xr.DataArray], tuple[Figure, str]]] = {
-    "category": category_figure,
-    "value": _value,
-    "interval": _interval,
-    "proportion": _proportion,
-    "rootogram": _rootogram,
-    "ecdf": partial(_distribution, "ecdf"),
-    "kde": partial(_distribution, "kde"),
-}
+def _means(of: _Checked, group: str, names: list[str], shares: np.ndarray, hidden: int) -> tuple[Figure, str]:
+    """Intervals of means: of the flattened entries, the share that each has in the mean of each group."""
+    drawn = of.predicted.transpose(*SAMPLE, *of.observed.dims).to_numpy()
+    means = [v.reshape(*shape, -1) @ shares for v, shape in ((of.observed.to_numpy(), ()), (drawn, drawn.shape[:2]))]
+    observed, predicted = xr.DataArray(means[0], {group: names}, [group]), xr.DataArray(means[1], dims=[*SAMPLE, group])
+    figure, _ = interval_figure(f"mean of {of.name}", observed, predicted.assign_coords({group: names}))
+    rest = f" {hidden:,} more are not shown." if hidden > 0 else ""
+    words = "the 50 % and wider predictive interval of each mean (blue), and the observed one (orange)"
+    return figure, f"By {group}: {words}.{rest}"

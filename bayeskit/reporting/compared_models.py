@@ -66,7 +66,7 @@ def _question(comparison: Comparison, about: Sequence[str]) -> Section:
     if second is not None:
         apart, error = -second["log_bayes_factor"], second["log_bayes_factor_error"]
         answer += f" It is {apart:.2f} nats (error {error:.1e}) ahead of {names[1]}."
-    return Section("question", "What was asked", (*about, asked, answer))
+    return Section("verdict", "In short", (f"{asked} {answer}", *about))
 
 
 def _evidence_tables(comparison: Comparison) -> tuple[Table, ...]:

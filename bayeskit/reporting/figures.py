@@ -5,7 +5,7 @@ No figure is left open. Large models are cut to what a reader can take in; the c
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import Any
 
@@ -20,9 +20,11 @@ from bayeskit.reporting.distinct_labels import distinct_labels
 from bayeskit.reporting.records import (
     BLUE,
     INK,
+    MUTED,
     ORANGE,
     Picture,
     figure_of,
+    in_a_grid,
     interval_probability,
     say_instead,
     to_picture,
@@ -46,6 +48,9 @@ MAX_INTERVAL_PICTURES = 4
 PANEL_VARIABLE = 9  # a variable with more elements is shown as intervals
 LABELS = ("categorical", "markov_chain")  # steps of the plan whose variables are labels
 SAMPLE = ("chain", "draw")
+DRAWS_A_STEP, MOST_STEPS = 60, 30  # of the histogram of a prior
+POINTS = 150  # of a density
+LONGEST = 28  # letters of a title
 NARROW = 10_000  # roundings that draws have to span for a histogram
 SMALL = 1e-290  # where a density overflows
 
@@ -80,8 +85,16 @@ def split_variables(post: Posterior) -> tuple[tuple[str, ...], tuple[str, ...], 
     return tuple(panels), tuple(intervals), tuple(hidden)
 
 
-def marginal_picture(post: Posterior, names: tuple[str, ...], validation: Validation | None = None) -> Picture | None:
-    """Marginal posteriors, one panel a scalar: histogram of the draws, closed-form density, NUTS where it was run."""
+def marginal_picture(
+    post: Posterior,
+    names: tuple[str, ...],
+    validation: Validation | None = None,
+    prior: Mapping[str, np.ndarray] | str = "",
+) -> Picture | None:
+    """Marginal posteriors, one panel a scalar: histogram of the draws, closed-form density, NUTS where it was run.
+
+    Beside it the prior, where there are draws from it.
+    """
     if not names:
         return None
     draws = _as_numbers(distinct_labels(post.tree["posterior"].to_dataset()[list(names)]))
@@ -100,22 +113,35 @@ def marginal_picture(post: Posterior, names: tuple[str, ...], validation: Valida
         dashed = {"dist": {"color": ORANGE, "linestyle": "--", "width": 1.4}}
         sampled = _filled(_as_numbers(sampled), undrawn)
         azp.plot_dist(sampled, kind="kde", plot_collection=panels, visuals=dashed | dict.fromkeys(hidden, False))
+    drawn: dict[str, dict[tuple[int, ...], Axes]] = {}
     for name, labels, at in xarray_sel_iter(draws, skip_dims=set(SAMPLE)):
-        axes, marginal = panels.get_target(name, labels), post.marginals.get(name)
-        if (why := undrawn.get((name, *at.values()))) is not None:
+        axes, place = panels.get_target(name, labels), tuple(at.values())
+        axes.set_title(_short(f"{name}[{', '.join(map(str, labels.values()))}]" if labels else str(name)), fontsize=9)
+        if (why := undrawn.get((name, *place))) is not None:
             say_instead(axes, why)
             continue
-        if marginal is not None and marginal.elementwise:
-            _draw_density(axes, marginal, tuple(at.values()), np.issubdtype(draws[name].dtype, np.integer))
+        drawn.setdefault(str(name), {})[place] = axes
+        if not isinstance(prior, str) and name in prior:
+            _draw_prior(axes, _entry(prior[str(name)], place), draws[name].dtype.kind in "iu")
         axes.locator_params(axis="x", nbins=4)
         axes.set_ylim(bottom=min(axes.get_ylim()[0], 0.0))
+    for name, places in drawn.items():
+        if (marginal := post.marginals.get(name)) is not None and marginal.elementwise:
+            _draw_densities(places, marginal, draws[name].shape[2:], np.issubdtype(draws[name].dtype, np.integer))
     number = f"{draws.sizes['chain'] * draws.sizes['draw']:,}"
     words = [f"Shaded: histogram of {number} {'independent ' if post.method == 'exact' else ''}draws"]
     words += ["blue line: density in closed form or by quadrature"] if any(n in post.marginals for n in names) else []
+    words += ["grey: the prior"] if any(n in prior for n in names) else []
     words += ["dashed orange: NUTS"] if sampled is not None else []
-    words += [f"black: mean and {100 * interval_probability():g} % interval"]
+    words += [f"point and bar: mean and {100 * interval_probability():g} % interval"]
     alt = f"Marginal posterior densities of {', '.join(names)}, one panel for each scalar."
-    return to_picture(figure_of(panels), alt=alt, caption=f"Marginal posteriors. {'; '.join(words)}.")
+    caption = f"Marginal posteriors. {'; '.join(words)}."
+    return to_picture(in_a_grid(panels), alt=alt, caption=caption, stacked=True)
+
+
+def _short(label: str) -> str:
+    """What the title of a panel has room for."""
+    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
 
 
 def interval_pictures(post: Posterior, names: tuple[str, ...]) -> tuple[Picture, ...]:
@@ -175,23 +201,43 @@ def _filled(draws: xr.Dataset, entries: Collection[tuple[Any, ...]]) -> xr.Datas
     return draws
 
 
-def _draw_density(axes: Axes, marginal: Any, index: tuple[int, ...], discrete: bool) -> None:
-    """The closed-form density (or mass) of one element over the range of its panel."""
-    low, high = axes.get_xlim()
+def _draw_densities(
+    places: Mapping[tuple[int, ...], Axes], marginal: Any, shape: tuple[int, ...], discrete: bool
+) -> None:
+    """The closed-form density (or mass) of the elements of a variable over the ranges of their panels, all at once."""
+    ranges = {place: axes.get_xlim() for place, axes in places.items()}
     if discrete:
-        x = np.arange(np.ceil(low), np.floor(high) + 1)
-        axes.plot(x, _element(marginal.dist.pmf, x, index), "o", color=BLUE, markersize=3)
-    else:
-        x = np.linspace(low, high, 200)
-        axes.plot(x, _element(marginal.dist.pdf, x, index), color=BLUE, linewidth=1.8)
+        for place, (low, high) in ranges.items():
+            x = np.arange(np.ceil(low), np.floor(high) + 1)
+            mass = np.asarray(marginal.dist.pmf(x.reshape(-1, *(1 for _ in shape))))
+            mass = np.broadcast_to(mass.reshape(len(x), *mass.shape[1:]), (len(x), *shape))
+            places[place].plot(x, _entry(mass, place), "o", color=BLUE, markersize=3)
+        return
+    grid = np.empty((POINTS, *shape))
+    grid[:] = np.mean(next(iter(ranges.values())))  # of elements that have no panel
+    for place, (low, high) in ranges.items():
+        _entry(grid, place)[:] = np.linspace(low, high, POINTS)
+    density = np.broadcast_to(np.asarray(marginal.dist.pdf(grid)), grid.shape)
+    for place, axes in places.items():
+        axes.plot(_entry(grid, place), _entry(density, place), color=BLUE, linewidth=1.8)
 
 
-def _element(density: Any, x: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
-    """Density of one element of an array-valued distribution at the points x."""
-    values = np.asarray(density(x.reshape(-1, *(1 for _ in index))))
-    if values.ndim == 1:
-        return values
-    return values.reshape(len(values), -1)[:, np.ravel_multi_index(index, values.shape[1:])]
+def _entry(values: np.ndarray, place: tuple[int, ...]) -> np.ndarray:
+    """One entry of a variable along the first axis, a view."""
+    index: Any = (slice(None), *place)
+    view: np.ndarray = values[index]
+    return view
+
+
+def _draw_prior(axes: Axes, values: np.ndarray, discrete: bool) -> None:
+    """A histogram of prior draws over the range of a panel, in as many steps as these can tell apart."""
+    low, high = axes.get_xlim()
+    seen = values[(values >= low) & (values <= high)]
+    steps = int(np.clip(len(seen) // DRAWS_A_STEP, 1, MOST_STEPS))
+    edges = np.arange(np.floor(low), np.ceil(high) + 2) - 0.5 if discrete else np.linspace(low, high, steps + 1)
+    counts, _ = np.histogram(seen, edges)
+    axes.stairs(counts / (len(values) * np.diff(edges)), edges, color=MUTED, linewidth=1.2, baseline=None)
+    axes.set_xlim(low, high)
 
 
 def _sampled(validation: Validation | None, names: tuple[str, ...]) -> xr.Dataset | None:

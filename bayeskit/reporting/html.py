@@ -6,20 +6,29 @@ How it looks is in ``style.css``, which becomes a part of every page.
 from __future__ import annotations
 
 import base64
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from bayeskit.reporting.files import REPORT, replacing
-from bayeskit.reporting.records import Cell, Link, Picture, Section, Table
+from bayeskit.reporting.records import MAX_ROWS, Cell, Link, Picture, Section, Table
 
-__all__ = ["number", "page", "render", "write_page"]
+__all__ = ["MARK", "contents_markup", "notebook_markup", "number", "page", "render", "table_markup", "write_page"]
 
+MARK = "bayeskit"  # of what a page says of itself
+SVG = "image/svg+xml"
+LEAST_WIDTH = 480  # pixels of a picture, below which its letters are too small: a narrower window moves along it
 WIDE = 8  # a table with more columns is set smaller
 SIMILAR = 300  # largest over smallest number of a column that is written with the same decimals
 
+NOTEBOOK = (
+    ".bayeskit .panels { display: flex; flex-wrap: wrap; gap: .6rem 1rem; } .bayeskit figure { margin: 1rem 0; } "
+    ".bayeskit .scroll, .bayeskit .frame { overflow-x: auto; } .bayeskit .doubts { border-left: 3px solid #c8553d; }"
+)
 BADGES = {"exact": "", "quadrature": "", "estimated": "", "agrees": "", "pass": "", "fail": " bad"}
 DECIMALS = dict.fromkeys(("z_mean", "z_sd", "elpd_loo", "se_loo"), 2) | dict.fromkeys(("p_ecdf", "rhat", "r_hat"), 3)
 DECIMALS |= dict.fromkeys(("log_evidence", "log_bayes_factor"), 3)
@@ -43,20 +52,22 @@ HEADS = {
 }
 
 
-def render(title: str, sections: Sequence[Section]) -> str:
-    """A whole page from sections: contents, then each section."""
+def render(title: str, sections: Sequence[Section], facts: Mapping[str, Any] | None = None) -> str:
+    """A whole page from sections: contents, then each section; the facts are for an index of pages."""
     contents = "".join(f'<a href="#{escape(s.key)}">{escape(s.title)}</a>' for s in sections)
-    return page(title, f'<nav aria-label="Contents">{contents}</nav>\n' + "\n".join(map(_section, sections)))
+    body = f'<nav aria-label="Contents">{contents}</nav>\n' + "\n".join(map(_section, sections))
+    return page(title, body, facts=facts)
 
 
-def page(title: str, body: str, *, lead: str = "") -> str:
+def page(title: str, body: str, *, lead: str = "", facts: Mapping[str, Any] | None = None) -> str:
     """The frame of every page around a body that is markup already."""
+    mark = "" if facts is None else f'<meta name="{MARK}" content="{escape(json.dumps(dict(facts)))}">\n'
     intro = f"<p>{escape(lead)}</p>\n" if lead else ""
     style = (files(__package__) / "style.css").read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        f"{mark}<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
         f"<h1>{escape(title)}</h1>\n{intro}{body}\n</main>\n</body>\n</html>\n"
     )
 
@@ -86,19 +97,34 @@ def _column(values: Sequence[Cell], digits: int, decimals: int | None = None) ->
 
 def _section(section: Section) -> str:
     parts = [f'<section id="{escape(section.key)}">', f"<h2>{escape(section.title)}</h2>"]
-    parts += [f"<p>{escape(p)}</p>" for p in section.paragraphs]
+    return "\n".join([*parts, *contents_markup(section), "</section>"])
+
+
+def contents_markup(section: Section) -> list[str]:
+    """What a section shows below its title."""
+    parts = [f"<p>{escape(p)}</p>" for p in section.paragraphs]
+    if section.doubts:
+        parts.append(f'<ul class="doubts">{"".join(f"<li>{escape(doubt)}.</li>" for doubt in section.doubts)}</ul>')
     parts += [f"<pre>{escape(section.text)}</pre>"] if section.text else []
-    parts += [*map(table_markup, section.tables), *map(_figure, section.pictures), "</section>"]
-    return "\n".join(parts)
+    parts += [*map(table_markup, section.tables), *map(_figure, section.pictures)]
+    return [*parts, *(_folded(one.title, "\n".join(contents_markup(one))) for one in section.folded)]
+
+
+def notebook_markup(section: Section) -> str:
+    """A section by itself, with what of the page's style a notebook has no other rule for."""
+    inside = "\n".join(contents_markup(section))
+    return f'<div class="bayeskit"><style>{NOTEBOOK}</style><h3>{escape(section.title)}</h3>{inside}</div>'
+
+
+def _folded(title: str, markup: str) -> str:
+    return f"<details><summary>{escape(title)}</summary>\n{markup}\n</details>"
 
 
 def table_markup(table: Table) -> str:
-    """A table; a column of numbers is aligned to the right, the first column heads its row."""
+    """A table; a column of numbers is aligned to the right, the first column heads its row. A long one is folded."""
     values = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
     numeric = [any(isinstance(v, int | float) and not isinstance(v, bool) for v in column) for column in values]
     style = [' class="number"' if n else "" for n in numeric]
-    # A block in the caption, because the caption itself is as wide as the table, which may be wider than the window.
-    caption = f"<caption><span>{escape(table.caption)}</span></caption>" if table.caption else ""
     heads = "".join(
         f'<th scope="col"{s}>{escape(c if table.named else _head(c))}</th>'
         for c, s in zip(table.columns, style, strict=True)
@@ -108,15 +134,26 @@ def table_markup(table: Table) -> str:
         cells = [_column(v, table.digits, DECIMALS.get(c)) for v, c in zip(values, table.columns, strict=True)]
     else:  # facts of several kinds, which have no decimals in common
         cells = [[_cell(v, table.digits, None) for v in column] for column in values]
-    rows = ""
-    for row, (first, *others) in zip(table.rows, zip(*cells, strict=True), strict=True):
-        # Words among numbers may be a sentence: unbroken, it would push the numbers out of a narrow window.
-        styles = [' class="number words"' if s and isinstance(v, str) else s for v, s in zip(row, style, strict=True)]
-        rest = "".join(f"<td{s}>{cell}</td>" for cell, s in zip(others, styles[1:], strict=True))
-        rows += f'<tr><th scope="row"{style[0]}>{first}</th>{rest}</tr>\n'
-    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+    rows = [_row(*one, style) for one in zip(table.rows, zip(*cells, strict=True), strict=True)]
     wide = " wide" if len(table.columns) > WIDE else ""
-    return f'<div class="scroll{wide}"><table>{caption}{head}<tbody>\n{rows}</tbody></table></div>{note}'
+    markup = _scrolled(table.caption, head, rows[:MAX_ROWS], wide)
+    if rest := rows[MAX_ROWS:]:
+        markup += _folded(f"{len(rest):,} more rows", _scrolled("", head, rest, wide))
+    return markup + (f'<p class="note">{escape(table.note)}</p>' if table.note else "")
+
+
+def _scrolled(caption: str, head: str, rows: Sequence[str], wide: str) -> str:
+    # A block in the caption, because the caption itself is as wide as the table, which may be wider than the window.
+    said = f"<caption><span>{escape(caption)}</span></caption>" if caption else ""
+    return f'<div class="scroll{wide}"><table>{said}{head}<tbody>\n{"".join(rows)}</tbody></table></div>'
+
+
+def _row(row: Sequence[Cell], cells: Sequence[str], style: Sequence[str]) -> str:
+    first, *others = cells
+    # Words among numbers may be a sentence: unbroken, it would push the numbers out of a narrow window.
+    styles = [' class="number words"' if s and isinstance(v, str) else s for v, s in zip(row, style, strict=True)]
+    rest = "".join(f"<td{s}>{cell}</td>" for cell, s in zip(others, styles[1:], strict=True))
+    return f'<tr><th scope="row"{style[0]}>{first}</th>{rest}</tr>\n'
 
 
 def _head(column: str) -> str:
@@ -145,11 +182,21 @@ def _cell(value: Cell, digits: int, decimals: int | None) -> str:
 
 
 def _figure(picture: Picture) -> str:
-    data = base64.b64encode(picture.data).decode("ascii")
     caption = f"<figcaption>{escape(picture.caption)}</figcaption>" if picture.caption else ""
-    source = f"data:{picture.media_type};base64,{data}"
-    image = f'<img src="{source}" width="{picture.width}" alt="{escape(picture.alt)}">'
-    return f"<figure>{image}{caption}</figure>"
+    if picture.panels:
+        # What is seen in all of them is said once.
+        alts = [f"{picture.alt} {picture.panels[0].name}", *(panel.name for panel in picture.panels[1:])]
+        images = [_image(p.data, SVG, p.width, alt) for p, alt in zip(picture.panels, alts, strict=True)]
+        return f'<figure><div class="panels">{"".join(images)}</div>{caption}</figure>'
+    image = _image(picture.data, picture.media_type, picture.width, picture.alt)
+    return f'<figure><div class="frame">{image}</div>{caption}</figure>'
+
+
+def _image(data: bytes, media_type: str, width: int, alt: str) -> str:
+    source = f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"
+    kind = "" if media_type == SVG else ' class="raster"'
+    least = min(width, LEAST_WIDTH)
+    return f'<img{kind} src="{source}" width="{width}" style="min-width: {least}px" alt="{escape(alt or "A panel")}">'
 
 
 def write_page(path: Path, page: str) -> Path:

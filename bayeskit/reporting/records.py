@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from textwrap import fill
 from typing import Any
 
@@ -21,6 +22,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure
 
+from bayeskit.reporting.colour_modes import compact, with_modes
+from bayeskit.reporting.panels import PicturePanel, panels_of
 from bayeskit.results.picture_style import BLUE, COLOURS, INK, MUTED, ORANGE, picture_style
 
 __all__ = [
@@ -28,6 +31,7 @@ __all__ = [
     "COLOURS",
     "INK",
     "MAX_ROWS",
+    "MOST_ROWS",
     "MUTED",
     "ORANGE",
     "Cell",
@@ -39,6 +43,7 @@ __all__ = [
     "cut_table",
     "figure_of",
     "frame_table",
+    "in_a_grid",
     "interval_probability",
     "label_rows",
     "say_instead",
@@ -47,8 +52,10 @@ __all__ = [
     "to_picture",
 ]
 
-MAX_ROWS = 30  # of a table
+MAX_ROWS = 30  # of a table; the others are folded
+MOST_ROWS = 500
 MAX_TICKS = 8
+RIGHT, TOP, BOTTOM = 0.12, 0.28, 0.25  # inches beside, above and below each panel of a grid
 MAX_SVG = 150_000  # bytes; a larger drawing is stored as PNG
 
 
@@ -61,6 +68,9 @@ class Picture:
     width: int  # at which it is shown, in CSS pixels
     alt: str  # what it shows, for those who cannot see it
     caption: str = ""
+    panels: tuple[PicturePanel, ...] = field(
+        default=(), repr=False
+    )  # the same, one at a time, as narrow windows show them
 
 
 @contextmanager
@@ -109,6 +119,21 @@ def figure_of(panels: Any) -> Figure:
     return figure
 
 
+def in_a_grid(panels: Any, *, left: float = 0.1) -> Figure:
+    """The same of panels of one kind, with room for their labels in inches, which takes half the time."""
+    figure: Figure = panels.viz["figure"].item()
+    figure.set_layout_engine("none")
+    grid = figure.axes[0].get_gridspec()
+    if grid is None:
+        return figure_of(panels)
+    width, height = figure.get_figwidth() / grid.ncols, figure.get_figheight() / grid.nrows
+    across, down = width - left - RIGHT, height - TOP - BOTTOM
+    margins = {"left": left / figure.get_figwidth(), "right": 1 - RIGHT / figure.get_figwidth()}
+    margins |= {"top": 1 - TOP / figure.get_figheight(), "bottom": BOTTOM / figure.get_figheight()}
+    figure.subplots_adjust(**margins, wspace=(left + RIGHT) / across, hspace=(TOP + BOTTOM) / down)
+    return figure
+
+
 def say_instead(axes: Axes, why: str, *, width: int = 26) -> None:
     """Words in the place of what a panel shows."""
     title = axes.get_title()
@@ -118,18 +143,25 @@ def say_instead(axes: Axes, why: str, *, width: int = 26) -> None:
     axes.text(0.5, 0.5, fill(why, width), transform=axes.transAxes, ha="center", va="center", color=MUTED)
 
 
-def to_picture(figure: Figure, *, alt: str, caption: str = "") -> Picture:
-    """Store a figure as SVG, or as PNG where the SVG would be large; no dates, so equal figures give equal bytes."""
+def to_picture(figure: Figure, *, alt: str, caption: str = "", stacked: bool = False) -> Picture:
+    """Store a figure as SVG, or as PNG where the SVG would be large; no dates, so equal figures give equal bytes.
+
+    What has several panels that say one thing each may be ``stacked``: a page lays them out as it has room.
+    """
     width = round(figure.get_figwidth() * 96)
+    panels: tuple[PicturePanel, ...] = ()
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    data, media_type = buffer.getvalue(), "image/svg+xml"
+    data, media_type = compact(buffer.getvalue()), "image/svg+xml"
     if len(data) > MAX_SVG:
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=200, metadata={"Software": None})
         data, media_type = buffer.getvalue(), "image/png"
+    else:
+        data = with_modes(data)
+        panels = panels_of(figure, data) if stacked else ()
     plt.close(figure)
-    return Picture(data, media_type, width, alt, caption)
+    return Picture(data, media_type, width, alt, caption, panels)
 
 
 @dataclass(frozen=True)
@@ -157,7 +189,22 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """One section of a report; ``key`` names it in links and tests."""
+    """One section of a report: paragraphs, a text as it is typed, tables and pictures.
+
+    Attributes
+    ----------
+    key, title : str
+        What names it in links and in ``sections=[...]``, and what a reader sees.
+    paragraphs : tuple of str
+    text : str
+        As it is printed, its lines kept.
+    tables : tuple of Table or pandas.DataFrame
+    pictures : tuple of Picture or matplotlib.figure.Figure
+    doubts : tuple of str
+        What it says against the answer, each a sentence without its full stop: the verdict repeats them.
+    folded : tuple of Section
+        What is shown when it is asked for.
+    """
 
     key: str
     title: str
@@ -165,16 +212,30 @@ class Section:
     text: str = ""
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = ()
+    doubts: tuple[str, ...] = ()
+    folded: tuple[Section, ...] = ()
+
+    def __post_init__(self) -> None:
+        tables = [
+            frame_table(t, str(t.index.name or ""), "") if isinstance(t, pd.DataFrame) else t for t in self.tables
+        ]
+        alt = f"{self.title}: a picture."
+        pictures = [to_picture(p, alt=alt) if isinstance(p, Figure) else p for p in self.pictures]
+        for name, value in (("paragraphs", self.paragraphs), ("tables", tables), ("pictures", pictures)):
+            object.__setattr__(self, name, tuple(value))
+
+    def _repr_html_(self) -> str:
+        return str(import_module("bayeskit.reporting.html").notebook_markup(self))
 
 
 def frame_table(frame: pd.DataFrame, head: str, caption: str) -> Table:
-    """The first rows of a table of pandas, its index as the first column."""
-    rows = frame.head(MAX_ROWS).itertuples(name=None)
-    return cut_table((head, *map(str, frame.columns)), tuple(rows), caption, hidden=len(frame) - MAX_ROWS)
+    """A table of pandas, its index as the first column."""
+    rows = frame.head(MOST_ROWS).itertuples(name=None)
+    return cut_table((head, *map(str, frame.columns)), tuple(rows), caption, hidden=len(frame) - MOST_ROWS)
 
 
 def cut_table(columns: tuple[str, ...], rows: Sequence[tuple[Cell, ...]], caption: str, *, hidden: int = 0) -> Table:
-    """The first rows, and how many there are besides."""
-    hidden = max(hidden, len(rows) - MAX_ROWS)
-    note = f"{hidden} of {hidden + MAX_ROWS} rows are not shown." if hidden > 0 else ""
-    return Table(columns, tuple(rows[:MAX_ROWS]), caption, note)
+    """As many rows as a page has room for, and how many there are besides."""
+    hidden = max(hidden, len(rows) - MOST_ROWS)
+    note = f"{hidden:,} of {hidden + MOST_ROWS:,} rows are not shown." if hidden > 0 else ""
+    return Table(columns, tuple(rows[:MOST_ROWS]), caption, note)

@@ -27,14 +27,14 @@ from bayeskit.elimination.plan import analyse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.snapshot import Snapshot, WrittenModel, on_its_data, written_down
-from bayeskit.reporting.categories import category_labels
+from bayeskit.reporting.evidence_sections import package_versions
 from bayeskit.reporting.files import check_writable, replacing
 from bayeskit.reporting.formulas import describe_variables
 from bayeskit.reporting.graph import read_structure
 from bayeskit.reporting.plain_data import packed, unpacked
-from bayeskit.reporting.sections import package_versions
 from bayeskit.results.log_densities import log_densities
 from bayeskit.results.records import Posterior
+from bayeskit.validation.predictive_checks.data_kinds import category_labels, distributions_of
 
 __all__ = ["load", "save"]
 
@@ -121,7 +121,8 @@ def load(path: str | os.PathLike[str], *, model: pm.Model | None = None) -> Post
             version = attributes["bayeskit_version"]
             raise DataError(f"{target} was saved by a later bayeskit ({version}): upgrade this one")
         record = unpacked(groups["bayeskit"]["record"].to_numpy())
-        record["model"].answers.setdefault("category_labels", {})  # which earlier versions did not write
+        for later in ("category_labels", "distributions_of"):  # which earlier versions did not write
+            record["model"].answers.setdefault(later, {})
         kinds, checksums = record.pop("groups"), record.pop("checksums")
         groups = {name: _as_saved(groups[name], of) for name, of in kinds.items()}
         if changed := [name for name, data in groups.items() if _checksum(data, kinds[name]) != checksums[name]]:
@@ -165,7 +166,7 @@ def _answers(post: Posterior) -> dict[str, Any]:
     answers: dict[str, Any] = {"observed_values": observed_values(post), "_densities": _densities(post)}
     answers |= {"describe_variables": variables, "read_structure": read_structure(post.model, variables)}
     answers |= {"priors_of": priors_of(post), "leave_one_out": leave_one_out(post)}
-    return answers | {"category_labels": category_labels(post.model)}
+    return answers | {"category_labels": category_labels(post.model), "distributions_of": distributions_of(post.model)}
 
 
 @written_down

@@ -110,7 +110,8 @@ class Diagnostics:
 
     @property
     def _r_hat(self) -> str:
-        return f"R-hat {self.max_r_hat:.3f} for {self.max_r_hat_of}"
+        # On one line, whatever a label holds: the first line is quoted elsewhere.
+        return f"R-hat {self.max_r_hat:.3f} for {' '.join(self.max_r_hat_of.split())}"
 
     @property
     def mixing(self) -> list[str]:

@@ -29,7 +29,7 @@ from bayeskit.results.tree import countable
 from bayeskit.terminal import interruptible, quiet
 from bayeskit.types import Graph
 
-__all__ = ["CODE", "ensure_posterior_predictive", "ensure_prior_predictive", "predict"]
+__all__ = ["CODE", "ensure_posterior_predictive", "ensure_prior_predictive", "not_drawable", "predict"]
 
 
 def predict(
@@ -78,8 +78,7 @@ def predict(
                 compile_kwargs={"mode": small_mode()},
             )
     except NotImplementedError as error:  # of a distribution that somebody wrote
-        why = str(error).partition(",")[0].splitlines()[0]
-        raise ModelError(f"PyMC cannot draw from this model ({why}); give its pm.CustomDist a random=...") from error
+        raise not_drawable(error) from error
     except (ValueError, TypeError, IndexError, ShapeError) as error:
         if not values or isinstance(error, BayeskitError):
             raise
@@ -87,6 +86,12 @@ def predict(
         advice = _advice(model, {name: value.shape for name, value in values.items()})
         raise DataError(f"the new values of {', '.join(values)} do not fit the model: {why}{advice}") from error
     return result["predictions" if data else "posterior_predictive"].to_dataset()
+
+
+def not_drawable(error: NotImplementedError) -> ModelError:
+    """That PyMC has no draws of a distribution that somebody wrote, and what would give it some."""
+    why = str(error).partition(",")[0].splitlines()[0]
+    return ModelError(f"PyMC cannot draw from this model ({why}); give its pm.CustomDist a random=...")
 
 
 def _new_coords(

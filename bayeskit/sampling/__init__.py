@@ -1,1 +1,1 @@
-"""NUTS, and what compiles the densities that it samples."""
+"""NUTS, what compiles the densities that it samples, and the samplers of others that a trial knows by name."""

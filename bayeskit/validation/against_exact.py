@@ -1,9 +1,9 @@
 """Draws judged against the closed form: :func:`judge`, :func:`assert_matches_exact`, :func:`validate`.
 
-Each scalar of each variable gets three tests in Monte Carlo standard errors (mean, sd, ECDF: see
-:mod:`bayeskit.validation.statistics`), all of them corrected together by Holm's method, so that right draws fail *any*
-of them with probability ``alpha``. Draws must also pass three gates that no test can replace: enough effective draws,
-R-hat near one (where there are at least two chains), and no draw outside the support.
+Each scalar of each variable gets four tests (mean, sd and ECDF in Monte Carlo standard errors, and its most extreme
+draw: see :mod:`bayeskit.validation.statistics`), all of them corrected together by Holm's method, so that right draws
+fail *any* of them with probability ``alpha``. Draws must also pass three gates that no test can replace: enough
+effective draws, R-hat near one (where there are at least two chains), and no draw outside the support.
 
 What it cannot see: a wrong dependence *between* scalars whose marginals are all right. Add a Deterministic of several
 variables and name it in ``var_names`` to test one.
@@ -28,14 +28,14 @@ from bayeskit.results.diagnostics import ESTIMABLE_ESS, ESTIMABLE_R_HAT
 from bayeskit.results.marginals import scalar_labels
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import stacked_draws
-from bayeskit.sampling.nuts import sample_nuts
 from bayeskit.terminal import is_terminal, quiet
 from bayeskit.validation.draws import as_arrays
 from bayeskit.validation.record import Validation, notes_on, table_of, verdicts_of
+from bayeskit.validation.references.reference_posterior import ReferencePosterior
 from bayeskit.validation.scalars import judge_variable
 from bayeskit.validation.statistics import ScalarTests
 
-__all__ = ["assert_matches_exact", "judge", "validate"]
+__all__ = ["assert_matches_exact", "judge", "scalar_tests", "validate"]
 
 # Independent exact draws for the scalars whose marginal has no closed form: more than most samplers give, so that the
 # sampler's own standard error decides.
@@ -89,7 +89,7 @@ def judge(
             "exact is no posterior that is exact or by quadrature: there is nothing to judge draws against"
         )
     random_seed = whole_seed(random_seed)
-    rows, tests = _tested(exact, draws, var_names, random_seed)
+    rows, tests = scalar_tests(exact, draws, var_names, random_seed)
     failures, verdicts, comparisons = verdicts_of(rows, tests, alpha, min_ess, max_rhat)
     return Validation(
         passed=not failures,
@@ -107,7 +107,7 @@ def judge(
     )
 
 
-def _tested(
+def scalar_tests(
     exact: Posterior, draws: Any, var_names: Sequence[str] | None, random_seed: int
 ) -> tuple[list[dict[str, Any]], list[ScalarTests]]:
     """A row of the table and the tests of each scalar of the variables to judge."""
@@ -130,7 +130,7 @@ def _tested(
 
 @checked
 def assert_matches_exact(
-    model: pm.Model,
+    model: pm.Model | ReferencePosterior,
     draws: Any,
     *,
     var_names: Sequence[str] | None = None,
@@ -143,8 +143,9 @@ def assert_matches_exact(
 
     Parameters
     ----------
-    model : pymc.Model
-        A model whose posterior has a closed form.
+    model : pymc.Model or ReferencePosterior
+        A model whose posterior has a closed form, or one of :func:`bayeskit.reference_posteriors`, whose answer is
+        made once.
     draws, var_names, alpha, min_ess, max_rhat
         As in :func:`judge`.
     random_seed : int, sequence of int or numpy.random.Generator, optional
@@ -168,8 +169,11 @@ def assert_matches_exact(
     --------
     >>> def test_my_sampler():                                          # doctest: +SKIP
     ...     assert_matches_exact(model, my_sampler(model, draws=4000, random_seed=1), random_seed=2)
+    >>> def test_it_on_all_references(reference_posterior):             # a fixture of bayeskit's pytest plugin
+    ...     assert_matches_exact(reference_posterior, my_sampler(reference_posterior.build()), random_seed=2)
     """
-    exact = _infer_exactly(model, random_seed)
+    __tracebackhide__ = True  # pytest shows the line of the test that failed
+    exact = model.posterior if isinstance(model, ReferencePosterior) else _infer_exactly(model, random_seed)
     validation = judge(
         exact, draws, var_names=var_names, alpha=alpha, min_ess=min_ess, max_rhat=max_rhat, random_seed=random_seed
     )
@@ -231,6 +235,8 @@ def _validated(
         exact = _infer_exactly(model, random_seed)
     start = time.perf_counter()
     with quiet(logging.CRITICAL):  # few effective draws are said in the verdict
+        from bayeskit.sampling.nuts import sample_nuts  # nutpie and all of ArviZ with it
+
         tree = sample_nuts(model, draws=draws, random_seed=random_seed, progressbar=progressbar and is_terminal())
     seconds = time.perf_counter() - start
     stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}

@@ -63,6 +63,8 @@ def _align(name: str, value: Any, exact: xr.DataArray) -> NDArray[np.float64]:
     if array.ndim != len(shape) + 2 or array.shape[2:] != shape:
         wanted = ", ".join(["chain", "draw", *map(str, shape)])
         raise DataError(f"{name}: its draws have shape {array.shape}; ({wanted}) is needed")
+    if not array.shape[0] * array.shape[1]:
+        raise DataError(f"{name}: there are no draws")
     return array
 
 

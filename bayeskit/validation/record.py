@@ -17,10 +17,10 @@ import xarray as xr
 
 from bayeskit.validation.statistics import ScalarTests, holm
 
-__all__ = ["Validation", "notes_on", "table_of", "verdicts_of"]
+__all__ = ["Validation", "explained_test", "notes_on", "table_of", "verdicts_of"]
 
 MOMENTS = ["exact_mean", "mcmc_mean", "z_mean", "exact_sd", "mcmc_sd", "z_sd"]
-COLUMNS = [*MOMENTS, "p_ecdf", "ess", "rhat", "scale", "verdict"]
+COLUMNS = [*MOMENTS, "p_ecdf", "p_extreme", "ess", "rhat", "scale", "verdict"]
 SCALES = {
     "normal scores": "are skewed or heavy-tailed: their z-scores are of the normal scores",
     "folded scores": "have infinite variance, so no sd to test: z_sd is of the folded normal scores, which see a "
@@ -39,8 +39,8 @@ class Validation:
         Whether every scalar agrees with the closed form and every gate (ESS, R-hat, support) is met.
     table : pandas.DataFrame
         One row a scalar: ``exact_mean``, ``mcmc_mean``, ``z_mean``, ``exact_sd``, ``mcmc_sd``, ``z_sd``, ``p_ecdf``,
-        ``ess``, ``rhat``, ``scale`` (where the z-scores were taken, see :mod:`bayeskit.validation.statistics`) and
-        ``verdict`` ("agrees", or what does not).
+        ``p_extreme`` (of the draw that lies farthest out), ``ess``, ``rhat``, ``scale`` (where the z-scores were
+        taken, see :mod:`bayeskit.validation.statistics`) and ``verdict`` ("agrees", or what does not).
     failures : tuple of str
         What failed and where, one line each; empty if and only if ``passed``.
     certificate : float
@@ -96,7 +96,14 @@ def _table_text(table: pd.DataFrame, rows: int = 40) -> str:
     """The table as text; where it is long, the rows that failed come first and the rest is counted."""
     order = (table["verdict"] == "agrees").to_numpy().argsort(kind="stable")
     shown = table.iloc[order[:rows]] if len(table) > rows else table
-    formats = {"z_mean": "{:+.2f}", "z_sd": "{:+.2f}", "p_ecdf": "{:.2g}", "ess": "{:.0f}", "rhat": "{:.3f}"}
+    formats = {
+        "z_mean": "{:+.2f}",
+        "z_sd": "{:+.2f}",
+        "p_ecdf": "{:.2g}",
+        "p_extreme": "{:.2g}",
+        "ess": "{:.0f}",
+        "rhat": "{:.3f}",
+    }
     formatters = {name: form.format for name, form in formats.items()}
     text = shown.to_string(float_format="{:.4g}".format, formatters=formatters)
     return text if len(table) <= rows else f"{text}\n... and {len(table) - rows} rows more"
@@ -117,16 +124,23 @@ def verdicts_of(
             reasons.append(("ess", f"effective sample size {test.ess:.0f}, under {min_ess:g}: draw more"))
         if test.rhat > max_rhat:
             reasons.append(("rhat", f"R-hat {test.rhat:.3f}, over {max_rhat:g}: the chains disagree"))
-        reasons += [(kind, _explain(kind, row, test)) for kind in ("mean", "sd", "ecdf") if rejected.get((i, kind))]
+        reasons += [
+            (kind, explained_test(kind, row, test))
+            for kind in ("mean", "sd", "ecdf", "extreme")
+            if rejected.get((i, kind))
+        ]
         verdicts.append(", ".join(short for short, _ in reasons) or "agrees")
         failures += [f"{row['name']}: {long}" for _, long in reasons]
     return tuple(failures), verdicts, len(p_values)
 
 
-def _explain(kind: str, row: Mapping[str, Any], test: ScalarTests) -> str:
+def explained_test(kind: str, row: Mapping[str, Any], test: ScalarTests) -> str:
+    """What a test that failed found, in words."""
     p = test.p_values[kind]
     if kind == "ecdf":
         return f"its distribution differs from the exact one (ECDF test, p = {p:.1e})"
+    if kind == "extreme":
+        return f"draws lie where the exact posterior has next to no mass (p = {p:.1e}), as before chains have found it"
     z = test.z_mean if kind == "mean" else test.z_sd
     of = "" if test.scale == "draws" else f", of the {test.scale}"
     return f"{kind} {row[f'mcmc_{kind}']:.6g}, exact {row[f'exact_{kind}']:.6g} (z = {z:+.1f}, p = {p:.1e}{of})"
@@ -135,7 +149,7 @@ def _explain(kind: str, row: Mapping[str, Any], test: ScalarTests) -> str:
 def notes_on(tests: Sequence[ScalarTests]) -> tuple[str, ...]:
     number = Counter(test.scale for test in tests)
     notes = [f"{number[scale]} scalar(s) {what}" for scale, what in SCALES.items() if number[scale]]
-    if all(np.isnan(test.rhat) for test in tests):
+    if all(np.isnan(test.rhat) and not test.problem for test in tests):
         notes.append("one chain only: R-hat was not computed")
     return tuple(notes)
 

@@ -1,4 +1,4 @@
-r"""Three tests of one scalar's draws against its exact marginal posterior, in Monte Carlo standard errors.
+r"""Four tests of one scalar's draws against its exact marginal posterior, three of them in Monte Carlo standard errors.
 
 With x the draws (chains × draws), F, μ, σ, κ the exact marginal's distribution function, mean, standard deviation and
 kurtosis, and n_mean, n_sd, n_ecdf ArviZ's effective sample sizes of the draws for the mean, for the standard deviation,
@@ -21,6 +21,14 @@ of spread, with more power in heavy tails than the sd of w. A discrete marginal 
 Where F has no closed form (an element of a Wishart matrix, a Deterministic), x is compared with M independent exact
 draws: normal scores of the ranks in the pooled sample, and both standard errors: 1/n becomes 1/n + 1/M, and the ECDF
 test has size n M / (n + M).
+
+An effective size is itself an estimate, of few draws a poor one: of autoregressive chains its square root varies like
+that of χ²_ν/ν with ν = n/5. The p-values of the z-scores are therefore those of Student's t with ν degrees of freedom,
+and that of D, 2 exp(−2 n D²), becomes 2 (1 + 4 n D² / ν)^(−ν/2): five effective draws prove nothing.
+
+The fourth test needs no effective size. Of N draws, however dependent, one with F(x) or 1 − F(x) below p/2N comes with
+probability p at most: draws from before a chain found the posterior, or tails that are too heavy, are seen by it where
+autocorrelation hides them from the others.
 
 Sources: Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021), "Rank-normalization, folding, and localization: an
 improved R-hat", Bayesian Analysis 16; Säilynoja, Bürkner, Vehtari (2022), "Graphical test for discrete uniformity",
@@ -45,6 +53,7 @@ NEAR_NORMAL_SKEWNESS = 0.5
 NEAR_NORMAL_EXCESS_KURTOSIS = 1.0
 # Scores beyond this many standard deviations carry no more information than "impossible".
 LARGEST_SCORE = 8.0
+DRAWS_A_DEGREE = 5.0  # effective draws that make a degree of freedom of their own estimated number
 
 
 @dataclass(frozen=True)
@@ -63,17 +72,22 @@ class ScalarTests:
     rhat: float = np.nan
     scale: str = ""
     problem: str = ""
+    p_extreme: float = np.nan
+    ess_bulk: float = np.nan
+    ess_tail: float = np.nan
 
     @property
     def p_values(self) -> dict[str, float]:
         """Two-sided p-values by test; empty where there is no test."""
         if self.problem:
             return {}
-        return {
-            "mean": float(2 * stats.norm.sf(abs(self.z_mean))),
-            "sd": float(2 * stats.norm.sf(abs(self.z_sd))),
-            "ecdf": self.p_ecdf,
+        freedom = self.ess / DRAWS_A_DEGREE
+        found = {
+            "mean": float(2 * stats.t.sf(abs(self.z_mean), freedom)),
+            "sd": float(2 * stats.t.sf(abs(self.z_sd), freedom)),
+            "ecdf": _at_estimated_size(self.p_ecdf, freedom),
         }
+        return found if np.isnan(self.p_extreme) else {**found, "extreme": self.p_extreme}
 
 
 def compare_with_distribution(draws: Array, probability: Array, moments: Sequence[float]) -> ScalarTests:
@@ -90,7 +104,8 @@ def compare_with_distribution(draws: Array, probability: Array, moments: Sequenc
     sizes = _effective_sizes(judged, scores)
     if isinstance(sizes, str):
         return ScalarTests(problem=sizes)
-    n_mean, n_sd, n_ecdf, rhat = sizes
+    n_mean, n_sd, bulk, tail, rhat = sizes
+    n_ecdf = min(bulk, tail)
     if np.isfinite(sd):
         z_sd = (judged.std(ddof=1) - 1) / np.sqrt((kurtosis - 1) / (4 * n_sd))
         scale = "draws" if near_normal else "normal scores"
@@ -100,7 +115,8 @@ def compare_with_distribution(draws: Array, probability: Array, moments: Sequenc
         scale = "folded scores"
     distance = float(stats.ks_1samp(probability.ravel(), stats.uniform.cdf, method="asymp").statistic)
     z_mean, p_ecdf = float(judged.mean() * np.sqrt(n_mean)), _kolmogorov_p(distance, min(n_ecdf, draws.size))
-    return ScalarTests(z_mean, float(z_sd), p_ecdf, n_ecdf, rhat, scale)
+    p_extreme = min(1.0, 2 * draws.size * float(min(probability.min(), 1 - probability.max())))
+    return ScalarTests(z_mean, float(z_sd), p_ecdf, n_ecdf, rhat, scale, "", p_extreme, bulk, tail)
 
 
 def compare_with_draws(draws: Array, exact: Array, rng: np.random.Generator) -> ScalarTests:
@@ -115,13 +131,14 @@ def compare_with_draws(draws: Array, exact: Array, rng: np.random.Generator) -> 
     sizes = _effective_sizes(own if np.ptp(draws) > 0 else np.zeros_like(draws), own)
     if isinstance(sizes, str):
         return ScalarTests(problem=sizes)
-    n_mean, n_sd, n_ecdf, rhat = sizes
+    n_mean, n_sd, bulk, tail, rhat = sizes
+    n_ecdf = min(bulk, tail)
     n_ecdf_capped, m = min(n_ecdf, draws.size), exact.size
     distance = stats.ks_2samp(probability[: draws.size], probability[draws.size :], method="asymp").statistic
     z_mean = (own.mean() - other.mean()) / np.sqrt(1 / n_mean + 1 / m)
     z_sd = (own.std(ddof=1) - other.std(ddof=1)) / np.sqrt((1 / n_sd + 1 / m) / 2)
     p_ecdf = _kolmogorov_p(float(distance), n_ecdf_capped * m / (n_ecdf_capped + m))
-    return ScalarTests(float(z_mean), float(z_sd), p_ecdf, n_ecdf, rhat, "ranks")
+    return ScalarTests(float(z_mean), float(z_sd), p_ecdf, n_ecdf, rhat, "ranks", ess_bulk=bulk, ess_tail=tail)
 
 
 def _normal_scores(probability: Array) -> Array:
@@ -129,8 +146,8 @@ def _normal_scores(probability: Array) -> Array:
     return special.ndtri(np.clip(probability, tiny, 1 - tiny))
 
 
-def _effective_sizes(judged: Array, scores: Array) -> tuple[float, float, float, float] | str:
-    """ESS for the mean, the sd and the ECDF, and R-hat (NaN for one chain); or why they do not exist."""
+def _effective_sizes(judged: Array, scores: Array) -> tuple[float, float, float, float, float] | str:
+    """ESS for the mean and the sd, of bulk and tail, and R-hat (NaN for one chain); or why they do not exist."""
     if judged.shape[1] < 4:
         return f"{judged.shape[1]} draws a chain: at least 4 are needed"
     if np.ptp(judged) == 0:
@@ -142,15 +159,21 @@ def _effective_sizes(judged: Array, scores: Array) -> tuple[float, float, float,
         bulk = float(array_stats.ess(scores, method="bulk"))
         tail = float(array_stats.ess(scores, method="tail", prob=(0.05, 0.95)))
         rhat = float(array_stats.rhat(scores)) if judged.shape[0] > 1 else np.nan
-    n_ecdf = min(bulk, tail)
-    if not np.isfinite([n_mean, n_sd, n_ecdf]).all():
+    if not np.isfinite([n_mean, n_sd, bulk, tail]).all():
         return "the effective sample size is not finite"
-    return n_mean, n_sd, n_ecdf, rhat
+    return n_mean, n_sd, bulk, tail, rhat
 
 
 def _kolmogorov_p(distance: float, size: float) -> float:
     """p-value of Kolmogorov's distance at an effective sample size, by the exact distribution at the size below."""
     return float(stats.kstwo.sf(distance, max(int(size), 1)))
+
+
+def _at_estimated_size(p_value: float, freedom: float) -> float:
+    """Kolmogorov's p-value, averaged over what the effective size may be."""
+    if p_value <= 0:
+        return 0.0
+    return float(min(1.0, 2 * (1 + 2 * np.log(2 / p_value) / freedom) ** (-freedom / 2)))
 
 
 def holm(p_values: Array, alpha: float) -> NDArray[np.bool_]:

@@ -163,7 +163,7 @@ def test_process_covers_new_observations() -> None:
         amplitude, noise = abs(rng.normal()), 0.5 * abs(rng.normal())
         covariance = amplitude**2 * np.exp(-0.5 * (x - x.T) ** 2) + noise**2 * np.eye(100)
         y = rng.multivariate_normal(np.zeros(100), covariance, method="cholesky")
-        post = bk.infer(build(data(x=x[:30], y=y[:30]), **options), draws=400, random_seed=1, progressbar=False)
+        post = bk.infer(build(data(x=x[:30], y=y[:30]), **options), draws=200, random_seed=1, progressbar=False)
         new = post.predict({"x_new": x[30:]}, var_names=["y_new"], random_seed=2)["y_new"]
         low, high = new.quantile([0.05, 0.95], ("chain", "draw")).to_numpy()
         inside.append(np.mean((y[30:] >= low) & (y[30:] <= high)))

@@ -87,8 +87,8 @@ def test_the_page_says_how_each_evidence_was_found_and_what_is_doubtful() -> Non
     with styled():
         found = {section.key: section for section in comparison_sections(doubtful)}
     assert found["audit"].paragraphs == ("line: mind <this>",)
-    assert sections()["question"].paragraphs[0] == "Why we ask."
-    assert comparison().table.index[0] in sections()["question"].paragraphs[2]
+    assert sections()["verdict"].paragraphs[1] == "Why we ask."
+    assert comparison().table.index[0] in sections()["verdict"].paragraphs[0]
     (inclusion,) = sections()["inclusion"].tables
     assert [row[0] for row in inclusion.rows] == ["slope"]
 

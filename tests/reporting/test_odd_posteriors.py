@@ -19,6 +19,7 @@ from bayeskit.errors import ModelError
 from bayeskit.reporting import categories, checks, figures, formulas, sections
 from bayeskit.reporting.records import Section, styled
 from bayeskit.results.records import Posterior
+from bayeskit.validation.predictive_checks import data_kinds
 
 QUIET: dict[str, Any] = {"random_seed": 1, "progressbar": False}
 
@@ -69,7 +70,7 @@ def test_without_an_observed_variable_there_is_a_page_and_a_file(build: Callable
         parts = sections_of(one)
         assert "predictive" not in parts
         asked = "What do the Potentials (seen) say about v?" if build is only_potential else "no observed variable"
-        assert asked in parts["question"].paragraphs[0]
+        assert asked in parts["verdict"].paragraphs[0]
     assert bk.report(post, tmp_path / "post.html").exists()
     assert loaded.summary().equals(post.summary())
 
@@ -185,7 +186,7 @@ def test_the_page_and_the_summary_of_odd_draws(odd: Posterior, tmp_path: Path) -
             np.zeros((2, 50, 1), int),
             "every draw is 0 of the replicated data; the observed value is 0",
         ),
-        (np.zeros(20, int), np.zeros((2, 50, 20), int), "every draw is 0 of the replicated data"),
+        (np.zeros(20, int), np.zeros((2, 50, 20), int), "The share of each category in replicated data"),
         (
             np.zeros(3),
             np.where(np.arange(300) % 3 == 0, np.inf, 1.0).reshape(2, 50, 3),
@@ -198,7 +199,8 @@ def test_the_page_and_the_summary_of_odd_draws(odd: Posterior, tmp_path: Path) -
 def test_checks_of_odd_replicated_values(observed: np.ndarray, predicted: np.ndarray, words: str) -> None:
     dims = ["chain", "draw", "row"]
     with styled():
-        picture = checks._check("y", xr.DataArray(observed, dims=["row"]), xr.DataArray(predicted, dims=dims))
+        values = xr.DataArray(observed, dims=["row"]), xr.DataArray(predicted, dims=dims)
+        picture, *_ = checks._pictures_of(checks._Checked("y", *values, {}, False), np.random.default_rng(1))
     assert words in picture.caption
 
 
@@ -228,7 +230,7 @@ def test_categories_are_shown_by_their_names(tmp_path: Path) -> None:
         lambda: pm.Categorical("wine", pm.Dirichlet("p", np.ones(3), dims="colour"), observed=CODES),
         colour=COLOURS,
     )
-    assert categories.category_labels(post.model) == {"wine": tuple(COLOURS)}
+    assert data_kinds.category_labels(post.model) == {"wine": tuple(COLOURS)}
     caption = sections_of(post)["predictive"].pictures[0].caption
     assert "share of each category" in caption
     loaded = bk.load(post.save(tmp_path / "post.nc"))
@@ -242,9 +244,10 @@ def test_shares_of_categories_are_those_of_the_data_and_of_the_predictive_distri
         4000,
         colour=COLOURS,
     )
-    observed = post.tree["observed_data"]["wine"].assign_attrs(labels=tuple(COLOURS))
+    observed = post.tree["observed_data"]["wine"].to_numpy()
+    drawn = post.posterior_predictive(random_seed=3)["wine"].to_numpy().reshape(4000, -1)
     with styled():
-        figure, _ = categories.category_figure("wine", observed, post.posterior_predictive(random_seed=3)["wine"])
+        figure, _ = categories.category_figure({"wine": (observed, drawn)}, COLOURS)
         (axes,) = figure.axes
         names = [label.get_text() for label in axes.get_xticklabels()]
         heights = np.array([bar.get_height() for bar in axes.patches])
@@ -264,13 +267,13 @@ def test_shares_of_categories_are_those_of_the_data_and_of_the_predictive_distri
             lambda: pm.Categorical("y", pm.Dirichlet("p", np.ones((4, 3))), observed=CODES[:12].reshape(3, 4)),
             "category",
         ),
-        (lambda: pm.Bernoulli("y", pm.Beta("p", 1.0, 1.0), observed=CODES > 1), "proportion"),
+        (lambda: pm.Bernoulli("y", pm.Beta("p", 1.0, 1.0), observed=CODES > 1), "binary"),
         (lambda: pm.Poisson("y", pm.Gamma("p", 1.0, 1.0), observed=CODES), "rootogram"),
     ],
 )
 def test_only_categories_are_drawn_as_such(build: Callable[[], object], kind: str) -> None:
     post = fitted(build)
-    labels = categories.category_labels(post.model)
+    labels = data_kinds.category_labels(post.model)
     observed = post.tree["observed_data"]["y"]
     observed = observed.assign_attrs(labels=labels["y"]) if "y" in labels else observed
     assert checks.kind_of_check(observed, post.posterior_predictive()["y"]) == kind
@@ -281,7 +284,7 @@ def test_only_categories_are_drawn_as_such(build: Callable[[], object], kind: st
 
 def test_the_first_table_gives_the_evidence_with_its_label_and_error() -> None:
     post = fitted(plain)
-    rows = dict(sections_of(post)["question"].tables[0].rows)
+    rows = dict(sections_of(post)["verdict"].tables[0].rows)
     assert rows["log evidence"] == post.log_evidence.value
     assert rows["label"] == "exact"
     assert rows["error (rounding)"] == pytest.approx(post.log_evidence.error, rel=0.05)

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
@@ -18,8 +19,11 @@ import xarray as xr
 import bayeskit as bk
 from bayeskit.errors import BayeskitError
 from bayeskit.reporting import checks, curve, figures, formulas, graph, html, projection, sections
-from bayeskit.reporting.records import Section, Table, styled
+from bayeskit.reporting.evidence_sections import evidence_section
+from bayeskit.reporting.records import MAX_ROWS, MOST_ROWS, Section, Table, frame_table, styled
+from bayeskit.reporting.subject import Subject
 from bayeskit.results.records import LogEvidence, Posterior
+from bayeskit.validation.predictive_checks import replicated_data
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 
@@ -55,7 +59,8 @@ def page(post: Posterior, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_sections_in_order(parts: dict[str, Section]) -> None:
-    assert list(parts) == ["question", "graph", "priors", "plan", "posterior", "predictive", "evidence", "versions"]
+    assert list(parts) == ["verdict", *(name for name in sections.SECTIONS if name in parts)]
+    assert set(parts) >= {"posterior", "sampler", "predictive", "graph", "priors", "plan", "evidence", "versions"}
     assert all(s.paragraphs or s.text or s.tables for s in parts.values())
 
 
@@ -98,20 +103,21 @@ def test_versions_and_seed(parts: dict[str, Section]) -> None:
     assert versions["pymc"] == pm.__version__
     assert versions["bayeskit"] == bk.__version__
     assert {"python", "arviz", "numpy", "scipy"} <= set(versions)
-    assert parts["versions"].paragraphs == ("Random seed: 1.",)
+    assert parts["versions"].paragraphs == ("Random seed: 1.", "Time: less than ten seconds.")
+    assert parts["versions"].text == 'bk.infer(model, method="exact", draws=1000, random_seed=1)'
 
 
 def test_pictures_of_a_regression(parts: dict[str, Section]) -> None:
     assert len(parts["graph"].pictures) == 1
     assert len(parts["posterior"].pictures) == 1
-    assert len(parts["predictive"].pictures) == 2  # the fitted curve and the predictive check
+    assert len(parts["predictive"].pictures) == 3  # the fitted curve, the predictive check, the residuals
     pictures = [p for s in parts.values() for p in s.pictures]
     assert all(p.alt and p.data.startswith((b"<?xml", b"\x89PNG")) for p in pictures)
 
 
 def test_without_evidence_it_says_so(post: Posterior) -> None:
     sampled = replace(post, method="nuts", log_evidence=LogEvidence(np.nan, np.inf, "estimated"), certificate=np.nan)
-    section = sections._evidence(sampled)
+    section = evidence_section(Subject(sampled))
     assert not section.tables
     assert "not available" in section.paragraphs[0]
 
@@ -131,15 +137,25 @@ def test_validation_and_comparison_are_shown(post: Posterior) -> None:
     assert "dashed orange: NUTS" in parts["posterior"].pictures[0].caption
 
 
-def test_large_model_is_cut_and_says_so() -> None:
+def test_a_long_variable_is_folded_and_what_is_cut_is_said() -> None:
     with pm.Model() as model:
         rate = pm.Gamma("rate", 2.0, 1.0, shape=100)
         pm.Poisson("counts", rate, observed=np.arange(100) % 7)
     post = bk.infer(model, draws=400, random_seed=1, progressbar=False)
-    section = next(s for s in sections.build_sections(post) if s.key == "posterior")
-    assert len(section.tables[0].rows) == sections.MAX_ROWS
-    assert section.tables[0].note == f"{100 - sections.MAX_ROWS} of 100 rows are not shown."
+    section = bk.report_section(post, "posterior")
+    assert not section.tables
+    (folded,) = section.folded
+    assert (folded.title, len(folded.tables[0].rows)) == ("rate: 100 entries", 100)
+    page = html.render("rates", [section])
+    assert page.count("<details>") == page.count("</details>") == 2
+    assert f"{100 - MAX_ROWS} more rows" in page
     assert f"{100 - figures.MAX_INTERVALS} are not shown" in section.pictures[0].caption
+
+
+def test_of_a_table_that_has_no_room_the_rest_is_counted() -> None:
+    table = frame_table(pd.DataFrame({"value": np.arange(MOST_ROWS + 7.0)}), "row", "")
+    assert len(table.rows) == MOST_ROWS
+    assert table.note == f"7 of {MOST_ROWS + 7} rows are not shown."
 
 
 # formulas
@@ -275,7 +291,7 @@ def draws_of(centres: Sequence[float], dtype: type = float) -> xr.DataArray:
         (np.array([3]), [3.0], "value"),
         (np.zeros(8), np.zeros(8), "interval"),
         (np.linspace(0, 1, 50), np.zeros(50), "kde"),
-        (np.arange(50) % 2, np.full(50, 0.5), "proportion"),
+        (np.arange(50) % 2, np.full(50, 0.5), "rootogram"),
         (np.arange(50) % 5, np.full(50, 2.0), "rootogram"),
         (np.arange(50) % 5, np.linspace(1, 40, 50), "interval"),
         (np.arange(50) * 10, np.full(50, 200.0), "ecdf"),
@@ -287,7 +303,7 @@ def test_check_suits_the_data(observed: np.ndarray, centres: Sequence[float], ki
     data = xr.DataArray(observed, dims=["row"])
     assert checks.kind_of_check(data, predicted) == kind
     with styled():
-        picture = checks._check("y", data, predicted)
+        picture, *_ = checks._pictures_of(checks._Checked("y", data, predicted, {}, False), np.random.default_rng(1))
     assert picture.data
     assert "y" in picture.alt
 
@@ -300,7 +316,7 @@ def test_a_matrix_of_counts_and_more_scalars_than_panels_have_their_pictures() -
     post = bk.infer(model, draws=200, random_seed=1, progressbar=False)
     replicated = post.posterior_predictive(random_seed=1)["y"]
     assert checks.kind_of_check(post.tree["observed_data"]["y"], replicated) == "rootogram"
-    assert len(checks.check_pictures(post)) == 1
+    assert [p.alt.split(" of ")[0] for p in checks.check_pictures(post)] == ["Posterior predictive check", "Residuals"]
     _, intervals, hidden = figures.split_variables(post)
     assert intervals and not hidden
     assert len(figures.interval_pictures(post, intervals)) == len(intervals)
@@ -308,11 +324,11 @@ def test_a_matrix_of_counts_and_more_scalars_than_panels_have_their_pictures() -
 
 def test_large_data_are_shown_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "MAX_ROWS", 20)
-    monkeypatch.setattr(checks, "MAX_ELEMENTS", 5000)
+    monkeypatch.setattr(replicated_data, "MAX_ELEMENTS", 5000)
     fresh = bk.infer(regression(rows=50), draws=400, random_seed=1, progressbar=False)
     with styled():
-        (picture,) = checks.check_pictures(fresh)
-    assert picture.caption.endswith("20 of 50 rows.")
+        pictures = checks.check_pictures(fresh)
+    assert all(picture.caption.endswith("20 of 50 rows.") for picture in pictures)
     assert "posterior_predictive" not in fresh.tree.children
 
 

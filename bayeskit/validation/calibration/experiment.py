@@ -21,7 +21,16 @@ from bayeskit.graphs.environment import on_one_thread
 from bayeskit.terminal import logged_from, quiet
 from bayeskit.validation.calibration.simulated_data import Simulated
 
-__all__ = ["Experiment", "Quantity", "Repeated", "Repetition", "Sampler", "answered", "drawn_numbers", "streams"]
+__all__ = [
+    "Experiment",
+    "Quantity",
+    "Repeated",
+    "Repetition",
+    "Sampler",
+    "answered",
+    "drawn_numbers",
+    "streams",
+]
 
 type Sampler = Callable[[pm.Model, int], Any]
 type Quantity = Callable[[xr.Dataset], Any]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -39,8 +37,10 @@ from bayeskit.validation.calibration.likelihood_quantities import (
     log_densities_of,
     new_data_of,
 )
+from bayeskit.validation.calibration.new_observations import prediction_name, predictions
 from bayeskit.validation.calibration.probability_transform import independent_draws, of_draws, of_marginal
 from bayeskit.validation.calibration.simulated_data import Simulated, observed_slots, simulator
+from bayeskit.validation.checkpoint import digest_of
 from bayeskit.validation.draws import as_arrays
 
 __all__ = ["RepeatedInference"]
@@ -71,7 +71,8 @@ class RepeatedInference:
         self.new_data = new_data_of(self.model)
         self.new_data_of_truth = self.new_data if own else new_data_of(source.original.model)
         joint = self.analysis.original
-        if taken := {*experiment.quantities} & {*joint.names, PRIOR, LIKELIHOOD, NEW_DATA}:
+        ranked = {*joint.names, PRIOR, LIKELIHOOD, NEW_DATA, *map(prediction_name, self.data_names)}
+        if taken := {*experiment.quantities} & ranked:
             raise OptionError(f"quantities: {min(taken)!r} is ranked already; give the quantity another name")
         self.deterministics = list(joint.deterministics) if experiment.quantities else []
         if self.deterministics:
@@ -101,9 +102,9 @@ class RepeatedInference:
         if self.log_densities is not None:
             one = [{n: np.asarray(v)[None] for n, v in of.items()} for of in (first.parameters, first.data)]
             numbers["log densities"] = [float(f"{of[0]:.9g}") for of in self.log_densities(*one)]
-        method = self.of.method if isinstance(self.of.method, str) else _digest(self.of.method)
+        method = self.of.method if isinstance(self.of.method, str) else digest_of(self.of.method)
         options = {"seed": self.of.random_seed, "method": method, "draws": self.of.draws}
-        quantities = {name: _digest(quantity) for name, quantity in self.of.quantities.items()}
+        quantities = {name: digest_of(quantity) for name, quantity in self.of.quantities.items()}
         return {**options, "quantities": quantities, "first data set": numbers}
 
     def repetition(self, dataset: int) -> Repetition:
@@ -124,8 +125,11 @@ class RepeatedInference:
             of = of_marginal(marginals[name], truth[name], rank_rng) if exact else None
             u = of_draws(draws[name], truth[name], rank_rng) if of is None else of
             values |= dict(zip(scalar_labels(template, name), u.tolist(), strict=True))
-        values |= self._of_likelihood(simulated, truth, draws, rank_rng, new_rng)
+        source = {n: np.asarray(v)[None] for n, v in simulated.parameters.items()}
+        new = self.new_data(draws, new_rng), self.new_data_of_truth(source, new_rng)
+        values |= self._of_likelihood(simulated, truth, draws, new, rank_rng)
         values |= self._of_quantities(truth, draws, rank_rng)
+        values |= predictions(*new, new_rng, rank_rng)
         return Repetition(dataset, values, tuple(n for n in self.names if n in marginals), method, rhat)
 
     def _posterior(self, simulated: Simulated, seed: int) -> tuple[dict[str, np.ndarray], Any, str, float | None]:
@@ -163,22 +167,19 @@ class RepeatedInference:
         arrays = {n: (v[None] if draws else np.asarray(v)[None, None]) for n, v in point.items()}
         return dict_to_dataset(arrays, coords=coords, dims=dims, skip_event_dims=True)
 
-    def _of_likelihood(
-        self, simulated: Simulated, truth: Any, draws: Any, rank_rng: Any, new_rng: Any
-    ) -> dict[str, float]:
+    def _of_likelihood(self, simulated: Simulated, truth: Any, draws: Any, new: Any, rank_rng: Any) -> dict[str, float]:
         if self.log_densities is None:
             return {}
         number = len(next(iter(draws.values())))
-        one, source = ({n: np.asarray(v)[None] for n, v in of.items()} for of in (truth, simulated.parameters))
+        one = {n: np.asarray(v)[None] for n, v in truth.items()}
         same = {n: np.broadcast_to(v, (number, *np.shape(v))) for n, v in simulated.data.items()}
         of_posterior = self.log_densities(draws, same)
         of_truth = self.log_densities(one, {n: v[:1] for n, v in same.items()})
-        new = self.log_densities(draws, self.new_data(draws, new_rng))[1]
-        new_of_truth = self.log_densities(one, self.new_data_of_truth(source, new_rng))[1]
+        of_new, of_new_of_truth = (self.log_densities(*pair)[1] for pair in zip((draws, one), new, strict=True))
         pairs = {
             PRIOR: (of_posterior[0], of_truth[0]),
             LIKELIHOOD: (of_posterior[1], of_truth[1]),
-            NEW_DATA: (new, new_of_truth),
+            NEW_DATA: (of_new, of_new_of_truth),
         }
         return {name: float(of_draws(of, true[0], rank_rng)[0]) for name, (of, true) in pairs.items()}
 
@@ -199,14 +200,6 @@ class RepeatedInference:
         number = len(next(iter(points.values())))
         computed = self.compute(points, number) if self.deterministics else []
         return {**points, **dict(zip(self.deterministics, computed, strict=True))}
-
-
-def _digest(function: Any) -> str:
-    """A function with all that it holds on to, as a short text."""
-    try:
-        return hashlib.sha256(cloudpickle.dumps(function)).hexdigest()[:16]
-    except Exception:  # whatever cannot be pickled in it
-        return str(getattr(function, "__name__", "a function"))
 
 
 def _values(name: str, quantity: Quantity, points: xr.Dataset) -> np.ndarray:

@@ -12,10 +12,11 @@ closed form answers in milliseconds, compiled functions are shared, ranks and th
 interrupted.
 
 Beside the free variables three quantities of all of them together are ranked, for they see what each alone does not
-(:mod:`bayeskit.validation.calibration.likelihood_quantities`). The tests of location, spread and distribution are exact
-for every number of data sets; all of them together are corrected by Holm's method. What they cannot see: a dependence
-between parameters that is wrong while each alone is right (name a difference, or a product, in ``quantities``), and an
-error where the prior hardly ever goes.
+(:mod:`bayeskit.validation.calibration.likelihood_quantities`), and a new observation of each observed variable, for the
+intervals that are predicted (:mod:`bayeskit.validation.calibration.new_observations`). The tests of location, spread
+and distribution are exact for every number of data sets; all of them together are corrected by Holm's method. What they
+cannot see: a dependence between parameters that is wrong while each alone is right (name a difference, or a product, in
+``quantities``), and an error where the prior hardly ever goes.
 
 Cost: a Beta–Binomial model 10 to 20 ms a data set, a regression 25 ms, quadrature over one number 100 ms, NUTS seconds.
 
@@ -25,27 +26,23 @@ Analysis 20.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
-from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import cloudpickle
 import pymc as pm
 
 from bayeskit.arguments import Count, Probability, RandomSeed, Range, checked, whole_seed
 from bayeskit.errors import InferenceError, OptionError
-from bayeskit.graphs.processes import in_processes
 from bayeskit.inference.methods import method_names
 from bayeskit.terminal import interruptible, watched
-from bayeskit.validation.calibration.checkpoint import add_line, appending, finished
 from bayeskit.validation.calibration.experiment import Experiment, Repeated, Repetition
 from bayeskit.validation.calibration.record import Calibration, calibration_of
 from bayeskit.validation.calibration.repeated_comparison import RepeatedComparison
 from bayeskit.validation.calibration.repeated_inference import RepeatedInference
+from bayeskit.validation.checkpoint import add_line, appending, finished
+from bayeskit.validation.prepared_processes import in_prepared_processes
 
 __all__ = ["calibrate"]
 
@@ -157,25 +154,8 @@ def _results(repeated: Repeated, left: list[int], processes: int) -> Iterator[Re
     if processes == 1 or len(left) < 2:
         yield from map(repeated.repetition, left)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "experiment"
-        try:
-            path.write_bytes(cloudpickle.dumps(repeated.of))
-        except Exception as error:  # whatever a function of somebody else's holds on to
-            raise OptionError(f"processes: the model or a function cannot be sent to them: {error}") from error
-        try:
-            for _, repetition in in_processes(partial(_in_process, str(path)), left, processes):
-                yield repetition
-        except BrokenProcessPool as error:
-            advice = 'call it under `if __name__ == "__main__":`, or with processes=1'
-            raise InferenceError(f"a process ended before its time; in a script, {advice}") from error
+    yield from in_prepared_processes(_repetition_of, repeated.of, left, processes, repeated.repetition)
 
 
-def _in_process(path: str, dataset: int) -> Repetition:
-    return _read(path).repetition(dataset)
-
-
-@cache
-def _read(path: str) -> Repeated:
-    """Once in each process."""
-    return _repeated(cloudpickle.loads(Path(path).read_bytes()))
+def _repetition_of(experiment: Experiment) -> Callable[[int], Repetition]:
+    return _repeated(experiment).repetition

@@ -18,8 +18,11 @@ import bayeskit as bk
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.validation import Calibration
-from bayeskit.validation.calibration.experiment import streams
+from bayeskit.validation.calibration import simulation_based
+from bayeskit.validation.calibration.experiment import Experiment, streams
+from bayeskit.validation.calibration.repeated_inference import RepeatedInference
 from bayeskit.validation.calibration.simulated_data import simulator
+from bayeskit.validation.prepared_processes import in_prepared_processes
 
 SEED = 7
 
@@ -86,10 +89,11 @@ def test_an_exact_answer_is_calibrated() -> None:
         "log prior",
         "log likelihood",
         "log likelihood of new data",
+        "prediction of y",
     ]
-    assert list(found.table["values"]) == ["exact", "exact", "ranks", "ranks", "ranks"]
+    assert list(found.table["values"]) == ["exact", "exact", "ranks", "ranks", "ranks", "ranks"]
     assert found.methods == {"exact": 100}
-    assert found.comparisons == 15
+    assert found.comparisons == 18
     assert found.pit.sizes["dataset"] == 100
 
 
@@ -112,6 +116,16 @@ def test_values_of_a_closed_form_are_its_cdf() -> None:
 def test_a_wrong_sd_is_found(wrong: dict[str, float], seen_in: str) -> None:
     found = bk.calibrate(means(**wrong), generator=means(), datasets=250, random_seed=1)
     assert f"{seen_in}: its posterior lies too low" in " ".join(found.failures), str(found)
+
+
+@pytest.mark.parametrize(("noise", "width"), [(1.5, "narrow"), (0.6, "wide")])
+def test_predictive_intervals_of_a_wrong_width_are_found(noise: float, width: str) -> None:
+    found = bk.calibrate(means(), generator=means(noise=noise), datasets=100, random_seed=1)
+    assert f"prediction of y: its posterior is too {width}" in " ".join(found.failures), str(found)
+    # Entries are predicted with sd √(0.09 / 1.09 + 1) about a shrunk mean: the share inside of a 90 % interval.
+    error = np.sqrt(noise**2 + (0.09 / 1.09) ** 2 * noise**2 + (0.3 / 1.09) ** 2)
+    inside = 1 - 2 * norm.sf(norm.isf(0.05) * np.sqrt(1 + 0.09 / 1.09) / error)
+    assert abs(found.table.loc["prediction of y", "inside_90"] - inside) < 5 * np.sqrt(inside * (1 - inside) / 100)
 
 
 @pytest.mark.parametrize(
@@ -239,8 +253,13 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_processes_give_the_same_numbers() -> None:
+    """Where this one takes part, which does six before another is there, and where the other does all."""
     alone = bk.calibrate(coin(), datasets=6, random_seed=9)
     xr.testing.assert_identical(bk.calibrate(coin(), datasets=6, random_seed=9, processes=2).pit, alone.pit)
+    repeated = RepeatedInference(Experiment(coin(), None, "auto", None, {}, 9))
+    elsewhere = in_prepared_processes(simulation_based._repetition_of, repeated.of, [0, 1, 2], 2)
+    found = {repetition.dataset: repetition.values for repetition in elsewhere}
+    assert found == {k: {n: float(alone.pit[n][k]) for n in alone.pit} for k in range(3)}
 
 
 def test_a_checkpoint_of_another_sampler_or_with_other_numbers_is_refused(tmp_path: Path) -> None:
@@ -285,7 +304,7 @@ def test_models_that_do_not_fit_each_other_are_refused() -> None:
 
 def test_what_is_shown() -> None:
     found = of_regression()
-    assert str(found).startswith("calibrated, as far as these data sets show: 15 tests")
+    assert str(found).startswith("calibrated, as far as these data sets show: 18 tests")
     assert "Calibration(calibrated" in repr(found)
     assert "<table" in found._repr_html_()
     drawn = found.plot(backend="none")

@@ -5,6 +5,7 @@ The first line says what is run; a file of something else is refused. A last lin
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -12,9 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+import cloudpickle
+
 from bayeskit.errors import OptionError
 
-__all__ = ["add_line", "appending", "finished"]
+__all__ = ["add_line", "appending", "digest_of", "finished"]
 
 WHAT = "the checkpoint"
 
@@ -37,7 +40,7 @@ def finished(path: Path, of: Mapping[str, Any]) -> list[dict[str, Any]]:
         raise OptionError(f"{WHAT} {path} cannot be read: {error}") from error
     known = json.loads(json.dumps(of))
     if not isinstance(header, dict) or header.keys() != known.keys():
-        raise OptionError(f"{path} is no checkpoint of a calibration: name another file")
+        raise OptionError(f"{path} is no checkpoint of such a run: name another file")
     if differs := [name for name in known if header[name] != known[name]]:
         (name, *_) = differs
         said = f": {header[name]!r} there, {known[name]!r} here" if len(f"{header[name]}{known[name]}") < 80 else ""
@@ -67,3 +70,11 @@ def add_line(file: TextIO, line: Mapping[str, Any]) -> None:
     file.write(json.dumps(line) + "\n")
     file.flush()
     os.fsync(file.fileno())
+
+
+def digest_of(function: Any) -> str:
+    """A function with all that it holds on to, as a short text."""
+    try:
+        return hashlib.sha256(cloudpickle.dumps(function)).hexdigest()[:16]
+    except Exception:  # whatever cannot be pickled in it
+        return str(getattr(function, "__name__", "a function"))

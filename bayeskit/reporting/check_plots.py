@@ -1,0 +1,108 @@
+"""Replicated data beside the observed ones by functions of arviz-plots: densities, rootograms, intervals, one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import arviz_plots as azp
+import xarray as xr
+from matplotlib.figure import Figure
+
+from bayeskit.reporting.distinct_labels import distinct_labels
+from bayeskit.reporting.figures import flattened, no_histogram
+from bayeskit.reporting.records import BLUE, ORANGE, figure_of, say_instead, subplots
+
+__all__ = ["OVERLAID", "distribution_figure", "interval_figure", "rootogram_figure", "value_figure", "words_figure"]
+
+OVERLAID = 40  # replicated data sets
+SIZE = (7.4, 2.9)  # inches
+ROW = 2.0  # inches, of panels below each other
+COLUMNS = 2
+
+type _Columns = Mapping[str, xr.DataArray]
+
+
+def words_figure(why: str) -> tuple[Figure, str]:
+    """Where there is nothing to be drawn."""
+    figure, axes = subplots(figsize=(SIZE[0], 0.8))
+    say_instead(axes, why, width=90)
+    return figure, f"There is no picture: {why}."
+
+
+def value_figure(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
+    """The predictive distribution of one value, which is marked."""
+    if same := no_histogram(predicted.to_numpy()):
+        return words_figure(f"{same} of the replicated data; the observed value is {observed.item():.6g}")
+    hidden = dict.fromkeys(("dist", "point_estimate_text", "title", "remove_axis"), False)
+    visuals = {"face": {"color": BLUE, "alpha": 0.3}, "credible_interval": {"color": BLUE}, **hidden}
+    one = {name: observed}, {name: predicted}
+    figure = _drawn("plot_dist", *one, visuals, group="posterior_predictive", kind="hist")
+    figure.axes[0].axvline(float(observed.to_numpy().item()), color=ORANGE, linewidth=2)
+    figure.axes[0].set_yticks([])
+    figure.axes[0].set_xlabel(name)
+    return figure, "Histogram of replicated values (blue); the orange line is the observed one."
+
+
+def interval_figure(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
+    """The predictive interval of each value."""
+    visuals: dict[str, Any] = {"trunk": {"color": BLUE, "alpha": 0.25}, "twig": {"color": BLUE, "alpha": 0.5}}
+    visuals |= {"observed_markers": {"color": ORANGE, "size": 24, "zorder": 5}}
+    visuals |= dict.fromkeys(("prediction_markers", "xlabel", "ylabel"), False)
+    predicted = flattened(predicted.transpose("chain", "draw", *observed.dims))
+    observed = flattened(observed).assign_coords(element=predicted["element"])
+    figure = _drawn("plot_ppc_interval", {name: observed}, {name: predicted}, visuals)
+    axes = figure.axes[0]
+    labels = predicted["element"].to_numpy().tolist()
+    step = 1 if len(labels) <= 30 else 5  # every element is labelled, or every few of many that are numbered
+    axes.set_xticks(range(0, len(labels), step), labels[::step])
+    if sum(map(len, labels[::step])) > 60:
+        axes.tick_params(axis="x", rotation=90)
+    axes.set_ylabel(name)
+    return figure, "Each value's 50 % and wider predictive interval (blue), and what was observed (orange)."
+
+
+def rootogram_figure(observed: _Columns, predicted: _Columns) -> tuple[Figure, str]:
+    """How often each count is there, a panel a column."""
+    # ArviZ counts along one axis
+    predicted = {n: flattened(v.transpose("chain", "draw", *observed[n].dims)) for n, v in predicted.items()}
+    observed = {n: flattened(v) for n, v in observed.items()}
+    visuals: dict[str, Any] = {"predictive_markers": {"color": BLUE}, "credible_interval": {"color": BLUE}}
+    visuals |= {"observed_markers": {"color": ORANGE, "size": 30}, "grid": {"color": "#e4e7eb"}}
+    visuals |= dict.fromkeys(("xlabel", "ylabel", "title"), False)
+    figure = _drawn("plot_ppc_rootogram", observed, predicted, visuals, **_panels(len(observed)))
+    for axes, name in zip(figure.axes, observed, strict=False):
+        axes.set_xlabel(name)
+        axes.set_ylabel("frequency (root scale)" if len(observed) == 1 else "frequency (root)")
+    return figure, "Rootogram: how often each count is predicted, with its interval (blue), and was observed (orange)."
+
+
+def distribution_figure(kind: str, observed: _Columns, predicted: _Columns) -> tuple[Figure, str]:
+    """Densities, or distribution functions, of some replicated data sets and of the observed one, a panel a column."""
+    visuals = {
+        "predictive_dist": {"color": BLUE, "alpha": 0.25, "width": 0.8},
+        "observed_dist": {"color": ORANGE, "width": 2},
+        "title": False,
+    }
+    shape = {"kind": kind, "num_samples": OVERLAID, **_panels(len(observed))}
+    figure = _drawn("plot_ppc_dist", observed, predicted, visuals, **shape)
+    for axes, name in zip(figure.axes, observed, strict=False):
+        axes.set_xlabel(name)
+    what = "Estimated densities" if kind == "kde" else "Distribution functions"
+    return figure, f"{what} of {OVERLAID} replicated data sets (blue) and of the observed data (orange)."
+
+
+def _panels(number: int) -> dict[str, Any]:
+    if number == 1:
+        return {}
+    return {"col_wrap": COLUMNS, "figure_kwargs": {"figsize": (SIZE[0], ROW * -(-number // COLUMNS) + 0.2)}}
+
+
+def _drawn(plot: str, observed: _Columns, predicted: _Columns, visuals: dict[str, Any], **options: Any) -> Figure:
+    """What a function of arviz-plots draws of replicated data and the observed ones."""
+    data = {n: v.drop_vars([c for c in v.coords if c not in v.dims]) for n, v in observed.items()}
+    drawn = {n: v.drop_vars([c for c in v.coords if c not in v.dims]) for n, v in predicted.items()}
+    groups = {"posterior_predictive": xr.Dataset(drawn), "observed_data": xr.Dataset(data)}
+    groups = {group: distinct_labels(values) for group, values in groups.items()}
+    options = {"figure_kwargs": {"figsize": SIZE}, **options}
+    return figure_of(getattr(azp, plot)(xr.DataTree.from_dict(groups), visuals=visuals, **options))

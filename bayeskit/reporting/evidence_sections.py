@@ -1,0 +1,96 @@
+"""The log evidence with its certificate, a sampler beside the closed form, and what reproduces a page."""
+
+from __future__ import annotations
+
+import math
+import platform
+from importlib import import_module
+
+from bayeskit.reporting.given_draws import METHOD
+from bayeskit.reporting.records import MAX_ROWS, Section, Table, frame_table
+from bayeskit.reporting.subject import Subject
+from bayeskit.results.records import Posterior
+
+__all__ = ["evidence_section", "package_versions", "validation_section", "versions_section"]
+
+PACKAGES = ("pymc", "pytensor", "arviz", "numpy", "scipy", "xarray")
+ERRORS = {
+    "exact": "It is exact; the error given is that of rounding.",
+    "quadrature": "It comes from quadrature; the error given is a bound.",
+    "estimated": "It is estimated; the error given is a Monte Carlo standard error.",
+}
+
+
+def evidence_section(subject: Subject) -> Section:
+    """The number, its error, and the proof."""
+    post = subject.post
+    evidence, title = post.log_evidence, "Evidence and certificate"
+    if math.isnan(evidence.value):
+        return Section("evidence", title, (f"Log evidence: {evidence}.",))
+    rows = ((evidence.value, evidence.error, evidence.label),)
+    table = Table(("log evidence (nats)", "error", "label"), rows, digits=10)
+    meaning = "The log evidence is the log probability of the data under the model, parameters integrated out."
+    paragraphs = [f"{meaning} {ERRORS[evidence.label]}"]
+    if evidence.convention:
+        paragraphs.append(f"It is {evidence.convention}.")
+    if not math.isnan(post.certificate):
+        paragraphs.append(
+            "The certificate: by Bayes' rule log p(y, θ) − log p(θ | y) is the same number, the log evidence, at every "
+            "θ. Over posterior and prior draws, with PyMC's own log density, it varied by at most "
+            f"{post.certificate:.1e} nats."
+        )
+    return Section("evidence", title, tuple(paragraphs), tables=(table,))
+
+
+def validation_section(subject: Subject) -> Section | None:
+    """A sampler against the closed form, where that was asked."""
+    if (validation := subject.validation) is None:
+        return None
+    verdict = "agree" if validation.passed else "do NOT agree"
+    facts = [f"{validation.comparisons} tests at family-wise level {validation.alpha:g}"]
+    if validation.divergences is not None:
+        facts.append(f"{validation.divergences} divergences")
+    paragraphs = [f"Draws by {validation.method} {verdict} with the closed form ({'; '.join(facts)})."]
+    paragraphs += [f"Failed: {failure}" for failure in validation.failures[:20]]
+    table = validation.table
+    if len(table) > MAX_ROWS:
+        table = table.iloc[(table["verdict"] == "agrees").to_numpy().argsort(kind="stable")]
+    caption = "z-scores of mean and standard deviation in Monte Carlo standard errors, and the ECDF test"
+    tables = (frame_table(table, "variable", caption),)
+    return Section("validation", "A sampler against the closed form", (*paragraphs, *validation.notes), tables=tables)
+
+
+def versions_section(subject: Subject) -> Section:
+    """The code, the seed, the time, and the versions of what the posterior was made with."""
+    post = subject.post
+    seed = "none was given" if post.random_seed is None else str(post.random_seed)
+    draws = post.tree["posterior"].to_dataset()
+    table = Table(("package", "version"), tuple(package_versions(post).items()))
+    said = [f"Random seed: {seed}."]
+    if post.method == METHOD:
+        version = draws.attrs.get("inference_library_version", "")
+        code = "bk.report(tree, path, model=model)"
+        said = [
+            f"The draws were given. Sampler: {draws.attrs.get('inference_library', 'not named')} {version}".rstrip()
+        ]
+    else:
+        number = draws.sizes.get("chain", 1) * draws.sizes.get("draw", 1)
+        code = f'bk.infer(model, method="{post.method}", draws={number}, random_seed={post.random_seed})'
+    if not math.isnan(post.seconds):
+        said.append(f"Time: {_time(post.seconds)}.")
+    return Section("versions", "To reproduce this", tuple(said), code, (table,))
+
+
+def _time(seconds: float) -> str:
+    """Rounded so far that two runs are the same in all likelihood."""
+    if seconds < 60:
+        return "less than ten seconds" if seconds < 10 else "less than a minute"
+    return f"about {math.ceil(seconds / 60)} minutes"
+
+
+def package_versions(post: Posterior) -> dict[str, str]:
+    """What the posterior was made with: of one from a file, what it says."""
+    # Ours also from a checkout that is not installed.
+    own = {"python": platform.python_version(), "bayeskit": str(import_module("bayeskit").__version__)}
+    known = own | {package: str(import_module(package).__version__) for package in PACKAGES}
+    return {package: post.tree.attrs.get(f"{package}_version", text) for package, text in known.items()}

@@ -1,0 +1,132 @@
+"""Draws that somebody else's sampler made, with the model that they are of, as a posterior.
+
+No closed form is looked for, so that any model will do that PyMC can sample. What was drawn must be of that model:
+every free variable is there, in its shape, under its labels, and the observed data are the model's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from arviz_base import convert_to_datatree, from_dict
+from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
+
+from bayeskit.errors import DataError, ModelError
+from bayeskit.inference.convergence import judged
+from bayeskit.model.snapshot import Snapshot
+from bayeskit.model.variable_sizes import variable_sizes
+from bayeskit.results.log_evidence import LogEvidence
+from bayeskit.results.plan import Plan
+from bayeskit.results.records import Posterior
+from bayeskit.results.tree import draws_in, observed_data
+
+__all__ = ["METHOD", "as_tree", "posterior_of_draws"]
+
+METHOD = "given draws"
+UNKNOWN = "draws that were given come without it; bayeskit.evidence(model) estimates it"
+# What samplers call the same thing.
+STATISTICS = {"maxdepth_reached": "reached_max_treedepth", "depth": "tree_depth", "divergences": "diverging"}
+
+
+def as_tree(given: Any) -> xr.DataTree | None:
+    """A DataTree, a Dataset of draws, or what has groups (an InferenceData), as a tree; None where it is no draws."""
+    if isinstance(given, xr.DataTree) and "posterior" in given.children:
+        return given
+    if isinstance(given, xr.DataTree | xr.Dataset):
+        draws = given.to_dataset() if isinstance(given, xr.DataTree) else given
+        return xr.DataTree.from_dict({"posterior": draws})
+    groups = getattr(given, "groups", None)
+    if not callable(groups) or not hasattr(given, "posterior"):
+        return None
+    tree: xr.DataTree = convert_to_datatree(given)
+    return tree
+
+
+def posterior_of_draws(given: Any, model: pm.Model | None) -> Posterior:
+    """The posterior that draws are; a ModelError or DataError that names what does not fit the model."""
+    tree = as_tree(given)
+    if tree is None:
+        what = f"post is a {type(given).__name__}"
+        raise ModelError(f"{what}; give a Posterior, a Comparison, or the DataTree of pm.sample with its model=...")
+    if model is None:
+        raise ModelError("draws need the model that they are of: report(tree, path, model=model)")
+    _require_draws_of(model, tree)
+    draws = tree["posterior"].to_dataset()
+    names = tuple(str(rv.name) for rv in model.free_RVs)
+    library = f"by {maker}" if (maker := draws.attrs.get("inference_library")) else "by a sampler that is not named"
+    lengths = f"{draws.sizes['chain']} × {draws.sizes['draw']:,} draws (chains × draws)"
+    post = Posterior(
+        model=model,
+        plan=Plan((), names, METHOD, ()),
+        log_evidence=LogEvidence(math.nan, math.inf, "estimated", UNKNOWN),
+        method=METHOD,
+        certificate=math.nan,
+        tree=_completed(tree, model),
+        seconds=float(draws.attrs.get("sampling_time", math.nan)),
+        snapshot=Snapshot.of(model, borrow=False),
+        account=f"The draws were made {library}, {lengths}, and are shown as they are.",
+    )
+    return judged(post)
+
+
+def _require_draws_of(model: pm.Model, tree: xr.DataTree) -> None:
+    draws = tree["posterior"].to_dataset()
+    free = [str(rv.name) for rv in model.free_RVs]
+    if missing := [name for name in free if name not in draws]:
+        has = ", ".join(map(str, draws.data_vars)) or "nothing"
+        raise ModelError(f"these are not draws of this model: {_listed(missing)} is missing; they have {has}")
+    sizes = variable_sizes(model, list(model.free_RVs))
+    draws_in(tree, {name: tuple(length for _, length in sizes[name]) for name in free})
+    for name in free:
+        for dim in model.named_vars_to_dims.get(name, ()):
+            known, found = model.coords.get(dim), draws[name].coords.get(dim)
+            if known is not None and found is not None and not _same(np.asarray(list(known)), found.to_numpy()):
+                raise DataError(f"{name!r} has other labels along {dim!r} than the model, or in another order")
+    seen = observed_data(tree)
+    for name, values in find_observations(model).items():
+        if name in seen and not _same(np.asarray(values), seen[name].to_numpy()):
+            raise DataError(f"the observed values of {name!r} are others than the model's: the draws saw other data")
+
+
+def _same(mine: np.ndarray, theirs: np.ndarray) -> bool:
+    """Whether two arrays are the same but for how a file, or xarray, stores numbers, dates and texts."""
+    if mine.shape != theirs.shape:
+        return False
+    if mine.dtype.kind in "biuf" and theirs.dtype.kind in "biuf":
+        return np.allclose(mine.astype(float), theirs.astype(float), rtol=1e-6, atol=0, equal_nan=True)
+    for kind, unit in (("M", "datetime64[ns]"), ("m", "timedelta64[ns]")):
+        if kind in (mine.dtype.kind, theirs.dtype.kind):
+            with suppress(ValueError, TypeError):  # labels that are neither
+                return np.array_equal(mine.astype(unit), theirs.astype(unit))
+    return bool(np.all(mine.astype(str) == theirs.astype(str)))
+
+
+def _completed(tree: xr.DataTree, model: pm.Model) -> xr.DataTree:
+    """A copy with the observed data, which some samplers leave out, and statistics under PyMC's names."""
+    tree = tree.copy(deep=False)
+    tree["posterior"] = xr.DataTree(tree["posterior"].to_dataset().transpose("chain", "draw", ...))
+    coords, dims = coords_and_dims_for_inferencedata(model)
+    found = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
+    for group, values in found.items():
+        if values and group not in tree.children:
+            tree[group] = from_dict({group: values}, coords=coords, dims=dims)[group]
+    if "sample_stats" in tree.children:
+        stats = tree["sample_stats"].to_dataset()
+        renamed = {theirs: stats[theirs] for theirs in STATISTICS if theirs in stats}
+        tree["sample_stats"] = xr.DataTree(stats.assign({STATISTICS[n]: v for n, v in renamed.items()} | _kept(stats)))
+    return tree
+
+
+def _kept(stats: xr.Dataset) -> dict[str, xr.DataArray]:
+    """What is there under PyMC's name already stays."""
+    return {name: stats[name] for name in STATISTICS.values() if name in stats}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))

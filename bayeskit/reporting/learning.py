@@ -1,0 +1,71 @@
+"""The prior against the posterior of every parameter: what was learned, and whether the prior had foreseen it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from bayeskit.reporting.records import Section, frame_table, interval_probability
+from bayeskit.reporting.subject import Subject, listed
+from bayeskit.results.marginals import scalar_labels
+
+__all__ = ["learning_section"]
+
+TITLE = "Prior against posterior"
+SURPRISING = 0.01  # share of the prior as far out as the posterior mean, for all scalars together
+NAMED = 3
+SAID = (
+    "Intervals of {:g} % before and after the data, and how many times the second is narrower. A number near one was "
+    "not learned of; below one, the data left it less certain than the prior had it."
+)
+
+
+def learning_section(subject: Subject) -> Section | None:
+    """Both intervals of each scalar; a doubt where the posterior is in the tail of its prior."""
+    if not subject.names("free") or subject.written:
+        return None
+    if isinstance(subject.prior, str):
+        return Section("learning", TITLE, (f"There is no comparison: {subject.prior}.",))
+    found = list(_rows(subject))
+    if not found:
+        return None
+    columns = ["prior: from", "to", "posterior: from", "to ", "times narrower", "as far out"]
+    rows = pd.DataFrame([row for _, row in found], index=[label for label, _ in found], columns=columns)
+    tail = rows.pop("as far out") * len(rows)
+    surprises = [str(name) for name in tail.index[tail < SURPRISING]]
+    said = [SAID.format(100 * interval_probability())]
+    if potentials := subject.names("potential"):
+        said.append(f"The prior is that without the Potentials ({listed(potentials)}).")
+    doubts: tuple[str, ...] = ()
+    if surprises:
+        more = f" and {len(surprises) - NAMED} more" if len(surprises) > NAMED else ""
+        what = f"{', '.join(surprises[:NAMED])}{more}" if more else listed(surprises)
+        doubts = (f"the data contradict the prior of {what}: the posterior mean lies in its tail",)
+    return Section("learning", TITLE, tuple(said), tables=(frame_table(rows, "parameter", ""),), doubts=doubts)
+
+
+def _rows(subject: Subject) -> Iterator[tuple[str, list[float]]]:
+    assert not isinstance(subject.prior, str)
+    summary, draws = subject.summary, subject.post.tree["posterior"].to_dataset()
+    ends = [str(column) for column in summary.columns if str(column).startswith("eti")]
+    probability = interval_probability()
+    tails = [(1 - probability) / 2, (1 + probability) / 2]
+    seen = Counter[str]()  # a label may be there twice
+    for name in subject.names("free"):
+        if name not in draws or draws[name].dtype.kind not in "iuf" or name not in subject.prior:
+            continue
+        before = subject.prior[name].reshape(len(subject.prior[name]), -1).astype(float)
+        for place, label in enumerate(scalar_labels(draws, name)):
+            known = summary[summary.index == label].iloc[seen[label] :]
+            seen[label] += 1
+            if known.empty or place >= before.shape[1]:
+                continue
+            prior = before[:, place]
+            low, high = np.quantile(prior, tails)
+            after, mean = known[ends].iloc[0].to_numpy(dtype=float), float(known["mean"].iloc[0])
+            width = after[1] - after[0]
+            far = 2 * min(np.mean(prior <= mean), np.mean(prior >= mean))
+            yield str(label), [low, high, *after, (high - low) / width if width > 0 else np.nan, float(far)]

@@ -1,0 +1,45 @@
+"""Data replicated from the posterior beside those observed: pictures, test statistics, and what is not reproduced."""
+
+from __future__ import annotations
+
+from bayeskit.errors import ModelError
+from bayeskit.reporting.checks import check_pictures
+from bayeskit.reporting.curve import curve_picture, fitted_curve
+from bayeskit.reporting.records import Section, frame_table
+from bayeskit.reporting.subject import Subject, listed
+from bayeskit.validation.predictive_checks.against_replicated import posterior_check
+
+__all__ = ["predictive_section"]
+
+TITLE = "Posterior predictive check"
+IGNORED = (
+    "They know nothing of the Potentials ({}): what these say of the parameters is in the posterior, but what they say "
+    "of data, of censored values perhaps, is in no replicated value, and a difference may be due to that."
+)
+
+
+def predictive_section(subject: Subject) -> Section | None:
+    """Would the fitted model produce data like these? Each misfit is a doubt in words."""
+    post, written = subject.post, subject.written
+    if not subject.names("observed"):
+        return None
+    potentials = listed(subject.names("potential"))
+    if written and "posterior_predictive" not in post.tree.children:
+        absent = "There are no replicated data: the posterior was loaded without its model, which would draw them."
+        return Section("predictive", TITLE, (absent,))
+    try:
+        pictures = check_pictures(post, f"The replicated data know nothing of {potentials}." if potentials else "")
+        found = posterior_check(post, random_seed=post.random_seed)
+    except ModelError as error:
+        return Section("predictive", TITLE, (f"There are no replicated data: {error}.",))
+    if not written and (curve := fitted_curve(post)) is not None:
+        pictures = (curve_picture(curve), *pictures)
+    asked = "Would the fitted model produce data like these?"
+    how = "Replicated data are drawn from the posterior predictive distribution."
+    said = [f"{asked} {how}", *((IGNORED.format(potentials),) if potentials else ())]
+    said += [f"{words[:1].upper()}{words[1:]}." for words in (found.verdict, *found.notes)]
+    table = found.table.set_index("variable").drop(columns=["error"])
+    tables = (
+        (frame_table(table, "variable", "Test statistics of the data and of replicated ones"),) if len(table) else ()
+    )
+    return Section("predictive", TITLE, tuple(said), "", tables, pictures, found.sentences)

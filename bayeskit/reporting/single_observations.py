@@ -1,0 +1,72 @@
+"""Leave-one-out cross-validation on a page: which observations the model did not expect, and which decide too much."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import xarray as xr
+
+from bayeskit.comparison.leave_one_out import loo_from_draws
+from bayeskit.comparison.smoothed_loo import Smoothed
+from bayeskit.graphs.environment import silently
+from bayeskit.model.observations import ENTRY, observations_of
+from bayeskit.reporting.records import Section, Table
+from bayeskit.reporting.subject import Subject, listed
+
+__all__ = ["loo_section"]
+
+TITLE = "Single observations"
+SHOWN, NAMED = 5, 5
+MEANING = (
+    "Each observation is predicted from the others (leave-one-out, by Pareto-smoothed importance sampling): the log "
+    "density sums to elpd {:.2f} (standard error {:.2f}). A Pareto k above {:.2f} says that an observation decides so "
+    "much that this cannot be told from these draws."
+)
+
+
+def loo_section(subject: Subject) -> Section | None:
+    """The observations of high Pareto k by name, and those that were least expected."""
+    if not subject.names("observed") or not subject.names("free") or subject.written:
+        return None
+    if isinstance(subject.densities, str):
+        return Section("loo", TITLE, (f"LOO was not computed: {subject.densities}.",))
+    tree = subject.densities
+    with silently():  # an observation that some draws exclude all but
+        found, note = loo_from_draws(replace(subject.post, tree=tree))
+    if found is None:
+        return Section("loo", TITLE, (f"{note}.",))
+    names = _names(subject, tree["log_likelihood"].to_dataset(), found.elpd.size)
+    finite = found.elpd[np.isfinite(found.elpd)]
+    error = math.sqrt(found.elpd.size * np.var(finite, ddof=1)) if finite.size > 1 else math.nan
+    said = MEANING.format(finite.sum(), error, found.good_k)
+    doubts = _doubts(found, names) or ((note,) if note else ())
+    return Section("loo", TITLE, (said,), tables=(_table(found, names),), doubts=doubts)
+
+
+def _names(subject: Subject, pointwise: xr.Dataset, number: int) -> list[str]:
+    """What the observations are called, by the coords of their dims."""
+    shapes = {str(n): v.transpose("chain", "draw", ...).shape[2:] for n, v in pointwise.data_vars.items()}
+    labels = observations_of(subject.post.model, shapes, ENTRY).labels
+    return [str(label) for label in labels] if len(labels) == number else [str(k) for k in range(number)]
+
+
+def _doubts(found: Smoothed, names: list[str]) -> tuple[str, ...]:
+    high = [names[k] for k in np.argsort(-found.k) if found.high[k]]
+    if not high:
+        return ()
+    more = f" and {len(high) - NAMED:,} more" if len(high) > NAMED else ""
+    which = ", ".join(high[:NAMED]) + more if more else listed(high)
+    one = "observation has" if len(high) == 1 else "observations have"
+    return (f"{len(high):,} {one} a high Pareto k ({which}), so that leave-one-out is unreliable there",)
+
+
+def _table(found: Smoothed, names: list[str]) -> Table:
+    """All of high Pareto k, and those least expected."""
+    order = np.argsort(np.nan_to_num(found.elpd, nan=-np.inf))
+    least = list(order[:SHOWN])
+    high = [k for k in np.argsort(-found.k) if found.high[k] and k not in least]
+    rows = tuple((names[k], float(found.elpd[k]), float(found.k[k])) for k in [*least, *high])
+    head = ("observation", "log density given the others", "Pareto k")
+    return Table(head, rows[:500], "The least expected first, then those of high Pareto k", digits=3)

@@ -1,0 +1,97 @@
+"""What a page is about: a posterior, and what was given with it. Its sections share what they read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from bayeskit.comparison.comparison import Comparison
+from bayeskit.model.forward_sampling import draws_together, prior_points
+from bayeskit.model.snapshot import WrittenModel
+from bayeskit.reporting.formulas import VariableText, describe_variables
+from bayeskit.reporting.records import Section
+from bayeskit.results.log_densities import with_log_densities
+from bayeskit.results.records import Posterior
+from bayeskit.results.tree import observed_data
+from bayeskit.validation import Validation
+
+__all__ = ["Subject", "listed"]
+
+PRIOR_DRAWS, FEW_PRIOR_DRAWS = 4000, 500  # made together, and one by one
+DENSITIES, MOST_OBSERVATIONS = 2000, 2000  # draws that have log densities, and of how many observations
+KEPT_GROUPS = ("posterior", "log_likelihood", "log_prior")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A posterior and what is said beside it."""
+
+    post: Posterior
+    validation: Validation | None = None
+    comparison: Comparison | None = None
+    about: Sequence[str] = ()
+    further: tuple[Section, ...] = field(default=())  # of what else was asked
+
+    @cached_property
+    def variables(self) -> tuple[VariableText, ...]:
+        """The model's variables in words."""
+        return describe_variables(self.post.model)
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """Of every scalar."""
+        return self.post.summary()
+
+    @cached_property
+    def prior(self) -> Mapping[str, np.ndarray] | str:
+        """Draws of every free variable from the prior, first axis the draws; or why there are none."""
+        model, seed = self.post.model, self.post.random_seed or 0
+        if self.written:
+            return "the posterior was loaded without its model"
+        try:
+            drawn = draws_together(model, PRIOR_DRAWS, seed, aligned=True)
+            if drawn is None:
+                points = list(prior_points(model, FEW_PRIOR_DRAWS, seed))
+                drawn = {name: np.stack([point[name] for point in points]) for name in points[0]} if points else {}
+        except (ArithmeticError, NotImplementedError, TypeError, ValueError, RuntimeError) as error:
+            return f"its prior cannot be drawn from ({str(error).partition(chr(10))[0]})"
+        return drawn
+
+    @cached_property
+    def densities(self) -> xr.DataTree | str:
+        """Some draws with the log likelihood of each observation and the log prior; or why there are none."""
+        post = self.post
+        if self.written:
+            return "the posterior was loaded without its model"
+        size = sum(math.prod(values.shape) for values in observed_data(post.tree).data_vars.values())
+        if size > MOST_OBSERVATIONS:
+            return f"there are {size:,} observations, and a page has time for {MOST_OBSERVATIONS:,}"
+        tree = post.tree
+        step = max(1, tree["posterior"].sizes["draw"] * tree["posterior"].sizes["chain"] // DENSITIES)
+        groups = [name for name in KEPT_GROUPS if name in tree.children]
+        few = {name: tree[name].to_dataset().isel(draw=slice(None, None, step)) for name in groups}
+        try:
+            return with_log_densities(post.model, xr.DataTree.from_dict(few))
+        except (ArithmeticError, NotImplementedError, TypeError, ValueError, RuntimeError) as error:
+            return str(error).partition("\n")[0]
+
+    @property
+    def written(self) -> bool:
+        """Whether the posterior was loaded without its model."""
+        return isinstance(self.post.model, WrittenModel)
+
+    def names(self, role: str) -> list[str]:
+        """Of the variables of a role."""
+        return [v.name for v in self.variables if v.role == role]
+
+
+def listed(words: Iterable[str]) -> str:
+    """Words with commas, and an "and" before the last."""
+    *first, last = [*words] or [""]
+    return f"{', '.join(first)} and {last}" if first else last

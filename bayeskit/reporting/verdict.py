@@ -1,0 +1,119 @@
+"""The first section of a page, a paragraph to forward: what was asked, the answer, how it was found, what to distrust.
+
+What the other sections say against the answer is repeated here, and which of them were left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from bayeskit.reporting.html import number
+from bayeskit.reporting.records import Cell, Section, Table
+from bayeskit.reporting.subject import Subject, listed
+from bayeskit.results.records import Posterior
+from bayeskit.results.tree import observed_data
+
+__all__ = ["verdict"]
+
+# What is wrong with chains is said in any case.
+JUDGING = {"predictive": "the fit to the data", "loo": "single observations", "sensitivity": "the prior's influence"}
+HEAD_OF_ERROR = {"exact": "error (rounding)", "quadrature": "error (bound)", "estimated": "error (Monte Carlo)"}
+NO_DATA = "The model has no observed variable: its answer is the prior."
+LABELS = ("categorical", "markov_chain")  # steps of the plan whose variables are labels
+ANSWERS, MOST_DOUBTS = 3, 4  # parameters, and doubts, that the verdict names
+DIGITS = 3
+
+
+def verdict(subject: Subject, others: Sequence[Section]) -> Section:
+    """The paragraph, what a page is introduced with, and the table of facts."""
+    found = (doubt for section in others for doubt in section.doubts)
+    doubts = tuple(dict.fromkeys((*_problems(subject.post), *found)))
+    looked = (section.key for section in others if section.tables or section.pictures)
+    shown = {*looked} if subject.names("observed") else {*JUDGING}
+    unseen = [words for key, words in JUDGING.items() if key not in shown]
+    tested = [section.text.partition("\n")[0] + "." for section in subject.further if section.text]
+    said = (_asked(subject), _answer(subject, bool(_problems(subject.post))), *tested, _how(subject.post))
+    paragraph = " ".join(filter(None, (*said, _distrust(doubts, unseen))))
+    return Section("verdict", "In short", (paragraph, *subject.about), tables=(_facts(subject.post),))
+
+
+def _problems(post: Posterior) -> tuple[str, ...]:
+    return () if post.diagnostics is None else tuple(post.diagnostics.problems)
+
+
+def _asked(subject: Subject) -> str:
+    post = subject.post
+    shapes = [
+        f"{name} ({' × '.join(f'{d}: {n}' for d, n in values.sizes.items()) or 'one value'})"
+        for name, values in observed_data(post.tree).data_vars.items()
+    ]
+    unknown = listed(str(rv.name) for rv in post.model.free_RVs)
+    if not shapes:
+        potentials = listed(subject.names("potential"))
+        return f"What do the Potentials ({potentials}) say about {unknown}?" if potentials else NO_DATA
+    return (
+        f"What do the data {listed(shapes)} say about {unknown}?" if unknown else f"How probable is {listed(shapes)}?"
+    )
+
+
+def _answer(subject: Subject, doubtful: bool) -> str:
+    """Mean and interval of the first parameters; of chains that did not converge, that these are none."""
+    if not len(rows := _headline(subject)):
+        return ""
+    low, high = (next(str(c) for c in rows.columns if str(c).endswith(end)) for end in ("_lb", "_ub"))
+    percent = f"{low[3:-3]} %"
+    words = []
+    for place, (name, row) in enumerate(rows.iterrows()):
+        interval = f"{number(row[low], DIGITS)} to {number(row[high], DIGITS)}"
+        what = f"{percent} interval {interval}" if place == 0 else interval
+        words.append(f"{name} {number(row['mean'], DIGITS)} ({what})")
+    first = "The draws did not converge, so that these numbers may be wrong: posterior" if doubtful else "Posterior"
+    rest = len(subject.summary) - len(rows)
+    more = f", and {rest:,} more below" if rest else ""
+    return f"{first} means {listed(words)}{more}." if len(words) > 1 else f"{first} mean {words[0]}{more}."
+
+
+def _headline(subject: Subject) -> pd.DataFrame:
+    """The rows of the parameters that a reader asks for first: scalars, else entries of the first variable."""
+    post, summary = subject.post, subject.summary
+    hidden = {n for step in post.plan.eliminated if step.family in LABELS for n in step.variables}
+    free = [str(rv.name) for rv in post.model.free_RVs if str(rv.name) not in hidden]
+    of = [str(label).partition("[")[0] for label in summary.index]
+    scalars = [label for label in summary.index if label in free]
+    chosen = scalars or [label for label, name in zip(summary.index, of, strict=True) if name in free[:1]]
+    return summary.loc[chosen[:ANSWERS]]
+
+
+def _how(post: Posterior) -> str:
+    how = post.account or f"The posterior was found by the method “{post.method}”."
+    if not math.isnan(post.certificate):
+        how += f" Its certificate is {post.certificate:.1e} nats."
+    if not math.isnan(post.log_evidence.value):
+        how += f" Log evidence {post.log_evidence}."
+    if post.diagnostics is None:
+        return how
+    said = str(post.diagnostics).splitlines()[0]
+    return f"{how} {said[0].upper()}{said[1:]}."
+
+
+def _distrust(doubts: Sequence[str], unseen: Sequence[str]) -> str:
+    more = f"; and {len(doubts) - MOST_DOUBTS} more below" if len(doubts) > MOST_DOUBTS else ""
+    said = "; ".join(doubts[:MOST_DOUBTS])
+    words = [f"To distrust: {said}{more}." if doubts else "Nothing that was looked at speaks against it."]
+    return " ".join([*words, *([f"Not looked at: {listed(unseen)}."] if unseen else [])])
+
+
+def _facts(post: Posterior) -> Table:
+    evidence = post.log_evidence
+    rows: list[tuple[Cell, ...]] = [("method", post.method)]
+    if math.isnan(evidence.value):
+        rows += [("log evidence", "not available"), ("label", evidence.label)]
+    else:
+        error = HEAD_OF_ERROR[evidence.label], float(f"{evidence.error:.2g}")
+        rows += [("log evidence", evidence.value), ("label", evidence.label), error]
+    rows += [] if math.isnan(post.certificate) else [("certificate (nats)", post.certificate)]
+    rows += [] if post.diagnostics is None else [("chains", str(post.diagnostics).splitlines()[0])]
+    return Table(("", ""), tuple(rows), digits=10)

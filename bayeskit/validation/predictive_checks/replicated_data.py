@@ -1,0 +1,112 @@
+"""The observed data of a posterior, and data replicated from it: one data set for each of its draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from pymc.backends.arviz import find_observations
+
+from bayeskit.arguments import RandomSeed
+from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
+from bayeskit.model.snapshot import WrittenModel
+from bayeskit.results.predictive import predict
+from bayeskit.results.records import Posterior
+from bayeskit.results.tree import dims_of, observed_data
+from bayeskit.validation.predictive_checks.data_kinds import category_labels, distributions_of
+
+__all__ = ["Replicated", "replicated_data"]
+
+MAX_ELEMENTS = 20_000_000  # replicated values held in memory
+FEWEST = 40  # data sets, whatever their size
+
+
+@dataclass(frozen=True, eq=False)
+class Replicated:
+    """Observed variables and as many data sets of each as there are draws."""
+
+    observed: xr.Dataset
+    predicted: xr.Dataset  # dims chain and draw before those of the data
+    labels: dict[str, tuple[str, ...]]  # of categories, by variable
+    distributions: dict[str, str]  # as PyMC calls them, by variable
+    independent: bool  # whether the draws are
+
+    @property
+    def names(self) -> list[str]:
+        """The variables that are observed and replicated."""
+        return [str(n) for n in self.observed.data_vars if n in self.predicted.data_vars]
+
+
+def replicated_data(
+    posterior: Posterior | xr.DataTree, model: pm.Model | None = None, random_seed: RandomSeed = None
+) -> Replicated:
+    """Replicated data of a posterior, or of draws and their model: those it holds, else drawn, and kept if ours.
+
+    Raises
+    ------
+    ModelError, DataError, OptionError
+        If nothing is observed, there are no draws, or they are not those of the model.
+    """
+    if isinstance(posterior, Posterior):
+        if model is not None and model is not posterior.model:
+            raise OptionError("model: the posterior has its own; leave it out")
+        model, tree = posterior.model, posterior.tree
+    else:
+        tree = posterior
+    if "posterior" not in tree.children and "posterior_predictive" not in tree.children:
+        raise DataError("there are no draws: the tree needs a group posterior, as pymc.sample gives it")
+    observed = observed_data(tree)
+    if not observed.data_vars and model is not None and not isinstance(model, WrittenModel):
+        values = find_observations(model)
+        observed = xr.Dataset({n: (dims_of(model, n, np.ndim(v)), v) for n, v in values.items()})
+    observed = observed[[name for name, values in observed.data_vars.items() if values.size]]
+    if not observed.data_vars:
+        raise ModelError("there is nothing to check: no variable is observed, or no entry of any")
+    predicted = _predicted(posterior, tree, model, max(v.size for v in observed.data_vars.values()), random_seed)
+    independent = isinstance(posterior, Posterior) and posterior.diagnostics is None
+    labels, names = ({}, {}) if model is None else (category_labels(model), distributions_of(model))
+    found = Replicated(observed, predicted, labels, names, independent)
+    for name in found.names:
+        shape, drawn = observed[name].shape, predicted[name].transpose("chain", "draw", ...).shape
+        if drawn[2:] != shape or 0 in drawn:
+            raise DataError(f"the replicated data of {name!r} have shape {drawn}; (chain, draw) and {shape} is needed")
+    if not found.names:
+        raise DataError(f"no replicated data of {', '.join(map(str, observed.data_vars))} in posterior_predictive")
+    return found
+
+
+def _predicted(
+    posterior: Posterior | xr.DataTree, tree: xr.DataTree, model: pm.Model | None, size: int, random_seed: RandomSeed
+) -> xr.Dataset:
+    """Posterior predictive draws; where the data are large, of a part of the draws only, and not kept."""
+    if "posterior_predictive" in tree.children:
+        found = tree["posterior_predictive"].to_dataset()
+        if lacking := {"chain", "draw"} - {*map(str, found.dims)}:
+            raise DataError(f"the group posterior_predictive has no dim {min(lacking)}")
+        return found
+    if model is None:
+        raise OptionError("there are no replicated data in the tree: give the model that they are drawn from")
+    if isinstance(model, WrittenModel):
+        raise ModelError("there are no replicated data: the posterior was loaded without its model, which draws them")
+    draws = tree["posterior"].to_dataset()
+    number = draws.sizes.get("chain", 0) * draws.sizes.get("draw", 0)
+    if not number:
+        raise DataError("there are no draws with the dims 'chain' and 'draw', as pymc.sample gives them")
+    if absent := [str(rv.name) for rv in model.free_RVs if rv.name not in draws.data_vars]:
+        # PyMC would draw them from the prior.
+        raise DataError(f"no draws of {', '.join(absent)}: replicated data need those of all free variables")
+    if number * size <= MAX_ELEMENTS and isinstance(posterior, Posterior):
+        return posterior.posterior_predictive(random_seed=random_seed)
+    few = tree
+    if number * size > MAX_ELEMENTS:
+        kept = max(1, max(MAX_ELEMENTS // size, FEWEST) // draws.sizes["chain"])
+        few = xr.DataTree.from_dict({"posterior": draws.isel(draw=slice(kept))})
+    try:
+        return predict(model, few, {}, random_seed=random_seed)
+    except BayeskitError:
+        raise
+    except Exception as error:  # whatever draws of another model make PyMC raise
+        why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise DataError(f"no data could be replicated from these draws of this model ({why})") from error

@@ -1,0 +1,247 @@
+r"""Test statistics T(y) of one column of data, by its kind: what is looked at, and what it says in its tail.
+
+With m and s the predictive means and standard deviations of the entries, r = (y − m) / s are residuals. Statistics of
+them are taken where the entries are predicted to differ, for there the mean structure hides what is wrong with the
+noise. But m has seen the observed y and no replicated one: where entries have parameters of their own, observed
+residuals of a right model are small, and neighbouring ones less alike. So only large values of these say something:
+
+.. math:: \text{lag-1} = \frac{\sum_t (r_t - \bar r)(r_{t+1} - \bar r)}{\sum_t (r_t - \bar r)^2}
+
+The distance of PIT is Kolmogorov's, of the ranks u of the entries among the replicated ones (randomised in ties) from
+uniform ones. It is looked at where all entries are predicted alike: else PIT values of a right model may lie too near
+to one half, for the same reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import stats
+
+from bayeskit.validation.predictive_checks.data_kinds import DataKind
+
+__all__ = ["Column", "Statistic", "column_pit", "statistics_of"]
+
+DIFFERING = 0.1  # spread of predicted means, in predictive standard deviations, from which on entries differ
+SERIES = 8  # rows from which on neighbours, and the PIT, are looked at
+SHARES = 8  # categories whose shares are looked at
+PIT_ELEMENTS = 2_000_000  # ranks held in memory
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One column of an observed variable: its rows (first axis), and as many data sets of it as there are draws."""
+
+    name: str
+    kind: DataKind
+    observed: np.ndarray  # (rows, others)
+    replicated: np.ndarray  # (draws, rows, others)
+    labels: tuple[str, ...] = ()  # of categories
+
+    @property
+    def size(self) -> int:
+        return self.observed.size
+
+    @cached_property
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """The predictive mean and standard deviation of each entry; one where all replicated values are the same."""
+        spread = self.replicated.std(axis=0)
+        return self.replicated.mean(axis=0), np.where(spread > 0, spread, 1.0)
+
+    def residuals(self, values: np.ndarray) -> np.ndarray:
+        """In predictive standard deviations."""
+        mean, spread = self.moments
+        return (values - mean) / spread
+
+    @property
+    def differing(self) -> bool:
+        """Whether the entries are predicted to differ from each other, in their means or in their spread."""
+        mean, spread = self.moments
+        return bool(max(mean.std(), spread.std()) > DIFFERING * np.mean(spread))
+
+    @property
+    def sorted(self) -> bool:
+        """Whether the rows are in the order of their values, or each value is in one block: neighbours are alike."""
+        if self.observed.shape[1] > 1:
+            return False
+        steps = np.diff(self.observed[:, 0])
+        blocks = np.count_nonzero(steps) + 1 == np.unique(self.observed).size
+        return bool(np.all(steps >= 0) or np.all(steps <= 0) or (self.kind == "category" and blocks))
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A test statistic: its value for each of many data sets, and what it says where the observed one is extreme.
+
+    ``above`` and ``below`` are what is said of the data and what that suggests; {values} is what they are called, and
+    {law} their distribution in the model. Without ``below`` a small value says nothing.
+    """
+
+    name: str
+    plural: str
+    of: Callable[[np.ndarray, Column], np.ndarray]
+    above: tuple[str, str]
+    below: tuple[str, str] | None
+
+
+def _over(function: Callable[..., np.ndarray]) -> Callable[[np.ndarray, Column], np.ndarray]:
+    """A function of all entries of a data set."""
+    return lambda values, column: function(values, axis=(1, 2))
+
+
+def _neighbours(values: np.ndarray, column: Column) -> np.ndarray:
+    """The lag-1 autocorrelation of residuals along the rows; of categories, the share that are as the one before."""
+    if column.kind == "category":
+        return (values[:, 1:] == values[:, :-1]).mean(axis=(1, 2))
+    residuals = column.residuals(values)
+    residuals = residuals - residuals.mean(axis=1, keepdims=True)
+    products, squares = (residuals[:, 1:] * residuals[:, :-1]).sum(axis=(1, 2)), (residuals**2).sum(axis=(1, 2))
+    return np.divide(products, squares, out=np.zeros(len(values)), where=squares > 0)
+
+
+LEVEL = "a level that the model does not follow"
+MEAN = Statistic(
+    "mean",
+    "means",
+    _over(np.mean),
+    ("{values} are larger on average than the model predicts", LEVEL),
+    ("{values} are smaller on average than the model predicts", LEVEL),
+)
+VALUE = Statistic(
+    "value",
+    "values",
+    _over(np.mean),
+    ("the value is larger than the model predicts", LEVEL),
+    ("the value is smaller than the model predicts", LEVEL),
+)
+SPREAD = Statistic(
+    "sd",
+    "standard deviations",
+    _over(np.std),
+    ("{values} vary more than {law}", "overdispersion"),
+    ("{values} vary less than {law}", "underdispersion"),
+)
+LEAST = Statistic(
+    "min",
+    "minima",
+    _over(np.min),
+    ("the smallest of {values} is larger than the model predicts", "a lower bound, or a lower tail that is lighter"),
+    ("the smallest of {values} is smaller than the model predicts", "an outlier, or a lower tail heavier than {law}'s"),
+)
+MOST = Statistic(
+    "max",
+    "maxima",
+    _over(np.max),
+    ("the largest of {values} is larger than the model predicts", "an outlier, or an upper tail heavier than {law}'s"),
+    ("the largest of {values} is smaller than the model predicts", "an upper bound, or an upper tail that is lighter"),
+)
+ZEROS = Statistic(
+    "zeros",
+    "shares of zeros",
+    lambda values, column: (values == 0).mean(axis=(1, 2)),
+    ("{values} are zero more often than {law} gives", "zero inflation, or overdispersion"),
+    ("{values} are zero less often than {law} gives", "too few zeros for {law}"),
+)
+ONES = Statistic(
+    "ones",
+    "shares of ones",
+    _over(np.mean),
+    ("ones are more frequent than the model predicts", LEVEL),
+    ("ones are less frequent than the model predicts", LEVEL),
+)
+RESIDUAL_SPREAD = Statistic(
+    "residual sd",
+    "standard deviations of residuals",
+    lambda values, column: column.residuals(values).std(axis=(1, 2)),
+    ("about their predictions {values} vary more than {law}", "overdispersion"),
+    None,
+)
+FARTHEST = Statistic(
+    "largest residual",
+    "largest residuals",
+    lambda values, column: np.abs(column.residuals(values)).max(axis=(1, 2)),
+    (
+        "one of {values} lies farther from its prediction than the model allows",
+        "outliers, or tails heavier than {law}'s",
+    ),
+    None,
+)
+NEIGHBOURS = Statistic(
+    "lag-1",
+    "lag-1 autocorrelations",
+    _neighbours,
+    ("neighbouring rows are more alike than in the model", "rows that depend on their neighbours, or a missing trend"),
+    None,
+)
+REPEATS = Statistic(
+    "repeats",
+    "shares of rows that are as the one before",
+    _neighbours,
+    ("neighbouring rows are the same more often than in the model", "rows that depend on their neighbours"),
+    ("neighbouring rows are the same less often than in the model", "rows that alternate"),
+)
+BY_KIND: dict[DataKind, tuple[Statistic, ...]] = {
+    "continuous": (MEAN, SPREAD, LEAST, MOST),
+    "count": (MEAN, SPREAD, LEAST, MOST, ZEROS),
+    "binary": (ONES,),
+    "category": (),
+}
+
+
+def statistics_of(column: Column, rng: np.random.Generator) -> Iterator[tuple[Statistic, float, np.ndarray]]:
+    """The statistics that suit a column: each with its observed value, and that of every replicated data set."""
+    found = list(_suiting(column))
+    for statistic in found:
+        observed, replicated = (statistic.of(v, column) for v in (column.observed[None], column.replicated))
+        yield statistic, float(observed[0]), np.asarray(replicated, dtype=float)
+    if column.kind in ("continuous", "count") and column.size >= SERIES and not column.differing:
+        pit, of_replicated = column_pit(column, rng)
+        shape = ("{values} do not lie in their predictive distributions as draws of them", "another shape than {law}'s")
+        distance = Statistic("PIT", "distances of PIT from uniform", lambda v, c: _from_uniform(v), shape, None)
+        yield distance, float(_from_uniform(pit[None])[0]), _from_uniform(of_replicated)
+
+
+def _suiting(column: Column) -> Iterator[Statistic]:
+    if column.size == 1 and column.kind != "category":
+        yield VALUE
+        return
+    yield from BY_KIND[column.kind]
+    if column.kind == "category":
+        codes = np.union1d(column.observed, column.replicated).astype(int)
+        yield from (_share(k, column.labels) for k in codes[:SHARES])
+    if column.kind in ("continuous", "count") and column.differing:
+        yield from (RESIDUAL_SPREAD, FARTHEST)
+    if column.observed.shape[0] >= SERIES and not column.sorted:
+        yield REPEATS if column.kind == "category" else NEIGHBOURS
+
+
+def _share(code: int, labels: tuple[str, ...]) -> Statistic:
+    label = labels[code] if 0 <= code < len(labels) else str(code)
+    return Statistic(
+        f"share of {label}",
+        f"shares of {label}",
+        lambda values, column: (values == code).mean(axis=(1, 2)),
+        (f"{label} is more frequent than the model predicts", LEVEL),
+        (f"{label} is less frequent than the model predicts", LEVEL),
+    )
+
+
+def column_pit(column: Column, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The PIT of the observed entries, and those of replicated data sets, by their ranks; fewer draws of large data."""
+    draws = len(column.replicated)
+    kept = np.linspace(0, draws - 1, min(draws, max(200, PIT_ELEMENTS // column.size))).round().astype(int)
+    drawn, data = column.replicated[kept].reshape(len(kept), -1), column.observed.ravel()
+    below, equal = (drawn < data).sum(axis=0), (drawn == data).sum(axis=0)
+    pit = (below + rng.random(data.size) * (equal + 1)) / (len(kept) + 1)
+    least, most = (stats.rankdata(drawn, method=which, axis=0) for which in ("min", "max"))
+    return pit, (least - 1 + rng.random(drawn.shape) * (most - least + 1)) / len(kept)
+
+
+def _from_uniform(pit: np.ndarray) -> np.ndarray:
+    """Kolmogorov's distance of the values in each row from a uniform distribution."""
+    values, number = np.sort(pit, axis=1), pit.shape[1]
+    steps = np.arange(number + 1) / number
+    return np.maximum((steps[1:] - values).max(axis=1), (values - steps[:-1]).max(axis=1))

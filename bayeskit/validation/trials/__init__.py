@@ -1,0 +1,1 @@
+"""Samplers on trial: each against every reference posterior, and one scoreboard."""

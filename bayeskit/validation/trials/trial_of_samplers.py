@@ -1,0 +1,180 @@
+r"""A sampler against every reference posterior: does it draw from the posteriors that are known?
+
+.. math:: z = \frac{\hat s - s}{\mathrm{mcse}(\hat s)}
+
+Each scalar of each reference gets the tests of :func:`bayeskit.validation.judge`, against closed-form marginals: mean,
+sd and distribution function in the draws' own Monte Carlo standard errors, and its most extreme draw. All tests of one
+sampler are corrected together (:mod:`bayeskit.validation.trials.verdicts`), and with them one of all references
+together, which sees an sd that is off by one per cent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+from bayeskit.arguments import Count, Probability, RandomSeed, Range, checked, shown, whole_seed
+from bayeskit.errors import OptionError
+from bayeskit.sampling.named_samplers import NamedSampler, Settings, contenders
+from bayeskit.terminal import interruptible, watched
+from bayeskit.validation.checkpoint import add_line, appending, digest_of, finished
+from bayeskit.validation.prepared_processes import in_prepared_processes
+from bayeskit.validation.references.collection import reference_posteriors
+from bayeskit.validation.references.reference_posterior import ReferencePosterior
+from bayeskit.validation.trials.outcomes import SamplerOutcome, outcome_of
+from bayeskit.validation.trials.scoreboard import Trial, trial_of
+
+__all__ = ["trial"]
+
+
+@checked
+def trial(
+    sampler: Any,
+    *,
+    references: str | Sequence[Any] | None = None,
+    draws: Annotated[int, Range(4, 10**7)] = 1000,
+    chains: Annotated[int, Range(1, 1000)] = 4,
+    tune: Count = 1000,
+    level: Probability = 0.01,
+    processes: Annotated[int, Range(1, 1024)] = 1,
+    checkpoint: str | Path | None = None,
+    random_seed: RandomSeed = None,
+    progressbar: bool = True,
+) -> Trial:
+    """Try samplers on posteriors that are known exactly, or to quadrature.
+
+    Parameters
+    ----------
+    sampler : str, callable, or a sequence or mapping by name of them
+        A name: ``exact`` (independent draws of bayeskit, right by definition), ``nuts`` (PyMC's), ``nutpie``,
+        ``numpyro``, ``blackjax``, ``metropolis``, ``slice``, ``demetropolisz``, ``smc``, ``advi``, ``fullrank_advi``,
+        ``pathfinder``, ``laplace``; ``module:function``; or a function ``sampler(model, seed)`` of a plain PyMC model,
+        which gives draws as a DataTree, a Dataset or a mapping of arrays (chain, draw, ...).
+    references : str or sequence, optional
+        Names, groups, or :class:`ReferencePosterior` objects; by default all.
+    draws, chains, tune : int, default 1000, 4 and 1000
+        What samplers by name are asked for, draws and warm-up of each chain; what fits a density gives as many
+        independent draws of it.
+    level : float, default 0.01
+        Probability that a sampler which is right on every reference is called wrong on any.
+    processes : int, default 1
+        With more, a script calls this under ``if __name__ == "__main__":``. The draws do not depend on it.
+    checkpoint : path, optional
+        A file that each result is written to as it comes. Run again, what is in it is not drawn again.
+    random_seed : int, sequence of int or numpy.random.Generator, optional
+        The draws of a sampler on a reference depend on it and on these two only.
+    progressbar : bool, default True
+        Shown on a terminal only.
+
+    Raises
+    ------
+    OptionError
+        If a sampler or a reference is not known, what it needs is not installed, or the checkpoint is of another run.
+
+    Notes
+    -----
+    A verdict is right, wrong, undecided (too few effective draws to tell), failed or not applicable. It costs what the
+    samplers cost: for NUTS of PyMC mostly compilation, some seconds a reference. It cannot see a wrong dependence
+    between scalars that are all right alone.
+
+    Examples
+    --------
+    >>> print(bk.trial(["nutpie", "metropolis"], references="funnels", random_seed=1))  # doctest: +SKIP
+    """
+    work = _Work(contenders(sampler), _references(references), Settings(draws, chains, tune, whole_seed(random_seed)))
+    return work.run(level, processes, None if checkpoint is None else Path(checkpoint), progressbar)
+
+
+type Job = tuple[str, str]  # a sampler and a reference
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What is to be drawn."""
+
+    samplers: tuple[NamedSampler, ...]
+    references: tuple[ReferencePosterior, ...]
+    settings: Settings
+
+    @property
+    def jobs(self) -> list[Job]:
+        """One reference after the other, so that its answer is found once."""
+        return [(s.name, r.name) for r in self.references for s in self.samplers]
+
+    def outcome(self, job: Job) -> SamplerOutcome:
+        (sampler,) = (s for s in self.samplers if s.name == job[0])
+        (reference,) = (r for r in self.references if r.name == job[1])
+        return outcome_of(sampler, reference, self.settings)
+
+    def run(self, level: float, processes: int, path: Path | None, bar: bool) -> Trial:
+        outcomes = self.outcomes(processes, path, bar)
+        order = {job: number for number, job in enumerate(self.jobs)}
+        outcomes.sort(key=lambda outcome: order[outcome.sampler, outcome.reference])
+        asked = asdict(self.settings)
+        asked["random_seed"] = asked.pop("seed")
+        return trial_of(outcomes, level, asked)
+
+    def outcomes(self, processes: int, path: Path | None, bar: bool) -> list[SamplerOutcome]:
+        """All of them, those of a checkpoint first."""
+        header = {"trial": str(import_module("bayeskit").__version__), **asdict(self.settings)}
+        marks = {s.name: digest_of(s.home) for s in self.samplers}
+        done = {} if path is None else _read_from(path, header, marks)
+        done = {job: done[job] for job in self.jobs if job in done}
+        left = [job for job in self.jobs if job not in done]
+        found = list(done.values())
+        with interruptible(), nullcontext() if path is None else appending(path, header) as file:
+            for outcome in watched(self._drawn(left, processes), "samplers on references", bar, len(left)):
+                if file is not None:
+                    add_line(file, {"mark": marks[outcome.sampler], **outcome.written()})
+                found.append(outcome)
+        return found
+
+    def _drawn(self, left: list[Job], processes: int) -> Iterator[SamplerOutcome]:
+        if processes == 1 or len(left) < 2:
+            return map(self.outcome, left)
+        return in_prepared_processes(_outcome_of, self, left, processes)
+
+
+def _outcome_of(work: _Work) -> Callable[[Job], SamplerOutcome]:
+    return work.outcome
+
+
+def _read_from(path: Path, header: dict[str, Any], marks: dict[str, str]) -> dict[Job, SamplerOutcome]:
+    """What a checkpoint holds of the samplers as they are now: a function may have been changed since."""
+    found: dict[Job, SamplerOutcome] = {}
+    for line, row in enumerate(finished(path, header), 2):
+        try:
+            mark = row.pop("mark")
+            outcome = SamplerOutcome.read(row)
+        except (AttributeError, KeyError, ValueError) as error:
+            what = f"the checkpoint {path}, line {line}: {error}"
+            raise OptionError(f"{what}; remove it, or name another file") from error
+        if marks.get(outcome.sampler) == mark:
+            found[outcome.sampler, outcome.reference] = outcome
+    return found
+
+
+def _references(given: str | Sequence[Any] | None) -> tuple[ReferencePosterior, ...]:
+    """Those that are named, of the groups that are named, and those that are given."""
+    if given is None:
+        return reference_posteriors()
+    asked = (given,) if isinstance(given, str) else tuple(given)
+    every = reference_posteriors()
+    groups = dict.fromkeys(r.group for r in every)
+    found: dict[str, ReferencePosterior] = {}
+    for one in asked:
+        named = [r for r in every if isinstance(one, str) and one in (r.name, r.group)]
+        chosen = [one] if isinstance(one, ReferencePosterior) else named
+        if not chosen:
+            known = f"the groups are {', '.join(groups)}"
+            raise OptionError(f"references: no reference or group {shown(one)}; {known}")
+        for reference in chosen:
+            if found.setdefault(reference.name, reference) is not reference:
+                raise OptionError(f"references: two are called {reference.name!r}; give each a name of its own")
+    if not found:
+        raise OptionError("references is empty: name at least one, or leave it out to try all of them")
+    return tuple(found.values())

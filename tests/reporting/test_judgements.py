@@ -1,0 +1,112 @@
+"""What a page says against an answer: priors that the data contradict or that decide, and single observations."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+from scipy import stats
+
+import bayeskit as bk
+from bayeskit.reporting.html import render
+from bayeskit.results.records import Posterior
+
+PEOPLE = ["ann", "bob", "cy", "dee", "eve", "fay", "guy", "hal", "ida", "jo"]
+Y = np.array([0.1, -0.4, 0.6, 0.3, -0.2, 0.5, 0.0, 0.2, -0.3, 9.0])
+
+
+@cache
+def mean_of(prior_mean: float, prior_sd: float, sd: float = 1.0) -> Posterior:
+    with pm.Model(coords={"person": PEOPLE}) as model:
+        mu = pm.Normal("mu", prior_mean, prior_sd)
+        pm.Normal("y", mu, sd, observed=Y, dims="person")
+    return bk.infer(model, draws=4000, random_seed=1, progressbar=False)
+
+
+def test_the_interval_of_the_prior_and_how_much_narrower_it_became() -> None:
+    section = bk.report_section(mean_of(0.0, 2.0), "learning")
+    name, low, high, after_low, after_high, narrower = section.tables[0].rows[0]
+    precision = 1 / 4 + len(Y)
+    posterior = stats.norm(Y.sum() / precision, precision**-0.5)
+    assert name == "mu"
+    # Quantiles of 4,000 draws: five standard errors, each about 0.03 of the sd.
+    assert [low, high] == pytest.approx(stats.norm(0, 2).interval(0.89), abs=5 * 0.035 * 2)
+    assert [after_low, after_high] == pytest.approx(posterior.interval(0.89), rel=1e-6)
+    assert narrower == pytest.approx(2 * precision**0.5, rel=0.1)
+    assert not section.doubts
+
+
+def test_a_prior_that_the_data_contradict_is_a_doubt_of_the_verdict() -> None:
+    section = bk.report_section(mean_of(-5.0, 1.0), "learning")
+    assert section.doubts == ("the data contradict the prior of mu: the posterior mean lies in its tail",)
+    assert section.doubts[0] in bk.report_section(mean_of(-5.0, 1.0), "verdict").paragraphs[0]
+
+
+def test_an_improper_prior_is_said_to_have_no_draws() -> None:
+    with pm.Model() as model:
+        pm.Normal("y", pm.Flat("mu"), 1.0, observed=Y)
+    post = bk.infer(model, draws=400, random_seed=1, progressbar=False)
+    assert "cannot be drawn from" in bk.report_section(post, "learning").paragraphs[0]
+
+
+def test_leave_one_out_is_the_closed_form_and_names_who_decides_too_much() -> None:
+    section = bk.report_section(mean_of(0.0, 10.0, 3.0), "loo")
+    rows = {row[0]: row[1:] for row in section.tables[0].rows}
+    others = Y[:-1]
+    precision = 1 / 100 + len(others) / 9
+    exact = stats.norm.logpdf(Y[-1], others.sum() / 9 / precision, np.sqrt(9 + 1 / precision))
+    assert rows["jo"][0] == pytest.approx(exact, abs=0.1)
+    assert next(iter(rows)) == "jo"  # the least expected comes first
+    decides = bk.report_section(mean_of(0.0, 10.0, 0.3), "loo")
+    assert "1 observation has a high Pareto k (jo)" in decides.doubts[0]
+
+
+def test_power_scaling_finds_the_prior_that_decides() -> None:
+    weak = bk.report_section(mean_of(0.0, 100.0), "sensitivity")
+    assert not weak.doubts
+    gradient = bk.report_section(mean_of(0.0, 100.0), "gradient").tables[0]
+    found = mean_of(0.0, 100.0).sensitivity().table
+    assert [row[:3] for row in gradient.rows] == [
+        (n, *row[:2]) for n, row in zip(found.index, found.values, strict=True)
+    ]
+    strong = bk.report_section(mean_of(-5.0, 0.5), "sensitivity")
+    assert strong.doubts[0].startswith("the answer depends on the prior for mu")
+
+
+def test_standard_scores_of_a_population_are_part_of_the_model() -> None:
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", 0.0, 10.0), pm.HalfNormal("tau", 10.0)
+        z = pm.Normal("z", shape=40)
+        pm.Normal("y", mu + tau * z, 0.5, observed=np.linspace(-2, 2, 40))
+    rng = np.random.default_rng(1)
+    mean, scale = rng.normal(0, 0.2, (4, 500)), 1.2 * np.exp(rng.normal(0, 0.1, (4, 500)))
+    scores = rng.normal(0.0, 0.4, (4, 500, 40)) + np.linspace(-1.6, 1.6, 40) - mean[..., None]
+    draws = az.from_dict({"posterior": {"mu": mean, "tau": scale, "z": scores}})
+    section = bk.report_section(draws, "sensitivity", model=model)
+    assert section.tables and not section.doubts
+
+
+@pytest.mark.parametrize("sd", [None, 100.0])
+def test_power_scaling_of_uniform_priors_has_no_warning_and_no_doubt(sd: float | None) -> None:
+    with pm.Model() as model:
+        chance = pm.Beta("chance", 1.0, 1.0, shape=2)
+        share = pm.Dirichlet("share", np.ones(3))
+        pm.Binomial("heads", 10, chance, observed=[3, 4])
+        if sd is not None:
+            pm.Normal("y", pm.Normal("mu", 0.0, sd), 1.0, observed=Y)
+        pm.Multinomial("votes", 12, share, observed=[5, 3, 4])
+    section = bk.report_section(bk.infer(model, draws=1000, random_seed=1, progressbar=False), "sensitivity")
+    assert not section.doubts
+    assert section.tables if sd is not None else "uniform" in section.paragraphs[0]
+
+
+def test_a_section_shows_itself_in_a_notebook_and_takes_tables_of_pandas() -> None:
+    frame = pd.DataFrame({"euro": [1.5]}, index=pd.Index(["<tea>"], name="what"))
+    section = bk.Section("costs", "Costs & such", ("Not <much>.",), tables=(frame,), doubts=("it was dear",))
+    markup = section._repr_html_()
+    assert "Costs &amp; such" in markup and "Not &lt;much&gt;" in markup and "&lt;tea&gt;" in markup
+    assert "<li>it was dear.</li>" in render("A page", [section])

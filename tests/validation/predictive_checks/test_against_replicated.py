@@ -1,0 +1,210 @@
+"""``posterior_check``: right models are left alone as often as stated, misfits are named, and tables are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy import stats
+
+import bayeskit as bk
+from bayeskit.errors import DataError, ModelError, OptionError
+from bayeskit.validation.predictive_checks import against_replicated
+from bayeskit.validation.predictive_checks.replicated_data import Replicated
+
+DRAWS, ROWS = 1000, 50
+LEVEL = 0.05
+
+
+def checked(y: np.ndarray, replicated: np.ndarray, law: str, seed: int = 0) -> bk.PredictiveCheck:
+    """The check of data and replicated data that are computed here: four chains of independent draws."""
+    many = replicated.reshape(4, -1, *y.shape)
+    dims = ("row", "column")[: y.ndim]
+    groups = (xr.Dataset({"y": (dims, y)}), xr.Dataset({"y": (("chain", "draw", *dims), many)}))
+    labels = {"y": ("a", "b", "c")} if law == "Categorical" else {}
+    found = Replicated(*groups, labels, {"y": law}, independent=True)
+    return against_replicated._checked(found, ["y"], LEVEL, np.random.default_rng(seed))
+
+
+def given_poisson(y: np.ndarray, rng: np.random.Generator) -> bk.PredictiveCheck:
+    """Counts under Poisson, rate Gamma(2, 1/2)."""
+    rate = rng.gamma(2 + y.sum(), 1 / (0.5 + y.size), DRAWS)
+    return checked(y, rng.poisson(rate[:, None], (DRAWS, y.size)), "Poisson")
+
+
+def given_line(y: np.ndarray, rng: np.random.Generator) -> bk.PredictiveCheck:
+    """A straight line on −1, …, 1 with Normal noise: coefficients N(0, 9σ²), σ² inverse gamma (2, 2)."""
+    x = np.column_stack([np.ones(y.size), np.linspace(-1, 1, y.size)])
+    precision = np.eye(2) / 9 + x.T @ x
+    mean = np.linalg.solve(precision, x.T @ y)
+    scale = 2 + 0.5 * (y @ y - mean @ precision @ mean)
+    sigma = np.sqrt(1 / rng.gamma(2 + y.size / 2, 1 / scale, DRAWS))[:, None]
+    factor = np.linalg.cholesky(np.linalg.inv(precision))
+    line = (mean + sigma * rng.normal(size=(DRAWS, 2)) @ factor.T) @ x.T
+    return checked(y, line + sigma * rng.normal(size=line.shape), "Normal")
+
+
+def nothing_unknown(y: np.ndarray, rng: np.random.Generator) -> bk.PredictiveCheck:
+    """Normal(0, 1), nothing of which is fitted: tail probabilities that are uniform."""
+    return checked(y, rng.normal(size=(DRAWS, y.size)), "Normal")
+
+
+def a_mean_each(y: np.ndarray, rng: np.random.Generator) -> bk.PredictiveCheck:
+    """Each value has a mean of its own, N(0, 9), and unit noise: its residual is small because the mean has seen it."""
+    mean = 0.9 * y + np.sqrt(0.9) * rng.normal(size=(DRAWS, y.size))
+    return checked(y, mean + rng.normal(size=mean.shape), "Normal")
+
+
+def line_data(rng: np.random.Generator) -> np.ndarray:
+    sigma = np.sqrt(1 / rng.gamma(2, 0.5))
+    coefficients = rng.normal(0, 3 * sigma, 2)
+    return coefficients[0] + coefficients[1] * np.linspace(-1, 1, ROWS) + rng.normal(0, sigma, ROWS)
+
+
+def neighbours(rng: np.random.Generator) -> np.ndarray:
+    noise = rng.normal(size=ROWS)
+    for row in range(1, ROWS):
+        noise[row] += 0.7 * noise[row - 1]
+    return noise
+
+
+@pytest.mark.parametrize(
+    ("given", "simulate"),
+    [
+        (nothing_unknown, lambda rng: rng.normal(size=ROWS)),
+        (given_poisson, lambda rng: rng.poisson(rng.gamma(2, 2.0), ROWS)),
+        (given_line, line_data),
+        (a_mean_each, lambda rng: rng.normal(0, 3, ROWS) + rng.normal(size=ROWS)),
+    ],
+)
+def test_a_right_model_is_accused_no_more_often_than_stated(
+    given: Callable[..., bk.PredictiveCheck], simulate: Callable[..., np.ndarray]
+) -> None:
+    """At level 0.05, more than 6 of 40 data sets have probability 0.004 where the level is exact."""
+    assert stats.binom.sf(6, 40, LEVEL) < 0.004
+    generators = [np.random.default_rng(seed) for seed in range(40)]
+    assert sum(not given(simulate(rng), rng).passed for rng in generators) <= 6
+
+
+@pytest.mark.parametrize(
+    ("given", "simulate", "words", "least"),
+    [
+        (given_poisson, lambda rng: rng.negative_binomial(2, 1 / 3, ROWS), "vary more than a Poisson", 10),
+        (given_poisson, lambda rng: rng.poisson(4, ROWS) * (rng.random(ROWS) < 0.6), "zero inflation", 10),
+        (given_poisson, lambda rng: rng.binomial(4, 0.9, ROWS), "underdispersion", 10),
+        (given_line, lambda rng: rng.standard_t(2, 4 * ROWS), "heavier than a Normal's", 7),
+        (given_line, lambda rng: neighbours(rng), "depend on their neighbours", 7),
+        (given_line, lambda rng: np.linspace(-2, 2, ROWS) ** 2 + rng.normal(size=ROWS), "missing trend", 7),
+    ],
+    ids=["overdispersed", "zeros", "underdispersed", "heavy tails", "AR(1)", "a curve"],
+)
+def test_a_misfit_is_named(
+    given: Callable[..., bk.PredictiveCheck], simulate: Callable[..., np.ndarray], words: str, least: int
+) -> None:
+    generators = [np.random.default_rng(seed) for seed in range(10)]
+    found = [given(simulate(rng), rng).sentences for rng in generators]
+    assert sum(any(words in sentence for sentence in sentences) for sentences in found) >= least
+
+
+def test_the_table_has_the_statistics_and_their_tails() -> None:
+    rng = np.random.default_rng(3)
+    y, many = rng.poisson(3.0, 30), rng.poisson(2.0, (400, 30))
+    table = checked(y, many, "Poisson").table.set_index("statistic")
+    assert list(table.index) == ["mean", "sd", "min", "max", "zeros", "lag-1", "PIT"]
+    own: dict[str, Callable[[np.ndarray], float]] = {
+        "mean": np.mean,
+        "sd": np.std,
+        "min": np.min,
+        "max": np.max,
+        "zeros": lambda v: float(np.mean(v == 0)),
+    }
+    for name, statistic in own.items():
+        values = np.array([statistic(row) for row in many])
+        at_least, at_most = np.mean(values >= statistic(y) - 1e-12), np.mean(values <= statistic(y) + 1e-12)
+        assert table.loc[name, "observed"] == pytest.approx(statistic(y))
+        assert table.loc[name, "median"] == pytest.approx(np.median(values))
+        tail = min(1.0, 2 * (1 + 400 * min(at_least, at_most)) / 401)
+        assert table.loc[name, "tail"] == pytest.approx(tail)
+        assert table.loc[name, "below"] == pytest.approx((at_most + 1 - at_least) / 2)
+    residuals = (y - many.mean(axis=0)) / many.std(axis=0)
+    assert table.loc["lag-1", "observed"] == pytest.approx(pd.Series(residuals).autocorr(1), abs=0.05)
+
+
+def test_columns_times_and_categories_are_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    columns = checked(rng.normal(size=(20, 2)), rng.normal(size=(200, 20, 2)), "MvNormal").table
+    assert list(dict.fromkeys(columns["variable"])) == ["y[0]", "y[1]"]
+    codes = checked(rng.integers(0, 3, 20), rng.integers(0, 3, (200, 20)), "Categorical").table
+    assert list(codes["statistic"]) == ["share of a", "share of b", "share of c", "repeats"]
+    ones = checked(rng.integers(0, 2, 20), rng.integers(0, 2, (200, 20)), "Bernoulli").table
+    assert list(ones["statistic"]) == ["ones", "lag-1"]
+    assert list(checked(np.array([1.0]), rng.normal(size=(200, 1)), "Normal").table["statistic"]) == ["value"]
+
+
+def test_rows_in_the_order_of_their_values_have_no_neighbours() -> None:
+    rng = np.random.default_rng(1)
+    found = checked(np.sort(rng.normal(size=30)), rng.normal(size=(400, 30)), "Normal")
+    assert found.passed
+    assert "lag-1" not in set(found.table["statistic"])
+    assert any("in the order of their values" in note for note in found.notes)
+
+
+def test_few_or_infinite_replicated_data_are_said() -> None:
+    rng = np.random.default_rng(1)
+    assert any("too few" in note for note in checked(rng.normal(size=9), rng.normal(size=(40, 9)), "Normal").notes)
+    broken = rng.normal(size=(40, 9))
+    broken[0, 0] = np.inf
+    found = checked(rng.normal(size=9), broken, "Normal")
+    assert found.table.empty
+    assert "not finite" in found.notes[0]
+
+
+def model_of_counts(data: np.ndarray) -> pm.Model:
+    with pm.Model() as model:
+        pm.Poisson("n", pm.Gamma("rate", 2.0, 0.5), observed=data)
+    return model
+
+
+@pytest.fixture(scope="module")
+def post() -> bk.Posterior:
+    counts = np.random.default_rng(1).negative_binomial(2, 0.3, 40)
+    return bk.infer(model_of_counts(counts), draws=1000, random_seed=1, progressbar=False)
+
+
+def test_a_posterior_and_its_draws_as_a_tree_are_told_the_same(post: bk.Posterior) -> None:
+    ours = bk.posterior_check(post)
+    assert any("vary more than a Poisson" in s and "overdispersion" in s for s in ours.sentences)
+    pd.testing.assert_frame_equal(ours.table, bk.posterior_check(post).table)
+    tree = xr.DataTree.from_dict({"posterior": post.tree["posterior"].to_dataset()})
+    theirs = bk.posterior_check(tree, post.model, random_seed=1)
+    assert "posterior_predictive" not in tree.children
+    assert [*theirs.table["statistic"]] == [*ours.table["statistic"]]
+    np.testing.assert_array_equal(theirs.table["observed"][:5], ours.table["observed"][:5])
+    assert any("overdispersion" in s for s in theirs.sentences)
+    assert "statistics of 1,000 replicated data sets" in str(ours)
+    assert ours.plot(backend="none") is not None
+
+
+def test_what_cannot_be_checked_is_refused(post: bk.Posterior) -> None:
+    with pm.Model() as nothing:
+        pm.Normal("a")
+    draws = post.tree["posterior"].to_dataset()
+    tree = xr.DataTree.from_dict({"posterior": draws})
+    with pytest.raises(OptionError, match="has its own"):
+        bk.posterior_check(post, nothing)
+    with pytest.raises(ModelError, match="no variable is observed"):
+        bk.posterior_check(tree, nothing)
+    with pytest.raises(ModelError, match="no observed variable"):
+        bk.posterior_check(post, var_names=["rate"])
+    with pytest.raises(DataError, match="there are no draws"):
+        bk.posterior_check(xr.DataTree(), post.model)
+    other = xr.DataTree.from_dict({"posterior": draws.rename(rate="another")})
+    with pytest.raises(DataError, match="no draws of rate"):
+        bk.posterior_check(other, post.model, random_seed=1)
+    other = xr.DataTree.from_dict({"posterior": draws.assign(rate=("chain", np.ones(4)))})
+    with pytest.raises(DataError, match="no data could be replicated"):
+        bk.posterior_check(other, post.model, random_seed=1)
