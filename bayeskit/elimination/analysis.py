@@ -16,10 +16,11 @@ from bayeskit.families import ConjugateFamily
 from bayeskit.finite.sum_out import Summed
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.graphs.environment import lightly
-from bayeskit.model.data_slots import DataSlot, filled, sealed, with_constants, with_slots, written_elsewhere
+from bayeskit.model.data_slots import DataSlot, filled, sealed, with_constants, with_slots
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.snapshot import Snapshot, restored
 from bayeskit.model.support import Support
+from bayeskit.model.written_data import written_elsewhere
 from bayeskit.results.records import Plan
 
 __all__ = ["Analysis", "Scale"]

@@ -38,7 +38,6 @@ __all__ = [
     "unsealed",
     "with_constants",
     "with_slots",
-    "written_elsewhere",
 ]
 
 
@@ -186,23 +185,6 @@ def changed_copy(model: pm.Model, change: Callable[[FunctionGraph], FunctionGrap
         if isinstance(initial.get(rv), np.ndarray | float | int | str):
             copy.set_initval(free[rv.name], initial[rv])
     return copy
-
-
-def written_elsewhere(model: pm.Model, values: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """Data that are also a constant of a model with slots, by name, with the first variable that is made of it.
-
-    So PyMC writes the observations of a Gaussian process into its conditional distribution at new inputs. Arrays of one
-    number repeated are not told from other constants.
-    """
-    found: dict[str, str] = {}
-    held = {n: v for n, v in values.items() if v.dtype.kind in "iuf" and v.size > 1 and np.ptp(v) > 0}
-    for variable in (*model.basic_RVs, *model.deterministics) if held else ():
-        for leaf in graph_inputs([variable]):
-            data = leaf.data if isinstance(leaf, Constant) else None
-            for name, value in held.items():
-                if isinstance(data, np.ndarray) and data.shape == value.shape and np.array_equal(data, value):
-                    found.setdefault(name, str(variable.name))
-    return found
 
 
 def filled(slots: Mapping[str, DataSlot], data: Mapping[str, Any]) -> dict[DataSlot, np.ndarray]:

@@ -20,6 +20,7 @@ from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 from bayeskit.model.data_slots import with_constants
 from bayeskit.model.forward_sampling import over_draws
 from bayeskit.model.snapshot import restored
+from bayeskit.model.written_data import without_predictions_from_data
 from bayeskit.results.marginals import scalar_labels
 from bayeskit.results.tree import stacked_draws
 from bayeskit.validation.calibration.experiment import (
@@ -58,7 +59,8 @@ class RepeatedInference:
             self._prepare(experiment)
 
     def _prepare(self, experiment: Experiment) -> None:
-        self.analysis: Analysis = analyse(experiment.model)
+        model, left_out = without_predictions_from_data(experiment.model)
+        self.analysis: Analysis = analyse(model)
         own = experiment.generator is None
         source = self.analysis if own else analyse(experiment.generator)
         self.simulate = simulator(source)
@@ -67,6 +69,11 @@ class RepeatedInference:
         self.names = _shared_names(self.analysis, source)
         self.data_names = {n: str(slot.name) for n, slot in observed_slots(self.model).items()}
         self.notes: list[str] = []
+        if left_out:
+            self.notes.append(
+                f"left out were {', '.join(left_out)}: they are made of the observations of the model, and no data "
+                "depend on them"
+            )
         self.log_densities = self._log_densities(source)
         self.new_data = new_data_of(self.model)
         self.new_data_of_truth = self.new_data if own else new_data_of(source.original.model)

@@ -67,8 +67,9 @@ def calibrate(
     Parameters
     ----------
     model : pymc.Model, or mapping of str to pymc.Model
-        With proper priors. Missing entries stay missing, and ``pm.Data`` keep their values. Of several models by name,
-        which observe the same variables, the posterior model probabilities are calibrated: one is drawn, then data.
+        With proper priors. Missing entries stay missing, ``pm.Data`` keep their values, predictions made of the
+        observations are left out. Of several models by name, which observe the same variables, the posterior model
+        probabilities are calibrated: one is drawn, then data.
     method : str or callable, default "auto"
         A method of :func:`bayeskit.infer`, or ``sampler(model, seed)``: of a plain model of one data set, the draws.
     datasets : int, default 200
@@ -84,11 +85,10 @@ def calibrate(
     processes : int, default 1
         With more, a script calls this under ``if __name__ == "__main__":``. The numbers do not depend on it.
     checkpoint : path, optional
-        A file that each result is written to as it comes. Run again, what is in it is not computed again.
+        A file that each result is written to. Run again, what is in it is not computed again.
     random_seed : int, sequence of int or numpy.random.Generator, optional
         Data set k depends on it and on k only: more data sets go on where fewer ended.
     progressbar : bool, default True
-        Shown on a terminal only.
 
     Raises
     ------
