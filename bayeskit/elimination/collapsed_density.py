@@ -45,6 +45,8 @@ from bayeskit.types import Graph, Point
 
 __all__ = ["Collapsed", "collapsed_density"]
 
+FAR = np.float64(1e100)  # φ^±1 at which only the larger term of a score is left
+ROUNDED = 1e-6  # share of a score's sum below which a term of it has lost digits
 LARGE = 1_000  # numbers in the data from which a factor without eliminated variables is reduced as well
 
 
@@ -142,7 +144,8 @@ def _integrate_scale(joint: LogJoint, scale: Scale, total: Any, reference: Point
         fixed: Graph = pt.as_tensor(point)
         return graph_replace([graph], {variable: fixed}, strict=False)[0]
 
-    coefficients = _coefficients(family, centre, lambda point: at(point, gradient))
+    # The score of a scale of Normal variables costs a factorisation, and they always inform it.
+    coefficients = _coefficients(family, centre, lambda point: at(point, gradient), scale.block is None)
     parameters: dict[str, Any] = family.parameters(coefficients)
     # Anywhere else the two would be huge, and their difference rounding, where a rate is.
     if family.power:
@@ -154,14 +157,24 @@ def _integrate_scale(joint: LogJoint, scale: Scale, total: Any, reference: Point
     return pt.switch(pt.all(pt.stack(proper)), value, -np.inf) if proper else value, parameters
 
 
-def _coefficients(family: ConjugateFamily, centre: np.ndarray, score: Callable[[Any], Any]) -> list[Any]:
+def _coefficients(family: ConjugateFamily, centre: np.ndarray, score: Callable[[Any], Any], far: bool) -> list[Any]:
     if not family.power:
         anchors = family.anchors(centre.shape, centre)
         return family.coefficients_at(anchors, [score(anchor) for anchor in anchors])
-    # Of A + B t with t = φ^±1, B may be e²⁰⁰: A is told where B t is about one, by the first of two anchors.
+
+    def weighted(t: Any) -> Any:
+        """A + B t, at t = φ^±1."""
+        return score(t**family.power) * t**family.power
+
+    # B may be e²⁰⁰: A is told where B t is about one, by the first of two anchors.
     t = 2.0 * centre**family.power
-    value = score(t**family.power) * t**family.power
+    value = weighted(t)
     small = t / (2.0 + pt.switch(pt.abs(value) < np.inf, pt.abs(value), 0.0))
-    at_small = score(small**family.power) * small**family.power
+    at_small = weighted(small)
     slope = (value - at_small) / (t - small)
-    return [at_small - slope * small, slope][:: family.power]
+    level = at_small - slope * small
+    if far:  # B may be e⁻²⁰⁰, the rate of a Gamma that no data inform: it is told where A has no part in the sum
+        afar = (weighted(np.full_like(t, FAR)) - level) / FAR
+        rounded = pt.abs(slope * t) < ROUNDED * (1.0 + pt.abs(level))
+        slope = pt.switch(rounded & (pt.abs(afar) < np.inf), afar, slope)
+    return [level, slope][:: family.power]

@@ -81,7 +81,7 @@ class DataSide(HierarchicalPrior):
 def data_side(prior: Sequence[Weighted], data: Sequence[Weighted], theta: VectorLayout) -> DataSide | None:
     """A block on the side of its data, from the squares of its own prior and all others; no weight is positive.
 
-    None where the data have as many rows as θ has entries, or the prior is not that of a hierarchy of few levels with
+    None where the data have more rows than θ has entries, or the prior is not that of a hierarchy of few levels with
     one scale a row, or where Λ is a band.
     """
     size = theta.size
@@ -89,7 +89,7 @@ def data_side(prior: Sequence[Weighted], data: Sequence[Weighted], theta: Vector
     data = [_absorbed(form, weight) for form, weight in data]
     moving = [[t for t in form.terms if not t.pure] for form, _ in data]
     count = max((len(terms) for terms in moving), default=0)
-    if not 0 < rows < size or count * rows * size > ENTRIES:
+    if not 0 < rows <= size or count * rows * size > ENTRIES:
         return None
     root = hierarchical_prior(prior, theta)
     if root is None:

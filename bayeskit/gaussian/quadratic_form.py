@@ -31,7 +31,7 @@ from bayeskit.gaussian.gram import Product
 from bayeskit.gaussian.hierarchical_prior import Weighted, triangular_order
 from bayeskit.gaussian.observation_space import DataSide, data_side
 from bayeskit.gaussian.plate_rotation import Plates, rotated
-from bayeskit.gaussian.separable_forms import NotSeparable
+from bayeskit.gaussian.separable_forms import Form, NotSeparable
 from bayeskit.gaussian.separated import is_even, materialised, recentred, stacked_matrix
 from bayeskit.gaussian.setting import Setting, setting_of
 from bayeskit.gaussian.simultaneous_diagonal import Spectrum, spectrum
@@ -137,7 +137,16 @@ def _weighted(setting: Setting, products: list[Product]) -> list[Weighted] | Non
         forms = [setting.separator.form(p.left) for p in products]
     except NotSeparable:
         return None
-    return [(f, setting.weight(p, f.shape)) for p, f in zip(products, forms, strict=True)]
+    return [_counted(f, setting.weight(p, f.shape)) for p, f in zip(products, forms, strict=True)]
+
+
+def _counted(form: Form, weight: Form) -> Weighted:
+    """A square without the rows whose weight is zero at every φ, those of observations left out."""
+    counts = np.any([t.offset != 0 for t in weight.terms], axis=0) if weight.terms else np.zeros(form.size, bool)
+    if np.all(counts):
+        return form, weight
+    rows = np.flatnonzero(counts)
+    return form.rows(rows, rows.shape), weight.rows(rows, rows.shape)
 
 
 def _spectrum(setting: Setting, entries: EntryTable, of_prior: int) -> Spectrum | None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -109,6 +113,54 @@ def test_quadrature_and_what_the_public_name_is() -> None:
         density = np.exp(stats.norm(0, sigma[:, None]).logpdf(Y[:n]).sum(axis=1)) * stats.halfnorm(scale=2).pdf(sigma)
         by_sum = np.log(np.trapezoid(density, sigma))
         assert abs(table["log_evidence"].iloc[n] - by_sum) < 1e-7 + table["error"].iloc[n]
+
+
+def regression(n: int) -> tuple[pm.Model, Callable[[float], float]]:
+    """Two coefficients, and their rows' log density given the log of the noise sd, prior and Jacobian included."""
+    x = np.array([0.3, -1.1, 0.8, 2.0])
+    with pm.Model() as model:
+        mean = pm.Normal("a", 0.0, 10.0) + pm.Normal("b", 0.0, 3.0) * x
+        pm.Normal("y", mean, pm.HalfNormal("sigma", 2.0), observed=Y[: len(x)])
+
+    def log_density(u: float) -> float:
+        covariance = np.exp(2 * u) * np.eye(n) + 100.0 + 9.0 * np.outer(x[:n], x[:n])
+        if n > 2 and u < -8.0:  # more rows than coefficients do not lie on a line
+            return -np.inf
+        square, log_determinant = Y[:n] @ np.linalg.solve(covariance, Y[:n]), np.linalg.slogdet(covariance)[1]
+        likelihood = -0.5 * (square + log_determinant + n * np.log(2 * np.pi))
+        return float(likelihood + stats.halfnorm(scale=2.0).logpdf(np.exp(u)) + u)
+
+    return model, log_density
+
+
+def rates(n: int) -> tuple[pm.Model, Callable[[float], float]]:
+    """Rates of which those without a count have a Gamma of rate e⁻¹⁰⁰ where b has its lower tail."""
+    counts = np.array([2, 5])
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 0.2, pm.Gamma("b", 0.1, 1.0), shape=2)
+        pm.Poisson("count", 1.5 * rate, observed=counts)
+
+    def log_density(u: float) -> float:
+        b = np.exp(u)
+        likelihood = stats.nbinom(0.2, b / (b + 1.5)).logpmf(counts[:n]).sum()
+        return float(likelihood + stats.gamma(0.1).logpdf(b) + u)
+
+    return model, log_density
+
+
+@pytest.mark.parametrize(("build", "low"), [(regression, -18.0), (rates, -200.0)])
+def test_the_first_observations_leave_parameters_uninformed(build: Any, low: float) -> None:
+    table = bk.sequential(build(1)[0]).table
+    for n in table["observations"][1:]:
+        log_density = build(n)[1]
+        parts = [low, low / 2, -8.0, -4.0, -2.0, 0.0, 2.0, 5.0]
+        whole = sum(
+            integrate.quad(lambda u, f=log_density: np.exp(f(u)), a, b, epsabs=0, epsrel=1e-10)[0]
+            for a, b in pairwise(parts)
+        )
+        row = table.iloc[n]
+        assert row["label"] == "quadrature"
+        assert abs(row["log_evidence"] - np.log(whole)) < 3e-8 + row["error"]
 
 
 SIDE = np.array([-0.5, 0.5, -0.5, 0.5, 0.5, -0.5])
