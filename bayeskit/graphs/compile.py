@@ -30,6 +30,7 @@ from pytensor.tensor.rewriting.basic import local_elemwise_alloc, local_useless_
 from pytensor.tensor.rewriting.linalg.solvers import batched_vector_b_solve_to_matrix_b_solve
 from pytensor.tensor.rewriting.math import local_useless_reduce
 
+from bayeskit.graphs.categorical_draws import draw_categories_together
 from bayeskit.graphs.clipping import clip_to_bounds
 from bayeskit.graphs.condensing import condensed
 from bayeskit.graphs.instructions import NotEvaluable
@@ -88,6 +89,7 @@ def _rewriter() -> Any:
     return dfs_rewriter(
         fill_to_alloc,
         clip_to_bounds,
+        draw_categories_together,
         batched_vector_b_solve_to_matrix_b_solve,
         local_useless_reduce,
         local_useless_alloc,

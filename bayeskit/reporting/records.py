@@ -150,6 +150,7 @@ def to_picture(figure: Figure, *, alt: str, caption: str = "", stacked: bool = F
     """
     width = round(figure.get_figwidth() * 96)
     panels: tuple[PicturePanel, ...] = ()
+    _lay_out(figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     data, media_type = compact(buffer.getvalue()), "image/svg+xml"
@@ -162,6 +163,13 @@ def to_picture(figure: Figure, *, alt: str, caption: str = "", stacked: bool = F
         panels = panels_of(figure, data) if stacked else ()
     plt.close(figure)
     return Picture(data, media_type, width, alt, caption, panels)
+
+
+def _lay_out(figure: Figure) -> None:
+    """Once, and no more: a figure that has an engine for it is drawn twice, first to nowhere."""
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
+        figure.set_layout_engine(None)
 
 
 @dataclass(frozen=True)

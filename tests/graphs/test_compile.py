@@ -37,3 +37,17 @@ def test_data_censored_on_one_side_are_drawn_within_it(lower: float | None, uppe
     drawn = pm.draw(censored, random_seed=1, mode=small_mode())
     assert np.array_equal(drawn, pm.draw(censored, random_seed=1))
     assert np.all((drawn >= (lower or -np.inf)) & (drawn <= (upper or np.inf)))
+
+
+@pytest.mark.parametrize("shape, size", [((50, 4), (50,)), ((4,), (7, 5)), ((6, 1, 3), (6, 5)), ((3,), ())])
+def test_categories_drawn_together_are_those_of_pytensor(
+    shape: tuple[int, ...], size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    p = np.where(rng.random(shape) < 0.2, 0.0, rng.random(shape)) + 1e-3
+    drawn = pm.Categorical.dist(p=p / p.sum(axis=-1, keepdims=True), shape=size)
+    expected = pm.draw(drawn, draws=3, random_seed=1)
+    monkeypatch.setattr("pytensor.tensor.random.basic.vsearchsorted", None)  # Python once a row
+    found = pm.draw(drawn, draws=3, random_seed=1, mode=small_mode())
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
