@@ -42,6 +42,12 @@ class HierarchicalPrior:
         """The columns of T⁻¹ outside the largest class."""
         return np.flatnonzero(self.classes != np.argmax(np.bincount(self.classes)))
 
+    @property
+    def log_volume(self) -> Graph:
+        """−log |R|."""
+        total: Graph = pt.sum(pt.log(pt.abs(self.spread)) * np.bincount(self.classes)) - self.log_root
+        return total
+
 
 def hierarchical_prior(prior: Sequence[Weighted], theta: VectorLayout) -> HierarchicalPrior | None:
     """The prior of a block from its squares; None where it has more levels, or more scales a row, than R can hold."""

@@ -22,11 +22,17 @@ from bayeskit.gaussian.quadratic_form import QuadraticForm
 from bayeskit.gaussian.simultaneous_diagonal import spectral_integral
 from bayeskit.types import Graph
 
-__all__ = ["diagonal_integral", "plates_integral", "solved_integral", "whitened_integral"]
+__all__ = ["constant_of", "diagonal_integral", "plates_integral", "solved_integral", "whitened_integral"]
 
 CANCELLED = 1e10  # ratio of the terms of a sum to the sum beyond which it counts as unknown
 LEFT_OVER = 1e-4  # nats that the last correction may still be worth
 DEEPEST = 8  # levels of a hierarchy up to which the root of its prior is inverted by products
+
+
+def constant_of(form: QuadraticForm) -> Graph:
+    """c."""
+    found: Graph = _parts(form, form.values)[3]
+    return found
 
 
 def diagonal_integral(form: QuadraticForm) -> Graph:

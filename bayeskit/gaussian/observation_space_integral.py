@@ -24,15 +24,13 @@ def data_side_integral(form: QuadraticForm) -> Graph:
     """The log integral over θ of a block's density, without its ``rest``."""
     side = form.side
     assert side is not None
-    spread: Any = side.spread
     residual: Any = side.offset
     for k, design in enumerate(side.designs):
         if side.centre is not None:
             residual = residual + side.factors[k] * pt.dot(pt.constant(design), side.centre)
     residual = pt.specify_shape(residual, (side.rows,))
-    constant = 0.5 * side.size * np.log(2 * np.pi) - side.log_root
     value = _diagonal(side, residual) if side.diagonal else _normal(_short_matrix(side), residual)
-    return constant + pt.sum(pt.log(pt.abs(spread)) * np.bincount(side.classes)) + value
+    return 0.5 * side.size * np.log(2 * np.pi) + side.log_volume + value
 
 
 def _diagonal(side: DataSide, residual: Graph) -> Graph:

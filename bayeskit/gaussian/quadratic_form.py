@@ -24,13 +24,15 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy import sparse
 
+from bayeskit.gaussian.banded_layout import layout
 from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.gaussian.coloured_jacobians import add_coloured, by_colour, compressed, patterns_of
-from bayeskit.gaussian.entry_table import DENSE, EntryTable, add_linear, add_separable
+from bayeskit.gaussian.entry_table import DENSE, EntryTable, add_linear, add_separable, multiplied
 from bayeskit.gaussian.gram import Product
-from bayeskit.gaussian.hierarchical_prior import Weighted, triangular_order
+from bayeskit.gaussian.hierarchical_prior import HierarchicalPrior, Weighted, triangular_order
 from bayeskit.gaussian.observation_space import DataSide, data_side
 from bayeskit.gaussian.plate_rotation import Plates, rotated
+from bayeskit.gaussian.scaled_hierarchy import scaled_hierarchy
 from bayeskit.gaussian.separable_forms import Form, NotSeparable
 from bayeskit.gaussian.separated import is_even, materialised, recentred, stacked_matrix
 from bayeskit.gaussian.setting import Setting, setting_of
@@ -40,6 +42,7 @@ from bayeskit.types import Graph, Point
 
 __all__ = ["QuadraticForm", "quadratic_form"]
 
+TWICE = 2_000  # size of θ up to which a block may be solved in two ways at each evaluation
 DATA_ROWS = 600  # rows of data up to which residuals are computed one by one
 
 
@@ -66,6 +69,7 @@ class QuadraticForm:
     spectrum: Spectrum | None = None  # in coordinates in which the block is diagonal at every φ, where there are some
     plates: Plates | None = None  # a shorter form with the same integral, where members of a plate share one precision
     beta: Graph | None = None  # β of ``plates``
+    scaled: ScaledForm | None = None  # in coordinates of a long hierarchical prior, where there are some
 
     @property
     def size(self) -> int:
@@ -79,6 +83,15 @@ class QuadraticForm:
         if self.plates is not None:
             return self.plates.size**2
         return self.size**2 if self.side is None else self.side.weight
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledForm:
+    """A form in w = diag(ρ) T (θ − θ₀), in which the block's own prior is standard Normal."""
+
+    form: QuadraticForm
+    prior: HierarchicalPrior  # ρ, T and θ₀
+    alone: bool  # whether it is the better one at every φ
 
 
 def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
@@ -126,7 +139,24 @@ def quadratic_form(block: GaussianBlock, points: list[Point]) -> QuadraticForm:
         spectrum=diagonal,
         plates=plates,
         beta=None if plates is None else entries.beta,
+        scaled=_scaled(setting) if alike and squares and size > DENSE else None,
     )
+
+
+def _scaled(setting: Setting) -> ScaledForm | None:
+    """A long block in the coordinates of its hierarchical prior; None where it is dense in them."""
+    prior = _weighted(setting, setting.prior)
+    found = None if not prior or setting.convex(setting.prior) else scaled_hierarchy(setting, prior)
+    if found is None or (setting.size > TWICE and not found.alone):
+        return None
+    rows, columns, table, size = found.rows, found.columns, found.table, setting.size
+    plates = rotated(size, rows, columns, table)
+    if plates is None and not len(layout(size, rows, columns).inner):
+        return None
+    form = QuadraticForm(
+        np.zeros(size), rows, columns, multiplied(table, found.beta), pt.constant(0.0), plates=plates, beta=found.beta
+    )
+    return ScaledForm(form, found.prior, found.alone)
 
 
 def _weighted(setting: Setting, products: list[Product]) -> list[Weighted] | None:

@@ -9,21 +9,34 @@ graph in φ, with gradient, and draws and moments at many φ of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
+from scipy import sparse
 
 from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
-from bayeskit.gaussian.factorisation import Precision, factorise_entries
-from bayeskit.gaussian.integral import diagonal_integral, plates_integral, solved_integral, whitened_integral
+from bayeskit.gaussian.factorisation import NotPositiveDefinite, Precision, factorise_entries
+from bayeskit.gaussian.integral import (
+    constant_of,
+    diagonal_integral,
+    plates_integral,
+    solved_integral,
+    whitened_integral,
+)
 from bayeskit.gaussian.observation_space_draws import DataSideConditional, stacks
 from bayeskit.gaussian.observation_space_integral import data_side_integral
-from bayeskit.gaussian.quadratic_form import QuadraticForm
+from bayeskit.gaussian.quadratic_form import QuadraticForm, ScaledForm
 from bayeskit.graphs.batched_linalg import solve_triangular
 from bayeskit.types import Graph
 
 __all__ = ["STRATEGIES", "Conditional", "Strategy", "strategy_of"]
+
+ILL_CONDITIONED = 1e6  # from which on other coordinates are worth more than a band
+STRIP = 512  # columns solved for at a time
 
 Arrays = Sequence[np.ndarray]  # the values of ``graphs``, first axis the values of φ
 
@@ -144,6 +157,86 @@ class BandedConditional(DenseConditional):
         return precision.log_density(theta - self.form.origin - precision.solve(linear))
 
 
+@dataclass(frozen=True, eq=False)
+class ScaledConditional(BandedConditional):
+    """As a band, but in the coordinates of a hierarchical prior at those φ where little is left of Λ in θ."""
+
+    @property
+    def _scaled(self) -> ScaledForm:
+        assert self.form.scaled is not None
+        return self.form.scaled
+
+    @property
+    def graphs(self) -> list[Graph]:
+        return [self.form.values, self._scaled.form.values, self._scaled.prior.spread]
+
+    @cached_property
+    def _in_prior(self) -> BandedConditional:
+        return BandedConditional(self._scaled.form)
+
+    def _at(self, arrays: Arrays, k: int) -> _Normal:
+        """θ given the φ of number k."""
+        with suppress(NotPositiveDefinite):
+            precision, linear = self._factorised(arrays[0][k])
+            if precision.condition < ILL_CONDITIONED:
+                return _Normal(precision, linear, self.form.origin)
+        prior = self._scaled.prior
+        precision, linear = self._in_prior._factorised(arrays[1][k])
+        spread = arrays[2][k][prior.classes]
+        return _Normal(precision, linear, prior.origin, sparse.csr_array(prior.inverse * spread), prior.root, spread)
+
+    def draw(self, arrays: Arrays, rng: np.random.Generator) -> np.ndarray:
+        noise = rng.standard_normal((len(arrays[0]), self.form.size))
+        return np.array([self._at(arrays, k).coloured(z) for k, z in enumerate(noise)]).reshape(noise.shape)
+
+    def moments(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+        normals = [self._at(arrays, k) for k in range(len(arrays[0]))]
+        return np.array([n.mean for n in normals]), np.sqrt([n.variances for n in normals])
+
+    def log_density(self, arrays: Arrays, theta: np.ndarray) -> float:
+        return self._at(arrays, 0).log_density(theta)
+
+
+@dataclass(frozen=True, eq=False)
+class _Normal:
+    """θ₀ + M w, with w Normal of precision Λ and linear part η; M = T⁻¹ diag(s), or one where there is none."""
+
+    precision: Precision
+    linear: np.ndarray
+    origin: np.ndarray
+    map: sparse.csr_array | None = None
+    root: sparse.csr_array | None = None  # T
+    spread: np.ndarray | None = None  # s
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self.coloured(np.zeros(len(self.linear)))
+
+    def coloured(self, noise: np.ndarray) -> np.ndarray:
+        """The θ of standard Normal noise."""
+        w = self.precision.solve(self.linear) + self.precision.colour(noise)
+        return np.asarray(self.origin + (w if self.map is None else self.map @ w))
+
+    @property
+    def variances(self) -> np.ndarray:
+        if self.map is None:
+            return self.precision.variances
+        result, precision = np.empty(len(self.linear)), self.precision
+        for start in range(0, len(result), STRIP):
+            rows = self.map[start : start + STRIP].T.toarray() * precision.inverse_scale[:, None]
+            result[start : start + STRIP] = np.sum(precision.factor.forward(rows[precision.order]) ** 2, axis=0)
+        return result
+
+    def log_density(self, theta: np.ndarray) -> float:
+        """At θ."""
+        w = theta - self.origin
+        if self.root is None or self.spread is None:
+            return self.precision.log_density(w - self.precision.solve(self.linear))
+        w = self.root @ w / self.spread
+        log_volume = np.sum(np.log(np.abs(self.root.diagonal()))) - np.sum(np.log(np.abs(self.spread)))
+        return float(self.precision.log_density(w - self.precision.solve(self.linear)) + log_volume)
+
+
 Conditional = DataSideConditional | DenseConditional
 
 
@@ -168,7 +261,22 @@ def _banded(form: QuadraticForm) -> bool:
 
 def _solved(form: QuadraticForm) -> Conditional:
     """Draws do not gain from coordinates that are good for the integral only."""
+    if form.scaled is not None and _banded(form) and BandedConditional(form).layout.width == 1:
+        return ScaledConditional(form)
     return BandedConditional(form) if _banded(form) else DenseConditional(form)
+
+
+def _scaled_integral(form: QuadraticForm) -> Graph:
+    """In the coordinates of the prior; where the data's constant is the larger one there, in those of θ."""
+    assert form.scaled is not None
+    scaled = form.scaled.form
+    value: Any = strategy_of(scaled).integral(scaled) + form.scaled.prior.log_volume
+    if form.scaled.alone:
+        return value
+    plain = replace(form, scaled=None)
+    better = pt.abs(constant_of(scaled)) <= pt.abs(constant_of(plain))
+    total: Graph = pt.switch(better, value, strategy_of(plain).integral(plain))
+    return total
 
 
 # With what an integral costs, for D entries of θ and N rows of data.
@@ -176,6 +284,7 @@ STRATEGIES = (
     Strategy("data side", lambda form: form.side is not None, data_side_integral, _on_data_side),  # N² and columns
     Strategy("simultaneous diagonal", lambda form: form.spectrum is not None, diagonal_integral, _solved),  # D
     Strategy("whitened", lambda form: form.root is not None, whitened_integral, DenseConditional),  # D³
+    Strategy("scaled", lambda form: form.scaled is not None, _scaled_integral, _solved),  # once or twice what follows
     Strategy("plates", lambda form: form.plates is not None, plates_integral, _solved),
     Strategy("banded", _banded, solved_integral, BandedConditional),  # D · (width + k)², with k shared by all
     Strategy("dense", lambda form: True, solved_integral, DenseConditional),  # D³/3

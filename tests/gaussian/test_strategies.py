@@ -60,12 +60,15 @@ def regression(rows: int, columns: int, *, halves: bool = False) -> Linear:
     return Linear(build, dense, rows)
 
 
-def hierarchy(group: np.ndarray, error: np.ndarray) -> Linear:
-    """A mean, groups around it, and rows of y with known standard errors, times the noise sd."""
+def hierarchy(group: np.ndarray, error: np.ndarray, *, moving: bool = False) -> Linear:
+    """A mean, groups around it, and rows of y with known standard errors, times the noise sd.
+
+    Where it is moving, the mean of the mean is the groups' sd.
+    """
     groups = int(group.max()) + 1
 
     def build(tau, sigma, y):
-        theta = pm.Normal("theta", pm.Normal("mu", 0.5, 2.0), tau, shape=groups)
+        theta = pm.Normal("theta", pm.Normal("mu", tau if moving else 0.5, 2.0), tau, shape=groups)
         pm.Normal("y", theta[group], sigma * error, observed=y)
 
     def dense(tau, sigma):
@@ -73,9 +76,33 @@ def hierarchy(group: np.ndarray, error: np.ndarray) -> Linear:
         variance[1:, 1:] += tau**2 * np.eye(groups)
         design = np.zeros((len(group), groups + 1))
         design[np.arange(len(group)), 1 + group] = 1.0
-        return np.full(groups + 1, 0.5), variance, design, (sigma * error) ** 2
+        return np.full(groups + 1, tau if moving else 0.5), variance, design, (sigma * error) ** 2
 
     return Linear(build, dense, len(group))
+
+
+def nested(groups: int, kinds: int) -> Linear:
+    """Groups of two rows each around the means of their kinds, with slopes, and these around a mean."""
+    kind, rows = np.arange(groups) % kinds, np.arange(2 * groups) % groups
+    slope = np.linspace(0.5, 1.5, groups)
+
+    def build(tau, sigma, y):
+        means = pm.Normal("kind", pm.Normal("mu", 0.5, 2.0), tau**2, shape=kinds)
+        theta = pm.Normal("theta", slope * means[kind], tau, shape=groups)
+        pm.Normal("y", theta[rows], sigma, observed=y)
+
+    def dense(tau, sigma):
+        of_noise = np.zeros((1 + kinds + groups, 1 + kinds + groups))  # θ = m + this @ standard Normal numbers
+        of_noise[:, 0] = np.r_[2.0, np.full(kinds, 2.0), 2.0 * slope]
+        of_noise[1 : 1 + kinds, 1 : 1 + kinds] = tau**2 * np.eye(kinds)
+        of_noise[1 + kinds :, 1 : 1 + kinds] = tau**2 * slope[:, None] * np.eye(kinds)[kind]
+        of_noise[1 + kinds :, 1 + kinds :] = tau * np.eye(groups)
+        design = np.zeros((2 * groups, 1 + kinds + groups))
+        design[np.arange(2 * groups), 1 + kinds + rows] = 1.0
+        mean = np.r_[0.5, np.full(kinds, 0.5), 0.5 * slope]
+        return mean, of_noise @ of_noise.T, design, np.full(2 * groups, sigma**2)
+
+    return Linear(build, dense, 2 * groups)
 
 
 def walk(steps: int) -> Linear:
@@ -95,9 +122,12 @@ CASES = {
     "data side": regression(6, 20),
     "simultaneous diagonal": regression(700, 5),
     "whitened": hierarchy(np.arange(20) % 8, np.linspace(0.5, 2.0, 20)),
-    "plates": hierarchy(np.arange(160) % 80, np.ones(160)),
+    "scaled": hierarchy(np.arange(200) % 80, np.linspace(0.5, 2.0, 200)),
+    "scaled, as plates": hierarchy(np.arange(160) % 80, np.ones(160)),
+    "scaled, groups of groups": nested(72, 9),
+    "plates": hierarchy(np.arange(160) % 80, np.ones(160), moving=True),
     "banded": walk(80),
-    "banded, with a border": hierarchy(np.arange(200) % 80, np.linspace(0.5, 2.0, 200)),
+    "banded, with a border": hierarchy(np.arange(200) % 80, np.linspace(0.5, 2.0, 200), moving=True),
     "dense": regression(120, 70, halves=True),
 }
 
@@ -109,21 +139,25 @@ def test_every_strategy_has_a_case():
 
 @pytest.fixture(scope="module", params=CASES)
 def solved(request):
-    """The case, the block's strategy, log p(y | φ) and what is needed of it for draws, at all points."""
-    case = CASES[request.param]
+    """The case, the block, its conditional, log p(y | φ), gradients and what is needed for draws, at all points."""
+    return solution(request.param, POINTS)
+
+
+def solution(name, points):
+    case = CASES[name]
     with pm.Model() as model:
         case.build(pm.HalfNormal("tau", 1.0), pm.HalfNormal("sigma", 1.0), case.y)
     analysis = analyse(model)
     (block,) = analysis.blocks
     form = quadratic_form(block, typical_points(analysis, 2))
     strategy = strategy_of(form)
-    assert strategy.name == request.param.split(",")[0]
+    assert strategy.name == name.split(",")[0]
     conditional = strategy.conditional(form)
     values = analysis.joint.values
     total = form.rest + strategy.integral(form)
     gradient = pm.pytensorf.gradient(total, [values["tau"], values["sigma"]])
     function = compile_small([values["tau"], values["sigma"]], [total, gradient, *conditional.graphs])
-    results = [function(*point) for point in POINTS]
+    results = [function(*point) for point in points]
     arrays = [np.stack(column) for column in zip(*[r[2:] for r in results], strict=True)]
     return case, block, conditional, [r[0] for r in results], [r[1] for r in results], arrays
 
@@ -152,6 +186,21 @@ def test_the_integral_is_the_density_of_the_data(solved):
             / (2 * sigma * step),
         ]
         np.testing.assert_allclose(gradient, slopes, rtol=1e-4, atol=1e-4 * np.max(np.abs(slopes)))
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n.startswith("scaled")])
+def test_a_hierarchy_is_solved_where_its_groups_are_one(name):
+    """In θ itself the constant is up to 1e20 times the integral there, and Λ has no digit of the data left."""
+    points = [(1e-11, 1.3), (3e-7, 0.8), (1e-4, 2.0)]
+    case, _, conditional, values, _, arrays = solution(name, points)
+    mean, sd = conditional.moments(arrays)
+    drawn = conditional.draw(arrays, np.random.default_rng(3))
+    for k, point in enumerate(points):
+        value, expected, covariance = marginal(case, *point)
+        assert values[k] == pytest.approx(value, rel=1e-10)
+        np.testing.assert_allclose(mean[k], expected, rtol=1e-7)
+        np.testing.assert_allclose(sd[k], np.sqrt(np.diag(covariance)), rtol=1e-6)
+        assert abs(np.mean(drawn[k] - mean[k]) / np.sqrt(np.mean(covariance))) < 4
 
 
 def test_moments_are_those_of_the_joint_normal(solved):
