@@ -73,4 +73,4 @@ benchmark: $(STAMP)
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	find reports -type f ! -name README.md ! -name example.html -delete 2>/dev/null || true
+	find reports -type f ! -name README.md ! -name example.html ! -name samplers.html -delete 2>/dev/null || true

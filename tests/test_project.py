@@ -143,7 +143,7 @@ def written_files() -> list[Path]:
     folders = ("bayeskit", "models", "tests", "benchmarks", "docs", "notebooks", ".ci")
     inside = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     top = [path for path in ROOT.iterdir() if path.is_file()]
-    kept = [ROOT / "reports" / name for name in ("README.md", "example.html")]
+    kept = [ROOT / "reports" / name for name in ("README.md", "example.html", "samplers.html")]
     ignored = {"__pycache__", ".ipynb_checkpoints", ".git"}  # .git is a file in a second working tree
     return [path for path in [*top, *inside, *kept] if path.exists() and not ignored & set(path.parts)]
 

@@ -2,6 +2,8 @@
 
 The collapsed density of a t test has 700 nodes: its total is taken at two anchors and at a centre, with gradients that
 are full of zeros spread over shapes. All that is made of it takes a time by the node: deriving, vectorising, running.
+PyTensor's own rewriting to a canonical form leaves fewer nodes still (149 of 284, here 180), in 130 ms for 9: more than
+the rest of a fit takes. Its merging alone leaves 245.
 """
 
 from __future__ import annotations
