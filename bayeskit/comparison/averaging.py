@@ -16,7 +16,7 @@ Source: Hoeting, Madigan, Raftery, Volinsky (1999), "Bayesian model averaging: a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -60,7 +60,7 @@ def averaged(
     tree = _mixture(held, [pattern], weighted, _counts(held, weighted, draws, alike, rng), "posterior", rng)
     shape = tuple(pattern.sizes[dim] for dim in pattern.dims if dim not in SAMPLE)
     moments = {
-        name: (np.full(shape, missing), *np.zeros((3, *shape)), "exact")
+        name: _Moments(np.full(shape, missing), *np.zeros((2, *shape)), "exact")
         if values is None
         else _moments(posteriors[name], values, shape)
         for name, values in given.items()
@@ -214,21 +214,35 @@ def _mixture(
     return xr.DataTree.from_dict({group: xr.Dataset(result, coords), "sample_stats": origin})
 
 
-type _Moments = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, str]
+class _Moments(NamedTuple):
+    """Mean and sd under one model, the mean's Monte Carlo error, the label, and the draws that they are of, if any."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+    mean_error: np.ndarray
+    label: str
+    draws: xr.DataArray | None = None
+
+    def error_of_spread(self, center: np.ndarray) -> np.ndarray:
+        """The Monte Carlo error of E (Δ − m)², of mean and sd together: in a skewed posterior they err together."""
+        return np.zeros_like(self.mean) if self.draws is None else _error_of_mean((self.draws - center) ** 2)
 
 
 def _moments(posterior: Posterior, values: xr.DataArray, shape: Sequence[int]) -> _Moments:
-    """Mean and sd under one model, their Monte Carlo errors and the label: of the closed form where there is one."""
+    """Mean and sd under one model: of the closed form where there is one."""
     marginal = posterior.marginals.get(str(values.name))
     if marginal is not None:
         mean, sd = (np.broadcast_to(np.asarray(m, dtype=float), shape) for m in (marginal.mean(), marginal.std()))
-        return mean, sd, np.zeros(shape), np.zeros(shape), marginal.label
+        return _Moments(mean, sd, np.zeros(shape), marginal.label)
+    numbers = values.astype(float)
+    mean, spread = values.mean(SAMPLE).to_numpy(), values.std(SAMPLE, ddof=1).to_numpy()
+    return _Moments(mean, spread, _error_of_mean(numbers), "estimated", numbers)
+
+
+def _error_of_mean(values: xr.DataArray) -> np.ndarray:
     import arviz as az
 
-    numbers = values.astype(float).to_dataset()
-    of_mean, of_sd = (np.asarray(az.mcse(numbers, method=method)[values.name]) for method in ("mean", "sd"))
-    mean, spread = values.mean(SAMPLE).to_numpy(), values.std(SAMPLE, ddof=1).to_numpy()
-    return mean, spread, of_mean, of_sd, "estimated"
+    return np.asarray(az.mcse(values.to_dataset(name="x"), method="mean")["x"])
 
 
 def _weights_of(weighted: ModelWeights, kind: str) -> xr.Dataset:
@@ -241,16 +255,16 @@ def _weights_of(weighted: ModelWeights, kind: str) -> xr.Dataset:
 
 def _summary(weighted: ModelWeights, moments: Mapping[str, _Moments], pattern: xr.DataArray, kind: str) -> xr.Dataset:
     """Mean and sd of the mixture and of each model, with errors to first order."""
-    means, sds, mean_errors, sd_errors = (np.stack([m[k] for m in moments.values()]) for k in range(4))
+    means, sds, mean_errors = (np.stack([m[k] for m in moments.values()]) for k in range(3))
     axes = (-1, *(1 for _ in range(means.ndim - 1)))
     mean, share = weighted.mean(means), weighted.values.reshape(axes)
     spread = sds**2 + (means - mean) ** 2
     sd = np.sqrt(weighted.mean(spread))
     sampling = np.sqrt(np.sum((share * mean_errors) ** 2, axis=0))
-    # v = Σ w (v_k + (m_k − m)²): ∂v/∂m_k = 2 w_k (m_k − m), ∂v/∂sd_k = 2 w_k sd_k, and ∂sd = ∂v / 2 sd.
-    of_variance = (share * (means - mean) * mean_errors) ** 2 + (share * sds * sd_errors) ** 2
+    # v = Σ w E_k (Δ − m)², and the error of m is none of v's: ∂v/∂m = −2 Σ w (m_k − m) = 0.
+    of_spread = share * np.stack([m.error_of_spread(mean) for m in moments.values()])
     with np.errstate(divide="ignore", invalid="ignore"):
-        sd_error = np.hypot(np.sqrt(of_variance.sum(axis=0)), weighted.error_of_mean(spread) / 2) / sd
+        sd_error = np.hypot(np.sqrt(np.sum(of_spread**2, axis=0)), weighted.error_of_mean(spread)) / (2 * sd)
     dims = [dim for dim in pattern.dims if dim not in SAMPLE]
     found = _weights_of(weighted, kind)
     numbers = {"mean": mean, "mean_error": np.hypot(sampling, weighted.error_of_mean(means)), "sd": sd}
@@ -258,5 +272,5 @@ def _summary(weighted: ModelWeights, moments: Mapping[str, _Moments], pattern: x
     found = found.assign({name: (dims, value) for name, value in numbers.items()})
     found = found.assign(model_mean=(("model", *dims), means), model_sd=(("model", *dims), sds))
     found = found.assign_coords({dim: pattern[dim].to_numpy() for dim in dims if dim in pattern.coords})
-    labels = [*weighted.labels, *(m[4] for m in moments.values())]
+    labels = [*weighted.labels, *(m.label for m in moments.values())]
     return found.assign_attrs(label=max(labels, key=LABELS.index), quantity=str(pattern.name))
