@@ -60,7 +60,7 @@ def averaged(
     tree = _mixture(held, [pattern], weighted, _counts(held, weighted, draws, alike, rng), "posterior", rng)
     shape = tuple(pattern.sizes[dim] for dim in pattern.dims if dim not in SAMPLE)
     moments = {
-        name: _Moments(np.full(shape, missing), *np.zeros((2, *shape)), "exact")
+        name: _Moments(np.full(shape, missing), np.zeros(shape), np.zeros(shape), "exact")
         if values is None
         else _moments(posteriors[name], values, shape)
         for name, values in given.items()
@@ -255,7 +255,7 @@ def _weights_of(weighted: ModelWeights, kind: str) -> xr.Dataset:
 
 def _summary(weighted: ModelWeights, moments: Mapping[str, _Moments], pattern: xr.DataArray, kind: str) -> xr.Dataset:
     """Mean and sd of the mixture and of each model, with errors to first order."""
-    means, sds, mean_errors = (np.stack([m[k] for m in moments.values()]) for k in range(3))
+    means, sds, mean_errors = map(np.stack, zip(*((m.mean, m.sd, m.mean_error) for m in moments.values()), strict=True))
     axes = (-1, *(1 for _ in range(means.ndim - 1)))
     mean, share = weighted.mean(means), weighted.values.reshape(axes)
     spread = sds**2 + (means - mean) ** 2

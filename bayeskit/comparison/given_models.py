@@ -7,6 +7,7 @@ from typing import Any
 
 import pymc as pm
 
+from bayeskit.arguments import seed_of
 from bayeskit.comparison.comparison import Comparison
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import BayeskitError, ModelError
@@ -47,11 +48,11 @@ def posterior_of(given: pm.Model | Posterior, random_seed: int) -> Posterior:
     return given if isinstance(given, Posterior) else infer(given, random_seed=random_seed, progressbar=False)
 
 
-def inferred(name: str, model: pm.Model | Analysis, random_seed: int | None) -> Posterior:
+def inferred(name: str, model: pm.Model | Analysis, random_seed: int) -> Posterior:
     """The posterior of one of several models; what is said of it names the model."""
     try:
         with warnings_of(name):
-            return infer(model, random_seed=random_seed, progressbar=False)
+            return infer(model, random_seed=seed_of(random_seed, name), progressbar=False)
     except BayeskitError as error:
         error.args = (f"{name}: {error}",)
         raise

@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
-from zlib import crc32
 
 import numpy as np
 import xarray as xr
 
+from bayeskit.arguments import seed_of
 from bayeskit.errors import DataError
 from bayeskit.graphs.environment import on_one_thread
 from bayeskit.sampling.named_samplers import NamedSampler, Settings
@@ -83,8 +83,7 @@ def outcome_of(sampler: NamedSampler, reference: ReferencePosterior, settings: S
     if reference.discrete and not sampler.discrete:
         return found
     posterior = reference.posterior  # before the clock starts, and an error here is no sampler's
-    entropy = [settings.seed, crc32(sampler.name.encode()), crc32(reference.name.encode())]
-    seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+    seed = seed_of(settings.seed, sampler.name, reference.name)
     started = _processor_seconds()
     try:
         with on_one_thread(), quiet(logging.CRITICAL), warnings.catch_warnings():
