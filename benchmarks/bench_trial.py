@@ -23,6 +23,7 @@ from bayeskit.validation.trials.scoreboard import trial_of
 
 RUNS, LEVEL, SEED = 100, 0.01, 20_261_123
 CHAINS, DRAWS = 4, 1000
+LIMIT = 120.0  # seconds of processor time; NUTS needs 12 at most
 ASKED = {"draws": DRAWS, "chains": CHAINS, "tune": 0, "random_seed": SEED}
 SAMPLERS = ("exact", "nuts", "nutpie", "metropolis", "slice", "demetropolisz", "smc", "advi", "laplace")
 
@@ -82,7 +83,7 @@ def main() -> None:
     given = asked.parse_args()
     groups = given.groups and given.groups.split(",")
     if given.scoreboard:
-        options = {"checkpoint": given.out, "processes": given.processes, "random_seed": 1}
+        options = {"checkpoint": given.out, "time_limit": LIMIT, "processes": given.processes, "random_seed": 1}
         trial = bk.trial(SAMPLERS, references=groups or None, **options)
         print(trial, trial.report(given.scoreboard), sep="\n")
         return

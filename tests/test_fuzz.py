@@ -112,6 +112,7 @@ def rows() -> dict[str, Row]:
     repeating = {"method": "exact", "datasets": 2, "draws": 4, "quantities": None, "generator": None, "alpha": 0.01}
     repeating |= {"processes": 1, "checkpoint": folder / "run.jsonl"}
     trying = {"draws": 4, "chains": 1, "tune": 1, "level": 0.01, "processes": 1, "checkpoint": folder / "trial.jsonl"}
+    trying |= {"time_limit": 60.0}
     tried = bk.trial("exact", references=["coin"], **{**trying, **SEEDED, "checkpoint": None})
     arriving = {"blocks": 2, "order": [3, 2, 1, 0], "observations": "entry"}
     states_of = bk.states(of_mixture)

@@ -92,6 +92,8 @@ def _add_trial(tried: argparse.ArgumentParser) -> None:
     tried.add_argument("--seed", type=_seed, metavar="N", help="the same seed gives the same draws")
     level = "probability that a right sampler is called wrong on any reference; default: 0.01"
     tried.add_argument("--level", type=float, default=0.01, metavar="P", help=level)
+    limit = "seconds of processor time for a sampler on a reference; none by default"
+    tried.add_argument("--time-limit", type=float, metavar="SECONDS", help=limit)
     tried.add_argument("--processes", type=_positive_integer, default=1, metavar="N", help="side by side; default: 1")
     tried.add_argument("--checkpoint", type=Path, metavar="FILE", help="write each result to it, and go on from it")
     tried.add_argument("--out", type=Path, metavar="HTML", help="write a page of all of this")

@@ -119,7 +119,7 @@ def _trial(arguments: argparse.Namespace) -> int:
     from bayeskit.reporting.files import REPORT
 
     require_free(arguments.out, REPORT, ())
-    options = ("draws", "chains", "tune", "level", "processes", "checkpoint")
+    options = ("draws", "chains", "tune", "level", "time_limit", "processes", "checkpoint")
     found = bk.trial(
         arguments.sampler,
         references=arguments.references and arguments.references.split(","),

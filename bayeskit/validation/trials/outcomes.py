@@ -20,6 +20,7 @@ from bayeskit.terminal import quiet
 from bayeskit.validation.against_exact import scalar_tests
 from bayeskit.validation.references.reference_posterior import ReferencePosterior
 from bayeskit.validation.statistics import ScalarTests
+from bayeskit.validation.trials.time_limit import at_most
 
 __all__ = ["JudgedScalar", "SamplerOutcome", "judged_draws", "outcome_of"]
 
@@ -74,8 +75,10 @@ class SamplerOutcome:
         return found
 
 
-def outcome_of(sampler: NamedSampler, reference: ReferencePosterior, settings: Settings) -> SamplerOutcome:
-    """Have a sampler draw from a reference; whatever it raises is an outcome.
+def outcome_of(
+    sampler: NamedSampler, reference: ReferencePosterior, settings: Settings, time_limit: float | None = None
+) -> SamplerOutcome:
+    """Have a sampler draw from a reference; whatever it raises is an outcome, and so is too long a time.
 
     The seed is that of the trial, of this sampler and of this reference, whatever else is tried.
     """
@@ -89,7 +92,8 @@ def outcome_of(sampler: NamedSampler, reference: ReferencePosterior, settings: S
         with on_one_thread(), quiet(logging.CRITICAL), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a sampler warns of is no verdict
             model = posterior.model if sampler.of_answer else reference.build()
-            given = sampler.sample(model, replace(settings, seed=seed))
+            with at_most(time_limit):
+                given = sampler.sample(model, replace(settings, seed=seed))
     except Exception as error:  # whatever a sampler of somebody else's raises
         said = " ".join(str(error).split())[:LONGEST]
         seconds = _processor_seconds() - started

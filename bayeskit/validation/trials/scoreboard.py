@@ -63,6 +63,8 @@ class Trial(DrawnResult):
         Tests of each sampler, which the level was divided among.
     draws, chains, tune, random_seed : int
         What the samplers were asked for.
+    time_limit : float or None
+        Seconds of processor time that each had for a reference.
     notes : tuple of str
     """
 
@@ -81,6 +83,7 @@ class Trial(DrawnResult):
     chains: int
     tune: int
     random_seed: int
+    time_limit: float | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -96,6 +99,7 @@ class Trial(DrawnResult):
         formatters = {name: form.format for name, form in FORMATS.items() if name in self.scores}
         asked = f"{self.chains} chains of {self.draws:,} draws after {self.tune:,} of warm-up"
         per = f"{asked} asked of samplers by name, seed {self.random_seed}"
+        per += "" if self.time_limit is None else f", at most {self.time_limit:g} s of processor time a reference"
         lines = [f"{per}; family-wise level {self.level:g} for each sampler"]
         lines += [self.scores.to_string(formatters=formatters, na_rep="–")]
         lines += [f"  {failure}" for failure in self.failures[:ROWS]]
@@ -117,7 +121,18 @@ class Trial(DrawnResult):
 
     def record(self) -> dict[str, Any]:
         """Facts, and the rows of the tables, as JSON has them: what is not finite is None."""
-        facts = ("passed", "level", "comparisons", "draws", "chains", "tune", "random_seed", "failures", "notes")
+        facts = (
+            "passed",
+            "level",
+            "comparisons",
+            "draws",
+            "chains",
+            "tune",
+            "random_seed",
+            "time_limit",
+            "failures",
+            "notes",
+        )
         tables = {"scores": self.scores.reset_index(), "table": self.table, "scalars": self.scalars}
         rows = {
             name: json.loads(frame.to_json(orient="records", double_precision=15)) for name, frame in tables.items()
@@ -136,7 +151,7 @@ NOTES = {
 }
 
 
-def trial_of(outcomes: Sequence[SamplerOutcome], level: float, asked: Mapping[str, int]) -> Trial:
+def trial_of(outcomes: Sequence[SamplerOutcome], level: float, asked: Mapping[str, Any]) -> Trial:
     """The verdicts of every sampler, its tests corrected together."""
     samplers = list(dict.fromkeys(outcome.sampler for outcome in outcomes))
     verdicts = [verdicts_on(name, [o for o in outcomes if o.sampler == name], level) for name in samplers]

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
-from bayeskit.arguments import Count, Probability, RandomSeed, Range, checked, shown, whole_seed
+from bayeskit.arguments import Count, Positive, Probability, RandomSeed, Range, checked, shown, whole_seed
 from bayeskit.errors import OptionError
 from bayeskit.sampling.named_samplers import NamedSampler, Settings, contenders
 from bayeskit.terminal import interruptible, watched
@@ -40,6 +40,7 @@ def trial(
     chains: Annotated[int, Range(1, 1000)] = 4,
     tune: Count = 1000,
     level: Probability = 0.01,
+    time_limit: Positive | None = None,
     processes: Annotated[int, Range(1, 1024)] = 1,
     checkpoint: str | Path | None = None,
     random_seed: RandomSeed = None,
@@ -61,6 +62,8 @@ def trial(
         independent draws of it.
     level : float, default 0.01
         Probability that a sampler which is right on every reference is called wrong on any.
+    time_limit : float, optional
+        Seconds of processor time that a sampler may take on one reference; beyond them it has failed there.
     processes : int, default 1
         With more, a script calls this under ``if __name__ == "__main__":``. The draws do not depend on it.
     checkpoint : path, optional
@@ -85,7 +88,8 @@ def trial(
     --------
     >>> print(bk.trial(["nutpie", "metropolis"], references="funnels", random_seed=1))  # doctest: +SKIP
     """
-    work = _Work(contenders(sampler), _references(references), Settings(draws, chains, tune, whole_seed(random_seed)))
+    settings = Settings(draws, chains, tune, whole_seed(random_seed))
+    work = _Work(contenders(sampler), _references(references), settings, time_limit)
     return work.run(level, processes, None if checkpoint is None else Path(checkpoint), progressbar)
 
 
@@ -99,6 +103,13 @@ class _Work:
     samplers: tuple[NamedSampler, ...]
     references: tuple[ReferencePosterior, ...]
     settings: Settings
+    time_limit: float | None
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the outcomes depend on."""
+        limit = {} if self.time_limit is None else {"time_limit": self.time_limit}
+        return asdict(self.settings) | limit
 
     @property
     def jobs(self) -> list[Job]:
@@ -108,19 +119,18 @@ class _Work:
     def outcome(self, job: Job) -> SamplerOutcome:
         (sampler,) = (s for s in self.samplers if s.name == job[0])
         (reference,) = (r for r in self.references if r.name == job[1])
-        return outcome_of(sampler, reference, self.settings)
+        return outcome_of(sampler, reference, self.settings, self.time_limit)
 
     def run(self, level: float, processes: int, path: Path | None, bar: bool) -> Trial:
         outcomes = self.outcomes(processes, path, bar)
         order = {job: number for number, job in enumerate(self.jobs)}
         outcomes.sort(key=lambda outcome: order[outcome.sampler, outcome.reference])
-        asked = asdict(self.settings)
-        asked["random_seed"] = asked.pop("seed")
+        asked = {"random_seed" if name == "seed" else name: value for name, value in self.asked.items()}
         return trial_of(outcomes, level, asked)
 
     def outcomes(self, processes: int, path: Path | None, bar: bool) -> list[SamplerOutcome]:
         """All of them, those of a checkpoint first."""
-        header = {"trial": str(import_module("bayeskit").__version__), **asdict(self.settings)}
+        header = {"trial": str(import_module("bayeskit").__version__), **self.asked}
         marks = {s.name: digest_of(s.home) for s in self.samplers}
         done = {} if path is None else _read_from(path, header, marks)
         done = {job: done[job] for job in self.jobs if job in done}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,17 @@ def test_what_a_sampler_raises_is_an_outcome_and_other_samplers_go_on() -> None:
     found = bk.trial([raising, nameless, right], references=[MEAN], random_seed=SEED, progressbar=False)
     assert found.scores["verdict"].tolist() == ["failed", "failed", "right"]
     assert found.table["why"].tolist() == ["RuntimeError: no start", "no draws of mean: the draws hold another", ""]
+
+
+def test_a_sampler_that_takes_too_long_has_failed_there() -> None:
+    def endless(model: pm.Model, seed: int) -> Any:
+        while True:
+            with suppress(ArithmeticError):
+                sum(range(10_000))
+
+    found = bk.trial([endless, right], references=[MEAN], time_limit=0.2, random_seed=SEED, progressbar=False)
+    assert found.scores["verdict"].tolist() == ["failed", "right"]
+    assert found.table["why"].tolist() == ["TimeoutError: it took more than 0.2 s of processor time", ""]
 
 
 def test_discrete_parameters_are_not_asked_of_a_sampler_that_follows_gradients() -> None:
