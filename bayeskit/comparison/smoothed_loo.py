@@ -24,14 +24,12 @@ WAIC", Statistics and Computing 27; Smith (1987), "Estimating tails of probabili
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-import arviz as az
 import numpy as np
 import xarray as xr
 from arviz_stats.base import array_stats
-from scipy import special
 
 __all__ = ["Smoothed", "error_of_draws", "mean_over_draws", "smoothed_loo"]
 
@@ -41,14 +39,18 @@ CLEARLY = 3.0  # standard errors of Pareto k
 
 @dataclass(frozen=True)
 class Smoothed:
-    """log p(y_i | the others) of each observation i, its Monte Carlo standard error, and Pareto k."""
+    """log p(y_i | the others) of each observation i, and Pareto k."""
 
     elpd: np.ndarray
-    error: np.ndarray
     k: np.ndarray  # −∞ where there is no tail: the term, or the largest weight, is the same at many draws
     good_k: float  # above which a term is not reliable
     influence: np.ndarray  # of shape (chains, draws, observations): of each draw on a term
     reff: float | None
+
+    @cached_property
+    def error(self) -> np.ndarray:
+        """Of each term."""
+        return np.where(np.isnan(self.elpd), np.nan, error_of_draws(self.influence, self.reff))
 
     def error_of(self, kept: np.ndarray) -> float:
         """The Monte Carlo standard error of a sum of terms: they rest on the same draws, and err together."""
@@ -65,8 +67,7 @@ class Smoothed:
 
     def without(self, unseen: np.ndarray) -> Smoothed:
         """The same with no number for some observations, whose Pareto k is infinite."""
-        elpd, error = (np.where(unseen, np.nan, of) for of in (self.elpd, self.error))
-        return replace(self, elpd=elpd, error=error, k=np.where(unseen, np.inf, self.k))
+        return replace(self, elpd=np.where(unseen, np.nan, self.elpd), k=np.where(unseen, np.inf, self.k))
 
 
 def smoothed_loo(pointwise: np.ndarray, draws: xr.Dataset, reff: float | None) -> Smoothed:
@@ -80,25 +81,36 @@ def smoothed_loo(pointwise: np.ndarray, draws: xr.Dataset, reff: float | None) -
     varies = np.ptp(pointwise, axis=(0, 1)) > SAME * np.maximum(1.0, np.abs(elpd))
     log_weights = -pointwise
     if (smooth := varies & ~_tied(pointwise)).any():
-        tree = xr.DataTree.from_dict({"posterior": draws})
-        terms = (("chain", "draw", "observation"), pointwise[..., smooth])
-        tree["log_likelihood"] = xr.DataTree(xr.Dataset({"pointwise": terms}))
-        # ArviZ warns of high Pareto k, which are counted here.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            result = az.loo(tree, pointwise=True, reff=reff)
-        k[smooth], good = result.pareto_k, float(result.good_k)
-        log_weights[..., smooth] = result.log_weights.transpose("chain", "draw", "observation").to_numpy()
+        # What arviz.loo does, but for the scores, which are had from the weights below.
+        worth = _share_that_counts(draws) if reff is None else reff
+        smoothed, k[smooth] = array_stats.psislw(pointwise[..., smooth], r_eff=worth, axis=(0, 1))
+        log_weights[..., smooth] = np.moveaxis(smoothed, 0, -1)
+        good = min(1 - 1 / math.log10(pointwise[..., 0].size), 0.7)
     if varies.any():
         varying, log_weights = pointwise[..., varies], log_weights[..., varies]
-        log_weights -= special.logsumexp(log_weights, axis=(0, 1))
-        elpd[varies] = special.logsumexp(log_weights + varying, axis=(0, 1))
+        log_weights -= _log_sum(log_weights)
+        elpd[varies] = _log_sum(log_weights + varying)
         # Of Σ w p / Σ w, with p relative to its mean: w (p − 1).
         weights = np.exp(log_weights)
         own = weights * np.expm1(varying - elpd[varies])
         widened = np.sqrt(1 + _more_of_tail(weights, k[varies]) / np.sum(own**2, axis=(0, 1)))
         influence[..., varies] = pointwise[..., 0].size * widened * own
-    return Smoothed(elpd, error_of_draws(influence, reff), k, good, influence, reff)
+    return Smoothed(elpd, k, good, influence, reff)
+
+
+def _share_that_counts(draws: xr.Dataset) -> float:
+    """The mean effective number of draws of the parameters, as a share of all, as ArviZ has it."""
+    if draws.sizes["chain"] == 1:
+        return 1.0
+    worth = draws.azstats.ess(method="mean")
+    each = np.concatenate([np.ravel(worth[name]) for name in worth.data_vars])
+    return float(each.mean() / (draws.sizes["chain"] * draws.sizes["draw"]))
+
+
+def _log_sum(values: np.ndarray) -> np.ndarray:
+    """log Σ exp over chains and draws of finite numbers: SciPy, which allows for others, passes six times over them."""
+    largest = values.max(axis=(0, 1))
+    return np.asarray(largest + np.log(np.sum(np.exp(values - largest), axis=(0, 1))))
 
 
 def _more_of_tail(weights: np.ndarray, k: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -53,19 +52,20 @@ def _rows(subject: Subject) -> Iterator[tuple[str, list[float]]]:
     ends = [str(column) for column in summary.columns if str(column).startswith("eti")]
     probability = interval_probability()
     tails = [(1 - probability) / 2, (1 + probability) / 2]
-    seen = Counter[str]()  # a label may be there twice
+    known = dict[str, list[int]]()  # a label may be there twice
+    for row, label in enumerate(summary.index):
+        known.setdefault(str(label), []).append(row)
+    posterior, means = summary[ends].to_numpy(dtype=float), summary["mean"].to_numpy(dtype=float)
     for name in subject.names("free"):
         if name not in draws or draws[name].dtype.kind not in "iuf" or name not in subject.prior:
             continue
         before = subject.prior[name].reshape(len(subject.prior[name]), -1).astype(float)
+        lows, highs = np.quantile(before, tails, axis=0)
         for place, label in enumerate(scalar_labels(draws, name)):
-            known = summary[summary.index == label].iloc[seen[label] :]
-            seen[label] += 1
-            if known.empty or place >= before.shape[1]:
+            if place >= before.shape[1] or not (rows := known.get(str(label))):
                 continue
-            prior = before[:, place]
-            low, high = np.quantile(prior, tails)
-            after, mean = known[ends].iloc[0].to_numpy(dtype=float), float(known["mean"].iloc[0])
+            row = rows.pop(0)
+            prior, low, high, after, mean = before[:, place], lows[place], highs[place], posterior[row], means[row]
             width = after[1] - after[0]
             far = 2 * min(np.mean(prior <= mean), np.mean(prior >= mean))
             yield str(label), [low, high, *after, (high - low) / width if width > 0 else np.nan, float(far)]
