@@ -159,16 +159,22 @@ def _updates(inputs: list[TensorVariable], outputs: list[Any]) -> dict[Any, Any]
 
 
 def draws_together(
-    model: pm.Model, number: int, seed: int, *, independent: bool = False, aligned: bool = False
+    model: pm.Model,
+    number: int,
+    seed: int,
+    *,
+    independent: bool = False,
+    aligned: bool = False,
+    without: Collection[str] = (),
 ) -> dict[str, Any] | None:
     """Draws from the prior made together; None where they cannot be, or where one depends on another and must not.
 
-    With ``aligned``, of vectors whose parameters are drawn numbers, too.
+    With ``aligned``, of vectors whose parameters are drawn numbers, too; ``without`` some that no other depends on.
     """
     vectorised = _aligned if aligned else vectorize_graph
     drawn: dict[Any, Any] = {}
     try:
-        for rv in model.free_RVs:  # parents first
+        for rv in (rv for rv in model.free_RVs if rv.name not in without):  # parents first
             above = set(ancestors([rv]))
             parents = {other: many for other, many in drawn.items() if other in above}
             if parents and (independent or isinstance(rv.owner.op, SymbolicRandomVariable)):
@@ -200,14 +206,18 @@ def _aligned(rv: Graph, parents: Mapping[Any, Any]) -> Graph:
     return op(*moved, size=whole, dtype=rv.type.dtype, rng=rng, return_next_rng=True)[1]
 
 
-def prior_points(model: pm.Model, number: int, random_seed: int) -> Iterator[dict[str, np.ndarray]]:
+def prior_points(
+    model: pm.Model, number: int, random_seed: int, without: Collection[str] = ()
+) -> Iterator[dict[str, np.ndarray]]:
     """Draws of the free random variables from the prior; a NotImplementedError where it has none, or they overflow."""
-    return prior_sampler(model)(number, random_seed)
+    return prior_sampler(model, without)(number, random_seed)
 
 
-def prior_sampler(model: pm.Model) -> Callable[[int, int], Iterator[dict[str, np.ndarray]]]:
+def prior_sampler(
+    model: pm.Model, without: Collection[str] = ()
+) -> Callable[[int, int], Iterator[dict[str, np.ndarray]]]:
     """A function of a number of draws and a seed, compiled once: draws of the free random variables from the prior."""
-    outputs = list(model.free_RVs)
+    outputs = [rv for rv in model.free_RVs if rv.name not in without]
     names = [str(rv.name) for rv in outputs]
     updates = _updates([], outputs)
     function = compile_small([], outputs, updates=updates)

@@ -30,7 +30,7 @@ from pytensor.tensor.shape import SpecifyShape
 from pytensor.tensor.special import Softmax
 from pytensor.tensor.subtensor import indices_from_subtensor
 
-from bayeskit.graphs.compile import small_mode
+from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.nodes import core_op
 from bayeskit.model.variable_sizes import variable_sizes, with_size
 
@@ -266,7 +266,7 @@ def constant_value(variable: Variable, named: Collection[Variable]) -> np.ndarra
     """Value of an expression in which no named and no random variable takes part."""
     if any(v in named or (v.owner is None and not isinstance(v, Constant)) for v in ancestors([variable])):
         return None
-    return np.asarray(variable.data if isinstance(variable, Constant) else variable.eval(mode=small_mode()))
+    return np.asarray(variable.data if isinstance(variable, Constant) else compile_small([], variable)())
 
 
 def written_array(value: np.ndarray) -> str:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import arviz_plots as azp
+import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
 from bayeskit.reporting.distinct_labels import distinct_labels
 from bayeskit.reporting.figures import flattened, no_histogram
+from bayeskit.reporting.intervals import draw_intervals
 from bayeskit.reporting.records import BLUE, ORANGE, figure_of, say_instead, subplots
 
 __all__ = ["OVERLAID", "distribution_figure", "interval_figure", "rootogram_figure", "value_figure", "words_figure"]
@@ -46,13 +48,10 @@ def value_figure(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> 
 
 def interval_figure(name: str, observed: xr.DataArray, predicted: xr.DataArray) -> tuple[Figure, str]:
     """The predictive interval of each value."""
-    visuals: dict[str, Any] = {"trunk": {"color": BLUE, "alpha": 0.25}, "twig": {"color": BLUE, "alpha": 0.5}}
-    visuals |= {"observed_markers": {"color": ORANGE, "size": 24, "zorder": 5}}
-    visuals |= dict.fromkeys(("prediction_markers", "xlabel", "ylabel"), False)
     predicted = flattened(predicted.transpose("chain", "draw", *observed.dims))
-    observed = flattened(observed).assign_coords(element=predicted["element"])
-    figure = _drawn("plot_ppc_interval", {name: observed}, {name: predicted}, visuals)
-    axes = figure.axes[0]
+    figure, axes = subplots(figsize=SIZE)
+    draw_intervals(axes, predicted.to_numpy().reshape(-1, predicted.sizes["element"]), alphas=(0.5, 0.5))
+    axes.plot(np.ravel(observed.to_numpy()), "o", color=ORANGE, markersize=4.5)
     labels = predicted["element"].to_numpy().tolist()
     step = 1 if len(labels) <= 30 else 5  # every element is labelled, or every few of many that are numbered
     axes.set_xticks(range(0, len(labels), step), labels[::step])

@@ -15,20 +15,21 @@ import xarray as xr
 from arviz_base import xarray_sel_iter
 from matplotlib.axes import Axes
 
-from bayeskit.graphs.environment import silently
 from bayeskit.reporting.distinct_labels import distinct_labels
+from bayeskit.reporting.intervals import draw_intervals
 from bayeskit.reporting.records import (
     BLUE,
     INK,
     MUTED,
     ORANGE,
     Picture,
-    figure_of,
     in_a_grid,
     interval_probability,
     say_instead,
+    subplots,
     to_picture,
 )
+from bayeskit.reporting.subject import PANEL_VARIABLE, label_variables
 from bayeskit.results.records import Posterior
 from bayeskit.validation import Validation
 
@@ -45,8 +46,6 @@ __all__ = [
 MAX_PANELS = 12
 MAX_INTERVALS = 40
 MAX_INTERVAL_PICTURES = 4
-PANEL_VARIABLE = 9  # a variable with more elements is shown as intervals
-LABELS = ("categorical", "markov_chain")  # steps of the plan whose variables are labels
 SAMPLE = ("chain", "draw")
 DRAWS_A_STEP, MOST_STEPS = 60, 30  # of the histogram of a prior
 POINTS = 150  # of a density
@@ -70,7 +69,7 @@ def split_variables(post: Posterior) -> tuple[tuple[str, ...], tuple[str, ...], 
     hidden: list[str] = []
     room = MAX_PANELS
     # A component or a state is a label: an interval between labels says nothing.
-    labels = {n for step in post.plan.eliminated if step.family in LABELS for n in step.variables}
+    labels = label_variables(post)
     for name in variable_order(post):
         size = _size(draws[name])
         if draws[name].dtype.kind not in "biuf" or size == 0:
@@ -147,19 +146,21 @@ def _short(label: str) -> str:
 def interval_pictures(post: Posterior, names: tuple[str, ...]) -> tuple[Picture, ...]:
     """50 % and wider intervals of large variables, one forest plot a variable, of its first elements."""
     draws = _as_numbers(post.tree["posterior"].to_dataset()[list(names)])
-    visuals: dict[str, Any] = {"labels": {"size": 8}, "point_estimate": {"color": INK}, "ticklabels": False}
-    visuals |= {"trunk": {"color": BLUE}, "twig": {"color": BLUE}}
     pictures = []
     for name in names:
-        size, shown = _size(draws[name]), min(_size(draws[name]), MAX_INTERVALS)
-        first = distinct_labels(xr.Dataset({name: flattened(draws[name], MAX_INTERVALS)}))
-        layout = {"figsize": (7.4, 0.19 * shown + 0.7), "width_ratios": [1, 3]}
-        with silently():  # of infinite draws there is no interval, and none is drawn
-            panels = azp.plot_forest(first, combined=True, labels=["element"], visuals=visuals, figure_kwargs=layout)
-        figure = figure_of(panels)
-        figure.axes[0].axis("off")  # the column of labels
+        size = _size(draws[name])
+        first = flattened(draws[name], MAX_INTERVALS)
+        values = first.transpose(*SAMPLE, "element").to_numpy()
+        values, shown = values.reshape(-1, values.shape[-1]), values.shape[-1]
+        figure, axes = subplots(figsize=(7.4, 0.19 * shown + 0.7))
+        means = draw_intervals(axes, values, lying=True)
+        axes.plot(means, np.arange(shown), "o", color=INK, markersize=4)
+        axes.set_yticks(np.arange(shown), [_short(str(label)) for label in first["element"].to_numpy()])
+        axes.set_ylim(shown - 0.5, -0.5)
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
         rest = f" The first {shown} of {size} elements; {size - shown} are not shown." if size > shown else ""
-        infinite = not np.all(np.isfinite(first[name].to_numpy()))
+        infinite = not np.all(np.isfinite(values))
         rest += " Where a draw is not finite there is none." if infinite else ""
         caption = f"{name}: mean, 50 % and {100 * interval_probability():g} % intervals of each element.{rest}"
         alt = f"Posterior means and intervals of {shown} elements of {name}."

@@ -38,6 +38,8 @@ def learning_section(subject: Subject) -> Section | None:
     said = [SAID.format(100 * interval_probability())]
     if potentials := subject.names("potential"):
         said.append(f"The prior is that without the Potentials ({listed(potentials)}).")
+    if labels := [name for name in subject.names("free") if name in subject.many_labels]:
+        said.append(f"Not compared, because they are labels: {listed(labels)}.")
     doubts: tuple[str, ...] = ()
     if surprises:
         more = f" and {len(surprises) - NAMED} more" if len(surprises) > NAMED else ""

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 import xarray as xr
+from pytensor.graph.traversal import ancestors
 
 from bayeskit.comparison.comparison import Comparison
 from bayeskit.model.forward_sampling import draws_together, prior_points
@@ -21,10 +22,12 @@ from bayeskit.results.records import Posterior
 from bayeskit.results.tree import observed_data
 from bayeskit.validation import Validation
 
-__all__ = ["Subject", "listed"]
+__all__ = ["PANEL_VARIABLE", "Subject", "label_variables", "listed"]
 
 PRIOR_DRAWS, FEW_PRIOR_DRAWS = 4000, 500  # made together, and one by one
 DENSITIES, MOST_OBSERVATIONS = 2000, 2000  # draws that have log densities, and of how many observations
+PANEL_VARIABLE = 9  # a variable with more elements has no panel for each
+LABELS = ("categorical", "markov_chain")  # steps of the plan whose variables are labels
 KEPT_GROUPS = ("posterior", "log_likelihood", "log_prior")
 
 
@@ -50,18 +53,33 @@ class Subject:
 
     @cached_property
     def prior(self) -> Mapping[str, np.ndarray] | str:
-        """Draws of every free variable from the prior, first axis the draws; or why there are none."""
+        """Draws of the free variables from the prior, first axis the draws; or why there are none.
+
+        Without the labels of many rows.
+        """
         model, seed = self.post.model, self.post.random_seed or 0
         if self.written:
             return "the posterior was loaded without its model"
         try:
-            drawn = draws_together(model, PRIOR_DRAWS, seed, aligned=True)
+            drawn = draws_together(model, PRIOR_DRAWS, seed, aligned=True, without=self.many_labels)
             if drawn is None:
-                points = list(prior_points(model, FEW_PRIOR_DRAWS, seed))
+                points = list(prior_points(model, FEW_PRIOR_DRAWS, seed, self.many_labels))
                 drawn = {name: np.stack([point[name] for point in points]) for name in points[0]} if points else {}
         except (ArithmeticError, NotImplementedError, TypeError, ValueError, RuntimeError) as error:
             return f"its prior cannot be drawn from ({str(error).partition(chr(10))[0]})"
         return drawn
+
+    @cached_property
+    def many_labels(self) -> frozenset[str]:
+        """Variables of many labels, of components or of states, that no other depends on: their intervals say nothing.
+
+        Those of a chain would be drawn from its prior one by one.
+        """
+        draws = self.post.tree["posterior"].to_dataset()
+        number = draws.sizes["chain"] * draws.sizes["draw"]
+        many = {n for n in label_variables(self.post) if n in draws and draws[n].size > PANEL_VARIABLE * number}
+        above = [{str(v.name) for v in ancestors([rv]) if v is not rv} for rv in self.post.model.free_RVs]
+        return frozenset(many - set().union(*above))
 
     @cached_property
     def densities(self) -> xr.DataTree | str:
@@ -89,6 +107,11 @@ class Subject:
     def names(self, role: str) -> list[str]:
         """Of the variables of a role."""
         return [v.name for v in self.variables if v.role == role]
+
+
+def label_variables(post: Posterior) -> set[str]:
+    """The variables whose values are labels, of components or of states."""
+    return {name for step in post.plan.eliminated if step.family in LABELS for name in step.variables}
 
 
 def listed(words: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bayeskit.reporting.html import number
 from bayeskit.reporting.records import Cell, Section, Table
-from bayeskit.reporting.subject import Subject, listed
+from bayeskit.reporting.subject import Subject, label_variables, listed
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import observed_data
 
@@ -22,7 +22,6 @@ __all__ = ["verdict"]
 JUDGING = {"predictive": "the fit to the data", "loo": "single observations", "sensitivity": "the prior's influence"}
 HEAD_OF_ERROR = {"exact": "error (rounding)", "quadrature": "error (bound)", "estimated": "error (Monte Carlo)"}
 NO_DATA = "The model has no observed variable: its answer is the prior."
-LABELS = ("categorical", "markov_chain")  # steps of the plan whose variables are labels
 ANSWERS, MOST_DOUBTS = 3, 4  # parameters, and doubts, that the verdict names
 DIGITS = 3
 
@@ -79,7 +78,7 @@ def _answer(subject: Subject, doubtful: bool) -> str:
 def _headline(subject: Subject) -> pd.DataFrame:
     """The rows of the parameters that a reader asks for first: scalars, else entries of the first variable."""
     post, summary = subject.post, subject.summary
-    hidden = {n for step in post.plan.eliminated if step.family in LABELS for n in step.variables}
+    hidden = label_variables(post)
     free = [str(rv.name) for rv in post.model.free_RVs if str(rv.name) not in hidden]
     of = [str(label).partition("[")[0] for label in summary.index]
     scalars = [label for label in summary.index if label in free]
