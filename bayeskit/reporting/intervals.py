@@ -29,7 +29,10 @@ def draw_intervals(
         means = draws.mean(axis=0)
     whole = np.all(np.isfinite(draws), axis=0)
     means, ends = np.where(whole, means, np.nan), np.where(whole, ends, np.nan)
-    lines = axes.hlines if lying else axes.vlines
-    for (low, high), width, alpha in zip((ends[:2], ends[2:]), WIDTHS, alphas, strict=True):
-        lines(np.arange(len(means)), low, high, color=BLUE, linewidth=width, alpha=alpha)
+    at = np.repeat(np.arange(len(means)), 3)
+    for pair, width, alpha in zip((ends[:2], ends[2:]), WIDTHS, alphas, strict=True):
+        # One path, which ends where a number is not there: a path for each takes thrice the room of a page.
+        along = np.column_stack([*pair, np.full(len(means), np.nan)]).ravel()
+        both = (along, at) if lying else (at, along)
+        axes.plot(*both, color=BLUE, linewidth=width, alpha=alpha, solid_capstyle="butt")
     return np.asarray(means)
