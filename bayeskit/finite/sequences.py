@@ -61,7 +61,10 @@ def smoothing(log_initial: Array, log_transition: Array, log_likelihood: Array, 
         i, j, k = index[n]
         outcomes[n], logarithms = forward(log_initial[i], log_transition[j], log_likelihood[k], filtered, log_density)
         if outcomes[n] < 0:
-            smoothed[n] = evidence_gradient(log_transition[j], filtered, logarithms)[0]
+            found, _ = evidence_gradient(log_transition[j], filtered, logarithms)
+            for t in range(steps):
+                for state in range(states):  # an array stored into another: numba compiles what words its error, too
+                    smoothed[n, t, state] = found[t, state]
     return smoothed, outcomes
 
 

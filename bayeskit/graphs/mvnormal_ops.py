@@ -133,7 +133,9 @@ def _numba_derivative(op: Op, node: Apply, **kwargs: Any) -> tuple[Any, int]:
     def derivative(factor):  # type: ignore[no-untyped-def]
         size = factor.shape[0]
         inverse = np.empty((size, size))
-        inverse[:] = factor
+        for i in range(size):
+            for j in range(size):  # an array stored into another would have numba compile what words its error: seconds
+                inverse[i, j] = factor[i, j]
         failed, rows = pointer_to(0), pointer_to(size)
         potri = called(_potri_pointer, potri_type, "bayeskit.lapack.dpotri")
         potri(pointer_to(ord("U")), rows, inverse.ctypes, rows, failed)
