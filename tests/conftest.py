@@ -4,6 +4,7 @@ time, small matrices on one thread, and as many processes as there are cores."""
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Iterator
 
 import arviz_base  # noqa: F401 (before all others: it reads the source of every frame of the stack, in all modules so far)
@@ -40,6 +41,11 @@ LONGEST = (
     "test_native",
     "test_exchangeable",
     "test_em",
+    "test_calibration",
+    "test_hmm_op",
+    "test_convergence",
+    "test_models_finite",
+    "test_probabilistic_pca",
 )
 
 
@@ -51,6 +57,12 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interrupts_are_heard() -> None:
+    """A shell has what it starts in the background ignore Ctrl-C: a test that presses it would wait for ever."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,6 +9,8 @@ import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
+from pymc.distributions.shape_utils import change_dist_size
+from pytensor.graph.replace import vectorize_graph
 from scipy import linalg, optimize, stats
 from sklearn.decomposition import PCA, FactorAnalysis
 
@@ -18,7 +20,7 @@ from bayeskit.datasets import Variable, example_data, prepare
 from bayeskit.elimination.collapsed_model import collapse
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import DataError, OptionError
-from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.compile import compile_small, small_mode
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.models import load_model
 
@@ -135,8 +137,9 @@ def test_start_of_columns_that_are_constant_or_missing() -> None:
 def test_the_prior_of_the_loadings_is_that_of_independent_normal_entries() -> None:
     """E W Wᵀ and the variance of its entries, which no choice of the triangular rows may change."""
     model = build(simulated(20), components=3, loading_scale=0.5)
-    with model:
-        prior = pm.draw(model["loadings"], draws=20_000, random_seed=1)
+    many = {rv: change_dist_size(rv, (20_000,), expand=True) for rv in (model["below"], model["diagonal_square"])}
+    prior = pm.draw(vectorize_graph(model["loadings"], many), random_seed=1, mode=small_mode())
+    assert prior.shape == (20_000, 5, 3)
     product = prior @ prior.transpose(0, 2, 1) / 0.25
     assert product.mean(axis=0) == pytest.approx(3 * np.eye(5), abs=0.1)
     # For independent entries: 2K on the diagonal, K elsewhere.
