@@ -98,7 +98,8 @@ def collapsed_model(collapsed: Collapsed, *, open_circles: bool = False) -> pm.M
     made: dict[str, Graph] = {}
     with pm.Model() as model:
         for dim, labels in original.coords.items():
-            model.add_coord(dim, labels, length=None if labels is not None else int(original.dim_lengths[dim].eval()))
+            length = None if labels is not None else int(original.dim_lengths[dim].eval(mode="FAST_COMPILE"))
+            model.add_coord(dim, labels, length=length)
         for rv in [rv for rv in original.free_RVs if rv.name in collapsed.remaining]:
             name, initial = rv.name, original.rvs_to_initial_values.get(rv)
             if name in collapsed.priors:

@@ -80,7 +80,8 @@ def weighted_likelihood(model: pm.Model) -> WeightedLikelihood:
     series: list[str] = []
     for rv in copy.observed_RVs:
         value: Any = copy.rvs_to_values[rv]
-        shape, terms = tuple(int(n) for n in value.shape.eval()), sequential_terms(substitute([rv], known)[0], value)
+        shape = tuple(int(n) for n in value.shape.eval(mode="FAST_COMPILE"))
+        terms = sequential_terms(substitute([rv], known)[0], value)
         by_entry = is_joint_normal(rv) or terms is not None
         shapes[rv.name] = shape if by_entry else shape[: batch_dimensions(rv)]
         series += [rv.name] if terms is not None else []

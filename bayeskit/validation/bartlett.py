@@ -21,7 +21,7 @@ def bartlett(model: pm.Model, name: str) -> pm.Model:
     has the distribution :math:`\mathrm{Wishart}(\nu, V)`; the matrix becomes a Deterministic of the same name. Source:
     M. S. Bartlett (1933), Proceedings of the Royal Society of Edinburgh 53, 260-283.
     """
-    degrees, factor = (p.eval() for p in model[name].owner.op.dist_params(model[name].owner))
+    degrees, factor = (p.eval(mode="FAST_COMPILE") for p in model[name].owner.op.dist_params(model[name].owner))
     size = factor.shape[0]
     other = clone_model(model)
     with other:

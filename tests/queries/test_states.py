@@ -24,6 +24,7 @@ from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.recovery import state_recovery
 from bayeskit.errors import ModelError
+from bayeskit.graphs.compile import small_mode
 from bayeskit.model.unconstrained import Unconstrained
 
 TRANSITION = np.array([[0.8, 0.15, 0.05], [0.1, 0.9, 0.0], [0.3, 0.3, 0.4]])
@@ -286,7 +287,7 @@ def test_recovered_states_are_calibrated(build: Callable[[Any], None]) -> None:
     with pm.Model() as model:
         data = pm.Data("data", np.zeros(20))
         build(data)
-    p, z, y = pm.draw([model["p"], model["z"], model["y"]], draws=sets, random_seed=5)
+    p, z, y = pm.draw([model["p"], model["z"], model["y"]], draws=sets, random_seed=5, mode=small_mode())
     analysis = analyse(model)
     assert analysis.plan.remaining == ("p",)
     space = Unconstrained(collapsed_model(collapsed_density(analysis)))

@@ -15,6 +15,7 @@ from pytensor.graph.replace import vectorize_graph
 from scipy import integrate, special, stats
 
 import bayeskit as bk
+from bayeskit.graphs.compile import small_mode
 from bayeskit.validation import ReferencePosterior, assert_matches_exact
 from bayeskit.validation.references.reference_posterior import PROBABILITIES
 
@@ -63,7 +64,7 @@ def grid_of(reference: ReferencePosterior, model: pm.Model) -> list[np.ndarray]:
     for value in model.value_vars:
         rv = model.values_to_rvs[value]
         values, move = draws[rv.name].stack(s=("chain", "draw")).to_numpy(), model.rvs_to_transforms[rv]
-        moved = values if move is None else move.forward(pt.constant(values), *rv.owner.inputs).eval()
+        moved = values if move is None else move.forward(pt.constant(values), *rv.owner.inputs).eval(mode=small_mode())
         axes += list(moved.reshape(-1, moved.shape[-1]))
     points, more = GRID[len(axes)]
     spread = [(axis.min() - more * np.ptp(axis), axis.max() + more * np.ptp(axis)) for axis in axes]
@@ -191,6 +192,6 @@ def test_a_matrix_is_judged_by_its_name_in_the_other_writing() -> None:
     model = the("precision_of_pairs").build()
     assert {rv.name for rv in model.free_RVs} == {"precision_squares", "precision_below"}
     assert [rv.name for rv in the("precision_of_pairs").posterior.model.free_RVs] == ["precision"]
-    y = model.rvs_to_values[model["y"]].eval()
+    y = model.rvs_to_values[model["y"]].eval(mode=small_mode())
     exact = stats.wishart(4 + 10, np.linalg.inv(np.eye(2) * 4 + y.T @ y))
     assert_matches_exact(the("precision_of_pairs"), {"precision": exact.rvs((4 * 1000), 1).reshape(4, 1000, 2, 2)})

@@ -16,6 +16,7 @@ from scipy import stats
 
 import bayeskit as bk
 from bayeskit.errors import OptionError
+from bayeskit.graphs.compile import small_mode
 from bayeskit.sampling.named_samplers import SAMPLERS, Settings, contenders, sampler_names
 from bayeskit.validation.references.reference_posterior import ReferencePosterior
 from bayeskit.validation.trials.outcomes import SamplerOutcome, judged_draws, outcome_of
@@ -65,7 +66,7 @@ def posterior_of(model: pm.Model) -> tuple[str, Any]:
     (free,) = model.free_RVs
     if free.name == "rate":
         return "rate", POSTERIORS["rate"]
-    prior_sd = float(free.owner.op.dist_params(free.owner)[1].eval())
+    prior_sd = float(free.owner.op.dist_params(free.owner)[1].eval(mode=small_mode()))
     return "mean", POSTERIORS["normal_mean" if prior_sd < 10 else "wide_mean"]
 
 
