@@ -117,8 +117,10 @@ def collapsed_density(analysis: Analysis) -> Collapsed:
         terms.append(_sum(joint, plain, reference, analysis.shapes))
     total: Any = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
     solved = []
+    # More rows than entries leave a residual, which informs their scale.
+    informed = [block for block, form in blocks if form.side is None]
     for scale in analysis.scales:
-        total, parameters = _integrate_scale(joint, scale, total, reference)
+        total, parameters = _integrate_scale(joint, scale, total, reference, scale.block not in informed)
         solved.append((scale, parameters))
     inputs = [joint.values[n] for n in remaining]
     return Collapsed(analysis, remaining, inputs, priors, total, tuple(blocks), tuple(solved))
@@ -132,7 +134,9 @@ def _sum(joint: LogJoint, factors: list[str], point: Point, shapes: Mapping[str,
     return total if joint.data_size < LARGE else reduced(total, joint, point, shapes)
 
 
-def _integrate_scale(joint: LogJoint, scale: Scale, total: Any, reference: Point) -> tuple[Any, dict[str, Graph]]:
+def _integrate_scale(
+    joint: LogJoint, scale: Scale, total: Any, reference: Point, far: bool
+) -> tuple[Any, dict[str, Graph]]:
     family = scale.family
     if family.log_density_graph is None:
         raise NotImplementedError(f"{scale.name!r}, of the {family.label} family, given other variables")
@@ -144,8 +148,7 @@ def _integrate_scale(joint: LogJoint, scale: Scale, total: Any, reference: Point
         fixed: Graph = pt.as_tensor(point)
         return graph_replace([graph], {variable: fixed}, strict=False)[0]
 
-    # The score of a scale of Normal variables costs a factorisation, and they always inform it.
-    coefficients = _coefficients(family, centre, lambda point: at(point, gradient), scale.block is None)
+    coefficients = _coefficients(family, centre, lambda point: at(point, gradient), far)
     parameters: dict[str, Any] = family.parameters(coefficients)
     # Anywhere else the two would be huge, and their difference rounding, where a rate is.
     if family.power:
