@@ -192,8 +192,7 @@ def _curve(post: Posterior, parameter: str, values: np.ndarray) -> tuple[float, 
         if why := prior.why_not(constant.name, array):
             raise OptionError(f"{parameter} cannot be {value:g}: {why}")
     found: dict[int, LogEvidence] = {}
-    # The ends first: what lies between two values that were looked at whole needs less of a look.
-    for k in dict.fromkeys([int(values.argmin()), int(values.argmax()), *range(len(values))]):
+    for k in _halving(np.argsort(values)):
         if values[k] == chosen:
             found[k] = post.log_evidence
             continue
@@ -204,6 +203,20 @@ def _curve(post: Posterior, parameter: str, values: np.ndarray) -> tuple[float, 
             label = "estimated" if post.log_evidence.label == "estimated" else "quadrature"  # no closed form there
             found[k] = LogEvidence(math.nan, math.inf, label, str(error))
     return chosen, [found[k] for k in range(len(values))]
+
+
+def _halving(order: np.ndarray) -> list[int]:
+    """The ends first: what lies between two values that were looked at whole needs less of a look; then the middles.
+
+    A value that the nodes of others do not reach is integrated, and its nodes reach as far to one side as to the other.
+    """
+    places, gaps = [0, len(order) - 1], [(0, len(order) - 1)]
+    for low, high in gaps:
+        if high - low > 1:
+            middle = (low + high) // 2
+            places.append(middle)
+            gaps += [(low, middle), (middle, high)]
+    return [int(order[k]) for k in dict.fromkeys(places)]
 
 
 def _chosen(constant: PriorConstant, parameter: str, entry: tuple[int, ...] | None) -> float:
