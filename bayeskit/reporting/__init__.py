@@ -18,7 +18,7 @@ import pymc as pm
 from bayeskit.arguments import checked
 from bayeskit.comparison.comparison import Comparison
 from bayeskit.errors import ModelError, OptionError
-from bayeskit.graphs.environment import on_one_thread
+from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.reporting.compared_models import comparison_sections
 from bayeskit.reporting.evidence_sections import versions_section
 from bayeskit.reporting.files import REPORT, check_writable
@@ -35,6 +35,7 @@ __all__ = ["Section", "report", "report_section"]
 
 
 @checked
+@lightly()
 @on_one_thread()  # its matrices are small: threads wait for each other, for two thirds of the time of a mixture's page
 def report(
     post: Any,
@@ -115,6 +116,7 @@ def _contents(
 
 
 @checked
+@lightly()
 @on_one_thread()
 def report_section(
     post: Any,
