@@ -5,6 +5,7 @@ Heavy imports are lazy: ``import bayeskit`` costs next to nothing, and ``bayeski
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -152,8 +153,15 @@ _HOMES = {name: f"bayeskit.{module}" for module, names in _NAMES.items() for nam
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        import_module("arviz_base")  # from here: it reads the source of every frame between, a second from far within
-        value = getattr(import_module(_HOMES[name]), name)
+        collects = gc.isenabled()
+        gc.disable()  # what modules make stays: the walks through it find nothing, and take a third of a second
+        try:
+            # From here: it reads the source of every frame between, a second from far within.
+            import_module("arviz_base")
+            value = getattr(import_module(_HOMES[name]), name)
+        finally:
+            if collects:
+                gc.enable()
         setattr(sys.modules[__name__], name, value)
         return value
     raise AttributeError(f"module 'bayeskit' has no attribute {name!r}")
