@@ -13,7 +13,7 @@ import arviz_plots as azp
 import numpy as np
 import xarray as xr
 
-from bayeskit.reporting.records import INK, Picture, in_a_grid, to_picture
+from bayeskit.reporting.records import INK, Picture, figure_of, in_a_grid, to_picture
 from bayeskit.results.marginals import scalar_labels
 from bayeskit.results.records import Posterior
 
@@ -71,7 +71,7 @@ def _traces(draws: xr.Dataset, post: Posterior) -> Picture:
     words += f"; one draw in {step} is shown" if step > 1 else ""
     panels = azp.plot_trace(xr.DataTree.from_dict(groups), visuals=visuals, **_layout(draws))
     names = ", ".join(map(str, draws.data_vars))
-    figure = in_a_grid(panels, left=LEFT)
+    figure = in_a_grid(figure_of(panels), left=LEFT)
     return to_picture(figure, alt=f"Traces of {names}, a panel each.", caption=f"{words}.", stacked=True)
 
 
@@ -79,7 +79,7 @@ def _ranks(draws: xr.Dataset) -> Picture:
     visuals: dict[str, Any] = {"title": {"size": 9}, "xlabel": False, "ecdf_lines": {"width": 1.2}}
     thinned = draws.isel(draw=slice(None, None, max(1, draws.sizes["draw"] // RANKED)))
     panels = azp.plot_rank(xr.DataTree.from_dict({"posterior": thinned}), visuals=visuals, **_layout(draws))
-    figure = in_a_grid(panels, left=LEFT)
+    figure = in_a_grid(figure_of(panels), left=LEFT)
     for axes in figure.axes:
         for text in [*axes.texts]:  # the test's p-value, which covers the lines
             text.remove()

@@ -1,18 +1,19 @@
-"""Pictures of a posterior, by arviz-plots: marginals with their closed-form densities, and intervals.
+"""Pictures of a posterior: marginals with their closed-form densities, and intervals.
 
 No figure is left open. Large models are cut to what a reader can take in; the caption says how much is not shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-import arviz_plots as azp
+import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
 from arviz_base import xarray_sel_iter
+from arviz_stats.base import array_stats
 from matplotlib.axes import Axes
 
 from bayeskit.reporting.distinct_labels import distinct_labels
@@ -97,33 +98,25 @@ def marginal_picture(
     if not names:
         return None
     draws = _as_numbers(distinct_labels(post.tree["posterior"].to_dataset()[list(names)]))
-    undrawn = _flat_entries(draws)
-    draws = _filled(draws, undrawn)
     count = sum(_size(draws[n]) for n in names)
     columns = count if count < 4 else 4 if count in (4, 7, 8) or count > 9 else 3
-    visuals: dict[str, Any] = {"face": {"color": BLUE, "alpha": 0.25}, "credible_interval": {"color": INK, "width": 2}}
-    visuals |= {"dist": False, "point_estimate": {"color": INK}, "point_estimate_text": False, "title": {"size": 9}}
     size = min(2.6 * columns, 7.8), 1.75 * -(-count // columns) + 0.15
-    layout = {"cols": ["__variable__", *(d for d in draws.dims if d not in SAMPLE)], "col_wrap": columns}
-    panels = azp.plot_dist(draws, kind="hist", visuals=visuals, figure_kwargs={"figsize": size}, **layout)
+    figure, grid = plt.subplots(-(-count // columns), columns, figsize=size, squeeze=False)
+    for axes in grid.flat[count:]:
+        axes.set_axis_off()
     sampled = _sampled(validation, names)
-    if sampled is not None:
-        hidden = ("credible_interval", "point_estimate", "point_estimate_text", "title", "remove_axis")
-        dashed = {"dist": {"color": ORANGE, "linestyle": "--", "width": 1.4}}
-        sampled = _filled(_as_numbers(sampled), undrawn)
-        azp.plot_dist(sampled, kind="kde", plot_collection=panels, visuals=dashed | dict.fromkeys(hidden, False))
     drawn: dict[str, dict[tuple[int, ...], Axes]] = {}
-    for name, labels, at in xarray_sel_iter(draws, skip_dims=set(SAMPLE)):
-        axes, place = panels.get_target(name, labels), tuple(at.values())
+    for axes, (name, labels, at) in zip(grid.flat, xarray_sel_iter(draws, skip_dims=set(SAMPLE)), strict=False):
+        place = tuple(at.values())
         axes.set_title(_short(f"{name}[{', '.join(map(str, labels.values()))}]" if labels else str(name)), fontsize=9)
-        if (why := undrawn.get((name, *place))) is not None:
+        if why := no_histogram(values := draws[name].isel(at).to_numpy()):
             say_instead(axes, why)
             continue
         drawn.setdefault(str(name), {})[place] = axes
+        _draw_histogram(axes, values.ravel(), None if sampled is None else sampled[name].isel(at).to_numpy().ravel())
         if not isinstance(prior, str) and name in prior:
             _draw_prior(axes, _entry(prior[str(name)], place), draws[name].dtype.kind in "iu")
         axes.locator_params(axis="x", nbins=4)
-        axes.set_ylim(bottom=min(axes.get_ylim()[0], 0.0))
     for name, places in drawn.items():
         if (marginal := post.marginals.get(name)) is not None and marginal.elementwise:
             _draw_densities(places, marginal, draws[name].shape[2:], np.issubdtype(draws[name].dtype, np.integer))
@@ -135,7 +128,7 @@ def marginal_picture(
     words += [f"point and bar: mean and {100 * interval_probability():g} % interval"]
     alt = f"Marginal posterior densities of {', '.join(names)}, one panel for each scalar."
     caption = f"Marginal posteriors. {'; '.join(words)}."
-    return to_picture(in_a_grid(panels), alt=alt, caption=caption, stacked=True)
+    return to_picture(in_a_grid(figure), alt=alt, caption=caption, stacked=True)
 
 
 def _short(label: str) -> str:
@@ -186,20 +179,19 @@ def no_histogram(values: np.ndarray) -> str:
     return "" if SMALL < high - low < 1 / SMALL else f"from {low:.2g} to {high:.2g}: out of what can be drawn"
 
 
-def _flat_entries(draws: xr.Dataset) -> dict[tuple[Any, ...], str]:
-    """Of entries that have no histogram, by name and place, why."""
-    entries = ((name, at) for name, _, at in xarray_sel_iter(draws, skip_dims=set(SAMPLE)))
-    found = {(name, *at.values()): no_histogram(draws[name].isel(at).to_numpy()) for name, at in entries}
-    return {entry: why for entry, why in found.items() if why}
-
-
-def _filled(draws: xr.Dataset, entries: Collection[tuple[Any, ...]]) -> xr.Dataset:
-    """With zeros and ones in some entries, so that the others are drawn."""
-    lengths = draws.sizes["chain"], draws.sizes["draw"]
-    draws = draws.assign({name: draws[name].transpose(*SAMPLE, ...).copy() for name, *_ in entries})
-    for name, *at in entries:
-        draws[name].values[:, :, *at] = (np.arange(lengths[0] * lengths[1]) % 2).reshape(lengths)
-    return draws
+def _draw_histogram(axes: Axes, values: np.ndarray, sampled: np.ndarray | None) -> None:
+    """A histogram with mean and interval below it, and the density of other draws as a dashed line."""
+    heights, edges = array_stats.histogram(values)
+    axes.stairs(heights, edges, fill=True, color=BLUE, alpha=0.25, linewidth=0)
+    if sampled is not None and not no_histogram(sampled):
+        grid, density, _ = array_stats.kde(sampled)
+        axes.plot(grid, density, color=ORANGE, linestyle="--", linewidth=1.4)
+    tail = (1 - interval_probability()) / 2
+    axes.plot(np.quantile(values, [tail, 1 - tail]), [0.0, 0.0], color=INK, linewidth=2)
+    axes.plot(values.mean(), 0.0, "o", color=INK)
+    axes.use_sticky_edges = False  # room for the point
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
 
 
 def _draw_densities(
