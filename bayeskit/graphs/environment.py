@@ -63,14 +63,16 @@ def _light() -> Iterator[None]:
 _LIGHT = _Shared(_light)
 
 
-def lightly() -> AbstractContextManager[None]:
+@contextmanager
+def lightly() -> Iterator[None]:
     """Build graphs without Python's cyclic garbage collector, PyTensor's record of where each variable was made, and C.
 
     Building graphs makes thousands of short-lived objects, each thousand of which sets off a walk through the million
     that ``import pymc`` leaves behind: half of the time of a small model. And where PyMC asks for an initial point,
     PyTensor compiles C, a second or two for each operation that it has not met before, to run it once.
     """
-    return _LIGHT.used()
+    with _LIGHT.used():
+        yield
 
 
 @cache
