@@ -4,6 +4,7 @@ time, small matrices on one thread, and as many processes as there are cores."""
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from bayeskit.graphs.environment import available_cpus, on_one_thread
 
 matplotlib.use("Agg")
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the processes that tests start, beside those that run other tests
 gc.disable()  # while a hundred modules are imported, all of which stays; see light_garbage_collection
 
 # Where PyMC's own functions are asked what a density is, once each, g++ would be most of the time.
