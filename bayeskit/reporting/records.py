@@ -124,7 +124,7 @@ def in_a_grid(figure: Figure, *, left: float = 0.1) -> Figure:
     grid = figure.axes[0].get_gridspec()
     if grid is None:
         return figure
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)  # "none" would keep that of an engine that was there before
     width, height = figure.get_figwidth() / grid.ncols, figure.get_figheight() / grid.nrows
     across, down = width - left - RIGHT, height - TOP - BOTTOM
     margins = {"left": left / figure.get_figwidth(), "right": 1 - RIGHT / figure.get_figwidth()}
