@@ -42,4 +42,5 @@ def predictive_section(subject: Subject) -> Section | None:
     tables = (
         (frame_table(table, "variable", "Test statistics of the data and of replicated ones"),) if len(table) else ()
     )
-    return Section("predictive", TITLE, tuple(said), "", tables, pictures, found.sentences)
+    doubts = (found.verdict,) if found.passed and found.too_few else found.sentences
+    return Section("predictive", TITLE, tuple(said), "", tables, pictures, doubts)

@@ -35,25 +35,28 @@ def residual_figure(
     """Residuals against predictive means and against rows, which have ``labels``; and the PIT of all columns."""
     figure, (fitted, along, uniform) = subplots(1, 3, figsize=SIZE)
     values = []
+    numbered = labels.dtype.kind in "iuf"
+    places = labels if numbered else np.arange(len(labels))
     for number, column in enumerate(columns):
         mean, residuals = column.moments[0].ravel(), column.residuals(column.observed)
         # One colour a column, where there are several.
         marks: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)] if len(columns) > 1 else BLUE}
         marks |= {"markersize": 3, "alpha": 0.7, "rasterized": residuals.size > MANY}
         fitted.plot(mean, residuals.ravel(), "o", **marks)
-        along.plot(np.repeat(np.arange(len(residuals)), residuals.shape[1]), residuals.ravel(), "o", **marks)
+        along.plot(np.repeat(places, residuals.shape[1]), residuals.ravel(), "o", **marks)
         values.append(column_pit(column, rng)[0])
     for axes, name in ((fitted, "predictive mean"), (along, rows)):
         axes.axhline(0.0, color=MUTED, linewidth=0.8)
         axes.set(xlabel=name, ylabel="residual")
-    if labels.dtype.kind not in "iuf":
+    if not numbered:
         ends = [0, len(labels) - 1]
         along.set_xticks(ends, [str(labels[row]) for row in ends])
     pit = np.concatenate(values)
     outside = _draw_pit(uniform, pit if pit.size <= MOST else rng.choice(pit, MOST, replace=False))
     where = "leaves its 95 % band" if outside else "stays inside of its 95 % band"
     if outside and np.mean(np.abs(pit - 0.5)) < CENTRAL:
-        where += " towards one half, as it does where observations have parameters of their own"
+        where += " towards one half: the data lie nearer to their predictions than draws of these would, because"
+        where += " observations have parameters of their own, or because the noise is not what the model has"
     words = "Residuals in predictive standard deviations, against the predictive means and along the rows; "
     return figure, f"{words}the PIT of the observations, its ECDF less the uniform one, {where}."
 

@@ -114,7 +114,9 @@ def _cell(value: Any) -> Cell:
 
 def _reproduction(trial: Trial) -> Section:
     names = ", ".join(repr(str(name)) for name in trial.scores.index)
-    asked = f"draws={trial.draws}, chains={trial.chains}, tune={trial.tune}, random_seed={trial.random_seed}"
+    named = ", ".join(repr(str(name)) for name in dict.fromkeys(trial.table["reference"]))
+    asked = f"references=[{named}], draws={trial.draws}, chains={trial.chains}, tune={trial.tune}"
+    asked += f", random_seed={trial.random_seed}"
     asked += "" if trial.time_limit is None else f", time_limit={trial.time_limit:g}"
     rows = tuple((package, found) for package in PACKAGES if (found := _version(package)))
     tables = (Table(("package", "version"), rows),)

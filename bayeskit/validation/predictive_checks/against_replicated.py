@@ -125,9 +125,6 @@ def _checked(replicated: Replicated, names: Sequence[str], alpha: float, rng: np
     table = pd.DataFrame(rows, columns=["variable", "statistic", "observed", "median", "below", "tail", "error"])
     tails = holm(table["tail"].to_numpy(dtype=float), alpha)
     table["verdict"] = np.where(tails, "in its tail", "")
-    if len(table) and 2 / (sizes[0] * sizes[1] + 1) > alpha / len(table):
-        few = f"{sizes[0] * sizes[1]:,} replicated data sets are too few"
-        notes.append(f"{few} to find one of {len(table)} statistics in its tail")
     kept = tuple(sentence for sentence, tail in zip(sentences, tails, strict=True) if tail)
     return PredictiveCheck(table, kept, alpha, sizes[0] * sizes[1], xr.Dataset(draws), tuple(notes))
 

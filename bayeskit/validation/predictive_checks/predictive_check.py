@@ -58,10 +58,18 @@ class PredictiveCheck(DrawnResult):
         return not self.sentences
 
     @property
+    def too_few(self) -> bool:
+        """Whether there are too few replicated data sets for a statistic to lie in either tail at this level."""
+        return bool(len(self.table)) and 2 / (self.draws + 1) > self.alpha / len(self.table)
+
+    @property
     def verdict(self) -> str:
         """One line."""
         looked = f"{len(self.table)} statistic{'s' * (len(self.table) != 1)} of {self.draws:,} replicated data sets"
         level = f"corrected together, level {self.alpha:g}"
+        if self.passed and self.too_few:
+            few = f"{self.draws:,} replicated data sets are too few"
+            return f"{few} to find one of {len(self.table)} statistics in its tail"
         if self.passed:
             return f"the data look like replicated ones in each of {looked} ({level})"
         where = "lies in its tail" if len(self.sentences) == 1 else "lie in their tails"

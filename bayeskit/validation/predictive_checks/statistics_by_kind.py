@@ -52,15 +52,35 @@ class Column:
         return self.replicated.mean(axis=0), np.where(spread > 0, spread, 1.0)
 
     def residuals(self, values: np.ndarray) -> np.ndarray:
-        """In predictive standard deviations."""
+        """In predictive standard deviations, of the observed data, or of the replicated ones."""
+        if values is self.replicated:
+            return self._replicated_residuals
         mean, spread = self.moments
         return (values - mean) / spread
+
+    @cached_property
+    def _replicated_residuals(self) -> np.ndarray:
+        """Of each replicated data set against the observed and all other ones, as the observed is against these.
+
+        Were it one of those that its own mean is of, its residuals would be smaller than observed ones: by a twentieth
+        of 40 data sets. Of a hundred thousand rows and 208 data sets that called a right model overdispersed.
+        """
+        mean, _ = self.moments
+        own, number = self.observed - mean, len(self.replicated)
+        deviations = self.replicated - mean
+        centers = (own - deviations) / number
+        squares = np.sum(deviations**2, axis=0) + own**2
+        spread = np.sqrt(np.maximum((squares - deviations**2) / number - centers**2, 0.0))
+        deviations -= centers
+        return np.divide(deviations, spread, out=deviations, where=spread > 0)
 
     @property
     def differing(self) -> bool:
         """Whether the entries are predicted to differ from each other, in their means or in their spread."""
         mean, spread = self.moments
-        return bool(max(mean.std(), spread.std()) > DIFFERING * np.mean(spread))
+        # Of few data sets the moments differ by chance: their variances, s²/R and about s²/2R, are no difference.
+        noise = np.mean(spread**2) / len(self.replicated)
+        return bool(max(mean.var() - noise, spread.var() - noise / 2) > (DIFFERING * np.mean(spread)) ** 2)
 
     @property
     def sorted(self) -> bool:

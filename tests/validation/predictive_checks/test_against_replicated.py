@@ -15,6 +15,7 @@ import bayeskit as bk
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.validation.predictive_checks import against_replicated
 from bayeskit.validation.predictive_checks.replicated_data import Replicated
+from bayeskit.validation.predictive_checks.statistics_by_kind import Column
 
 DRAWS, ROWS = 1000, 50
 LEVEL = 0.05
@@ -155,7 +156,8 @@ def test_rows_in_the_order_of_their_values_have_no_neighbours() -> None:
 
 def test_few_or_infinite_replicated_data_are_said() -> None:
     rng = np.random.default_rng(1)
-    assert any("too few" in note for note in checked(rng.normal(size=9), rng.normal(size=(40, 9)), "Normal").notes)
+    few = checked(rng.normal(size=9), rng.normal(size=(40, 9)), "Normal")
+    assert few.too_few and few.verdict.startswith("40 replicated data sets are too few")
     broken = rng.normal(size=(40, 9))
     broken[0, 0] = np.inf
     found = checked(rng.normal(size=9), broken, "Normal")
@@ -208,3 +210,24 @@ def test_what_cannot_be_checked_is_refused(post: bk.Posterior) -> None:
     other = xr.DataTree.from_dict({"posterior": draws.assign(rate=("chain", np.ones(4)))})
     with pytest.raises(DataError, match="no data could be replicated"):
         bk.posterior_check(other, post.model, random_seed=1)
+
+
+def test_residuals_of_replicated_data_are_those_that_they_would_have_as_observed_ones() -> None:
+    """Else the observed ones of a right model are larger, which 40 data sets of many rows show."""
+    rng = np.random.default_rng(5)
+    sets = rng.normal(np.linspace(0, 3, 6)[:, None], 1.0, (9, 6, 1))
+    column = Column("y", "continuous", sets[0], sets[1:])
+    for k in range(1, 9):
+        exchanged = sets.copy()
+        exchanged[[0, k]] = exchanged[[k, 0]]
+        as_observed = Column("y", "continuous", exchanged[0], exchanged[1:])
+        expected = as_observed.residuals(as_observed.observed)
+        np.testing.assert_allclose(column.residuals(column.replicated)[k - 1], expected, rtol=1e-12)
+
+
+def test_means_of_few_replicated_data_sets_differ_by_chance_only() -> None:
+    rng = np.random.default_rng(6)
+    same = Column("y", "continuous", rng.normal(size=(2000, 1)), rng.normal(size=(40, 2000, 1)))
+    assert not same.differing
+    means = 0.3 * rng.normal(size=(2000, 1))
+    assert Column("y", "continuous", means, means + rng.normal(size=(40, 2000, 1))).differing
