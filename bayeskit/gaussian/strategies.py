@@ -261,7 +261,7 @@ def _banded(form: QuadraticForm) -> bool:
 
 def _solved(form: QuadraticForm) -> Conditional:
     """Draws do not gain from coordinates that are good for the integral only."""
-    if form.scaled is not None and _banded(form) and BandedConditional(form).layout.width == 1:
+    if form.scaled is not None and _banded(form):
         return ScaledConditional(form)
     return BandedConditional(form) if _banded(form) else DenseConditional(form)
 
