@@ -39,6 +39,7 @@ from bayeskit.elimination.plan import analyse
 from bayeskit.errors import BayeskitError, ModelError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, silently
+from bayeskit.graphs.nodes import evaluated_shape
 from bayeskit.graphs.rewriting import inline, widen
 from bayeskit.marginal_likelihood.conventions import ARBITRARY
 from bayeskit.model.snapshot import WrittenModel, restored
@@ -122,7 +123,7 @@ def _require_one_prior(name: str, models: Mapping[str, pm.Model]) -> None:
             transform = type(model.rvs_to_transforms[rv]).__name__
             raise ModelError(f"{at}: {name!r} was declared shared, and its transform {transform} restricts it")
         told = rv.type.shape
-        shape = tuple(int(n) for n in rv.shape.eval(mode="FAST_COMPILE")) if None in told else told
+        shape = evaluated_shape(rv) if None in told else told
         if first is not None and (kind, shape) != first[1:]:
             one, other = (f"{k} of shape {s} in {n}" for n, k, s in (first, (at, kind, shape)))
             raise ModelError(f"{name!r} was declared shared, and is not the same: {one}, {other}")

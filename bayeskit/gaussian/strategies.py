@@ -261,9 +261,9 @@ def _banded(form: QuadraticForm) -> bool:
 
 def _solved(form: QuadraticForm) -> Conditional:
     """Draws do not gain from coordinates that are good for the integral only."""
-    if form.scaled is not None and _banded(form):
-        return ScaledConditional(form)
-    return BandedConditional(form) if _banded(form) else DenseConditional(form)
+    if not _banded(form):
+        return DenseConditional(form)
+    return BandedConditional(form) if form.scaled is None else ScaledConditional(form)
 
 
 def _scaled_integral(form: QuadraticForm) -> Graph:

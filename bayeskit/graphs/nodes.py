@@ -9,7 +9,7 @@ from pytensor.graph.basic import Apply, Constant
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-__all__ = ["applies", "constant_number", "core_op", "name_of", "without_shuffles"]
+__all__ = ["applies", "constant_number", "core_op", "evaluated_shape", "name_of", "without_shuffles"]
 
 
 def core_op(node: Apply) -> Any:
@@ -38,3 +38,8 @@ def constant_number(var: Any) -> float | None:
     """The value of a constant that is one number, of whatever number of axes; else None."""
     leaf = without_shuffles(var)
     return float(np.ravel(leaf.data)[0]) if isinstance(leaf, Constant) and np.size(leaf.data) == 1 else None
+
+
+def evaluated_shape(var: Any) -> tuple[int, ...]:
+    """The shape of a graph that has no inputs, run as it is: compiling it takes longer than all else that is asked."""
+    return tuple(int(n) for n in var.shape.eval(mode="FAST_COMPILE"))

@@ -38,6 +38,7 @@ from pytensor.tensor.random.op import RandomVariable
 from scipy import linalg
 
 from bayeskit.errors import ModelError
+from bayeskit.graphs.nodes import evaluated_shape
 from bayeskit.model.data_slots import changed_copy
 from bayeskit.model.support import support_of
 
@@ -119,7 +120,7 @@ def held_at(model: pm.Model, forms: Sequence[LinearForm], values: Sequence[float
         replaced: dict[Any, Any] = {}
         for name in {n for n, _ in single}:
             known = {k: value for (n, k), value in single.items() if n == name}
-            replaced[of[name]] = _observed(of[name], _shape(model, name), known)
+            replaced[of[name]] = _observed(of[name], evaluated_shape(model[name]), known)
         potentials = [model_potential(pt.as_tensor(log_jacobian), "log of a Jacobian")] if log_jacobian else []
         if pivot is not None:
             replaced[of[pivot.name]], log_density = _solved(model, of, pivot)
@@ -129,10 +130,6 @@ def held_at(model: pm.Model, forms: Sequence[LinearForm], values: Sequence[float
         toposort_replace(fgraph, tuple(replaced.items()))
 
     return changed_copy(model, hold)
-
-
-def _shape(model: pm.Model, name: str) -> tuple[int, ...]:
-    return tuple(int(n) for n in model[name].shape.eval(mode="FAST_COMPILE"))
 
 
 def _observed(variable: Any, shape: tuple[int, ...], known: Mapping[int, float]) -> Any:
@@ -180,7 +177,7 @@ def _pivot(model: pm.Model, others: Sequence[tuple[LinearForm, float]], held: se
     entered = set().union(*[f.names for f, _ in others])
     if entered & held:
         raise NotHeld(f"{', '.join(sorted(entered & held))} is held by itself and as a part of a difference")
-    rows = {n: np.zeros((len(others), math.prod(_shape(model, n)))) for n in sorted(entered)}
+    rows = {n: np.zeros((len(others), math.prod(evaluated_shape(model[n])))) for n in sorted(entered)}
     for row, (form, _) in enumerate(others):
         for (name, k), coefficient in form.terms.items():
             rows[name][row, k] = coefficient
@@ -218,7 +215,7 @@ def _equal(model: pm.Model, name: str, others: Sequence[tuple[LinearForm, float]
 
 def _solved(model: pm.Model, of: Mapping[str, Any], pivot: _Pivot) -> tuple[Any, Any]:
     """The pivot's variable as a graph in all others, and the log density of its entries."""
-    variable, shape = of[pivot.name], _shape(model, pivot.name)
+    variable, shape = of[pivot.name], evaluated_shape(model[pivot.name])
     rv, op = variable.owner.inputs[0], variable.owner.op
     base: Any = None
     where, seen = np.ones(shape, dtype=bool), rv

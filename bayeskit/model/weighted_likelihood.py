@@ -28,6 +28,7 @@ from pymc.model.fgraph import ModelObservedRV
 from pytensor.graph.fg import FunctionGraph
 
 from bayeskit.errors import ModelError
+from bayeskit.graphs.nodes import evaluated_shape
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.model.data_slots import changed_copy, with_constants
 from bayeskit.model.log_joint import LogJoint
@@ -80,7 +81,7 @@ def weighted_likelihood(model: pm.Model) -> WeightedLikelihood:
     series: list[str] = []
     for rv in copy.observed_RVs:
         value: Any = copy.rvs_to_values[rv]
-        shape = tuple(int(n) for n in value.shape.eval(mode="FAST_COMPILE"))
+        shape = evaluated_shape(value)
         terms = sequential_terms(substitute([rv], known)[0], value)
         by_entry = is_joint_normal(rv) or terms is not None
         shapes[rv.name] = shape if by_entry else shape[: batch_dimensions(rv)]

@@ -18,6 +18,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.errors import ModelError
+from bayeskit.graphs.nodes import evaluated_shape
 from bayeskit.types import Graph
 
 __all__ = ["NEW", "Classes", "Feature", "find_classes", "number_of_trials", "whole_rows"]
@@ -113,7 +114,7 @@ def _labels(model: pm.Model, rv: Graph) -> tuple[Any, ...]:
         labels = model.coords.get(dim)
         if labels is not None and count in (None, len(labels)):
             return tuple(labels)
-    return tuple(range(int(p.shape[-1].eval(mode="FAST_COMPILE")) if count is None else count))
+    return tuple(range(evaluated_shape(p)[-1] if count is None else count))
 
 
 def _features(model: pm.Model, label: Graph, labels: tuple[Any, ...]) -> tuple[Feature, ...]:
@@ -133,7 +134,7 @@ def _features(model: pm.Model, label: Graph, labels: tuple[Any, ...]) -> tuple[F
 def _feature(model: pm.Model, name: str, strata: tuple[str, ...]) -> Feature:
     rv = next(model[s] for s in strata if model[s] in model.observed_RVs)
     value = model.rvs_to_values[rv]
-    width = int(value.type.shape[1] or np.shape(value.eval(mode="FAST_COMPILE"))[1]) if rv.ndim > 1 else None
+    width = (value.type.shape[1] or evaluated_shape(value)[1]) if rv.ndim > 1 else None
     dims: Any = model.named_vars_to_dims.get(rv.name) or ()
     columns = (model.coords.get(dims[1]) or ()) if len(dims) == 2 else ()
     return Feature(name, strata, width, tuple(columns), type(rv.owner.op).__name__ in NORMAL)

@@ -1,9 +1,10 @@
 r"""Test statistics T(y) of one column of data, by its kind: what is looked at, and what it says in its tail.
 
-With m and s the predictive means and standard deviations of the entries, r = (y − m) / s are residuals. Statistics of
-them are taken where the entries are predicted to differ, for there the mean structure hides what is wrong with the
-noise. But m has seen the observed y and no replicated one: where entries have parameters of their own, observed
-residuals of a right model are small, and neighbouring ones less alike. So only large values of these say something:
+With m and s the mean and standard deviation of an entry over all other data sets, r = (y − m) / s are residuals.
+Statistics of them are taken where the entries are predicted to differ, for there the mean structure hides what is wrong
+with the noise. But the posterior has seen the observed y and no replicated one: where entries have parameters of their
+own, observed residuals of a right model are small, and neighbouring ones less alike. So only large values of these say
+something:
 
 .. math:: \text{lag-1} = \frac{\sum_t (r_t - \bar r)(r_{t+1} - \bar r)}{\sum_t (r_t - \bar r)^2}
 

@@ -121,18 +121,8 @@ class Trial(DrawnResult):
 
     def record(self) -> dict[str, Any]:
         """Facts, and the rows of the tables, as JSON has them: what is not finite is None."""
-        facts = (
-            "passed",
-            "level",
-            "comparisons",
-            "draws",
-            "chains",
-            "tune",
-            "random_seed",
-            "time_limit",
-            "failures",
-            "notes",
-        )
+        asked = ("draws", "chains", "tune", "random_seed", "time_limit")
+        facts = ("passed", "level", "comparisons", *asked, "failures", "notes")
         tables = {"scores": self.scores.reset_index(), "table": self.table, "scalars": self.scalars}
         rows = {
             name: json.loads(frame.to_json(orient="records", double_precision=15)) for name, frame in tables.items()
