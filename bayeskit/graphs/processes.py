@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_
 from threading import Thread, current_thread, main_thread
 from typing import Any
 
-__all__ = ["in_processes"]
+__all__ = ["end_with_parent", "in_processes"]
 
 AHEAD = 2  # jobs given to each process, so that it need not wait for the next
 
@@ -83,10 +83,15 @@ def _ready(function: Callable[..., object]) -> None:
 
 def _start_worker(logging_disabled: int) -> None:
     """As quiet as the process that started it, and not to outlive it."""
+    logging.disable(logging_disabled)
+    end_with_parent()
 
-    def end_with(parent: Any) -> None:
+
+def end_with_parent() -> None:
+    """Have this process end with the one that started it, however that ends."""
+
+    def wait(parent: Any) -> None:
         parent.join()
         os._exit(1)
 
-    logging.disable(logging_disabled)
-    Thread(target=end_with, args=[multiprocessing.parent_process()], daemon=True).start()
+    Thread(target=wait, args=[multiprocessing.parent_process()], daemon=True).start()

@@ -27,7 +27,7 @@ Analysis 20.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +35,7 @@ import pymc as pm
 
 from bayeskit.arguments import Count, Probability, RandomSeed, Range, checked, whole_seed
 from bayeskit.errors import InferenceError, OptionError
+from bayeskit.graphs.copies import CopyEnded, can_copy, in_copies
 from bayeskit.inference.methods import method_names
 from bayeskit.terminal import interruptible, watched
 from bayeskit.validation.calibration.experiment import Experiment, Repeated, Repetition
@@ -118,9 +119,10 @@ def _calibrated(
         header = {} if path is None else repeated.fingerprint()
         done = [] if path is None else [r for r in _read_from(path, header) if r.dataset < datasets]
         left = sorted(set(range(datasets)) - {r.dataset for r in done})
-        results = watched(_results(repeated, left, processes), "data sets", bar, len(left))
-        with nullcontext() if path is None else appending(path, header) as file:
-            for repetition in results:
+        # The processes are there before the bar is, which has a thread of its own.
+        file_of = nullcontext() if path is None else appending(path, header)
+        with file_of as file, _results(repeated, left, processes) as results:
+            for repetition in watched(results, "data sets", bar, len(left)):
                 if file is not None:
                     add_line(file, repetition.written())
                 done.append(repetition)
@@ -149,12 +151,19 @@ def _repeated(experiment: Experiment) -> Repeated:
     return RepeatedComparison(experiment) if several else RepeatedInference(experiment)
 
 
-def _results(repeated: Repeated, left: list[int], processes: int) -> Iterator[Repetition]:
+@contextmanager
+def _results(repeated: Repeated, left: list[int], processes: int) -> Iterator[Iterator[Repetition]]:
     """What is still to be computed, as it comes."""
     if processes == 1 or len(left) < 2:
-        yield from map(repeated.repetition, left)
-        return
-    yield from in_prepared_processes(_repetition_of, repeated.of, left, processes, repeated.repetition)
+        yield map(repeated.repetition, left)
+    elif can_copy():
+        try:
+            with in_copies(repeated.repetition, left, processes) as results:
+                yield results
+        except CopyEnded as error:
+            raise InferenceError(f"{error}: if memory was short, use fewer processes") from error
+    else:
+        yield in_prepared_processes(_repetition_of, repeated.of, left, processes, repeated.repetition)
 
 
 def _repetition_of(experiment: Experiment) -> Callable[[int], Repetition]:
