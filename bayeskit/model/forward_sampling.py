@@ -16,6 +16,7 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.distributions.shape_utils import change_dist_size
+from pymc.distributions.timeseries import AutoRegressiveRV
 from pymc.pytensorf import collect_default_updates, reseed_rngs
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
@@ -107,7 +108,9 @@ def sampler_given(
         if not all(any(v in known.values() for v in ancestors([o])) for o in outputs):
             raise NotImplementedError("what depends on no draw would be drawn once for all")
         many = stacked(known.values())
-        apart = all(not isinstance(v, SymbolicRandomVariable | RandomVariable) for o in outputs for v in _above(o))
+        if any(isinstance(o.owner.op, AutoRegressiveRV) for o in outputs):
+            return _random_function(list(many.values()), [_series(o, many) for o in outputs])
+        apart = all(not _draws(op) for o in outputs for op in _above(o))
         batch = [_aligned(o, many) for o in outputs] if apart else vectorize_graph(outputs, many)
         return _random_function(list(many.values()), batch)
 
@@ -204,6 +207,24 @@ def _aligned(rv: Graph, parents: Mapping[Any, Any]) -> Graph:
     whole = None if isinstance(size.type, NoneTypeT) else (number, *shape)
     rng = pytensor.shared(np.random.default_rng(0))
     return op(*moved, size=whole, dtype=rv.type.dtype, rng=rng, return_next_rng=True)[1]
+
+
+def _series(rv: Graph, parents: Mapping[Any, Any]) -> Graph:
+    """An autoregressive series given many values of its parents: a scan over steps, each for all of them at once."""
+    op, size = rv.owner.op, (next(iter(parents.values())).shape[0],)
+    above = [v.owner.op for v in ancestors(rv.owner.inputs[:3]) if v.owner is not None]
+    if not isinstance(op, AutoRegressiveRV) or rv.type.ndim != 1 or sum(map(_draws, above)) > 1:
+        raise NotImplementedError("no single series, or its start depends on what is drawn")
+    coefficients, sd, start, steps, _ = rv.owner.inputs
+    if any(v in parents for v in ancestors([start])):
+        raise NotImplementedError("the start of a series depends on parameters")
+    many = vectorize_graph([coefficients, sd], parents)
+    order = {"ar_order": op.ar_order, "constant_term": op.constant_term}
+    return op.rv_op(*many, start, steps, **order, size=size)
+
+
+def _draws(op: Any) -> bool:
+    return isinstance(op, SymbolicRandomVariable | RandomVariable)
 
 
 def prior_points(

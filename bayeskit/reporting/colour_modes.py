@@ -9,18 +9,13 @@ from __future__ import annotations
 import colorsys
 import re
 
-__all__ = ["compact", "with_modes"]
+from bayeskit.reporting.picture_bytes import SHEET
+
+__all__ = ["with_modes"]
 
 COLOUR = re.compile(rb": (#[0-9a-f]{6})(?=[;\"])")
-OUTLINE, DIGITS = re.compile(rb' d="[^"]*"'), re.compile(rb"(\.\d\d)\d+")
-SHEET = b"stroke-linecap: butt}"  # the end of what Matplotlib writes into its style sheet
 PAPER, DARKEST, LIGHTEST = b"#15191e", 0.1, 0.93  # the page's, and lightness of white and of black, mirrored
 MOST = 400  # colours of a picture; one of more is a photograph
-
-
-def compact(svg: bytes) -> bytes:
-    """With outlines to a hundredth of a point, of which nothing is seen and which take half the room."""
-    return OUTLINE.sub(lambda outline: DIGITS.sub(rb"\1", outline[0]), svg)
 
 
 def with_modes(svg: bytes) -> bytes:

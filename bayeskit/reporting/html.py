@@ -5,7 +5,6 @@ How it looks is in ``style.css``, which becomes a part of every page.
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -15,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from bayeskit.reporting.files import REPORT, replacing
+from bayeskit.reporting.picture_bytes import SVG, address_of
 from bayeskit.reporting.records import MAX_ROWS, Cell, Link, Picture, Section, Table
 
 __all__ = ["MARK", "contents_markup", "notebook_markup", "number", "page", "render", "table_markup", "write_page"]
 
 MARK = "bayeskit"  # of what a page says of itself
-SVG = "image/svg+xml"
 LEAST_WIDTH = 480  # pixels of a picture, below which its letters are too small: a narrower window moves along it
 WIDE = 8  # a table with more columns is set smaller
 SIMILAR = 300  # largest over smallest number of a column that is written with the same decimals
@@ -193,10 +192,9 @@ def _figure(picture: Picture) -> str:
 
 
 def _image(data: bytes, media_type: str, width: int, alt: str) -> str:
-    source = f"data:{media_type};base64,{base64.b64encode(data).decode('ascii')}"
     kind = "" if media_type == SVG else ' class="raster"'
-    least = min(width, LEAST_WIDTH)
-    return f'<img{kind} src="{source}" width="{width}" style="min-width: {least}px" alt="{escape(alt or "A panel")}">'
+    size = f'width="{width}" style="min-width: {min(width, LEAST_WIDTH)}px"'
+    return f'<img{kind} src="{address_of(data, media_type)}" {size} alt="{escape(alt or "A panel")}">'
 
 
 def write_page(path: Path, page: str) -> Path:

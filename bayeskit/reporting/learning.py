@@ -40,6 +40,8 @@ def learning_section(subject: Subject) -> Section | None:
         said.append(f"The prior is that without the Potentials ({listed(potentials)}).")
     if labels := [name for name in subject.names("free") if name in subject.many_labels]:
         said.append(f"Not compared, because they are labels: {listed(labels)}.")
+    if leaves := [name for name in subject.names("free") if name in subject.many_predictions]:
+        said.append(f"Not compared, because they are predictions, which no data depend on: {listed(leaves)}.")
     doubts: tuple[str, ...] = ()
     if surprises:
         more = f" and {len(surprises) - NAMED} more" if len(surprises) > NAMED else ""

@@ -9,7 +9,7 @@ import io
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from textwrap import fill
 from typing import Any
@@ -22,8 +22,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure
 
-from bayeskit.reporting.colour_modes import compact, with_modes
+from bayeskit.reporting.colour_modes import with_modes
 from bayeskit.reporting.panels import PicturePanel, panels_of
+from bayeskit.reporting.picture_bytes import SVG, compact_png, compact_svg
 from bayeskit.results.picture_style import BLUE, COLOURS, INK, MUTED, ORANGE, picture_style
 
 __all__ = [
@@ -152,14 +153,16 @@ def to_picture(figure: Figure, *, alt: str, caption: str = "", stacked: bool = F
     _lay_out(figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    data, media_type = compact(buffer.getvalue()), "image/svg+xml"
+    data, media_type = compact_svg(buffer.getvalue()), SVG
     if len(data) > MAX_SVG:
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=200, metadata={"Software": None})
-        data, media_type = buffer.getvalue(), "image/png"
+        data, media_type = compact_png(buffer.getvalue()), "image/png"
     else:
         data = with_modes(data)
         panels = panels_of(figure, data) if stacked else ()
+        panels = tuple(replace(panel, data=compact_svg(panel.data, last=True)) for panel in panels)
+        data = compact_svg(data, last=True)
     plt.close(figure)
     return Picture(data, media_type, width, alt, caption, panels)
 

@@ -55,15 +55,16 @@ class Subject:
     def prior(self) -> Mapping[str, np.ndarray] | str:
         """Draws of the free variables from the prior, first axis the draws; or why there are none.
 
-        Without the labels of many rows.
+        Without the labels of many rows, and predictions at many places.
         """
         model, seed = self.post.model, self.post.random_seed or 0
         if self.written:
             return "the posterior was loaded without its model"
         try:
-            drawn = draws_together(model, PRIOR_DRAWS, seed, aligned=True, without=self.many_labels)
+            without = self.many_labels | self.many_predictions
+            drawn = draws_together(model, PRIOR_DRAWS, seed, aligned=True, without=without)
             if drawn is None:
-                points = list(prior_points(model, FEW_PRIOR_DRAWS, seed, self.many_labels))
+                points = list(prior_points(model, FEW_PRIOR_DRAWS, seed, without))
                 drawn = {name: np.stack([point[name] for point in points]) for name in points[0]} if points else {}
         except (ArithmeticError, NotImplementedError, TypeError, ValueError, RuntimeError) as error:
             return f"its prior cannot be drawn from ({str(error).partition(chr(10))[0]})"
@@ -71,15 +72,32 @@ class Subject:
 
     @cached_property
     def many_labels(self) -> frozenset[str]:
-        """Variables of many labels, of components or of states, that no other depends on: their intervals say nothing.
+        """Variables of many labels, of components or of states: their intervals say nothing.
 
         Those of a chain would be drawn from its prior one by one.
         """
+        return frozenset(self._many(label_variables(self.post)))
+
+    @cached_property
+    def many_predictions(self) -> frozenset[str]:
+        """Variables of many entries that no data depend on, as a process has at new inputs: nothing is learned of them.
+
+        To draw them from the prior takes a matrix for each draw.
+        """
+        model = self.post.model
+        data = [*model.observed_RVs, *model.potentials]
+        above = {str(v.name) for v in ancestors(data)}
+        return frozenset(self._many({str(rv.name) for rv in model.free_RVs} - above) if data else ())
+
+    def _many(self, names: set[str]) -> set[str]:
+        """Those of many entries that no other variable depends on but these."""
         draws = self.post.tree["posterior"].to_dataset()
         number = draws.sizes["chain"] * draws.sizes["draw"]
-        many = {n for n in label_variables(self.post) if n in draws and draws[n].size > PANEL_VARIABLE * number}
-        above = [{str(v.name) for v in ancestors([rv]) if v is not rv} for rv in self.post.model.free_RVs]
-        return frozenset(many - set().union(*above))
+        many = {n for n in names if n in draws and draws[n].size > PANEL_VARIABLE * number}
+        above = {str(rv.name): {str(v.name) for v in ancestors([rv]) if v is not rv} for rv in self.post.model.free_RVs}
+        while needed := {n for n in many if any(n in up for name, up in above.items() if name not in many)}:
+            many -= needed
+        return many
 
     @cached_property
     def densities(self) -> xr.DataTree | str:

@@ -46,6 +46,20 @@ def test_a_prior_that_the_data_contradict_is_a_doubt_of_the_verdict() -> None:
     assert section.doubts[0] in bk.report_section(mean_of(-5.0, 1.0), "verdict").paragraphs[0]
 
 
+def test_predictions_at_many_places_are_no_parameters_to_compare() -> None:
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 2.0)
+        pm.Normal("y", mu, 1.0, observed=Y)
+        later = pm.Normal("later", mu, 1.0, shape=12)
+        pm.Normal("after", later, 1.0, shape=12)
+        few = pm.Normal("few", mu, 1.0, shape=2)
+        pm.Normal("last", few[0], 1.0, shape=12)
+    post = bk.infer(model, draws=400, random_seed=1, progressbar=False)
+    section = bk.report_section(post, "learning")
+    assert "predictions, which no data depend on: later, after and last" in " ".join(section.paragraphs)
+    assert [row[0] for row in section.tables[0].rows] == ["mu", "few[0]", "few[1]"]
+
+
 def test_an_improper_prior_is_said_to_have_no_draws() -> None:
     with pm.Model() as model:
         pm.Normal("y", pm.Flat("mu"), 1.0, observed=Y)

@@ -112,7 +112,7 @@ def test_pictures_of_a_regression(parts: dict[str, Section]) -> None:
     assert len(parts["posterior"].pictures) == 1
     assert len(parts["predictive"].pictures) == 3  # the fitted curve, the predictive check, the residuals
     pictures = [p for s in parts.values() for p in s.pictures]
-    assert all(p.alt and p.data.startswith((b"<?xml", b"\x89PNG")) for p in pictures)
+    assert all(p.alt and p.data.startswith((b"<svg", b"\x89PNG")) for p in pictures)
 
 
 def test_without_evidence_it_says_so(post: Posterior) -> None:
@@ -430,7 +430,10 @@ def test_page_is_well_formed_and_stands_alone(page: str) -> None:
     assert not found.tags & {"script", "link", "iframe", "object"}
     assert all(t.startswith(("data:image/", "#")) for t in found.targets)
     assert {t[1:] for t in found.targets if t.startswith("#")} == set(found.ids)
-    assert not re.search(r"https?://|url\(|@import", page)
+    pictures = re.findall(r'src="data:[^"]*"', page)
+    assert not re.search(r"https?://|url\(|@import", re.sub(r'src="data:[^"]*"', "", page))
+    inside = re.sub(r"xmlns(:xlink)?='http://www.w3.org/(2000/svg|1999/xlink)'", "", "".join(pictures))
+    assert not re.search(r"https?://|url\((?!%23)|@import", inside)
     assert "<h1>A line</h1>" in page
 
 

@@ -13,10 +13,12 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
+from arviz_base import dict_to_dataset
 from scipy import stats
 
 import bayeskit as bk
 from bayeskit.errors import DataError
+from bayeskit.results.predictive import ensure_posterior_predictive
 
 DRAWS = 4000
 RNG = np.random.default_rng(7)
@@ -369,3 +371,32 @@ def test_a_length_that_is_fixed_is_told_with_its_mending() -> None:
             continue
         with pytest.raises(DataError, match="y keeps the length that it was observed with: give it dims that x has"):
             post.predict({"x": [1.0, 2.0]})
+
+
+def test_series_are_drawn_for_all_draws_at_once() -> None:
+    """AR(2) with a constant: mean and covariance of each step follow from those before; the draws are independent."""
+    coords = {"step": [f"t{k}" for k in range(8)]}
+    with pm.Model(coords=coords) as model:
+        rho = pm.Normal("rho", shape=3)
+        start = pm.Normal.dist(1.0, 2.0)
+        pm.AR("y", rho, pm.HalfNormal("sigma"), constant=True, init_dist=start, observed=np.zeros(8), dims="step")
+    values, sd = np.array([0.4, 0.6, -0.3]), 0.7
+    posterior = {"rho": np.broadcast_to(values, (4, 1000, 3)), "sigma": np.full((4, 1000), sd)}
+    tree = xr.DataTree.from_dict({"posterior": dict_to_dataset(posterior)})
+    found = ensure_posterior_predictive(model, tree, random_seed=1)["y"]
+    assert found.dims == ("chain", "draw", "step") and list(found["step"].to_numpy()) == coords["step"]
+    # The first two are drawn by themselves: no step leads to the second.
+    lag = values[1] * np.eye(8, k=-1) + values[2] * np.eye(8, k=-2)
+    lag[:2] = 0.0
+    step = np.linalg.inv(np.eye(8) - lag)
+    mean = step @ np.r_[1.0, 1.0, np.full(6, values[0])]
+    covariance = step @ np.diag(np.r_[4.0, 4.0, np.full(6, sd**2)]) @ step.T
+    drawn = flat(found.to_numpy())
+    assert_moments(drawn, mean, np.diag(covariance))
+    scores = np.linalg.solve(np.linalg.cholesky(covariance), (drawn - mean).T)
+    assert np.all(np.abs(np.corrcoef(scores) - np.eye(8)) < 5 / math.sqrt(len(drawn)))
+    neighbours = np.mean(scores[:, 1:] * scores[:, :-1])  # of one draw and the next
+    assert abs(neighbours) < 5 / math.sqrt(scores.size)
+    fresh = xr.DataTree.from_dict({"posterior": dict_to_dataset(posterior)})
+    again = ensure_posterior_predictive(model, fresh, random_seed=1)["y"]
+    xr.testing.assert_identical(again, found)
