@@ -16,6 +16,7 @@ from arviz_base import xarray_sel_iter
 from arviz_stats.base import array_stats
 from matplotlib.axes import Axes
 
+from bayeskit.reporting.dates import plain_dates
 from bayeskit.reporting.distinct_labels import distinct_labels
 from bayeskit.reporting.intervals import draw_intervals
 from bayeskit.reporting.records import (
@@ -133,6 +134,7 @@ def marginal_picture(
 
 def _short(label: str) -> str:
     """What the title of a panel has room for."""
+    label = plain_dates(label)
     return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
 
 

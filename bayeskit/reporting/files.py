@@ -18,10 +18,13 @@ from bayeskit.errors import OptionError
 __all__ = ["REPORT", "check_writable", "replacing"]
 
 REPORT = "the report"  # what an error calls a page
+PAGES = (".html", ".htm", "")  # another name would promise another kind of file
 
 
 def check_writable(path: Path, what: str) -> Path:
     """Where the file is to be, links followed, once it is sure that it can be put there; else an error names it."""
+    if what == REPORT and path.suffix.lower() not in PAGES:
+        raise OptionError(f"cannot write {what} {path}: it is a page of HTML; name it {path.stem}.html")
     try:
         target = folder = Path(os.path.realpath(path))
         if target.is_file():

@@ -50,6 +50,8 @@ def as_tree(given: Any) -> xr.DataTree | None:
 
 def posterior_of_draws(given: Any, model: pm.Model | None) -> Posterior:
     """The posterior that draws are; a ModelError or DataError that names what does not fit the model."""
+    if isinstance(given, pm.Model):
+        raise ModelError("post is a model, without draws: infer first, as in bk.report(bk.infer(model), path)")
     tree = as_tree(given)
     if tree is None:
         what = f"post is a {type(given).__name__}"

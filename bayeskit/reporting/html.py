@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from bayeskit.reporting.dates import plain_dates
 from bayeskit.reporting.files import REPORT, replacing
 from bayeskit.reporting.picture_bytes import SVG, address_of
 from bayeskit.reporting.records import MAX_ROWS, Cell, Link, Picture, Section, Table
@@ -21,6 +22,7 @@ __all__ = ["MARK", "contents_markup", "notebook_markup", "number", "page", "rend
 
 MARK = "bayeskit"  # of what a page says of itself
 LEAST_WIDTH = 480  # pixels of a picture, below which its letters are too small: a narrower window moves along it
+NARROW = 368  # pixels for a picture in a window of 400: a wider one is moved along, which is said there
 WIDE = 8  # a table with more columns is set smaller
 SIMILAR = 300  # largest over smallest number of a column that is written with the same decimals
 
@@ -101,9 +103,9 @@ def _section(section: Section) -> str:
 
 def contents_markup(section: Section) -> list[str]:
     """What a section shows below its title."""
-    parts = [f"<p>{escape(p)}</p>" for p in section.paragraphs]
+    parts = [f"<p>{_text(p)}</p>" for p in section.paragraphs]
     if section.doubts:
-        parts.append(f'<ul class="doubts">{"".join(f"<li>{escape(doubt)}.</li>" for doubt in section.doubts)}</ul>')
+        parts.append(f'<ul class="doubts">{"".join(f"<li>{_text(doubt)}.</li>" for doubt in section.doubts)}</ul>')
     parts += [f"<pre>{escape(section.text)}</pre>"] if section.text else []
     parts += [*map(table_markup, section.tables), *map(_figure, section.pictures)]
     return [*parts, *(_folded(one.title, "\n".join(contents_markup(one))) for one in section.folded)]
@@ -113,6 +115,10 @@ def notebook_markup(section: Section) -> str:
     """A section by itself, with what of the page's style a notebook has no other rule for."""
     inside = "\n".join(contents_markup(section))
     return f'<div class="bayeskit"><style>{NOTEBOOK}</style><h3>{escape(section.title)}</h3>{inside}</div>'
+
+
+def _text(words: str) -> str:
+    return escape(plain_dates(words))
 
 
 def _folded(title: str, markup: str) -> str:
@@ -125,7 +131,7 @@ def table_markup(table: Table) -> str:
     numeric = [any(isinstance(v, int | float) and not isinstance(v, bool) for v in column) for column in values]
     style = [' class="number"' if n else "" for n in numeric]
     heads = "".join(
-        f'<th scope="col"{s}>{escape(c if table.named else _head(c))}</th>'
+        f'<th scope="col"{s}>{_text(c if table.named else _head(c))}</th>'
         for c, s in zip(table.columns, style, strict=True)
     )
     head = f"<thead><tr>{heads}</tr></thead>" if any(table.columns) else ""
@@ -143,7 +149,7 @@ def table_markup(table: Table) -> str:
 
 def _scrolled(caption: str, head: str, rows: Sequence[str], wide: str) -> str:
     # A block in the caption, because the caption itself is as wide as the table, which may be wider than the window.
-    said = f"<caption><span>{escape(caption)}</span></caption>" if caption else ""
+    said = f"<caption><span>{_text(caption)}</span></caption>" if caption else ""
     return f'<div class="scroll{wide}"><table>{said}{head}<tbody>\n{"".join(rows)}</tbody></table></div>'
 
 
@@ -177,24 +183,25 @@ def _cell(value: Cell, digits: int, decimals: int | None) -> str:
             return f"{value:.{decimals}f}".replace("-", "−")
         base, _, power = number(value, digits).partition("^")  # ``10^−7`` as a superscript
         return f"{base}<sup>{power}</sup>" if power else base
-    return f'<span class="badge{BADGES[value]}">{escape(value)}</span>' if value in BADGES else escape(value)
+    return f'<span class="badge{BADGES[value]}">{escape(value)}</span>' if value in BADGES else _text(value)
 
 
 def _figure(picture: Picture) -> str:
-    caption = f"<figcaption>{escape(picture.caption)}</figcaption>" if picture.caption else ""
+    caption = f"<figcaption>{_text(picture.caption)}</figcaption>" if picture.caption else ""
     if picture.panels:
         # What is seen in all of them is said once.
         alts = [f"{picture.alt} {picture.panels[0].name}", *(panel.name for panel in picture.panels[1:])]
         images = [_image(p.data, SVG, p.width, alt) for p, alt in zip(picture.panels, alts, strict=True)]
         return f'<figure><div class="panels">{"".join(images)}</div>{caption}</figure>'
     image = _image(picture.data, picture.media_type, picture.width, picture.alt)
-    return f'<figure><div class="frame">{image}</div>{caption}</figure>'
+    moves = " moves" if picture.width >= NARROW else ""
+    return f'<figure><div class="frame{moves}">{image}</div>{caption}</figure>'
 
 
 def _image(data: bytes, media_type: str, width: int, alt: str) -> str:
     kind = "" if media_type == SVG else ' class="raster"'
     size = f'width="{width}" style="min-width: {min(width, LEAST_WIDTH)}px"'
-    return f'<img{kind} src="{address_of(data, media_type)}" {size} alt="{escape(alt or "A panel")}">'
+    return f'<img{kind} src="{address_of(data, media_type)}" {size} alt="{_text(alt or "A panel")}">'
 
 
 def write_page(path: Path, page: str) -> Path:

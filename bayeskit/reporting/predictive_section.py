@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bayeskit.errors import ModelError
 from bayeskit.reporting.checks import check_pictures
 from bayeskit.reporting.curve import curve_picture, fitted_curve
@@ -15,6 +17,11 @@ TITLE = "Posterior predictive check"
 IGNORED = (
     "They know nothing of the Potentials ({}): what these say of the parameters is in the posterior, but what they say "
     "of data, of censored values perhaps, is in no replicated value, and a difference may be due to that."
+)
+HEADS = {"median": "replicated median", "below": "share below", "tail": "tail probability"}
+MEANING = (
+    "Share below: of the replicated data sets, those whose statistic is below the observed one. Tail probability: that "
+    "of a replicated statistic as far out as the observed one."
 )
 
 
@@ -38,9 +45,8 @@ def predictive_section(subject: Subject) -> Section | None:
     how = "Replicated data are drawn from the posterior predictive distribution."
     said = [f"{asked} {how}", *((IGNORED.format(potentials),) if potentials else ())]
     said += [f"{words[:1].upper()}{words[1:]}." for words in (found.verdict, *found.notes)]
-    table = found.table.set_index("variable").drop(columns=["error"])
-    tables = (
-        (frame_table(table, "variable", "Test statistics of the data and of replicated ones"),) if len(table) else ()
-    )
+    table = found.table.set_index("variable").drop(columns=["error"]).rename(columns=HEADS)
+    statistics = frame_table(table, "variable", "Test statistics of the data and of replicated ones")
+    tables = (replace(statistics, note=f"{statistics.note} {MEANING}".strip()),) if len(table) else ()
     doubts = (found.verdict,) if found.passed and found.too_few else found.sentences
     return Section("predictive", TITLE, tuple(said), "", tables, pictures, doubts)

@@ -2,7 +2,8 @@
 
 The second is power scaling, by :func:`arviz.psense_summary` over the priors that no other variable stands above: those
 of hierarchical effects belong to the model. So do those of their standard scores, of a non-centred writing: the prior
-of 400 scores to a power moves every answer, and priors of their mean and scale had been blamed for it.
+of 400 scores to a power moves every answer, and priors of their mean and scale had been blamed for it. And so does that
+of a random walk or another series, whose steps are as many as its data.
 
 Source: Kallioinen, Paananen, Bürkner, Vehtari (2023), "Detecting and diagnosing prior and likelihood sensitivity with
 power-scaling", Statistics and Computing 34.
@@ -34,6 +35,7 @@ TITLE, GRADIENT_TITLE = "How much depends on the prior", "The evidence and its p
 SCALARS, FEWEST = 60, 500  # that are power-scaled, and the draws it takes
 NAMED = 3
 THRESHOLD = 0.05  # ArviZ's
+SERIES = "pymc.distributions.timeseries"
 VARYING = 1e-9  # of a log prior over the draws, above which it is no rounding
 SCALED = (
     "Power scaling: how far each posterior moves when the priors, or the likelihood, are made a little sharper. Above "
@@ -93,6 +95,8 @@ def _scaled(subject: Subject) -> pd.DataFrame | str:
             scalars += size
     above |= _standard_scores(subject.post.model)
     top = [name for name in subject.names("free") if not above[name] and name in subject.densities["log_prior"]]
+    # A series with a known step is what the model says of how its entries hang together, as a hierarchy does.
+    top = [name for name in top if type(subject.post.model[name].owner.op).__module__ != SERIES]
     if not names or not top:
         return "There is no power scaling: no parameter of few entries has a prior of its own"
     prior = subject.densities["log_prior"].to_dataset()

@@ -23,6 +23,7 @@ from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure
 
 from bayeskit.reporting.colour_modes import with_modes
+from bayeskit.reporting.dates import plain_dates
 from bayeskit.reporting.panels import PicturePanel, panels_of
 from bayeskit.reporting.picture_bytes import SVG, compact_png, compact_svg
 from bayeskit.results.picture_style import BLUE, COLOURS, INK, MUTED, ORANGE, picture_style
@@ -110,7 +111,7 @@ def blend(probabilities: np.ndarray) -> np.ndarray:
 def label_rows(axes: Axes, labels: np.ndarray) -> None:
     """Ticks at some rows that are drawn at their numbers."""
     rows = np.unique(np.linspace(0, len(labels) - 1, MAX_TICKS).astype(int))
-    axes.set_xticks(rows, [str(labels[row]) for row in rows])
+    axes.set_xticks(rows, [plain_dates(str(labels[row])) for row in rows])
 
 
 def figure_of(panels: Any) -> Figure:

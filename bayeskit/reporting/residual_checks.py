@@ -16,7 +16,7 @@ from arviz_stats.ecdf_utils import compute_ecdf, get_pointwise_confidence_band, 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bayeskit.reporting.records import BLUE, COLOURS, MUTED, ORANGE, subplots
+from bayeskit.reporting.records import BLUE, COLOURS, MUTED, ORANGE, say_instead, subplots
 from bayeskit.validation.predictive_checks.statistics_by_kind import Column, column_pit
 
 __all__ = ["pit_outside", "residual_figure"]
@@ -26,6 +26,7 @@ SIZE = (7.4, 2.5)  # inches
 MANY = 500  # points from which on they are not drawn as paths
 MOST = 1000  # PIT values
 POINTS = 200  # at which their ECDF is drawn
+NOISE = 4.0  # variances of a mean: those of neighbours are correlated, and vary more
 CENTRAL = 0.22  # mean distance from one half below which PIT values are too central; of uniform ones it is 0.25
 
 
@@ -45,7 +46,11 @@ def residual_figure(
         fitted.plot(mean, residuals.ravel(), "o", **marks)
         along.plot(np.repeat(places, residuals.shape[1]), residuals.ravel(), "o", **marks)
         values.append(column_pit(column, rng)[0])
-    for axes, name in ((fitted, "predictive mean"), (along, rows)):
+    shown = [(fitted, "predictive mean"), (along, rows)]
+    if all(map(_one_mean, columns)):
+        say_instead(fitted, "all rows have the same predictive mean, but for Monte Carlo error")
+        shown = shown[1:]
+    for axes, name in shown:
         axes.axhline(0.0, color=MUTED, linewidth=0.8)
         axes.set(xlabel=name, ylabel="residual")
     if not numbered:
@@ -57,8 +62,15 @@ def residual_figure(
     if outside and np.mean(np.abs(pit - 0.5)) < CENTRAL:
         where += " towards one half: the data lie nearer to their predictions than draws of these would, because"
         where += " observations have parameters of their own, or because the noise is not what the model has"
-    words = "Residuals in predictive standard deviations, against the predictive means and along the rows; "
+    against = "against the predictive means and " if len(shown) > 1 else ""
+    words = f"Residuals in predictive standard deviations, {against}along the rows; "
     return figure, f"{words}the PIT of the observations, its ECDF less the uniform one, {where}."
+
+
+def _one_mean(column: Column) -> bool:
+    """Whether the predictive means differ by no more than those of so many draws do: of a series, say, or a process."""
+    mean, spread = column.moments
+    return bool(mean.var() <= NOISE * np.mean(spread**2) / len(column.replicated))
 
 
 def pit_outside(pit: np.ndarray) -> tuple[bool, tuple[np.ndarray, ...]]:

@@ -72,7 +72,7 @@ def _worst_first(draws: xr.Dataset, names: Sequence[str]) -> pd.DataFrame:
         with np.errstate(all="ignore"):
             means.append(values.mean((0, 1)))
             errors.append(array_stats.mcse(values, method="mean", chain_axis=0, draw_axis=1))
-            of_sd.append(values.std((0, 1)))
+            of_sd.append(values.std((0, 1), ddof=1))
     columns = {"mean": means, "sd": of_sd, "mcse_mean": errors}
     table = table.assign(**{name: np.concatenate([np.ravel(v) for v in parts]) for name, parts in columns.items()})
     # By R-hat where it says something, else by what the draws are worth.

@@ -23,7 +23,7 @@ JUDGING = {"predictive": "the fit to the data", "loo": "single observations", "s
 HEAD_OF_ERROR = {"exact": "error (rounding)", "quadrature": "error (bound)", "estimated": "error (Monte Carlo)"}
 NO_DATA = "The model has no observed variable: its answer is the prior."
 ANSWERS, MOST_DOUBTS = 3, 4  # parameters, and doubts, that the verdict names
-DIGITS = 3
+DIGITS, MOST_DIGITS = 3, 12
 
 
 def verdict(subject: Subject, others: Sequence[Section]) -> Section:
@@ -66,13 +66,30 @@ def _answer(subject: Subject, doubtful: bool) -> str:
     percent = f"{low[3:-3]} %"
     words = []
     for place, (name, row) in enumerate(rows.iterrows()):
-        interval = f"{number(row[low], DIGITS)} to {number(row[high], DIGITS)}"
+        digits = _digits(float(row[low]), float(row[high]))
+        interval = f"{number(row[low], digits)} to {number(row[high], digits)}"
         what = f"{percent} interval {interval}" if place == 0 else interval
-        words.append(f"{name} {number(row['mean'], DIGITS)} ({what})")
+        words.append(f"{name} {number(row['mean'], digits)} ({what})")
     first = "The draws did not converge, so that these numbers may be wrong: posterior" if doubtful else "Posterior"
-    rest = len(subject.summary) - len(rows)
+    rest = _counted(subject) - len(rows)
     more = f", and {rest:,} more below" if rest else ""
     return f"{first} means {listed(words)}{more}." if len(words) > 1 else f"{first} mean {words[0]}{more}."
+
+
+def _digits(low: float, high: float) -> int:
+    """As many that the ends of an interval differ in two: of a million rows, 5.0003 to 5.0031 and not 5 to 5."""
+    if not (math.isfinite(low) and math.isfinite(high) and high > low):
+        return DIGITS
+    largest, width = (math.floor(math.log10(size)) for size in (max(-low, high), high - low))
+    return min(MOST_DIGITS, max(DIGITS, largest - width + 2))
+
+
+def _counted(subject: Subject) -> int:
+    """Scalars of the answer: not data, and entries that are missing from data once."""
+    summary, free = subject.summary, set(subject.names("free"))
+    completed = {name for name in subject.names("deterministic") if f"{name}_unobserved" in free}
+    of = [str(label).partition("[")[0] for label in summary.index]
+    return sum(name not in completed and row != "observed" for name, row in zip(of, summary["label"], strict=True))
 
 
 def _headline(subject: Subject) -> pd.DataFrame:

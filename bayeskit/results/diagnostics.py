@@ -121,6 +121,10 @@ class Diagnostics:
         if math.isnan(self.max_r_hat):
             few = "one chain" if self.chains == 1 else f"{self.draws} draws a chain"
             result.append(f"{few} cannot show whether the sampler converged: ask for four chains of 1,000 draws")
+        elif math.isinf(self.max_r_hat):
+            # No parameterization helps where no step is ever taken.
+            stuck = f"the chains do not move ({self._r_hat}: all draws of a chain are the same, or not finite)"
+            return [f"{stuck}: look at the density at their start, give them another (initvals), or more tune"]
         elif self.max_r_hat > 1 + (MOST_R_HAT - 1) / share:
             result.append(f"the chains disagree ({self._r_hat}): reparameterize the model, or raise tune and draws")
         size, name = min((self.min_ess_bulk, self.min_ess_bulk_of), (self.min_ess_tail, self.min_ess_tail_of))

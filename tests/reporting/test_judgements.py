@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from pathlib import Path
 
 import arviz as az
 import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
+from pymc.exceptions import ImputationWarning
 from scipy import stats
 
 import bayeskit as bk
+from bayeskit.errors import ModelError, OptionError
+from bayeskit.reporting.dates import plain_dates
 from bayeskit.reporting.html import render
 from bayeskit.results.records import Posterior
 
@@ -89,6 +94,57 @@ def test_power_scaling_finds_the_prior_that_decides() -> None:
     ]
     strong = bk.report_section(mean_of(-5.0, 0.5), "sensitivity")
     assert strong.doubts[0].startswith("the answer depends on the prior for mu")
+
+
+def test_the_steps_of_a_series_are_part_of_the_model() -> None:
+    """Their prior to a power is smoother: it was called the reason for every entry, and for the noise."""
+    y = np.cumsum(np.random.default_rng(1).normal(0, 0.3, 40))
+    with pm.Model() as model:
+        noise = pm.HalfNormal("noise", 2.0)
+        walk = pm.GaussianRandomWalk("walk", sigma=0.3, init_dist=pm.Normal.dist(), shape=40)
+        pm.Normal("y", walk, noise, observed=y)
+    section = bk.report_section(bk.infer(model, draws=2000, random_seed=1, progressbar=False), "sensitivity")
+    assert section.tables and not section.doubts
+
+
+def test_rows_of_one_predictive_mean_are_not_drawn_over_its_noise() -> None:
+    words = [p.caption for p in bk.report_section(mean_of(0.0, 2.0), "predictive").pictures]
+    assert any("deviations, along the rows" in caption for caption in words)
+
+
+def test_the_digits_of_the_answer_follow_its_interval() -> None:
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu", 0.0, 10.0), 1e-4, observed=np.linspace(4.999, 5.001, 40))
+    verdict = bk.report_section(bk.infer(model, draws=400, random_seed=1, progressbar=False), "verdict")
+    half = stats.norm.ppf(0.945) * 1e-4 / np.sqrt(40)
+    assert f"mu 5 (89 % interval {5 - half:.6f} to {5 + half:.6f})" in verdict.paragraphs[0]
+
+
+def test_missing_entries_are_counted_once_and_data_never() -> None:
+    y = np.array([0.5, np.nan, -0.3, 0.8])
+    with pytest.warns(ImputationWarning), pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu", 0.0, 2.0), 1.0, observed=y)
+    post = bk.infer(model, draws=400, random_seed=1, progressbar=False)
+    assert ", and 1 more below" in bk.report_section(post, "verdict").paragraphs[0]
+
+
+def test_dates_without_a_time_are_days(tmp_path: Path) -> None:
+    for text in ("2024-03-01T00:00:00.000000", "2024-03-01 00:00:00", "2024-03-01T00:00:00.000000000"):
+        assert plain_dates(f"level[{text}, a]") == "level[2024-03-01, a]"
+    for text in ("2024-03-01T06:00:00", "2024-03-01 00:00:00.5", "12024-03-01 00:00:00", "2024-03-01 00:00:00:1"):
+        assert plain_dates(text) == text
+    with pm.Model(coords={"day": pd.date_range("2024-03-01", periods=9)}) as model:
+        level = pm.Normal("level", pm.Normal("mu"), dims="day")
+        pm.Normal("y", level, observed=Y[:9], dims="day")
+    page = bk.report(bk.infer(model, draws=400, random_seed=1, progressbar=False), tmp_path / "days.html").read_text()
+    assert "level[2024-03-01]" in page and not re.search(r"2024-03-01[T ]00", page)
+
+
+def test_a_page_is_of_draws_and_called_one(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="infer first"):
+        bk.report(mean_of(0.0, 2.0).model, tmp_path / "page.html")
+    with pytest.raises(OptionError, match=r"it is a page of HTML; name it page.html"):
+        bk.report(mean_of(0.0, 2.0), tmp_path / "page.pdf")
 
 
 def test_standard_scores_of_a_population_are_part_of_the_model() -> None:
