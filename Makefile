@@ -10,7 +10,8 @@ EXTRAS := .[dev,examples]
 FITS = -c 'import sys; sys.exit(sys.version_info < (3, 12))' >/dev/null 2>&1
 CANDIDATES = python3.13 python3.14 python3.12 python3 python
 
-# The tests start some thirty processes: the library is compiled once, not by each of them.
+# What is imported is compiled once, not by each of the thirty processes that the tests start; pip would compile four times
+# as many modules, one after another.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help test lint types demo benchmark format clean
@@ -45,7 +46,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '$(EXTRAS)'; \
 	else \
 	  "$$python" -m venv $(VENV); \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '$(EXTRAS)'; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '$(EXTRAS)'; \
 	fi; \
 	touch $@
 
