@@ -52,7 +52,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 # Side by side on the cores, a file at a time: tests of one file share what they infer.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
