@@ -62,12 +62,12 @@ def test_draws_of_a_rate_that_no_data_say_anything_of_are_numbers() -> None:
 def test_intervals_without_events_or_exposure() -> None:
     """A piecewise exponential hazard: at many of its intervals nobody is left, and nothing happens in others."""
     rng = np.random.default_rng(3)
-    last, event, treated = rng.integers(1, 60, 40), rng.random(40) < 0.6, rng.integers(0, 2, 40)
-    died, exposure = np.zeros((40, 76)), np.zeros((40, 76))
+    last, event, treated = rng.integers(1, 30, 20), rng.random(20) < 0.6, rng.integers(0, 2, 20)
+    died, exposure = np.zeros((20, 38)), np.zeros((20, 38))
     for i, k in enumerate(last):
         died[i, k], exposure[i, : k + 1] = event[i], 1.0
     with pm.Model() as model:
-        hazard = pm.Gamma("hazard", 0.01, 0.01, shape=76)
+        hazard = pm.Gamma("hazard", 0.01, 0.01, shape=38)
         ratio = pm.Normal("ratio", 0, 1000)
         pm.Poisson("died", exposure * pt.outer(pt.exp(ratio * treated), hazard), observed=died)
     post = bk.infer(model, draws=400, random_seed=2)
