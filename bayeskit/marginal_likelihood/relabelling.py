@@ -43,7 +43,7 @@ from bayeskit.model.support import support_of
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import draws_in, stacked_draws
 
-__all__ = ["over_all_labellings", "relabel", "under_one_labelling"]
+__all__ = ["groups_without_order", "over_all_labellings", "relabel", "under_one_labelling"]
 
 METHOD = "iterated Normal assignment (Stephens 2000) from a pivot (Marin, Mengersen and Robert 2005)"
 AT_RANDOM = 0x1ABE15
@@ -122,15 +122,18 @@ def over_all_labellings(post: Posterior) -> Posterior:
     """
     if post.method != "nuts" or "posterior" not in post.tree.children or post.analysis is None:
         return post
-    model, known = post.model, post.analysis
-    try:
-        groups = known.remembered_of(model, "exchangeable", lambda: exchangeable(_without_labels(model, known)))
-    except ModelError:  # a discrete variable that cannot be summed out
+    if not (groups := groups_without_order(post.model, post.analysis)):
         return post
-    if not groups:
-        return post
-    tree = _relabelled(post.tree.copy(), known.original, tuple(groups), (), np.random.default_rng(AT_RANDOM))
+    tree = _relabelled(post.tree.copy(), post.analysis.original, groups, (), np.random.default_rng(AT_RANDOM))
     return replace(post, tree=tree)
+
+
+def groups_without_order(model: pm.Model, known: Analysis) -> tuple[Exchangeable, ...]:
+    """The exchangeable components of a model, found once; none where a discrete variable cannot be summed out."""
+    try:
+        return tuple(known.remembered_of(model, "exchangeable", lambda: exchangeable(_without_labels(model, known))))
+    except ModelError:
+        return ()
 
 
 def _relabelled(

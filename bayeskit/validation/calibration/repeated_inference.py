@@ -16,7 +16,7 @@ from bayeskit.elimination.plan import analyse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.ladder import explain, infer
-from bayeskit.marginal_likelihood.relabelling import over_all_labellings
+from bayeskit.marginal_likelihood.relabelling import groups_without_order, over_all_labellings
 from bayeskit.model.data_slots import with_constants
 from bayeskit.model.forward_sampling import over_draws
 from bayeskit.model.snapshot import restored
@@ -48,6 +48,10 @@ __all__ = ["RepeatedInference"]
 
 RANKED = 200  # draws that a truth is ranked among, where there are as many independent ones
 SAMPLED = 1000  # draws of a sampler, to be thinned
+ANY_LABELLING = (
+    "the components of {} have no order: each draw of a chain is given one of their labellings at random, for the "
+    "posterior has them all"
+)
 
 
 class RepeatedInference:
@@ -87,6 +91,10 @@ class RepeatedInference:
         # Where quadrature gives up, for some data sets, a sampler answers: 200 draws are too few of one.
         planned = explain(self.analysis).method if experiment.method == "auto" else experiment.method
         self.number = experiment.draws or (RANKED if planned == "exact" else SAMPLED)
+        if planned == "nuts":
+            alike = {n for group in groups_without_order(self.model, self.analysis) for n in group.axes}
+            named = ", ".join(name for name in self.names if name in alike)
+            self.notes += [ANY_LABELLING.format(named)] if named else []
 
     @property
     def model(self) -> pm.Model:
