@@ -15,9 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant
-from pytensor.graph.traversal import graph_inputs
 from pytensor.scalar import Add, Exp, Log
 from pytensor.tensor.math import Sum
 
@@ -27,6 +24,7 @@ from bayeskit.graphs.nodes import applies, without_shuffles
 from bayeskit.graphs.rewriting import inline, without_checks
 from bayeskit.model.forward_sampling import draws_together, over_draws
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.named_numbers import named_numbers
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.quadrature.change_of_variable import OntoInterval
 from bayeskit.quadrature.counted_density import safe
@@ -50,14 +48,10 @@ def prior_probes(space: Unconstrained) -> np.ndarray:
 
 def named_points(space: Unconstrained, joint: LogJoint, transforms: Mapping[str, OntoInterval]) -> np.ndarray:
     """Points at which every remaining variable has a value that is a constant or a datum of the model."""
-    inputs = list(graph_inputs(list(joint.factors.values())))
-    held = [v.data for v in inputs if isinstance(v, Constant)]
-    held += [v.get_value() for v in inputs if isinstance(v, SharedVariable)]
-    arrays = [np.asarray(h, float) for h in held if getattr(getattr(h, "dtype", None), "kind", "") in "iuf"]
+    arrays = named_numbers(joint.factors.values())
     if set(transforms) != set(space.names) or not arrays:
         return np.empty((0, space.size))
-    numbers = np.unique(np.concatenate([a.ravel() for a in arrays]))
-    numbers = numbers[np.isfinite(numbers)]
+    numbers = np.unique(np.concatenate(arrays))
     values = []
     for name in space.names:
         onto = transforms[name]

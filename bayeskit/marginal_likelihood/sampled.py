@@ -1,7 +1,8 @@
 """The log evidence of a model from draws by NUTS, where an estimator can give it; else the reason why not.
 
 Four stages, each of which may refuse: audit (has the model an evidence), symmetries (what the draws of one mode stand
-for), estimate (:mod:`bayeskit.marginal_likelihood.estimators`), doubts (is there a mode that no chain visited).
+for), estimate (:mod:`bayeskit.marginal_likelihood.estimators`), doubts (is there a mode that no chain visited, away
+from the draws or so narrow that none stepped into it).
 Exchangeable components are summed over; the share of the prior that PyMC's ``ordered`` transform keeps is accounted
 for. Either is said in the result's ``convention``.
 """
@@ -23,10 +24,12 @@ from bayeskit.marginal_likelihood.conventions import Audit, audit, audit_of_draw
 from bayeskit.marginal_likelihood.endless_tails import endless_tail
 from bayeskit.marginal_likelihood.estimators import Target, first_estimate, refused
 from bayeskit.marginal_likelihood.known_modes import doubt_of_modes
+from bayeskit.marginal_likelihood.narrow_modes import narrow_mass
 from bayeskit.marginal_likelihood.other_modes import Away, unvisited_mass
 from bayeskit.marginal_likelihood.permutations import labellings
 from bayeskit.marginal_likelihood.proposal import Refused, Unvisited, finds_more
 from bayeskit.marginal_likelihood.symmetries import Symmetric, flat, symmetries_of
+from bayeskit.model.named_numbers import named_numbers
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.records import LogEvidence
 from bayeskit.sampling.native import compile_for_nutpie, objective_of
@@ -61,7 +64,8 @@ def evidence_of_draws(
     audited = audit(analysis) if audited is None else audited
     if reason := audit_of_draws(model, audited, sample_stats):
         space = Unconstrained(model, weight)
-        return replace(refused(reason), unvisited=_missing_mode(space, unconstrained, sample_stats, random_seed))
+        missing = _missing_mode(analysis, space, unconstrained, sample_stats, random_seed)
+        return replace(refused(reason), unvisited=missing)
     with lightly():
         try:
             drawn = drawn_from(analysis, model, unconstrained, sample_stats, random_seed, weight, modes, audited)
@@ -100,7 +104,7 @@ class Drawn:
         if doubted:
             if self.modes is not None and not self.in_order and (doubt := doubt_of_modes(symmetry, self.modes)):
                 raise Refused(doubt)
-            evidence = _without_doubt(symmetry, evidence, self.random_seed, audited)
+            evidence = _without_doubt(self.analysis, symmetry, evidence, self.random_seed, audited)
         # Of PyMC's own density, which is that of one order.
         evidence = replace(evidence, value=evidence.value - symmetry.added)
         result = stated(evidence, [g for g in symmetry.groups if not set(g.axes) & set(audited.one_ordering)], audited)
@@ -140,7 +144,11 @@ def drawn_from(
 
 
 def _missing_mode(
-    space: Unconstrained, unconstrained: Mapping[str, np.ndarray], sample_stats: xr.Dataset, random_seed: int
+    analysis: Analysis,
+    space: Unconstrained,
+    unconstrained: Mapping[str, np.ndarray],
+    sample_stats: xr.Dataset,
+    random_seed: int,
 ) -> str:
     """What the integral of a density finds missing in its draws: for that, its prior need not be normalised."""
     if space.model.discrete_value_vars or not unconstrained:
@@ -154,6 +162,8 @@ def _missing_mode(
         evidence = first_estimate(Target(space, random_seed, draws))
         alone = Symmetric(space, draws, (), labellings(space, (), []), (), (), 0.0)
         try:
+            if math.isfinite(evidence.value):
+                _with_narrow_modes(analysis, alone, evidence, random_seed)
             if math.isfinite(evidence.value) and space.size <= SMALL:
                 _mass_away(alone, evidence, random_seed)
         except Unvisited as error:
@@ -174,7 +184,9 @@ def _require_the_same_density(space: Unconstrained, draws: np.ndarray, sample_st
             raise Refused("the density at the draws is not that of the sampler")
 
 
-def _without_doubt(symmetry: Symmetric, evidence: LogEvidence, random_seed: int, audited: Audit) -> LogEvidence:
+def _without_doubt(
+    analysis: Analysis, symmetry: Symmetric, evidence: LogEvidence, random_seed: int, audited: Audit
+) -> LogEvidence:
     """With what a small mode holds that no chain visited; refused where such a mode is large."""
     space = symmetry.space
     points = space.prior_draws(PRIOR_DRAWS, random_seed)
@@ -186,6 +198,7 @@ def _without_doubt(symmetry: Symmetric, evidence: LogEvidence, random_seed: int,
         log_weights = space.log_density(points) - space.log_prior(points) - (evidence.value - log_mass)
         if finds_more(log_weights, evidence.error):
             raise Unvisited("draws from the prior find more mass than the chains did: there is another mode")
+    evidence = _with_narrow_modes(analysis, symmetry, evidence, random_seed)
     if not symmetry.groups and space.size > SMALL:
         return evidence
     away = _mass_away(symmetry, evidence, random_seed)
@@ -197,6 +210,25 @@ def _without_doubt(symmetry: Symmetric, evidence: LogEvidence, random_seed: int,
         value=evidence.value + math.log1p(away.mass),
         error=math.hypot(evidence.error, away.mass, away.error),
     )
+
+
+def _with_narrow_modes(analysis: Analysis, symmetry: Symmetric, evidence: LogEvidence, random_seed: int) -> LogEvidence:
+    """With what narrow modes among the draws hold that no chain stepped into; refused where that is much."""
+    enough = UNVISITED + CLEARLY * evidence.error
+    numbers = named_numbers(analysis.joint.factors.values())
+    try:
+        narrow = narrow_mass(symmetry, numbers, evidence.value, enough, random_seed)
+    except (NotImplementedError, TypeError, ValueError, AssertionError, np.linalg.LinAlgError):
+        return evidence  # the density has no gradient, or no curvature
+    if narrow.mass - CLEARLY * narrow.error > enough:
+        raise Unvisited(
+            f"the posterior has a narrow mode ({narrow.where}), which holds about {narrow.mass:.2g} times what the "
+            "chains found, and hardly any draw is in it: NUTS does not step into modes this narrow"
+        )
+    if not narrow.mass > REAL * narrow.error:
+        return evidence
+    error = math.hypot(evidence.error, narrow.mass, narrow.error)
+    return replace(evidence, value=evidence.value + math.log1p(narrow.mass), error=error)
 
 
 def _mass_away(symmetry: Symmetric, evidence: LogEvidence, random_seed: int) -> Away:

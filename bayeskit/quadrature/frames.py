@@ -6,6 +6,8 @@ side, and, where that promises fewer nodes, bent by the earlier axes (:mod:`baye
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bayeskit.quadrature.change_of_variable import Bend, Frame, Stretch, fit_stretch
@@ -71,12 +73,15 @@ def bulk(land: Landscape) -> tuple[np.ndarray, np.ndarray]:
     return centre, covariance
 
 
-def frame_of_scales(land: Landscape, number: int) -> Frame:
-    """A frame of one variable in which every mode has its own scale; each ``number`` gives another."""
-    centre, scale = land.modes[0], land.own_widths[:1]
-    places = (land.modes[:, 0] - centre) / scale + number * MOVED * land.own_widths / scale
-    stretch = ManyScales(places, WIDER**number * land.own_widths / scale)
-    return Frame(centre, scale[:, None], (0,), (stretch,), (None,))
+def frame_of_scales(lines: Sequence[Landscape], order: tuple[int, ...], number: int) -> Frame:
+    """A frame in which every mode on the line along each axis has its own scale; each ``number`` gives another."""
+    stretches, index = [], list(order)
+    centre = np.array([line.modes[0, 0] for line in lines])[index]
+    scale = np.array([line.own_widths[0] for line in lines])[index]
+    for i, c, w in zip(order, centre, scale, strict=True):
+        places, widths = (lines[i].modes[:, 0] - c) / w, lines[i].own_widths / w
+        stretches.append(ManyScales(places + number * MOVED * widths, WIDER**number * widths))
+    return Frame(centre, np.diag(scale), order, tuple(stretches), (None,) * len(order))
 
 
 def choose_frame(

@@ -11,12 +11,14 @@ sheared product of three log-gamma densities and 1e-8 this takes about 2e5 evalu
 takes 4.6e7 by its Gauss–Kronrod rule, and its Genz–Malik rule states 1e-4 where its error is 2e-3.
 
 Limits. A mode that no probe comes near (twenty times narrower than the rest, say, or hundreds of widths away) cannot be
-seen by any method that only evaluates the density. One lattice serves all modes, so that modes of very different widths
-use up the budget, as do three variables with long exponential tails aslant. Densities with edges or kinks are refused.
+seen by any method that only evaluates the density. One lattice serves all modes: in one or two variables its axes may
+have many scales; in three, modes of very different widths use up the budget, as do long exponential tails aslant.
+Densities with edges or kinks are refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +27,7 @@ from bayeskit.quadrature.axis_density import AxisDensity
 from bayeskit.quadrature.counted_density import CountedDensity, NotIntegrable
 from bayeskit.quadrature.coverage import Lookout
 from bayeskit.quadrature.frames import bulk, choose_frame, frame_of_scales
-from bayeskit.quadrature.line_scan import survey_line
+from bayeskit.quadrature.line_scan import bumps_on_lines, lines_through, survey_line
 from bayeskit.quadrature.mode_search import Landscape, survey, survey_further
 from bayeskit.quadrature.refinement import LatticeSum, marginal, refined
 from bayeskit.quadrature.trapezoid import Lattice
@@ -163,7 +165,8 @@ def _covering(
     land: Landscape, probes: np.ndarray, tolerance: float, acceptable: float, rng: np.random.Generator
 ) -> tuple[Landscape, list[LatticeSum]]:
     """Lattices that pass nothing over, and the landscape that they are made for."""
-    runs = _lattices(land, tolerance, acceptable, rng)
+    bumps = land.modes.shape[1] > 1 and (_stands_on_more(land) or bumps_on_lines(land, probes))
+    runs = _to_scale(land, probes, tolerance, acceptable, rng, bumps)
     if land.modes.shape[1] == 1:
         return land, runs
     lookout = Lookout(land.density, probes, land.modes, SEED)
@@ -172,28 +175,67 @@ def _covering(
         if not len(points):
             return land, runs
         land = survey_further(land, points, values, rng)
-        runs = _lattices(land, tolerance, acceptable, rng)
+        runs = _to_scale(land, probes, tolerance, acceptable, rng, bumps)
     raise NotIntegrable("new regions in which the density matters were still being found")
 
 
-def _lattices(land: Landscape, tolerance: float, acceptable: float, rng: np.random.Generator) -> list[LatticeSum]:
-    """One lattice for every variable; two for a single one."""
+def _stands_on_more(land: Landscape) -> bool:
+    """Whether the highest mode is far narrower than the bulk, which no climb takes for a mode of its own."""
+    return bool(np.any(np.diag(bulk(land)[1]) > WIDE**2 * np.diag(land.covariance)))
+
+
+def _to_scale(
+    land: Landscape, probes: np.ndarray, tolerance: float, acceptable: float, rng: np.random.Generator, bumps: bool
+) -> list[LatticeSum]:
+    """Lattices of one scale; of axes with many where these fail, or where they would not see ``bumps``.
+
+    Axes of many scales take as many nodes as all of them together: a million in two variables, too many in three.
+    """
+    refusal = NotIntegrable("the density has bumps that are far narrower than the rest")
+    if not bumps:
+        try:
+            return _lattices(land, tolerance, acceptable, rng)
+        except NotIntegrable as failure:
+            refusal = failure
+    lines = lines_through(land, probes) if land.modes.shape[1] < 3 else ()
+    if not any(map(_many_scaled, lines)):
+        raise refusal
+    return _lattices(land, tolerance, acceptable, rng, lines)
+
+
+def _many_scaled(line: Landscape, bulk: float | None = None) -> bool:
+    """Whether a mode is a spike upon a slab, of which only the spike may be a mode.
+
+    Where the spike is no higher than the slab by three nats, the sd of the ``bulk`` is that of the slab.
+    """
+    scales = [*line.own_widths, line.reach] if bulk is None else [bulk, line.reach]
+    return max(scales) > WIDE * min(scales) or (bulk is not None and bulk > WIDE * min(line.own_widths))
+
+
+def _lattices(
+    land: Landscape,
+    tolerance: float,
+    acceptable: float,
+    rng: np.random.Generator,
+    lines: Sequence[Landscape] = (),
+) -> list[LatticeSum]:
+    """One lattice for every variable; two for a single one. With ``lines``, axes have the scales that these show."""
     k = land.modes.shape[1]
-    centre, covariance = bulk(land)
-    # A spike upon a slab, of which only the spike may be a mode.
-    wide = k == 1 and land.reach > WIDE * np.sqrt(covariance[0, 0])
-    many = k == 1 and (wide or len(land.modes) > 1)
-    _follow_rays(land, np.diag([max(land.reach, *land.own_widths) ** 2]) if many else covariance, rng)
+    centre, covariance = (land.modes[0], land.covariance) if lines else bulk(land)
+    if k == 1 and (_many_scaled(land, np.sqrt(covariance[0, 0])) or len(land.modes) > 1):
+        lines = (land,)
+    spread = np.diag([max(line.reach, *line.own_widths) ** 2 for line in lines]) if lines else covariance
+    _follow_rays(land, spread, rng)
     runs = []
     for number in range(max(k, 2)):
-        if many:
-            frame, step = frame_of_scales(land, number), np.full(1, CLOSE)
+        first = number if k > 1 else 0
+        order = (first, *(i for i in range(k) if i != first))
+        if lines:
+            frame, step = frame_of_scales(lines, order, number), np.full(k, CLOSE)
         else:
             if k == 1 and number:
                 # A second opinion in one dimension: another centre and scale, hence other nodes and another stretch.
                 centre, covariance = centre + SHIFT * np.sqrt(covariance[0]), covariance * WIDER
-            first = number if k > 1 else 0
-            order = (first, *(i for i in range(k) if i != first))
             frame, step = choose_frame(land, centre, covariance, order, tolerance)
         later = max(k, 2) - 1 - number
         runs.append(refined(land, frame, step, tolerance, acceptable, rng, later))

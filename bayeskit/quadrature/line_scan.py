@@ -10,12 +10,16 @@ either (the likelihood of a normal error does, a component of a mixture does not
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+from scipy import special
 
 from bayeskit.quadrature.counted_density import CountedDensity, NotIntegrable, safe
+from bayeskit.quadrature.low_bumps import low_bumps
 from bayeskit.quadrature.mode_search import Landscape, first_peak, widths
 
-__all__ = ["survey_line"]
+__all__ = ["bumps_on_lines", "lines_through", "survey_line"]
 
 STEP, FARTHEST = 0.025, 13.5  # of arsinh of the distance from the first mode, in its widths: 3e5 of them
 EVEN = (500, 6_000)  # equal steps over the range of the probes and as much on either side, by what an evaluation costs
@@ -27,7 +31,8 @@ ROUNDS, INSERTED = 14, 6  # of insertions, and points inserted between two at on
 NOTHING = 700.0  # nats below the first mode that count as zero
 VALLEY = 1e-3  # nats below the lower of two tops, at least, that make them two modes
 MOST = 300  # modes
-TAILS = (0.005, 0.995)  # of the mass between which the density is said to reach
+THROUGH, ALIKE = 4, 0.5  # modes of several variables that lines go through, and widths between tops that are one
+BULK, OUTERMOST = 0.005, 1e-10  # shares of the mass on either side that are beyond the reach of the rest
 
 
 def survey_line(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: float) -> Landscape:
@@ -52,7 +57,54 @@ def survey_line(f: CountedDensity, start: np.ndarray, probes: np.ndarray, cut: f
         new = (x[near, None] + np.diff(x)[near, None] * share).ravel()
         order = np.argsort(np.concatenate([x, new]), kind="stable")
         x, value = np.concatenate([x, new])[order], np.concatenate([value, safe(f(new[:, None]))])[order]
-    return _landscape(f, x, value, first, width, cut, probes)
+    return _with_low_bumps(_landscape(f, x, value, first, width, cut, probes), probes)
+
+
+def lines_through(land: Landscape, probes: np.ndarray) -> tuple[Landscape, ...]:
+    """For each variable, the modes on lines along its axis through the highest modes, without repetition.
+
+    Their reach is that of nearly all of their mass, which a spike need not hold.
+    """
+    if land.modes.shape[1] == 1:
+        return (replace(land, reach=land.outermost),)
+    found = []
+    for axis in range(land.modes.shape[1]):
+        lines = [survey_line(f, mode, line, land.cut) for f, mode, line in _lines(land, probes, axis, THROUGH)]
+        modes, own = lines[0].modes[:, 0], lines[0].own_widths
+        for line in lines[1:]:
+            new = _unlike(modes, own, line.modes[:, 0], line.own_widths)
+            modes, own = np.append(modes, line.modes[new, 0]), np.append(own, line.own_widths[new])
+        outermost = max(line.outermost for line in lines)
+        found.append(replace(lines[0], modes=modes[:, None], own_widths=own, reach=outermost))
+    return tuple(found)
+
+
+def bumps_on_lines(land: Landscape, probes: np.ndarray) -> bool:
+    """Whether a line along an axis through the highest mode of several variables has narrow bumps upon it."""
+    deviations = np.sqrt(np.diag(land.covariance))
+    lines = [_lines(land, probes, axis, 1)[0] for axis in range(land.modes.shape[1])]
+    return any(
+        len(low_bumps(f, line[:, 0], float(land.heights[0]), deviation)[0])
+        for (f, _, line), deviation in zip(lines, deviations, strict=True)
+    )
+
+
+type _Line = tuple[CountedDensity, np.ndarray, np.ndarray]  # the density on it, a mode of several variables, and probes
+
+
+def _lines(land: Landscape, probes: np.ndarray, axis: int, number: int) -> list[_Line]:
+    f, at = land.density, np.arange(land.modes.shape[1]) == axis
+
+    def through(mode: np.ndarray) -> _Line:
+        return CountedDensity(lambda x: f(np.where(at, x, mode)), f.budget), mode[at], probes[:, at]
+
+    return [through(mode) for mode in land.modes[:number]]
+
+
+def _unlike(places: np.ndarray, widths: np.ndarray, x: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    """Mask of the tops at x that are none of those at some places, of about the same widths."""
+    near = np.abs(places - x[:, None]) < ALIKE * np.minimum(widths, sd[:, None])
+    return ~np.any(near & (np.abs(np.log(widths / sd[:, None])) < 1), axis=1)
 
 
 def _grid(f: CountedDensity, mode: float, width: float, known: np.ndarray) -> np.ndarray:
@@ -129,7 +181,23 @@ def _landscape(
     seen = x[(x >= probes.min()) & (x <= probes.max())] if len(probes) else x
     unseen = float(np.diff(seen).max(initial=0.0))
     hessians = tuple(c.reshape(1, 1) for c in curvatures)
-    return Landscape(f, cut, modes[:, None], heights, np.diag(own[:1] ** 2), hessians, own, _reach(x, value), unseen)
+    reach, outermost = (_reach(x, value, beyond) for beyond in (BULK, OUTERMOST))
+    return Landscape(f, cut, modes[:, None], heights, np.diag(own[:1] ** 2), hessians, own, reach, outermost, unseen)
+
+
+def _with_low_bumps(land: Landscape, probes: np.ndarray) -> Landscape:
+    """With bumps that are no modes of the grid, so that lattices have their scale, too."""
+    known = probes[np.isfinite(probes[:, 0]), 0]
+    place, height, sd = low_bumps(land.density, known, float(land.heights[0]), float(land.own_widths[0]))
+    new = _unlike(land.modes[:, 0], land.own_widths, place, sd)
+    place, height, sd = place[new], height[new], sd[new]
+    return replace(
+        land,
+        modes=np.append(land.modes, place[:, None], axis=0),
+        heights=np.append(land.heights, height),
+        hessians=(*land.hessians, *(-1 / sd**2).reshape(-1, 1, 1)),
+        own_widths=np.append(land.own_widths, sd),
+    )
 
 
 def _width(x: np.ndarray, value: np.ndarray, top: int) -> float:
@@ -155,9 +223,9 @@ def _distinct(value: np.ndarray, tops: np.ndarray) -> np.ndarray:
     return np.array(kept, dtype=int)
 
 
-def _reach(x: np.ndarray, value: np.ndarray) -> float:
-    """About how far the mass reaches, as the sd of a normal density that reaches as far."""
+def _reach(x: np.ndarray, value: np.ndarray, beyond: float) -> float:
+    """How far all but a share of the mass reaches on either side, as the sd of a normal density that reaches as far."""
     mass = np.exp(value - value.max())
     total = np.append(0.0, np.cumsum((mass[1:] + mass[:-1]) / 2 * np.diff(x)))
-    low, high = np.interp(TAILS, total / total[-1], x)
-    return float(high - low) / 5
+    low, high = np.interp((beyond, 1 - beyond), total / total[-1], x)
+    return float(high - low) / (2 * special.ndtri(1 - beyond))

@@ -119,9 +119,11 @@ class Landscape:
     heights: np.ndarray
     covariance: np.ndarray
     hessians: tuple[np.ndarray, ...]
-    # In one variable: the width of each mode, the sd of a normal density that reaches as far, and the widest gap.
+    # In one variable: the width of each mode, the sds of normal densities that reach as far as the bulk of the mass and
+    # as nearly all of it, and the widest gap.
     own_widths: np.ndarray = field(default_factory=lambda: np.empty(0))
     reach: float = 0.0
+    outermost: float = 0.0
     unseen: float = np.inf
     # In two or three: more points (rows) from which lattices are grown, in regions that no climb showed.
     seeds: np.ndarray | None = None

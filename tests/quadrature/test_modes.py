@@ -253,7 +253,7 @@ def test_climbs_end_when_they_find_nothing_new() -> None:
 
 
 def test_a_refusal_hands_on_the_modes_that_it_knows() -> None:
-    means, sds = np.array([[-20.0, -20.0], [20.0, 20.0]]), np.array([[1e-3, 1e-3], [5.0, 5.0]])
+    means, sds = np.array([[19.0] * 3, [20.0] * 3]), np.array([[1e-3] * 3, [5.0] * 3])
 
     def log_density(x: np.ndarray) -> np.ndarray:
         return log_sum(normal(x[:, None], means, sds).sum(axis=-1), axis=1)
