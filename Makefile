@@ -10,9 +10,10 @@ EXTRAS := .[dev,examples]
 FITS = -c 'import sys; sys.exit(sys.version_info < (3, 12))' >/dev/null 2>&1
 CANDIDATES = python3.13 python3.14 python3.12 python3 python
 
-# What is imported is compiled once, not by each of the thirty processes that the tests start; pip would compile four times
-# as many modules, one after another.
+# What is imported is compiled once, when it is installed, not by each of the thirty processes that the tests start; pip
+# would compile four times as many modules.
 unexport PYTHONDONTWRITEBYTECODE
+USED := bayeskit.cli.demo, hmmlearn.hmm, hypothesis, nbclient, pytest, sklearn.mixture, statsmodels.api
 
 .PHONY: help test lint types demo benchmark format clean
 .DEFAULT_GOAL := help
@@ -48,6 +49,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  "$$python" -m venv $(VENV); \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '$(EXTRAS)'; \
 	fi; \
+	$(BIN)/python -W ignore -c 'import $(USED)'; \
 	touch $@
 
 # Side by side on the cores, a file at a time: tests of one file share what they infer.
