@@ -1,4 +1,9 @@
-"""Leave-one-out cross-validation of a posterior by Pareto-smoothed importance sampling, or why it has none."""
+"""Leave-one-out cross-validation of a posterior: by ratios of evidences, else by Pareto-smoothed importance sampling.
+
+Where the log evidence is exact, or found by quadrature, so is log p(y_i | the others), the difference of two of them.
+Of few observations of an exact posterior all are scored so, in 10 ms each; of others those that draws cannot score,
+whose Pareto k is high, if these are few.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,11 @@ import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import find_observations
 
+from bayeskit.comparison.evidence_of_subsets import SubsetEvidence
 from bayeskit.comparison.excluded_parameters import excluding
 from bayeskit.comparison.smoothed_loo import Smoothed, smoothed_loo
-from bayeskit.model.observations import by_observation
+from bayeskit.errors import BayeskitError
+from bayeskit.model.observations import ENTRY, by_observation
 from bayeskit.model.snapshot import on_its_data, written_down
 from bayeskit.results.log_densities import log_densities
 from bayeskit.results.records import Posterior
@@ -23,6 +30,7 @@ __all__ = ["leave_one_out", "pointwise_loo"]
 # computed from.
 LOO_ELEMENTS = 20_000_000
 LOO_MIN_DRAWS = 500
+SCORED_EXACTLY, RESCUED = 40, 10  # observations
 
 
 @written_down
@@ -40,10 +48,33 @@ def pointwise_loo(posterior: Posterior) -> tuple[np.ndarray, int, str]:
     No number, and the reason, where LOO is not available.
     """
     found, note = loo_from_draws(posterior)
+    if found is not None:
+        of_all = posterior.log_evidence.label == "exact" and found.elpd.size <= SCORED_EXACTLY
+        which = np.flatnonzero(found.high | of_all)
+        few = of_all or 0 < which.size <= RESCUED
+        if few and (exact := _exact_scores(posterior, which)) is not None:
+            elpd = found.elpd.copy()
+            elpd[which] = exact
+            rescued = f"{which.size} observation(s) of high Pareto k have exact scores, by ratios of evidences"
+            return elpd, 0, "" if of_all else rescued
     if found is not None and np.all(np.isfinite(found.elpd)):
         return found.elpd, int(found.high.sum()), note
     known = "" if found is None else "; bayeskit.cross_validate leaves each out in a run of its own"
     return np.empty(0), 0, f"{note}{known}"
+
+
+def _exact_scores(posterior: Posterior, which: np.ndarray) -> np.ndarray | None:
+    """log p(y_i | the others) of some observations; None where evidences of the others are not known."""
+    if posterior.log_evidence.label == "estimated" or len(posterior.model.observed_RVs) != 1:
+        return None
+    try:
+        subsets, scores = SubsetEvidence("model", posterior, ENTRY, posterior.random_seed or 0), []
+        for i in which:
+            without = np.arange(len(subsets)) != i
+            scores.append(subsets(~np.zeros(len(subsets), dtype=bool)).value - subsets(without).value)
+    except BayeskitError:
+        return None
+    return np.array(scores)
 
 
 @on_its_data

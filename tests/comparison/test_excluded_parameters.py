@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -135,8 +136,17 @@ def test_an_impossible_observation_of_weight_zero_is_absent() -> None:
         assert np.max(np.abs(arrived["log_evidence"] - [tanks_evidence(places[:k]) for k in range(6)])) < 1e-10
 
 
+def test_what_no_draw_can_see_has_an_exact_score_where_evidences_are_known() -> None:
+    posterior, everything = bk.infer(tanks(), random_seed=1), np.arange(5)
+    right = [tanks_evidence(everything) - tanks_evidence(np.delete(everything, i)) for i in everything]
+    assert np.max(np.abs(pointwise_loo(posterior)[0] - right)) < 1e-10
+    numbers, note = leave_one_out(posterior)
+    assert abs(numbers[0] - sum(right)) < 1e-9 and numbers[2] == 0 and not note
+
+
 def test_compare_has_no_leave_one_out_from_draws_that_cannot_see() -> None:
     posterior = bk.infer(tanks(), random_seed=1)
+    posterior = replace(posterior, log_evidence=replace(posterior.log_evidence, label="estimated"))
     numbers, note = leave_one_out(posterior)
     assert np.isnan(numbers).all()
     assert "1 observation(s) exclude parameters" in note
