@@ -30,6 +30,7 @@ READING = (
     "Seconds are those of a processor, compilation included, so that effective draws a second of these small models "
     "say how long a person waits, and little of large ones.",
 )
+NAMED = 12  # references beyond which their list is folded
 COLUMNS = ("sampler", "verdict", "z_mean", "z_sd", "ess_bulk", "ess_tail", "r_hat", "divergences", "seconds")
 
 
@@ -114,13 +115,18 @@ def _cell(value: Any) -> Cell:
 
 def _reproduction(trial: Trial) -> Section:
     names = ", ".join(repr(str(name)) for name in trial.scores.index)
-    named = ", ".join(repr(str(name)) for name in dict.fromkeys(trial.table["reference"]))
-    asked = f"references=[{named}], draws={trial.draws}, chains={trial.chains}, tune={trial.tune}"
+    tried = [str(name) for name in dict.fromkeys(trial.table["reference"])]
+    named = f"[{', '.join(map(repr, tried))}]"
+    many = len(tried) > NAMED
+    asked = f"references={'references' if many else named}, draws={trial.draws}, chains={trial.chains}"
+    asked += f", tune={trial.tune}"
     asked += f", random_seed={trial.random_seed}"
     asked += "" if trial.time_limit is None else f", time_limit={trial.time_limit:g}"
     rows = tuple((package, found) for package in PACKAGES if (found := _version(package)))
     tables = (Table(("package", "version"), rows),)
-    return Section("versions", "To reproduce this", text=f"bk.trial([{names}], {asked})", tables=tables)
+    listed = Section("references", f"The {len(tried)} references by name", text=f"references = {named}")
+    text = f"bk.trial([{names}], {asked})"
+    return Section("versions", "To reproduce this", text=text, tables=tables, folded=(listed,) if many else ())
 
 
 def _version(package: str) -> str:
