@@ -31,6 +31,7 @@ ROUNDS, INSERTED = 14, 6  # of insertions, and points inserted between two at on
 NOTHING = 700.0  # nats below the first mode that count as zero
 VALLEY = 1e-3  # nats below the lower of two tops, at least, that make them two modes
 MOST = 300  # modes
+NEAR_BY = 64  # points beside a top that are looked at first
 THROUGH, ALIKE = 4, 0.5  # modes of several variables that lines go through, and widths between tops that are one
 BULK, OUTERMOST = 0.005, 1e-10  # shares of the mass on either side that are beyond the reach of the rest
 
@@ -204,12 +205,20 @@ def _width(x: np.ndarray, value: np.ndarray, top: int) -> float:
     """The sd of a normal density that falls as this one does, by half a nat or so on either side of a top."""
     sides = []
     for step in (-1, 1):
-        beyond = np.flatnonzero(value[top::step] < value[top] - RESOLVED)
-        last = top + step * (beyond[0] if len(beyond) else len(value[top::step]) - 1)
+        last = top + step * _first_below(value[top::step], value[top] - RESOLVED)
         at = np.array([last, last - step])
         fall = np.maximum(value[top] - value[at], LEAST_FALL)
         sides.append(np.min((np.abs(x[at] - x[top]) / np.sqrt(2 * fall))[at != top]))
     return float(np.mean(sides))
+
+
+def _first_below(values: np.ndarray, level: float) -> int:
+    """Where the values first are below a level, or their end: near by, of a rough density with thousands of tops."""
+    seen = NEAR_BY
+    while seen < len(values) and not np.any(values[:seen] < level):
+        seen *= 4
+    below = values[:seen] < level
+    return int(np.argmax(below)) if np.any(below) else len(values) - 1
 
 
 def _distinct(value: np.ndarray, tops: np.ndarray) -> np.ndarray:
