@@ -52,6 +52,11 @@ ANY_LABELLING = (
     "the components of {} have no order: each draw of a chain is given one of their labellings at random, for the "
     "posterior has them all"
 )
+# Four chains on PPCA from the loadings of its own data agreed with each other in a mirrored mode of other data.
+GIVEN_STARTS = (
+    "chains start where the model puts {} (initval): starts that are computed from its own data may be far from the "
+    "posterior of others; method=... can build the model anew from each data set"
+)
 
 
 class RepeatedInference:
@@ -95,6 +100,9 @@ class RepeatedInference:
             alike = {n for group in groups_without_order(self.model, self.analysis) for n in group.axes}
             named = ", ".join(name for name in self.names if name in alike)
             self.notes += [ANY_LABELLING.format(named)] if named else []
+            given = self.model.rvs_to_initial_values
+            started = ", ".join(str(rv.name) for rv in self.model.free_RVs if given.get(rv) is not None)
+            self.notes += [GIVEN_STARTS.format(started)] if started else []
 
     @property
     def model(self) -> pm.Model:
