@@ -34,20 +34,29 @@ settings.load_profile("bayeskit")
 MOST_WORKERS = 8  # each needs a gigabyte of memory
 # The files that take most: one of them, begun last, would be waited for by all other processes.
 LONGEST = (
+    "test_notebook",
     "test_remainder",
     "test_supervised",
     "test_other_data",
-    "test_notebook",
-    "test_exact",
-    "test_validation",
-    "test_native",
-    "test_exchangeable",
-    "test_em",
     "test_calibration",
-    "test_hmm_op",
+    "test_validation",
+    "test_exact",
+    "test_bridge",
+    "test_collapsed_model",
+    "test_native",
+    "test_em",
+    "test_latent_states",
+    "test_exchangeable",
+    "test_recipes",
+    "test_quadrature",
+    "test_demo",
+    "test_cli",
+    "test_models_remainder",
+    "test_observation_space",
+    "test_probabilistic_pca",
+    "test_edges",
     "test_convergence",
     "test_models_finite",
-    "test_probabilistic_pca",
 )
 
 
