@@ -31,6 +31,7 @@ LAYERS = (
     "results",
     "gaussian",
     "finite",
+    "plates",
     "elimination",
     "quadrature",
     "sampling",

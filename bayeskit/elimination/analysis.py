@@ -21,6 +21,7 @@ from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.snapshot import Snapshot, restored
 from bayeskit.model.support import Support
 from bayeskit.model.written_data import written_elsewhere
+from bayeskit.plates.plate import Plate
 from bayeskit.results.records import Plan
 
 __all__ = ["Analysis", "Scale"]
@@ -61,6 +62,8 @@ class Analysis:
     values: dict[str, np.ndarray] = field(default_factory=dict)  # of the finite variables
     supports: dict[str, Support] = field(default_factory=dict)  # of every latent variable
     summed: tuple[Summed, ...] = ()  # summed out of ``joint``, in that order; all else was planned without them
+    plates: tuple[Plate, ...] = ()  # integrated out entry by entry after those sums, in that order
+    without_plates: Analysis | None = None  # the same, without them
     whole: LogJoint | None = None  # the model as written, where ``joint`` is one with variables summed out
     snapshot: Snapshot | None = None  # the data that it is evaluated with, where not those that its model has now
     analyse: Callable[[pm.Model], Analysis] | None = None  # what finds the analysis of a model

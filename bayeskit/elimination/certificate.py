@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,15 @@ from bayeskit.elimination.check_points import points_away
 from bayeskit.elimination.conjugate_posterior import Component
 from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.elimination.recovery import Recovery, state_recovery
-from bayeskit.errors import CertificateError
+from bayeskit.errors import CertificateError, InferenceError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.rewriting import inline
+from bayeskit.plates.accuracy import differences
+from bayeskit.plates.conditional import PlateRecovery
 from bayeskit.types import Point
 
-__all__ = ["certify", "certify_collapsed", "certify_states", "require_resolved"]
+__all__ = ["RESOLVED", "certify", "certify_collapsed", "certify_states", "integrals_off", "require_resolved"]
 
 type Compared = tuple[float, float, float]  # log p(y, θ, φ), log p(θ | φ, y), log p(y, φ)
 
@@ -43,6 +46,8 @@ NOWHERE = (
     "and please report the model"
 )
 ROUNDED = 2.0  # units in the last place by which a solution is off
+CHECKED = 100  # posterior draws at which integrals over single entries are taken by a second rule
+RESOLVED = 1e-5  # nats that such integrals, of all entries together, may be off
 POINTS = 4  # posterior draws, and as many prior draws, at which a density is certified
 
 
@@ -113,17 +118,17 @@ def certify_collapsed(recovery: Recovery, draws: Mapping[str, np.ndarray], rando
 def certify_states(analysis: Analysis, draws: Mapping[str, np.ndarray], random_seed: int) -> float:
     """The largest |log p(y, z, φ) − log p(z | φ, y) − log p(y, φ)| over posterior and prior draws, in nats.
 
-    The first is PyMC's own density, the last the sum; the leaves that are drawn forward have no part in either. A
-    CertificateError if it is more than rounding.
+    The first is PyMC's own density, the last the sum over z, or the integral where its entries are real numbers; the
+    leaves that are drawn forward have no part in either. A CertificateError if it is more than rounding.
     """
-    if not analysis.summed:
+    if not analysis.summed and not analysis.plates:
         return 0.0
     inputs = analysis.original.values
     totals = []
     for joint in (analysis.original, analysis.joint):
         factors = [pt.sum(g) for f, g in joint.factors.items() if f not in analysis.ancestral]
         totals.append(compile_small(list(inputs.values()), inline([pt.add(*factors, pt.constant(0.0))])[0]))
-    recoveries = state_recovery(analysis)
+    states, plates = state_recovery(analysis), [PlateRecovery(plate) for plate in analysis.plates]
 
     def terms(point: Point) -> Compared:
         arguments = [np.asarray(point[n], dtype=v.type.dtype) for n, v in inputs.items()]
@@ -131,10 +136,39 @@ def certify_states(analysis: Analysis, draws: Mapping[str, np.ndarray], random_s
             joint, summed = (float(t(*arguments)) for t in totals)
             # Outside the support there is no conditional distribution.
             inside = np.isfinite(joint) or np.isfinite(summed)
-            return joint, sum(r.log_probability(point) for r in recoveries.values()) if inside else np.nan, summed
+            known = (r.log_probability(point) for r in states.values()), (p.log_density(point) for p in plates)
+            return joint, sum(chain(*known)) if inside else np.nan, summed
 
-    away = _where_numbers_suffice(terms, points_away(analysis, POINTS, random_seed))
-    return _largest([*map(terms, _first(draws)), *away])
+    # Integrals are as good as they are where the posterior is; far from it, no answer rests on them.
+    far = [] if plates else points_away(analysis, POINTS, random_seed)
+    spread = _largest([*map(terms, _first(draws)), *_where_numbers_suffice(terms, far)])
+    return spread + certify_integrals(analysis, draws)
+
+
+def certify_integrals(analysis: Analysis, draws: Mapping[str, np.ndarray]) -> float:
+    """How far, in nats, integrals over single entries are off at the worst of some posterior draws.
+
+    An InferenceError where it is more than an evidence may be.
+    """
+    total = 0.0
+    for plate, off in zip(analysis.plates, integrals_off(analysis, draws), strict=True):
+        if not np.max(off) <= RESOLVED:
+            raise InferenceError(
+                f"the integrals over the entries of {plate.name!r} cannot be bounded (two rules differ by "
+                f"{np.max(off):.1g} nats): the integrand has an edge, a kink, a narrow peak aside, or tails without end"
+            )
+        total += float(np.max(off))
+    return total
+
+
+def integrals_off(analysis: Analysis, draws: Mapping[str, np.ndarray], most: int = CHECKED) -> list[np.ndarray]:
+    """For each variable that is integrated entry by entry, how far its integrals are off at some draws of the rest."""
+    number = len(next(iter(draws.values())))
+    chosen = np.unique(np.linspace(0, number - 1, min(number, most)).astype(int))
+    return [
+        differences(plate, [np.asarray(draws[n], dtype=float)[chosen] for n in plate.given], len(chosen))
+        for plate in analysis.plates
+    ]
 
 
 def _first(draws: Mapping[str, np.ndarray]) -> list[Point]:

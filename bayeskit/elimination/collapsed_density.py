@@ -81,7 +81,8 @@ class Collapsed:
         condensed = {f for block, form in self.blocks if form.side is not None for f in block.factors}
         condensed.update(self.priors, self.analysis.ancestral)
         data = 0 if condensed >= set(joint.factors) else joint.data_size
-        return 100 + dense + data + sum(form.weight for _, form in self.blocks)
+        entrywise = sum(plate.weight for plate in self.analysis.plates)
+        return 100 + dense + data + entrywise + sum(form.weight for _, form in self.blocks)
 
 
 def collapsed_density(analysis: Analysis) -> Collapsed:
@@ -110,8 +111,8 @@ def collapsed_density(analysis: Analysis) -> Collapsed:
         blocks.append((block, form))
         terms += [form.rest, strategy_of(form).integral(form)]
     others = [f for f in active if f not in absorbed and f not in priors]
-    # A sum over finite variables has no statistics that the data could be reduced to.
-    sums = {s.factor for s in analysis.summed}
+    # Neither a sum over finite variables nor an integral has statistics that the data could be reduced to.
+    sums = {s.factor for s in analysis.summed} | {p.factor for p in analysis.plates}
     terms += [cheap_gradients(pt.sum(joint.factors[f])) for f in others if f in sums]
     if plain := [f for f in others if f not in sums]:
         terms.append(_sum(joint, plain, reference, analysis.shapes))

@@ -20,7 +20,7 @@ from bayeskit.finite.sum_out import Summed, TooLarge, sum_out
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.results.records import Refusal, Step
 
-__all__ = ["analyse", "with_sums"]
+__all__ = ["analyse", "closed_forms_of", "with_sums"]
 
 
 def analyse(model: pm.Model, *, sums: bool = False, shared: tuple[str, ...] = ()) -> Analysis:
@@ -54,7 +54,7 @@ def _require_labels(model: pm.Model) -> None:
 
 
 def _analysed(model: pm.Model, sums: bool, shared: tuple[str, ...]) -> Analysis:
-    plain = _search(LogJoint.from_model(model, shared=shared))
+    plain = closed_forms_of(LogJoint.from_model(model, shared=shared))
     finite = _finite(plain)
     if plain.plan.remaining or sums:
         return with_sums(plain)
@@ -89,7 +89,7 @@ def with_sums(plain: Analysis) -> Analysis:
             continue
         rows *= len(step.values) if step.kind == "joint" else 1
         summed.append(step)
-    found = _search(left, plain) if summed else plain
+    found = closed_forms_of(left, plain) if summed else plain
     refused = tuple(refusals.get(r.variable, _inside(r, left, summed)) for r in found.plan.refusals)
     if not summed:
         return replace(plain, plan=replace(plain.plan, refusals=refused))
@@ -110,7 +110,8 @@ def _finite(analysis: Analysis) -> list[str]:
     return [n for n in left if analysis.supports[n].kind == "finite"]
 
 
-def _search(joint: LogJoint, known: Analysis | None = None) -> Analysis:
+def closed_forms_of(joint: LogJoint, known: Analysis | None = None) -> Analysis:
+    """The closed forms of a density as it stands."""
     search = Search(joint, known)
     leaves_last = search.run()
     if not leaves_last.plan.remaining or not search.passed_over:

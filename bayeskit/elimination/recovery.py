@@ -22,9 +22,10 @@ from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.gaussian.strategies import Conditional, strategy_of
 from bayeskit.graphs.rewriting import inline
 from bayeskit.model.forward_sampling import draw_given, over_draws
+from bayeskit.plates.conditional import PlateRecovery
 from bayeskit.types import Draws, Graph
 
-__all__ = ["Recovery", "draw_states_and_leaves", "needed_for", "state_marginals", "state_recovery"]
+__all__ = ["Recovery", "draw_the_rest", "needed_for", "state_marginals", "state_recovery"]
 
 MARGINALS_LIMIT = 100_000_000  # numbers in all the matrices that moments take
 
@@ -56,9 +57,11 @@ def state_marginals(analysis: Analysis, draws: Mapping[str, np.ndarray], weights
     }
 
 
-def draw_states_and_leaves(analysis: Analysis, draws: Draws, number: int, rng: np.random.Generator) -> Draws:
-    """Some draws with, for each, one of the variables that were summed out and of those that nothing depends on."""
+def draw_the_rest(analysis: Analysis, draws: Draws, number: int, rng: np.random.Generator) -> Draws:
+    """Some draws with, for each, one of what was integrated entry by entry or summed out, and of the leaves."""
     values = dict(draws)
+    for plate in reversed(analysis.plates):
+        values[plate.name] = PlateRecovery(plate).draw(values, number, rng)
     for name, states in state_recovery(analysis).items():
         values[name] = states.draw(values, number, rng)
     if analysis.ancestral:
@@ -84,7 +87,7 @@ class Recovery:
         for block, conditional in self.conditionals.items():
             values |= block.theta.split(conditional.draw(self._at(block, values), rng))
         if leaves:
-            return draw_states_and_leaves(self.collapsed.analysis, values, number, rng)
+            return draw_the_rest(self.collapsed.analysis, values, number, rng)
         return {n: values[n] for n in self.collapsed.analysis.original.names if n in values}
 
     def log_density(self, point: Mapping[str, np.ndarray]) -> float:

@@ -21,7 +21,7 @@ from bayeskit.elimination.certificate import certify, certify_states, require_re
 from bayeskit.elimination.check_points import points_away
 from bayeskit.elimination.conjugate_posterior import Component, hypotheses, solve_posterior
 from bayeskit.elimination.log_joint_evaluator import Evaluator
-from bayeskit.elimination.recovery import draw_states_and_leaves, state_marginals
+from bayeskit.elimination.recovery import draw_the_rest, state_marginals
 from bayeskit.errors import CertificateError, InferenceError, UnanswerableError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.closed_form_marginals import Closed, finite_marginals, mixed_marginals, part_marginals
@@ -82,7 +82,7 @@ def _answer(request: Request) -> Posterior:
     away = points_away(analysis, 1 if few else POINTS, random_seed)
     possible = [c for c in components if np.isfinite(c.log_evidence)]
     spreads = np.array([certify(evaluator, c, _check_points(c, away, random_seed)) for c in possible])
-    values = draw_states_and_leaves(analysis, values, draws, rng)
+    values = draw_the_rest(analysis, values, draws, rng)
     certificate = max(np.max(spreads), of_states := certify_states(analysis, values, random_seed))
     values |= deterministics(analysis.original, values)
     most = components[int(np.argmax(log_weights))]

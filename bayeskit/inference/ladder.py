@@ -67,8 +67,8 @@ def explain(model: pm.Model | Analysis) -> Plan:
     with lightly(), ExitStack() as data:
         analysis = model if isinstance(model, Analysis) else analyse(model)
         data.enter_context(restored(analysis.snapshot))
-        first = next(method for method in ladder() if not method.obstacle(analysis))
-        plan = first.planned(analysis.plan, audit(analysis), analysis.original.model)
+        first = next(method for method in ladder() if not method.obstacle(method.seen(analysis)))
+        plan = first.planned(first.seen(analysis).plan, audit(analysis), analysis.original.model)
         try:
             require_answerable(analysis)
         except BayeskitError as error:
@@ -152,7 +152,8 @@ def answer(
         shown = progressbar and is_terminal()
         request = Request(written, analysis, draws, random_seed, audit(analysis), shown, sampler or {})
         rung, post = _first_that_answers(ladder(method), request, building)
-        post = replace(post, account=rung.account, analysis=replace(analysis, snapshot=snapshot), snapshot=snapshot)
+        seen = replace(rung.seen(analysis), snapshot=snapshot)
+        post = replace(post, account=rung.account, analysis=seen, snapshot=snapshot)
         if rung.samples:
             post = with_diagnostics(post)
     return replace(post, seconds=time.perf_counter() - started)
@@ -167,7 +168,7 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
         if unproved and rung.closed_form:
             continue
         try:
-            if obstacle := rung.obstacle(request.analysis):
+            if obstacle := rung.obstacle(rung.seen(request.analysis)):
                 obstacles.append(obstacle)
                 continue
             if rung.samples:
@@ -192,7 +193,8 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
 
 def _planned(rung: Method, request: Request, failures: dict[Method, Exception]) -> Analysis:
     """The analysis with the plan that a rung carries out after others failed."""
-    analysis, plan = request.analysis, request.analysis.plan
+    analysis = rung.seen(request.analysis)
+    plan = analysis.plan
     if not rung.closed_form:
         plan = replace(plan, eliminated=(), remaining=tuple(analysis.original.names))
     plan = rung.planned(plan, request.audit, request.model)

@@ -68,7 +68,18 @@ class Method:
     remedy: str = ""  # what to do where it was forced and failed; empty where its own errors say so
     # Whether it rests on the closed form of what was eliminated; then it is no help where that failed its proof.
     closed_form: bool = True
+    # Whether it takes integrals over single entries, where these leave fewer numbers, for closed forms.
+    entrywise: bool = False
     samples: bool = False  # by chains: they take long, may not converge, and have options
+
+    def seen(self, analysis: Analysis) -> Analysis:
+        """The analysis that the method goes by: with integrals over single entries, where it takes them."""
+        if self.entrywise:
+            from bayeskit.elimination.entrywise import with_plates
+
+            return with_plates(analysis) or analysis
+        plain = analysis.without_plates
+        return analysis if plain is None else replace(plain, snapshot=analysis.snapshot)
 
     def obstacle(self, analysis: Analysis) -> str:
         """Why the method cannot answer, and what to do instead; empty where it can."""
@@ -82,7 +93,7 @@ class Method:
     def planned(self, plan: Plan, audit: Audit, model: pm.Model) -> Plan:
         """A plan of some model that this method carries out, with what becomes of its evidence."""
         plan, reason = audit.noted(plan), audit.reason
-        rest = (", everything else in closed form given it", "; what has a closed form is recovered exactly")
+        rest = (f", everything else {plan.how} given it", "; what has a closed form is recovered exactly")
         whole = [n for n in plan.remaining if n in model.named_vars and not model[n].dtype.startswith("float")]
         steps = " (whole numbers, by Metropolis or Gibbs steps)" * self.samples
         named = ", ".join(n + steps * (n in whole) for n in plan.remaining)
@@ -113,6 +124,7 @@ METHODS: tuple[Method, ...] = (
         "{0} will be integrated by quadrature{1}. Should that be refused (for an edge or a kink of the density, tails "
         "that fall off too slowly, or its cost), NUTS will sample {0}.",
         "use method='nuts'",
+        entrywise=True,
     ),
     Method(
         "nuts",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayeskit.elimination.analysis import Analysis
-from bayeskit.elimination.certificate import certify_collapsed
+from bayeskit.elimination.certificate import RESOLVED, certify_collapsed, integrals_off
 from bayeskit.elimination.collapsed_density import collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.recovery import Recovery
@@ -37,10 +37,15 @@ __all__ = ["Integrand", "answer", "collapsed_integral", "obstacle"]
 NUMBERS = 3  # real numbers that are integrated over, at most
 FEWEST = 4  # draws at which the certificate is evaluated where none are asked for
 TOLERANCE = {1: 1e-8, 2: 1e-8, 3: 1e-6}  # nats, by number of dimensions
+# Where entries are integrated about a number that is not zero: an sd of 1e-14 about 1 is not told from rounding, and
+# with it no tail of 14 more orders of magnitude can be followed.
+COARSER = 1e-6
+SOME, NEARBY = 5, 0.3  # points near the start at which that is tried, and how near
 WORK = 3e8  # numbers that quadrature may compute with; beyond it NUTS is quicker
 CALL = 30  # numbers that handling one matrix by itself counts for
 EVALUATIONS = (20_000, {1: 500_000, 2: 1_000_000, 3: 2_000_000})
 LEAST = {1: 3_000, 2: 10_000, 3: 200_000}  # evaluations that an integral takes
+ENTRYWISE = {1: 1_500, 2: 20_000, 3: 130_000}  # the same, of shared numbers: those of the entries are gone
 # What NUTS takes: seconds whatever the model is, and gradients that cost as much as so many evaluations of a density of
 # which each number takes so long. A density that PyTensor's Python loops through takes far longer here than compiled.
 SECONDS, GRADIENTS, NUMBER = 10.0, 240_000, 6e-8
@@ -75,6 +80,7 @@ class Integrand:
     recovery: Recovery
     transforms: dict[str, OntoInterval]
     work: int  # numbers that an evaluation computes with
+    sampled: int  # and one of the density that NUTS would sample, where no entries are integrated one by one
 
     @classmethod
     def of(cls, analysis: Analysis) -> Integrand:
@@ -84,17 +90,21 @@ class Integrand:
         work = space.weight + CALL * calls_of(collapsed.likelihood)
         with unsealed(sealed_in(space.model.free_RVs)):
             _ = space.initial  # where a search starts need not be told by the data that it is for
-        return cls(space, Recovery(collapsed), transforms_of(space, analysis.shapes), work)
+        sampled = work - sum(plate.weight - plate.terms.length for plate in analysis.plates)
+        return cls(space, Recovery(collapsed), transforms_of(space, analysis.shapes), work, sampled)
 
 
-def _budget(space: Unconstrained, work: int, seconds: float) -> int:
+def _budget(space: Unconstrained, work: int, sampled: int, seconds: float) -> int:
     """Evaluations, of so many seconds, that take no longer than sampling; NotIntegrable where these are too few."""
     kind = min(max(space.size, 1), NUMBERS)
     lowest, most = EVALUATIONS
     seconds += NODE
-    measured = (SECONDS + GRADIENTS * min(seconds, NUMBER * work)) / seconds
-    budget = int(min(np.clip(WORK / work, lowest, most[kind]), measured))
-    if budget < LEAST[kind]:
+    measured = (SECONDS + GRADIENTS * min(seconds, NUMBER * sampled)) / seconds
+    if sampled < work:  # what is measured says more than numbers: NUTS samples another density
+        budget, least = int(min(most[kind], measured)), ENTRYWISE[kind]
+    else:
+        budget, least = int(min(np.clip(WORK / work, lowest, most[kind]), measured)), LEAST[kind]
+    if budget < least:
         raise NotIntegrable(f"over {space.size} real numbers it would take longer than sampling")
     return budget
 
@@ -111,6 +121,19 @@ def _seconds(space: Unconstrained) -> float:
         number *= LEAP if taken < ENOUGH / 2 else 4
 
 
+def _require_smooth_entries(analysis: Analysis, made: Integrand) -> None:
+    """Refuse at once what a rule for smooth integrals over single entries fails on wherever it is asked."""
+    space, recovery = made.space, made.recovery
+    rng = np.random.default_rng(0)
+    near = space.backward(space.start + NEARBY * rng.standard_normal((SOME, space.size)))
+    with silently():
+        # What was eliminated after them they may be given: one draw of it.
+        every = recovery.draw(near, rng, leaves=False)
+        off = integrals_off(analysis, every)
+    if any(not np.max(of_one) <= RESOLVED for of_one in off):
+        raise NotIntegrable("the integrals over single entries have an edge, a kink, or tails without an end")
+
+
 def collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
     """The collapsed density of a model, and its integral; NotIntegrable where it has none that can be bounded."""
     found: tuple[Integrand, Quadrature] = analysis.remembered_of(
@@ -123,7 +146,10 @@ def _collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
     made: Integrand = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
     space = made.space
     seconds = analysis.remembered("seconds", lambda: _seconds(space))
-    tolerance, budget = TOLERANCE[min(max(space.size, 1), NUMBERS)], _budget(space, made.work, seconds)
+    if analysis.plates:
+        _require_smooth_entries(analysis, made)
+    tolerance = COARSER if analysis.plates else TOLERANCE[min(max(space.size, 1), NUMBERS)]
+    budget = _budget(space, made.work, made.sampled, seconds)
     with silently():  # draws from the prior, at which other modes are looked for
         probes = analysis.remembered_unread("probes", lambda: prior_probes(space))
     # The values of data are read here: what is made above holds for all of them.

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from bayeskit.results.notebook_html import clipped, plan_html
 
-__all__ = ["Plan", "Refusal", "Step"]
+__all__ = ["ENTRYWISE", "Plan", "Refusal", "Step"]
+
+ENTRYWISE = "entrywise_quadrature"  # the family of a step that integrates each entry of a variable numerically
 
 
 @dataclass(frozen=True)
@@ -77,13 +79,20 @@ class Plan:
         gone = clipped(name for step in self.eliminated for name in step.variables) or "nothing"
         return f"Plan({self.method or 'no method'}: {gone} integrated out{remaining})"
 
+    @property
+    def how(self) -> str:
+        """By what the steps integrate."""
+        numerically = any(step.family == ENTRYWISE for step in self.eliminated)
+        closed = not all(step.family == ENTRYWISE for step in self.eliminated)
+        return " or ".join(["in closed form"] * closed + ["entry by entry"] * numerically)
+
     def _repr_html_(self) -> str:
         return plan_html(self)
 
     def __str__(self) -> str:
         lines = [f"method: {self.method}"] if self.method else []
         if self.eliminated:
-            lines.append("integrated out in closed form, in this order:")
+            lines.append(f"integrated out {self.how}, in this order:")
             lines += [f"  {i}. {step}" for i, step in enumerate(self.eliminated, 1)]
         if self.refusals:
             lines.append("remaining, without a closed form:")

@@ -1,0 +1,1 @@
+"""Variables whose entries are independent given the rest: each integrated by itself, numerically."""

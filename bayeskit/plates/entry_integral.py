@@ -1,0 +1,176 @@
+r"""Integrals over one real variable for many entries at once, by the trapezoid rule about each entry's own mode.
+
+With x = m + s sinh(c u)/c, about as wide as a standard normal at the mode and growing like an exponential far out,
+
+.. math:: \int e^{L(x)} dx \approx h \sum_k e^{L(x_k)} s \cosh(c u_k), \quad u_k = h k
+
+converges exponentially for integrands that are analytic near the line (Trefethen and Weideman 2014). When the step is
+halved the error is squared: so the sum over every other node, which costs nothing, shows of what order it is. The
+lattice is made longer where its ends still count, and finer where the two sums disagree, for the φ that need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["CURVED", "EntryLattice", "integrate_entries", "log_sum_of_nodes", "modes_of_entries"]
+
+# Of N values of φ (rows of what is given) and places (N, K, G) of all entries, L of the same shape.
+EntryDensity = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+CURVED = 0.3  # c
+STEP, ENDS = 0.5, (-10, 10)  # the first lattice: 7 sds on either side
+AGREED = 1e-5  # log of the ratio of the two sums, whose square is about the error
+FALLEN = -25.0  # log of a term at an end over the sum of all
+FINER, LONGER = 0.5, 1.6  # factors by which a lattice changes
+MOST = 2_000  # nodes
+ROUNDED, LOST = np.finfo(float).eps, 0.1  # of a place; and, in widths, where that leaves no integral
+CLIMBS = 40  # steps up to which modes are looked for
+NEAR = 0.2  # of a width, that the last step may take, and by which the width may change
+FLAT = 1e-13  # of a log density, by which rounding alone may change it
+CLOSER, TINY = 0.1, 1e-300  # of a step that led downhill, and the least
+AT_ONCE = 1_000_000  # numbers in the terms that are evaluated together
+
+
+@dataclass(frozen=True)
+class EntryLattice:
+    """The nodes of one rule: u_k = h k, k from ``first`` to ``last``."""
+
+    step: float = STEP
+    first: int = ENDS[0]
+    last: int = ENDS[1]
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return self.last - self.first + 1
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """u."""
+        return self.step * np.arange(self.first, self.last + 1)
+
+    def changed(self, left: bool, right: bool, coarse: bool) -> EntryLattice:
+        """Longer to the left or right, or finer."""
+        first = int(self.first * (LONGER if left else 1.0))
+        last = int(self.last * (LONGER if right else 1.0))
+        return EntryLattice(self.step * FINER, 2 * first, 2 * last) if coarse else EntryLattice(self.step, first, last)
+
+
+FIRST = EntryLattice()
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What one lattice gives for some values of φ: their indices, log integrals (n, G), terms and places (n, K, G)."""
+
+    of: np.ndarray
+    log_integral: np.ndarray
+    resolved: np.ndarray  # (n,), whether the sum over every other node agrees
+    terms: np.ndarray  # their log sum is the log integral
+    places: np.ndarray
+    lattice: EntryLattice
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Of the integral, that each node has."""
+        with np.errstate(all="ignore"):
+            return np.nan_to_num(np.exp(self.terms - self.log_integral[:, None]))
+
+
+def log_sum_of_nodes(terms: np.ndarray) -> np.ndarray:
+    """log Σ exp over the second axis, −∞ where every term is."""
+    top = np.max(terms, axis=1)
+    safe = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(all="ignore"):
+        result: np.ndarray = np.log(np.sum(np.exp(terms - safe[:, None]), axis=1)) + safe
+    return result
+
+
+def modes_of_entries(
+    terms: EntryDensity, number: int, start: np.ndarray, width: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each value of φ and each entry a mode of L and a width, (N, G), by parabolas through three points.
+
+    A mode need not be found exactly, nor be the only one: the lattice about it is held to account, wherever it lies.
+    """
+    mode, scale = (np.array(np.broadcast_to(v, (number, *np.shape(v)[-1:]))) for v in (start, width))
+    best, top = mode.copy(), np.full(mode.shape, -np.inf)
+    left = np.arange(number)
+    for _ in range(CLIMBS):
+        # Nearer than this, places are no longer told apart.
+        at, least = mode[left], ROUNDED / LOST * np.abs(mode[left])
+        near = np.maximum(scale[left], least)
+        three = np.stack([at - near, at, at + near], axis=1)
+        values = terms(left, three)
+        low, middle, high = np.moveaxis(values, 1, 0)
+        with np.errstate(all="ignore"):
+            # Where a step led downhill, or out of where there is a density: back to the best, for a closer look.
+            worse = (middle < top[left] - 1e-9 * np.abs(top[left])) | (middle == -np.inf)
+            highest = np.argmax(values, axis=1)[:, None]
+            best_value = np.take_along_axis(values, highest, axis=1)[:, 0]
+            found = best_value > top[left]
+            best[left] = np.where(found, np.take_along_axis(three, highest, axis=1)[:, 0], best[left])
+            top[left] = np.where(found, best_value, top[left])
+            slope, bend = (high - low) / (2 * near), -(high - 2 * middle + low) / near**2
+            level = np.maximum(np.abs(high - middle), np.abs(low - middle)) <= FLAT * np.abs(middle)
+            curved = np.isfinite(bend) & (bend > 0) & ~level
+            edge = ~worse & ~(np.isfinite(high) & np.isfinite(low))  # of what numbers can tell
+            wider = np.where(edge, CLOSER, np.where(level, 1e3, 2.0)) * near
+            new = np.where(curved, np.clip(1 / np.sqrt(bend), 1e-3 * near, 1e6 * near), wider)
+            uphill = np.where(edge, 0.0, np.where(high > low, 2 * near, -2 * near))
+            move = np.where(curved, np.clip(slope / bend, -1e6 * near, 1e6 * near), uphill)
+            done = curved & ~worse & (np.abs(move) <= NEAR * new) & (np.abs(np.log(new / near)) <= NEAR)
+            done |= curved & ~worse & (near <= least) & (new <= least)
+            closer = np.maximum(CLOSER * np.where(at == best[left], near, np.abs(at - best[left])), TINY)
+        mode[left] = np.where(worse, best[left], np.where(done, at, at + move))
+        scale[left] = np.where(worse, closer, new)
+        left = left[~np.all(done, axis=1)]
+        if not len(left):
+            break
+    return mode, scale
+
+
+def integrate_entries(
+    terms: EntryDensity,
+    mode: np.ndarray,
+    width: np.ndarray,
+    cost: int,
+    lattice: EntryLattice = FIRST,
+    agreed: float = AGREED,
+) -> Iterator[Sums]:
+    """log ∫ exp L of each entry for each value of φ, some of these at a time; ``cost`` are the rows of all entries."""
+    pending = [(np.arange(len(mode)), lattice)] if len(mode) else []
+    while pending:
+        several, lattice = pending.pop()
+        some = max(1, AT_ONCE // max(1, cost * lattice.size))
+        if len(several) > some:
+            pending += [(several[k : k + some], lattice) for k in range(0, len(several), some)]
+            continue
+        u = lattice.nodes[:, None]
+        places = mode[several, None] + width[several, None] * (np.sinh(CURVED * u) / CURVED)
+        values = terms(several, places) + np.log(lattice.step * np.cosh(CURVED * u)) + np.log(width[several, None])
+        whole = log_sum_of_nodes(values)
+        with np.errstate(all="ignore"):
+            half = log_sum_of_nodes(values[:, (lattice.first % 2) :: 2]) + np.log(2.0)
+            apart = np.where(whole == half, 0.0, np.abs(whole - half))
+            ends = values[:, [0, -1]] - whole[:, None]
+        open_ends = np.any((ends > FALLEN) & np.isfinite(whole)[:, None], axis=2)
+        # Nodes are rounded: of a width of 1e-14 about 8 a handful of numbers is left.
+        noise = ROUNDED * np.abs(mode[several]) / width[several]
+        whole[(noise > LOST) | (whole == np.inf)] = np.nan
+        # Sums that are cut off differ by what is missing at the ends: these come first.
+        wanting = open_ends.any(axis=1)
+        coarse = ~wanting & ~np.all((apart <= agreed + noise) | ~np.isfinite(whole), axis=1)
+        wanting |= coarse
+        final = ~wanting | (lattice.size >= MOST)
+        if np.any(final):
+            # An integral whose lattice has no end does not exist, as far as can be seen; one with a kink is not known.
+            whole[final & wanting] = np.nan
+            yield Sums(several[final], whole[final], ~coarse[final], values[final], places[final], lattice)
+        for left, right, fine in np.unique(np.c_[open_ends, coarse][~final], axis=0):
+            same = ~final & (open_ends == [left, right]).all(axis=1) & (coarse == fine)
+            pending.append((several[same], lattice.changed(left, right, fine)))

@@ -1,0 +1,92 @@
+r"""Variables integrated out of a log joint density entry by entry, as a graph in everything else.
+
+The density that is left is again a :class:`bayeskit.model.log_joint.LogJoint`, with one factor in the place of those of
+the variable, the log integrals of its entries (:mod:`bayeskit.plates.plate_op`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.distributions.distribution import support_point
+from pymc.logprob.utils import replace_rvs_by_values
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.traversal import graph_inputs
+
+from bayeskit.graphs.rewriting import apart_from_checks, inline, widen
+from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.support import Support
+from bayeskit.plates.entry_terms import entry_terms
+from bayeskit.plates.plate import LINES, Plate
+from bayeskit.plates.plate_op import log_integrals
+from bayeskit.plates.smoothness import why_not_smooth
+from bayeskit.types import Graph
+
+__all__ = ["NotAPlate", "integrate_out"]
+
+LARGEST = 5_000_000  # rows of the factors of one variable
+
+
+class NotAPlate(Exception):
+    """The entries of a variable cannot be integrated one by one; the message says why."""
+
+
+def integrate_out(joint: LogJoint, name: str, shape: tuple[int, ...], support: Support) -> tuple[LogJoint, Plate]:
+    """The density of everything else, in which one factor stands for the integrals over the entries of a variable.
+
+    EntriesMixed where a factor depends on several entries at once, NotAPlate for another reason.
+    """
+    if support.kind not in LINES or not support.normalised or int(np.prod(shape, dtype=int)) < 2:
+        raise NotAPlate("it is no vector of real, positive or unit numbers with a proper prior of its own")
+    if name in joint.shared or name not in joint.factors:
+        raise NotAPlate("it has no proper prior of its own")
+    variable = joint.values[name]
+    touched = [f for f in joint.factors if name in joint.scopes[f]]
+    terms = entry_terms(joint, name, shape, touched)
+    if any(not v.type.dtype.startswith("float") for v in terms.given):
+        raise NotAPlate("it depends on whole numbers that remain")
+    if terms.length > LARGEST:
+        raise NotAPlate(f"its factors have {terms.length:,} rows")
+    graphs = [joint.factors[f] for f in touched]
+    if why := why_not_smooth(inline([apart_from_checks(g)[0] for g in graphs]), variable):
+        raise NotAPlate(why)
+    outside, within = [], []
+    for factor in touched:
+        _, conditions, operations = apart_from_checks(joint.factors[factor])
+        for operation, condition in zip(operations, conditions, strict=True):
+            if variable in joint.dependence.get(condition, ()):
+                within.append(condition)
+            else:
+                outside.append((operation, condition))
+    given = tuple(n for n in joint.names if joint.values[n] in terms.given)
+    checks = vectorize_graph(within, {variable: terms.places}) if within else ()
+    start = _centre_of_prior(joint, name, shape, set(given))
+    plate = Plate(name, support.kind, terms, given, f"integral over {name}", start, tuple(checks))
+    total = log_integrals(plate)
+    for operation, condition in outside:
+        total = operation(total, condition)
+    factor = plate.factor
+    left = replace(
+        joint,
+        values={n: v for n, v in joint.values.items() if n != name},
+        factors={factor if f in touched else f: total if f in touched else g for f, g in joint.factors.items()},
+        deterministics={n: g for n, g in joint.deterministics.items() if variable not in joint.dependence.get(g, ())},
+    )
+    return left, plate
+
+
+def _centre_of_prior(joint: LogJoint, name: str, shape: tuple[int, ...], given: set[str]) -> Graph | None:
+    """PyMC's initial point of the variable as a graph in those that it is given; None if that takes others."""
+    known = {joint.model[n]: v for n, v in joint.values.items()}
+    try:
+        centre = pt.broadcast_to(support_point(joint.model[name]), shape)
+    except NotImplementedError:
+        return None
+    graph = inline(widen(list(replace_rvs_by_values([centre], rvs_to_values=known))))[0]
+    of = {v for n, v in joint.values.items() if n in given}
+    others = [v for v in graph_inputs([graph]) if not isinstance(v, Constant | SharedVariable) and v not in of]
+    return None if others else graph
