@@ -36,7 +36,7 @@ def page() -> dict[str, Any]:
 
 
 def test_every_block_prints_what_stands_under_it(page: dict[str, Any]) -> None:
-    assert len([1 for _, expected in page["printed"] if expected]) == 13
+    assert len([1 for _, expected in page["printed"] if expected]) == 14
     for found, expected in page["printed"]:
         assert [line.rstrip() for line in found.splitlines()] == expected.splitlines()
 
@@ -47,6 +47,29 @@ def over_g(ratio: Callable[[float], float], scale: float) -> float:
     ends = [0, scale**2, 10 * scale**2, np.inf]
     return sum(
         integrate.quad(lambda g: ratio(g) * density(g), a, b, epsrel=1e-12)[0] for a, b in itertools.pairwise(ends)
+    )
+
+
+def test_the_chance_of_an_order_is_its_integral_over_g(page: dict[str, Any]) -> None:
+    """Given g the effects are Student t about their least squares estimates, shrunken; their ratio is that of δ."""
+    contrasts, gain, drug = page["contrasts"], page["gain"], page["drug"]
+    design = contrasts[drug]
+    along, total = design.T @ gain, float(np.sum((gain - gain.mean()) ** 2))
+
+    def given(g: float) -> tuple[float, float]:
+        precision = 6 + 1 / g
+        left = total - along @ along / precision
+        weight = stats.invgamma(0.5, scale=0.125).pdf(g) / (1 + 6 * g) * left**-8.5
+        apart = contrasts[1] - contrasts[0]
+        spread = math.sqrt(left / 17 / precision * (apart @ apart))
+        return weight, weight * float(stats.t(17).cdf(apart @ along / precision / spread))
+
+    whole, part = (
+        sum(integrate.quad(lambda u, k=k: given(math.exp(u))[k] * math.exp(u), a, a + 5)[0] for a in range(-10, 30, 5))
+        for k in (0, 1)
+    )
+    assert page["differ"].hypothesis("by_drug[0] < by_drug[1]").posterior_probability == pytest.approx(
+        part / whole, abs=1e-6
     )
 
 

@@ -19,7 +19,7 @@ Source: Gustafson (2000), "Local robustness in Bayesian analysis"; Kallioinen, P
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -152,8 +152,16 @@ def _of_bayes_factor(comparison: Comparison, names: list[str]) -> Sensitivity:
     opposite = {(b, n): (r[0], -r[1], *r[2:4], -r[4]) for n, r in of_b.items() if ("both", n) not in rows}
     table = _ordered(rows | opposite)
     table.index = pd.MultiIndex.from_tuples(table.index, names=["model", "parameter"])
-    notes = [f"{name}: {note}" for name, of in ((a, notes_a), (b, notes_b)) for note in of]
+    notes = _said_once((name, note) for name, of in ((a, notes_a), (b, notes_b)) for note in of)
     return Sensitivity(f"log B({a}, {b})", table, tuple(notes))
+
+
+def _said_once(notes: Iterable[tuple[str, str]]) -> list[str]:
+    """Notes about several things, those that are alike with all their names before them."""
+    about: dict[str, list[str]] = {}
+    for name, note in notes:
+        about.setdefault(note, []).append(name)
+    return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in about.items()]
 
 
 def _ordered(rows: dict[Any, tuple[Any, ...]]) -> pd.DataFrame:
@@ -180,6 +188,7 @@ def _of_posterior(post: Posterior) -> tuple[dict[str, tuple[Any, ...]], list[str
     closed = post.method in CLOSED and math.isfinite(post.log_evidence.value)
     evidence = evidence_of_priors(post, constants, nearby=True) if closed else None
     rows: dict[str, tuple[Any, ...]] = {}
+    refusals: list[tuple[str, str]] = []
     for constant in constants:
         scale = prior.is_scale(constant.name, constant.value)
         for name, mask in _entries(constant):
@@ -194,10 +203,10 @@ def _of_posterior(post: Posterior) -> tuple[dict[str, tuple[Any, ...]], list[str
                     slope, error = _over_draws(path, prior)
             except BayeskitError as refused:
                 slope, error = math.nan, math.inf
-                notes.append(f"{name}: {refused}")
+                refusals.append((name, str(refused)))
             unit = one if scale else path.unit
             rows[name] = (one, slope / unit, error / abs(unit), label, slope * math.log(2) if scale else math.nan)
-    return rows, notes
+    return rows, [*notes, *_said_once(refusals)]
 
 
 def _said_before(post: Posterior, constants: list[PriorConstant]) -> Iterator[str]:

@@ -215,3 +215,14 @@ def test_what_is_refused_or_said() -> None:
         pm.Normal("y", pm.Flat("mu"), pm.Gamma("s", 2.0, 2.0), observed=Y)
     said = sensitivity(bk.infer(flat, random_seed=1))
     assert any("improper" in note for note in said.notes) and set(said.table["label"]) == {"estimated"}
+
+
+def test_what_is_said_of_both_models_is_said_once() -> None:
+    def many(sd: float) -> pm.Model:
+        with pm.Model() as model:
+            w = pm.Normal("w", np.zeros(60), sd, shape=60)
+            pm.Normal("y", w.sum(), 1.0, observed=Y)
+        return model
+
+    notes = bk.compare({"a": many(1.0), "b": many(2.0)}, loo=False, random_seed=1).sensitivity("a", "b").notes
+    assert notes == ("a, b: w.mu has 60 entries, which are moved together",)
