@@ -179,10 +179,8 @@ class PriorMeasure:
                 above = rv.name not in self.names
                 of = f"{', '.join(sorted(self.names))}, which depends on it," if above else "it"
                 why = f"the prior of {rv.name!r} is improper: no region of {of} has a prior probability"
-                free = (
-                    f"test a number whose prior is free of it: delta, the model having delta times what {rv.name} says"
-                )
-                raise ModelError(f"{why}; give it a proper one{f', or {free}' * above}")
+                free = ", or test a number whose prior is free of it, as delta of an effect sigma times delta" * above
+                raise ModelError(f"{why}; give it a proper one{free}")
             if (mass := prior_mass(joint, str(rv.name))) is not None:
                 why = mass.reason or mass.convention
                 raise ModelError(f"the prior of {rv.name!r} is not that of its distribution ({why}): no probability")

@@ -41,7 +41,9 @@ __all__ = ["estimate", "obstacle"]
 STREAM = 0x53C
 RUNS = 10
 FEWEST = 100  # particles of a run
-MOVES, MOST_STEPS = 4.0, 40  # accepted steps of a particle in a stage, on average; steps that are tried for that
+# Accepted steps of a particle in a stage, on average, at least, and for each coordinate; steps tried for each of them.
+# With four in ten dimensions the particles stayed narrower than the density: log Z was 2.4 standard errors too high.
+MOVES, OF_EACH, TRIED = 4.0, 1.5, 10
 SCATTER = 1.0  # nats between runs, from which on their mean is decided by one of them
 STAGES = 500
 NONE = -1e300  # log of a density of zero
@@ -130,7 +132,8 @@ class _Kernel(SMC_KERNEL):
     def mutate(self) -> None:
         """Independent steps and steps about the particle in turn, the length of these adapted."""
         size, moved, scale = self.tempered_posterior.shape[1], 0.0, 2.38
-        for step in range(MOST_STEPS):
+        enough = max(MOVES, OF_EACH * size)
+        for step in range(int(TRIED * enough)):
             independent = step % 2 == 0
             if independent:
                 proposed = self.whole.draw(self.rng, self.draws)
@@ -142,7 +145,7 @@ class _Kernel(SMC_KERNEL):
             if not independent:
                 scale *= math.exp(share - 0.3)
             moved += share
-            if moved >= MOVES:
+            if moved >= enough:
                 break
 
     def _accepted(self, proposed: np.ndarray, log_back: np.ndarray) -> float:
