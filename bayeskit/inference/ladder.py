@@ -5,9 +5,11 @@ The ladder (:mod:`bayeskit.inference.methods`):
 1. ``exact``: every variable integrates out in closed form; log evidence exact, draws independent.
 2. ``quadrature``: what remains is integrated numerically (one to three real numbers); log evidence with an error
    bound, draws independent.
-3. ``nuts``: NUTS on the collapsed model, the eliminated variables recovered exactly; log evidence estimated by bridge
+3. ``importance``: what remains, at most some forty real numbers, is integrated by importance sampling at quasi-random
+   points; log evidence with a standard error, draws independent.
+4. ``nuts``: NUTS on the collapsed model, the eliminated variables recovered exactly; log evidence estimated by bridge
    sampling, with its standard error, or NaN with the reason where that cannot be trusted.
-4. ``nuts`` on the model as written, where nothing can be integrated out.
+5. ``nuts`` on the model as written, where nothing can be integrated out.
 
 A method that fails hands over to the next, and the plan says so. A closed form that failed its certificate is used by
 no later method. Where the model itself is at fault, an improper posterior say, the ladder ends: a sampler would give
@@ -93,7 +95,7 @@ def infer(
     model : pymc.Model
         Or what is known of one already: the analysis of a posterior, which has the data of that posterior whatever
         the model has now, and others by its ``with_data``.
-    method : {"auto", "exact", "quadrature", "nuts"}, default "auto"
+    method : {"auto", "exact", "quadrature", "importance", "nuts"}, default "auto"
         ``auto`` takes the first of the ladder that applies, and the next where that fails; the others force one.
     draws : int, default 4000
         Number of posterior draws in all, laid out as four chains where it divides by four.

@@ -6,7 +6,6 @@ variables come back exactly from their conditional distribution. The certificate
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +17,11 @@ from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.errors import UnanswerableError
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
+from bayeskit.inference.cost import seconds_of_evaluation, seconds_of_sampling
 from bayeskit.inference.methods import Request
 from bayeskit.inference.quadrature_marginals import quadrature_marginals, transforms_of
 from bayeskit.inference.quadrature_probes import named_points, peaks_of_components, prior_probes
+from bayeskit.inference.remaining import real_numbers
 from bayeskit.marginal_likelihood.conventions import stated
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
 from bayeskit.model.data_slots import sealed_in, unsealed
@@ -46,11 +47,6 @@ CALL = 30  # numbers that handling one matrix by itself counts for
 EVALUATIONS = (20_000, {1: 500_000, 2: 1_000_000, 3: 2_000_000})
 LEAST = {1: 3_000, 2: 10_000, 3: 200_000}  # evaluations that an integral takes
 ENTRYWISE = {1: 1_500, 2: 20_000, 3: 130_000}  # the same, of shared numbers: those of the entries are gone
-# What NUTS takes: seconds whatever the model is, and gradients that cost as much as so many evaluations of a density of
-# which each number takes so long. A density that PyTensor's Python loops through takes far longer here than compiled.
-SECONDS, GRADIENTS, NUMBER = 10.0, 240_000, 6e-8
-ENOUGH, MANY = 0.05, 1024  # seconds and evaluations by which one is measured: a call takes milliseconds of its own
-LEAP = 32  # times as many evaluations that follow a call of less than half of that time
 NODE = 5e-6  # seconds that the rule itself takes for an evaluation
 
 
@@ -59,17 +55,9 @@ def obstacle(analysis: Analysis) -> str:
     remaining = analysis.plan.remaining
     if not remaining:
         return "quadrature has nothing to do: every variable has a closed form; use method='exact'"
-    real = all(analysis.joint.values[n].type.dtype.startswith("float") for n in remaining)
-    if real and sum(_free_numbers(analysis, n) for n in remaining) <= NUMBERS:
+    if real_numbers(analysis) <= NUMBERS:
         return ""
     return f"no quadrature over {', '.join(remaining)}: it is for one to three real numbers; use method='nuts'"
-
-
-def _free_numbers(analysis: Analysis, name: str) -> int:
-    """How many real numbers PyMC moves for a variable."""
-    shape = analysis.shapes[name]
-    size = int(np.prod(shape, dtype=int))
-    return size - size // shape[-1] if analysis.supports[name].kind == "simplex" and size else size
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +87,7 @@ def _budget(space: Unconstrained, work: int, sampled: int, seconds: float) -> in
     kind = min(max(space.size, 1), NUMBERS)
     lowest, most = EVALUATIONS
     seconds += NODE
-    measured = (SECONDS + GRADIENTS * min(seconds, NUMBER * sampled)) / seconds
+    measured = seconds_of_sampling(seconds, sampled) / seconds
     if sampled < work:  # what is measured says more than numbers: NUTS samples another density
         budget, least = int(min(most[kind], measured)), ENTRYWISE[kind]
     else:
@@ -107,18 +95,6 @@ def _budget(space: Unconstrained, work: int, sampled: int, seconds: float) -> in
     if budget < least:
         raise NotIntegrable(f"over {space.size} real numbers it would take longer than sampling")
     return budget
-
-
-def _seconds(space: Unconstrained) -> float:
-    """What one of many evaluations of a density takes: of this thread's time, which other processes take none of."""
-    space.log_density(space.start)  # compiled
-    number = 1
-    while True:
-        started = time.thread_time()
-        space.log_density(np.repeat(space.start[None], number, axis=0))
-        if (taken := time.thread_time() - started) > ENOUGH or number >= MANY:
-            return taken / number
-        number *= LEAP if taken < ENOUGH / 2 else 4
 
 
 def _require_smooth_entries(analysis: Analysis, made: Integrand) -> None:
@@ -145,7 +121,7 @@ def collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
 def _collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
     made: Integrand = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
     space = made.space
-    seconds = analysis.remembered("seconds", lambda: _seconds(space))
+    seconds = analysis.remembered("seconds", lambda: seconds_of_evaluation(space))
     if analysis.plates:
         _require_smooth_entries(analysis, made)
     tolerance = COARSER if analysis.plates else TOLERANCE[min(max(space.size, 1), NUMBERS)]

@@ -70,7 +70,10 @@ def lines_through(land: Landscape, probes: np.ndarray) -> tuple[Landscape, ...]:
         return (replace(land, reach=land.outermost),)
     found = []
     for axis in range(land.modes.shape[1]):
-        lines = [survey_line(f, mode, line, land.cut) for f, mode, line in _lines(land, probes, axis, THROUGH)]
+        surveyed = (survey_line(f, mode, line, land.cut) for f, mode, line in _lines(land, probes, axis, THROUGH))
+        lines = [line for line in surveyed if len(line.modes)]
+        if not lines:  # a box has no smooth maximum
+            return ()
         modes, own = lines[0].modes[:, 0], lines[0].own_widths
         for line in lines[1:]:
             new = _unlike(modes, own, line.modes[:, 0], line.own_widths)
@@ -188,6 +191,8 @@ def _landscape(
 
 def _with_low_bumps(land: Landscape, probes: np.ndarray) -> Landscape:
     """With bumps that are no modes of the grid, so that lattices have their scale, too."""
+    if not len(land.modes):  # a box has none
+        return land
     known = probes[np.isfinite(probes[:, 0]), 0]
     place, height, sd = low_bumps(land.density, known, float(land.heights[0]), float(land.own_widths[0]))
     new = _unlike(land.modes[:, 0], land.own_widths, place, sd)

@@ -257,7 +257,20 @@ def test_the_command_line_has_the_options_and_shows_the_diagnostics(
         "    x = np.random.default_rng(2).normal(size=(40, 4))\n"
         "    pm.Bernoulli('y', logit_p=pm.math.dot(x, b), observed=np.arange(40) % 2)\n"
     )
-    options = ["--tune", "400", "--chains", "2", "--target-accept", "0.95", "--draws", "600", "--seed", "1"]
+    options = [
+        "--method",
+        "nuts",
+        "--tune",
+        "400",
+        "--chains",
+        "2",
+        "--target-accept",
+        "0.95",
+        "--draws",
+        "600",
+        "--seed",
+        "1",
+    ]
     assert main(["infer", str(path), *options, "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     found = record["diagnostics"]

@@ -24,6 +24,7 @@ from bayeskit.elimination.plan import analyse
 from bayeskit.errors import CertificateError, InferenceError, UnanswerableError
 from bayeskit.inference import methods
 from bayeskit.inference.methods import METHODS, Method, Request, method_names
+from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.results.records import LogEvidence, Posterior
 
 Y = np.array([0.3, -0.2, 1.1])
@@ -70,7 +71,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, home: str) -> list[Request]:
     return requests
 
 
-EXACT, QUADRATURE, NUTS, AS_WRITTEN = (method.home for method in METHODS)
+EXACT, QUADRATURE, IMPORTANCE, NUTS, AS_WRITTEN = (method.home for method in METHODS)
 FAILURES = [
     ValueError("operands could not be broadcast"),
     np.linalg.LinAlgError("5-th leading minor not positive definite"),
@@ -83,11 +84,15 @@ FAILURES = [
 @pytest.mark.parametrize("error", FAILURES, ids=lambda e: type(e).__name__)
 def test_any_failure_hands_over_with_a_note(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     failing(monkeypatch, QUADRATURE, error)
+    failing(monkeypatch, IMPORTANCE, NoProposal("no mode of the density was found"))
     requests = answering(monkeypatch, NUTS)
     post = bk.infer(one_scale(), random_seed=1)
-    (note,) = post.plan.notes
+    note, other = post.plan.notes
     assert note.startswith("quadrature was tried: ")
     assert note.endswith("NUTS on the collapsed model was used")
+    assert other == (
+        "importance sampling was tried: no mode of the density was found; NUTS on the collapsed model was used"
+    )
     assert str(error) in note
     assert isinstance(error, bk.BayeskitError) or type(error).__name__ in note
     assert f"note: {note}" in str(post.plan)
@@ -99,10 +104,11 @@ def test_any_failure_hands_over_with_a_note(monkeypatch: pytest.MonkeyPatch, err
 def test_a_failed_certificate_is_noted_loudly_and_its_closed_form_used_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, QUADRATURE, CertificateError("the certificate failed: 0.3 nats"))
     asked = failing(monkeypatch, NUTS, AssertionError("it uses the same closed form"))
+    asked_too = failing(monkeypatch, IMPORTANCE, AssertionError("it uses the same closed form"))
     answering(monkeypatch, AS_WRITTEN)
     with pytest.warns(UserWarning, match="NUTS on the model as written was used, for the certificate failed"):
         post = bk.infer(one_scale(), random_seed=1)
-    assert not asked
+    assert not asked and not asked_too
     assert post.plan.eliminated == () and post.plan.remaining == ("mean", "sigma")
     assert "the certificate failed: 0.3 nats" in post.plan.notes[0]
 
@@ -133,7 +139,7 @@ def stats_of_the_mean() -> tuple[float, float]:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)], ids=lambda e: type(e).__name__)
 def test_interrupts_are_never_caught(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    for home in (EXACT, QUADRATURE, NUTS, AS_WRITTEN):
+    for home in (EXACT, QUADRATURE, IMPORTANCE, NUTS, AS_WRITTEN):
         failing(monkeypatch, home, error)
     for build in (conjugate, one_scale):
         with pytest.raises(type(error)):
@@ -142,21 +148,21 @@ def test_interrupts_are_never_caught(monkeypatch: pytest.MonkeyPatch, error: Bas
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda e: type(e).__name__)
 def test_the_last_failure_is_an_error_with_advice(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    for home in (QUADRATURE, NUTS, AS_WRITTEN):
+    for home in (QUADRATURE, IMPORTANCE, NUTS, AS_WRITTEN):
         failing(monkeypatch, home, error)
     with pytest.raises(InferenceError, match=str(error)) as caught:
         bk.infer(one_scale(), random_seed=1)
     if not isinstance(error, bk.BayeskitError):
         assert caught.value.__cause__ is error
         assert type(error).__name__ in str(caught.value) and "try another method=" in str(caught.value)
-    assert [n.partition(" was tried")[0] for n in caught.value.__notes__] == [METHODS[1].title, METHODS[2].title]
+    assert [n.partition(" was tried")[0] for n in caught.value.__notes__] == [m.title for m in METHODS[1:4]]
 
 
-@pytest.mark.parametrize(("name", "home"), [("exact", EXACT), ("quadrature", QUADRATURE)])
+@pytest.mark.parametrize(("name", "home"), [("exact", EXACT), ("quadrature", QUADRATURE), ("importance", IMPORTANCE)])
 def test_a_forced_method_that_fails_hands_over_to_none(monkeypatch: pytest.MonkeyPatch, name: str, home: str) -> None:
     failing(monkeypatch, home, ArithmeticError("overflow"))
     model = conjugate() if name == "exact" else one_scale()
-    advice = "use method='nuts'" if name == "quadrature" else "try another method="
+    advice = "use method='nuts'" if name != "exact" else "try another method="
     with pytest.raises(InferenceError, match=f"no answer by {name}: ArithmeticError: overflow; {advice}"):
         bk.infer(model, method=name, random_seed=1)
 
@@ -212,7 +218,7 @@ def test_explain_names_the_method_that_infer_asks_first(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.title)
 def test_an_obstacle_says_what_to_do(method: Method) -> None:
     """A model for which each rung is no use, and the words of it."""
-    models = {EXACT: one_scale, QUADRATURE: conjugate, NUTS: conjugate}
+    models = {EXACT: one_scale, QUADRATURE: conjugate, IMPORTANCE: conjugate, NUTS: conjugate}
     if method.home == AS_WRITTEN:
         assert not method.obstacle(analyse(conjugate()))
         return
@@ -237,7 +243,7 @@ def test_a_method_is_one_module_and_one_line(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "harmonic_guess", module)
     line = Method("guess", "a guess", "harmonic_guess", "It was guessed.", "{} will be guessed.")
     monkeypatch.setattr(methods, "METHODS", (METHODS[0], line, *METHODS[1:]))
-    assert method_names() == ("auto", "exact", "guess", "quadrature", "nuts")
+    assert method_names() == ("auto", "exact", "guess", "quadrature", "importance", "nuts")
     plan = bk.explain(one_scale())
     assert plan.method == "guess" and str(plan).endswith("sigma will be guessed.")
     post = bk.infer(one_scale(), draws=40, random_seed=1)

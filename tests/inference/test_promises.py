@@ -17,7 +17,7 @@ from scipy import integrate, special, stats
 import bayeskit as bk
 from bayeskit.errors import InferenceError, ModelError, UnanswerableError
 from bayeskit.graphs.compile import compile_stacked
-from bayeskit.inference import nuts, quadrature
+from bayeskit.inference import importance, nuts, quadrature
 
 ROWS = np.array([[1, 2, 2], [3, 1, 1]])
 
@@ -92,7 +92,8 @@ def test_an_angle_that_remains_is_integrated_over_its_circle() -> None:
 
 def test_a_density_too_slow_for_quadrature_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(quadrature, "_seconds", lambda space: 0.1)
+    for rung in (quadrature, importance):
+        monkeypatch.setattr(rung, "seconds_of_evaluation", lambda space: 0.1)
     monkeypatch.setattr(nuts, "answer", lambda request: asked.append(request.analysis.plan) or 1 / 0)
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("m"), pm.HalfNormal("s"), observed=[1.0, 2.0])
@@ -101,7 +102,8 @@ def test_a_density_too_slow_for_quadrature_is_sampled(monkeypatch: pytest.Monkey
     monkeypatch.setattr("bayeskit.inference.nuts_as_written.answer", lambda request: 1 / 0)
     with pytest.raises(InferenceError):
         bk.infer(model)
-    assert "quadrature was tried: over 1 real numbers it would take longer than sampling" in asked[0].notes[0]
+    for note, tried in zip(asked[0].notes, ("quadrature", "importance sampling"), strict=True):
+        assert f"{tried} was tried: over 1 real numbers it would take longer than sampling" in note
 
 
 def test_a_collapsed_density_with_far_slower_gradients_is_left() -> None:

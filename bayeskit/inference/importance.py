@@ -1,0 +1,135 @@
+"""Importance sampling over what remains, up to some forty real numbers, given which everything else has a closed form.
+
+Points are quasi-random, of a proposal that is adapted to the density: see
+:mod:`bayeskit.marginal_likelihood.quasi_monte_carlo`. The log evidence comes with the standard error between
+independent randomisations, draws are independent, and the eliminated variables come back exactly. What would not be
+trusted is refused, and sampled by NUTS instead: weights with too heavy a tail, modes that the proposal does not cover,
+components whose labels can be exchanged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import xarray as xr
+
+from bayeskit.elimination.analysis import Analysis
+from bayeskit.elimination.certificate import certify_collapsed
+from bayeskit.elimination.collapsed_density import collapsed_density
+from bayeskit.elimination.collapsed_model import collapsed_model
+from bayeskit.elimination.recovery import Recovery
+from bayeskit.graphs.compile import has_loops
+from bayeskit.graphs.environment import lightly, on_one_thread, silently
+from bayeskit.inference.cost import seconds_of_evaluation, seconds_of_sampling
+from bayeskit.inference.methods import Request
+from bayeskit.inference.remaining import real_numbers
+from bayeskit.marginal_likelihood.conventions import Audit, audit_of_draws
+from bayeskit.marginal_likelihood.endless_tails import endless_tail
+from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
+from bayeskit.marginal_likelihood.proposal import Refused
+from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
+from bayeskit.marginal_likelihood.quasi_monte_carlo.integral import ImportanceIntegral, Wanted, importance_integral
+from bayeskit.marginal_likelihood.sampled import Drawn
+from bayeskit.marginal_likelihood.symmetries import symmetries_of
+from bayeskit.model.forward_sampling import deterministics
+from bayeskit.model.unconstrained import Unconstrained
+from bayeskit.results.log_evidence import LogEvidence
+from bayeskit.results.records import Posterior
+from bayeskit.results.tree import build_tree
+
+__all__ = ["answer", "obstacle"]
+
+NUMBERS = 40  # real numbers that remain, at most
+LEAST, MOST = 25_000, 1_000_000  # evaluations that an answer takes, and that are made at most
+WORK, MANY = (
+    1.6e8,
+    (4_096, 100_000),
+)  # numbers computed with, and points, from which on an error of 1e-3 is not asked for
+NEAR = 25  # points in each of four rows, by which exchangeable components are looked for beforehand
+IMAGES = "the posterior has modes that are mirror images of each other"
+FEWEST = 4  # draws at which the certificate is evaluated where none are asked for
+LOOKED_AT = 2_000  # draws by which symmetries and other modes are looked for
+
+
+def obstacle(analysis: Analysis) -> str:
+    """Nothing remains, or too many numbers do."""
+    remaining = analysis.plan.remaining
+    if not remaining:
+        return "importance sampling has nothing to do: every variable has a closed form; use method='exact'"
+    if real_numbers(analysis) <= NUMBERS:
+        return ""
+    of = ", ".join(remaining)
+    return f"no importance sampling over {of}: it is for at most {NUMBERS} real numbers; use method='nuts'"
+
+
+def answer(request: Request) -> Posterior:
+    """Independent draws, exact recovery of the rest, and the log evidence with its standard error."""
+    analysis, random_seed = request.analysis, request.random_seed
+    rng = np.random.default_rng(random_seed)
+    with lightly(), on_one_thread(), silently():
+        collapsed = collapsed_density(analysis)
+        space = Unconstrained(collapsed_model(collapsed, open_circles=True), collapsed.weight)
+        wanted = _wanted(space, request.draws)
+        _require_labels_that_count(space, random_seed)
+        found = importance_integral(space, wanted, rng)
+        evidence = _evidence(space, found, request, rng)
+        recovery = Recovery(collapsed)
+        values = recovery.draw(space.backward(found.draw(rng, request.draws or FEWEST)), rng)
+        certificate = certify_collapsed(recovery, values, random_seed)
+        values |= deterministics(analysis.original, values)
+    if np.isfinite(evidence.value):
+        evidence = replace(evidence, error=evidence.error + certificate)
+    tree = build_tree(request.model, values, request.draws)
+    post = request.posterior(evidence, tree, certificate)
+    return replace(post, plan=replace(post.plan, notes=(*post.plan.notes, _said(found))))
+
+
+def _said(found: ImportanceIntegral) -> str:
+    number = f"{len(found.log_weights):,} points, of which {found.efficiency:.0%} are effective"
+    return f"importance sampling made {number}; Pareto k of their weights {found.pareto_k:.2f} (at most 0.5)"
+
+
+def _wanted(space: Unconstrained, draws: int) -> Wanted:
+    """No more evaluations than take as long as sampling; NoProposal where these are too few."""
+    if has_loops([space.graph]):
+        raise NoProposal("the density has a loop, and cannot be evaluated at many points at once")
+    seconds = seconds_of_evaluation(space)
+    most = seconds_of_sampling(seconds, space.weight) / seconds
+    if most < LEAST:
+        raise NoProposal(f"over {space.size} real numbers it would take longer than sampling")
+    # By the size of the density and not by its time, which would make other draws of the same seed.
+    many = int(np.clip(WORK / space.weight, *MANY))
+    return Wanted(max(draws, LOOKED_AT), int(min(most, MOST)), many=many)
+
+
+def _require_labels_that_count(space: Unconstrained, random_seed: int) -> None:
+    """Refuse components that can be exchanged before anything is spent on one of their labellings."""
+    near = space.start + np.random.default_rng(random_seed).standard_normal((4, NEAR, space.size))
+    if any(group.complete for group in exchangeable_in(space, near, random_seed=random_seed)):
+        raise NoProposal(IMAGES)
+
+
+def _evidence(
+    space: Unconstrained, found: ImportanceIntegral, request: Request, rng: np.random.Generator
+) -> LogEvidence:
+    """With what it is taken over; NoProposal where the posterior has modes that the proposal does not know of."""
+    audited: Audit = request.audit
+    draws = found.draw(rng, LOOKED_AT).reshape(4, -1, space.size)
+    parts = zip(space.variables, space.arguments(draws.reshape(-1, space.size)), strict=True)
+    by_value = {str(v.name): np.reshape(part, (*draws.shape[:2], *np.shape(part)[1:])) for v, part in parts}
+    try:
+        symmetry = symmetries_of(space, draws, audited.one_ordering, by_value, request.random_seed)
+    except Refused as error:
+        raise NoProposal(str(error)) from error
+    if len(symmetry.maps) > 1:
+        raise NoProposal(IMAGES)
+    if reason := audit_of_draws(space.model, audited, xr.Dataset()):
+        return LogEvidence(np.nan, np.inf, "estimated", reason)
+    if audited.shared and (reason := endless_tail(space, draws)):
+        raise NoProposal(reason)
+    drawn = Drawn(request.analysis, audited, symmetry, False, request.random_seed)
+    try:
+        return drawn.evidence(lambda _: LogEvidence(found.value, found.error, "estimated"))
+    except Refused as error:
+        raise NoProposal(str(error)) from error

@@ -1,0 +1,1 @@
+"""Randomised quasi-Monte Carlo importance sampling: integrals over four to some forty real numbers, without draws."""

@@ -1,0 +1,85 @@
+"""What importance sampling is not trusted for: each gate raises NoProposal with the reason."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from arviz_stats.base import array_stats
+from numpy.random import Generator
+from scipy import special
+
+from bayeskit.marginal_likelihood.mixture_proposal import MixtureProposal
+from bayeskit.marginal_likelihood.proposal import Proposal
+from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
+from bayeskit.marginal_likelihood.quasi_monte_carlo.weighed import Weighed, weighed
+from bayeskit.marginal_likelihood.quasi_monte_carlo.weighted_mixture import SobolPoints
+from bayeskit.types import ArrayFunction
+
+__all__ = ["pareto_k_of", "require_no_edge", "require_seen_wider"]
+
+LEAST = 0.02  # share of the points that is effective
+DOMINATES = 0.25  # of all scramblings' spread and mean
+ENDS, HALVED, CUT = 200, 30, 2e-4  # ends of the density that are looked at, how closely, and what they may cut off
+WIDER, WIDER_DEGREES = 1.6, 3.0  # log of the second proposal's volume in that of the first, and its tails
+OTHERS, POWER = 16, 7  # its scramblings, and the power of two of points of each
+ALIKE = 2e-5  # nats
+DIFFERENT, SMALL = 6.0, 0.02  # standard errors, and standard deviations of a coordinate, that moments may differ by
+
+
+def pareto_k_of(found: Weighed, draws: int, most: float) -> float:
+    """Pareto k of the weights; NoProposal where they are too uneven."""
+    logs = found.log_weights.ravel()
+    largest = float(logs.max())
+    if not math.isfinite(largest):
+        raise NoProposal("the density is infinite, or zero at every point")
+    # ArviZ takes log likelihoods, of which the weights are the inverse.
+    pareto = float(array_stats.psislw(np.minimum(largest - logs, 700.0))[1]) if np.ptp(logs) > 0 else -math.inf
+    if not pareto <= most:
+        raise NoProposal(f"the importance weights have too heavy a tail (Pareto k {pareto:.2f}, at most {most})")
+    if found.effective < LEAST * logs.size:
+        raise NoProposal(f"only {found.effective:.0f} of {logs.size:,} points carry the importance weight")
+    if found.relative.max() > DOMINATES * len(found.relative):
+        raise NoProposal("one scrambling of the points decides the integral")
+    if not found.enough_for(draws):
+        raise NoProposal(f"{logs.size:,} points are too few for {draws:,} draws")
+    return pareto
+
+
+def require_no_edge(density: ArrayFunction, proposal: MixtureProposal, found: Weighed) -> None:
+    """That where the density ends next to nothing is cut off.
+
+    A Beta(0.1, 0.1) on the logit scale has 1.2 % of its mass where one less its value is rounded to zero, and its log
+    density is -inf. Beyond the end it is taken to be as high as there.
+    """
+    beyond = found.points[np.isneginf(found.log_weights)]
+    if not len(beyond):
+        return
+    some = beyond[:: -(-len(beyond) // ENDS)]
+    inside, outside = np.zeros((len(some), 1)), np.ones((len(some), 1))
+    for _ in range(HALVED):
+        middle = (inside + outside) / 2
+        ended = np.isneginf(density(middle * some))[:, None]
+        inside, outside = np.where(ended, inside, middle), np.where(ended, middle, outside)
+    heights = density(inside * some) - proposal.log_density(some) - found.mean
+    lost = float(np.exp(special.logsumexp(heights))) / len(some) * len(beyond) / found.log_weights.size
+    if not lost < CUT:
+        raise NoProposal("the density ends abruptly, where it is not small: rounding or an edge cuts it off")
+
+
+def require_seen_wider(density: ArrayFunction, proposal: MixtureProposal, one: Weighed, rng: Generator) -> None:
+    """That a wider proposal of heavier tails finds the same integral and moments."""
+    size = one.points.shape[-1]
+    # In many dimensions a shell a little farther out has many times the volume.
+    factor, degrees = math.exp(WIDER / size), max(WIDER_DEGREES, size / 2)
+    parts = tuple(Proposal(c.centre, factor * c.root, min(c.degrees, degrees)) for c in proposal.components)
+    wider = MixtureProposal(proposal.weights, parts)
+    other = weighed(density, [SobolPoints(wider, rng) for _ in range(OTHERS)], POWER)
+    error = math.hypot(one.error, other.error)
+    if not abs(math.expm1(other.mean - one.mean)) < DIFFERENT * error + ALIKE:
+        raise NoProposal(f"a wider proposal finds an integral that differs by {other.mean - one.mean:.2g} nats")
+    (mean, off), (mean_there, off_there) = one.moments(), other.moments()
+    spread = np.sqrt(np.maximum(mean[size:] - mean[:size] ** 2, 0))
+    scale = np.concatenate([spread, 2 * spread * np.sqrt(mean[size:])])
+    if np.any(np.abs(mean - mean_there) > DIFFERENT * np.hypot(off, off_there) + SMALL * scale):
+        raise NoProposal("a wider proposal finds other moments")

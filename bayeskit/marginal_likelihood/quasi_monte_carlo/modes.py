@@ -1,0 +1,121 @@
+r"""The modes of a density that climbs find: from where the model starts, and from points that no known mode explains.
+
+Points are drawn from the prior and from far around the mode found first. At a point x the known modes :math:`m_k`, with
+Hessians :math:`H_k` of -f, lead to expect at most
+
+.. math:: \max_k \Bigl[ f(m_k) - \frac{\nu + D}{2} \log \bigl( 1 + (x - m_k)^T H_k (x - m_k) / \nu \bigr) \Bigr],
+
+a Student t. Where f is highest above that the next climb starts, until nothing is, or climbs find nothing new.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+
+from bayeskit.marginal_likelihood.proposal import Proposal
+from bayeskit.marginal_likelihood.quasi_monte_carlo.skewed_coordinates import axes_of
+from bayeskit.model.ascent import climb
+from bayeskit.model.unconstrained import Unconstrained, negative_hessian
+from bayeskit.types import Array
+
+__all__ = ["LocalMode", "modes_of"]
+
+STEPS = 500  # of a climb
+DRAWN = 300  # points from the prior, and from around
+EXCESS, DEGREES = 3.0, 4.0  # nats above what is expected from which on a climb starts; of freedom
+MOST = 12  # modes
+AROUND, AROUND_DEGREES = 6.0, 3.0  # how far around the mode is looked, in its standard deviations
+STALE = 6  # climbs in a row that end in known modes, after which no more are made
+SHALLOW = 1e-3  # nats of a valley that is none
+NEVER = 1e299  # what a climb that never saw a finite density returns
+STEP, ROUNDS = 1e-3, 2  # of differences, in standard deviations; how often these are told from the curvature
+JOLT = 0.1  # of the start, by which it leaves a saddle
+
+
+@dataclass(frozen=True, eq=False)
+class LocalMode:
+    """Where a climb ended, how high that is, and the Hessian of -f there."""
+
+    point: Array
+    height: float
+    hessian: Array
+
+
+def modes_of(space: Unconstrained, rng: Generator) -> list[LocalMode]:
+    """The highest first, each once."""
+    found: list[LocalMode] = []
+    for start in (space.start + JOLT * rng.standard_normal(space.size), space.start):
+        _climb(space, start, found)
+    points = np.concatenate([space.prior_draws(DRAWN, int(rng.integers(2**31))), _around(space, found, rng)])
+    values = space.log_density(points) if len(points) else np.empty(0)
+    points, values = points[np.isfinite(values)], values[np.isfinite(values)]
+    stale = 0
+    while len(points) and stale < STALE and len(found) < MOST:
+        excess = values - _expected(found, points)
+        highest = int(np.argmax(excess))
+        if not excess[highest] > EXCESS:
+            break
+        stale = 0 if _climb(space, points[highest], found) else stale + 1
+        points, values = np.delete(points, highest, axis=0), np.delete(values, highest)
+    return sorted(found, key=lambda mode: -mode.height)
+
+
+def _climb(space: Unconstrained, start: Array, found: list[LocalMode]) -> bool:
+    """Whether a climb ends in a mode that was not known, which is added."""
+    point, height = climb(space.value_and_gradient, start, steps=STEPS)
+    if not (math.isfinite(height) and abs(height) < NEVER):
+        return False
+    known = next((i for i, mode in enumerate(found) if _same(space, point, height, mode)), None)
+    if known is None:
+        found.append(LocalMode(point, height, _hessian(space, point)))
+    elif height > found[known].height + SHALLOW:  # a saddle, or a climb that did not end
+        found[known] = LocalMode(point, height, _hessian(space, point))
+    return known is None
+
+
+def _expected(found: list[LocalMode], points: Array) -> Array:
+    """What known modes lead to expect at points."""
+    expected = np.full(len(points), -np.inf)
+    for mode in found:
+        off = points - mode.point
+        square = np.einsum("ni,ij,nj->n", off, mode.hessian, off).clip(min=0)
+        t = mode.height - 0.5 * (DEGREES + points.shape[1]) * np.log1p(square / DEGREES)
+        expected = np.maximum(expected, np.where(np.isnan(t), -np.inf, t))
+    return expected
+
+
+def _hessian(space: Unconstrained, point: Array) -> Array:
+    """By differences over steps that are small beside the curvature along each axis."""
+    scale = np.ones(space.size)
+    for _ in range(ROUNDS):
+
+        def scaled(u: Array, scale: Array = scale) -> tuple[float, Array]:
+            value, gradient = space.value_and_gradient(point + scale * u)
+            return value, scale * gradient
+
+        hessian = negative_hessian(scaled, np.zeros(space.size), STEP) / np.outer(scale, scale)
+        curvature = np.diag(hessian)
+        if not np.all(np.isfinite(curvature) & (curvature > 0)):
+            break
+        scale = 1 / np.sqrt(curvature)
+    return hessian
+
+
+def _around(space: Unconstrained, found: list[LocalMode], rng: Generator) -> Array:
+    """Points far around the highest mode."""
+    best = max(found, key=lambda mode: mode.height, default=None)
+    axes = None if best is None else axes_of(best.hessian)
+    if best is None or axes is None:
+        return np.empty((0, space.size))
+    wide = Proposal(np.zeros(space.size), AROUND * np.eye(space.size), AROUND_DEGREES)
+    return np.asarray(best.point + wide.draw(rng, DRAWN) @ axes[0].T)
+
+
+def _same(space: Unconstrained, point: Array, height: float, known: LocalMode) -> bool:
+    """Whether no valley separates two ends of climbs on the straight line."""
+    line = point + np.linspace(0.0, 1.0, 26)[1:-1, None] * (known.point - point)
+    return bool(np.all(space.log_density(line) > min(height, known.height) - SHALLOW))

@@ -1,0 +1,183 @@
+"""Importance sampling as a rung of the ladder: evidence, draws, and what it leaves to NUTS."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import integrate, optimize, special, stats
+
+import bayeskit as bk
+
+X = np.random.default_rng(5).normal(size=(40, 4))
+LABELS = np.random.default_rng(6).binomial(1, special.expit(X @ [1.0, -0.5, 0.0, 2.0]))
+GROUPS = np.random.default_rng(7).normal([0.0, 1.0, -1.0, 3.0], [1.0, 0.5, 2.0, 1.0], size=(5, 4))
+
+
+def logistic() -> pm.Model:
+    with pm.Model() as model:
+        weights = pm.Normal("weights", 0.0, 2.0, shape=4)
+        pm.Bernoulli("label", logit_p=X @ weights, observed=LABELS)
+        pm.Deterministic("first", weights[0])
+    return model
+
+
+def four_scales() -> pm.Model:
+    """Given the scales the means have a closed form; the four groups are independent."""
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0.0, 2.0, shape=4)
+        scale = pm.HalfNormal("scale", 1.0, shape=4)
+        pm.Normal("y", mean, scale, observed=GROUPS)
+    return model
+
+
+@pytest.fixture(scope="module")
+def posterior() -> bk.Posterior:
+    return bk.infer(logistic(), random_seed=1)
+
+
+@pytest.fixture(scope="module")
+def by_hermite() -> tuple[float, np.ndarray, np.ndarray]:
+    """Log evidence, means and sds of the logistic regression by 24^4 Gauss-Hermite nodes about the mode."""
+
+    def log_joint(w: np.ndarray) -> np.ndarray:
+        eta = w @ X.T
+        return np.sum(LABELS * eta - np.logaddexp(0, eta), axis=-1) + stats.norm(0, 2).logpdf(w).sum(axis=-1)
+
+    mode = optimize.minimize(lambda w: -log_joint(w), np.zeros(4)).x
+    p = special.expit(X @ mode)
+    root = np.linalg.cholesky(np.linalg.inv(X.T @ (X * (p * (1 - p))[:, None]) + np.eye(4) / 4))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
+    z = np.array(list(itertools.product(nodes, repeat=4)))
+    log_w = np.log(weights)[np.indices((24,) * 4).reshape(4, -1)].sum(axis=0)
+    w = mode + z @ root.T
+    log_f = log_joint(w) + log_w + 0.5 * np.sum(z**2, axis=1) + np.log(np.diag(root)).sum()
+    value = float(special.logsumexp(log_f))
+    share = np.exp(log_f - value)
+    means = share @ w
+    return value, means, np.sqrt(share @ (w - means) ** 2)
+
+
+def test_the_evidence_is_that_of_dense_quadrature(
+    posterior: bk.Posterior, by_hermite: tuple[float, np.ndarray, np.ndarray]
+) -> None:
+    evidence = posterior.log_evidence
+    assert (posterior.method, evidence.label) == ("importance", "estimated")
+    assert evidence.error < 2e-3
+    assert abs(evidence.value - by_hermite[0]) < 4 * evidence.error
+
+
+def test_draws_are_independent_and_of_the_posterior(
+    posterior: bk.Posterior, by_hermite: tuple[float, np.ndarray, np.ndarray]
+) -> None:
+    draws = posterior.tree["posterior"]["weights"].to_numpy().reshape(-1, 4)
+    assert posterior.tree["posterior"].sizes["chain"] == 4
+    assert len(np.unique(draws[:, 0])) == len(draws) == 4000
+    _, means, sds = by_hermite
+    assert np.all(np.abs(draws.mean(axis=0) - means) < 4 * sds / math.sqrt(4000))
+    assert np.all(np.abs(draws.std(axis=0) / sds - 1) < 4 / math.sqrt(2 * 4000))
+    lagged = [np.corrcoef(draws[1:, k], draws[:-1, k])[0, 1] for k in range(4)]
+    assert np.max(np.abs(lagged)) < 4 / math.sqrt(4000)
+    np.testing.assert_array_equal(posterior.tree["posterior"]["first"].to_numpy().ravel(), draws[:, 0])
+
+
+def test_it_says_what_it_did(posterior: bk.Posterior) -> None:
+    plan = bk.explain(logistic())
+    assert plan.method == "importance"
+    assert "weights will be integrated by importance sampling at quasi-random points." in plan.outlook
+    (note,) = posterior.plan.notes
+    assert note.startswith("importance sampling made ") and "Pareto k" in note
+    assert posterior.diagnostics is None
+
+
+def test_the_same_seed_gives_the_same_draws(posterior: bk.Posterior) -> None:
+    again = bk.infer(logistic(), random_seed=1)
+    assert again.tree["posterior"].to_dataset().equals(posterior.tree["posterior"].to_dataset())
+    assert again.log_evidence == posterior.log_evidence
+
+
+def test_what_was_eliminated_comes_back() -> None:
+    """Four independent groups: the evidence is the sum of four integrals over one scale each."""
+    post = bk.infer(four_scales(), random_seed=2)
+    assert [step.variables for step in post.plan.eliminated] == [("mean",)] and post.method == "importance"
+    total, means = 0.0, []
+    for column in GROUPS.T:
+        n, centre = len(column), column.mean()
+
+        def density(s: float, column: np.ndarray = column, n: int = n) -> float:
+            covariance = s**2 * np.eye(n) + 4.0
+            return float(stats.multivariate_normal(np.zeros(n), covariance).pdf(column) * stats.halfnorm.pdf(s))
+
+        def weighted(s: float, n: int = n, centre: float = centre) -> float:
+            return density(s) * (n * centre / s**2) / (n / s**2 + 0.25)
+
+        mass = integrate.quad(density, 1e-6, 8, points=[0.3, 1, 2], epsabs=0, epsrel=1e-10)[0]
+        total += math.log(mass)
+        means.append(integrate.quad(weighted, 1e-6, 8, points=[0.3, 1, 2], epsabs=0, epsrel=1e-10)[0] / mass)
+    assert abs(post.log_evidence.value - total) < 4 * post.log_evidence.error
+    assert post.log_evidence.error < 5e-3
+    assert post.certificate < 1e-8
+    draws = post.tree["posterior"]["mean"].to_numpy().reshape(-1, 4)
+    assert np.all(np.abs(draws.mean(axis=0) - means) < 4 * draws.std(axis=0) / math.sqrt(4000))
+
+
+SEPARATE = np.concatenate([np.random.default_rng(1).normal(-4, 1.0, size=12), np.random.default_rng(2).normal(4, 1, 9)])
+
+
+def test_two_labellings_that_were_both_found_are_both_in_the_integral() -> None:
+    """A fine lattice about one of the two modes, twice: the components are far apart."""
+    with pm.Model() as model:
+        centres = pm.Normal("centres", 0.0, 5.0, shape=2)
+        share, scale = pm.Beta("share", 2.0, 2.0), pm.HalfNormal("scale", 2.0)
+        pm.NormalMixture("y", w=pm.math.stack([share, 1 - share]), mu=centres, sigma=scale, observed=SEPARATE)
+    post = bk.infer(model, method="importance", random_seed=1)
+    axes = [np.linspace(-5.6, -2.4, 26), np.linspace(2.4, 5.6, 26), np.linspace(-3, 3, 26), np.linspace(-0.8, 0.8, 26)]
+    one, other, odds, log_scale = (a.ravel()[:, None] for a in np.meshgrid(*axes, indexing="ij", sparse=False))
+    p, sd = special.expit(odds), np.exp(log_scale)
+    parts = stats.norm(one, sd).logpdf(SEPARATE) + np.log(p), stats.norm(other, sd).logpdf(SEPARATE) + np.log1p(-p)
+    log_f = np.logaddexp(*parts).sum(axis=1) + stats.norm(0, 5).logpdf(np.hstack([one, other])).sum(axis=1)
+    log_f += (stats.beta(2, 2).logpdf(p) + np.log(p * (1 - p)) + stats.halfnorm(0, 2).logpdf(sd) + log_scale)[:, 0]
+    steps = sum(math.log(a[1] - a[0]) for a in axes)
+    expected = float(special.logsumexp(log_f)) + steps + math.log(2)
+    assert abs(post.log_evidence.value - expected) < 4 * post.log_evidence.error + 1e-4
+    first = post.tree["posterior"]["centres"].to_numpy()[..., 0]
+    assert np.mean(first < 0) == pytest.approx(0.5, abs=4 * 0.5 / math.sqrt(first.size))
+
+
+def test_components_that_can_be_exchanged_are_left_to_nuts() -> None:
+    """Their labellings are modes alike, of which climbs find some: a part of the evidence may be missing."""
+    with pm.Model() as model:
+        centres = pm.Normal("centres", 0.0, 5.0, shape=2)
+        shares, scale = pm.Dirichlet("shares", np.full(2, 2.0)), pm.HalfNormal("scale", 2.0)
+        pm.NormalMixture("y", w=shares, mu=centres, sigma=scale, observed=SEPARATE)
+    with pytest.raises(bk.BayeskitError, match="mirror images"):
+        bk.infer(model, method="importance", random_seed=1)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: pm.Normal("y", pm.Laplace("x", 0, 1, shape=41), 1.0, observed=np.zeros(41)),
+        lambda: pm.Poisson("y", pm.Geometric("x", 0.1) ** 1.5, observed=3),
+    ],
+    ids=["many numbers", "whole numbers"],
+)
+def test_what_it_is_not_for_is_refused_with_a_remedy(build: object) -> None:
+    with pm.Model() as model:
+        build()  # type: ignore[operator]
+    with pytest.raises(bk.BayeskitError, match="at most 40 real numbers; use method='nuts'"):
+        bk.infer(model, method="importance", random_seed=1)
+
+
+def test_an_improper_prior_has_draws_and_no_evidence() -> None:
+    with pm.Model() as model:
+        weights = pm.Flat("weights", shape=4)
+        pm.Bernoulli("label", logit_p=0.3 * X @ weights, observed=LABELS)
+    post = bk.infer(model, method="importance", random_seed=1, draws=1000)
+    assert math.isnan(post.log_evidence.value) and "improper" in post.log_evidence.reason
+    fit = optimize.minimize(lambda w: -np.sum(LABELS * (0.3 * X @ w) - np.logaddexp(0, 0.3 * X @ w)), np.zeros(4))
+    draws = post.tree["posterior"]["weights"].to_numpy().reshape(-1, 4)
+    assert np.all(np.abs(draws.mean(axis=0) - fit.x) < 2.5 * draws.std(axis=0))
