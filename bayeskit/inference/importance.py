@@ -24,6 +24,7 @@ from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.cost import seconds_of_evaluation, seconds_of_sampling
 from bayeskit.inference.methods import Request
 from bayeskit.inference.remaining import real_numbers
+from bayeskit.inference.smooth_entries import require_smooth_entries
 from bayeskit.marginal_likelihood.conventions import Audit, audit_of_draws
 from bayeskit.marginal_likelihood.endless_tails import endless_tail
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
@@ -70,11 +71,13 @@ def answer(request: Request) -> Posterior:
     with lightly(), on_one_thread(), silently():
         collapsed = collapsed_density(analysis)
         space = Unconstrained(collapsed_model(collapsed, open_circles=True), collapsed.weight)
+        recovery = Recovery(collapsed)
+        if analysis.plates:
+            require_smooth_entries(analysis, space, recovery)
         wanted = _wanted(space, request.draws)
         _require_labels_that_count(space, random_seed)
         found = importance_integral(space, wanted, rng)
         evidence = _evidence(space, found, request, rng)
-        recovery = Recovery(collapsed)
         values = recovery.draw(space.backward(found.draw(rng, request.draws or FEWEST)), rng)
         certificate = certify_collapsed(recovery, values, random_seed)
         values |= deterministics(analysis.original, values)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayeskit.elimination.analysis import Analysis
-from bayeskit.elimination.certificate import RESOLVED, certify_collapsed, integrals_off
+from bayeskit.elimination.certificate import certify_collapsed
 from bayeskit.elimination.collapsed_density import collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.recovery import Recovery
@@ -22,6 +22,7 @@ from bayeskit.inference.methods import Request
 from bayeskit.inference.quadrature_marginals import quadrature_marginals, transforms_of
 from bayeskit.inference.quadrature_probes import named_points, peaks_of_components, prior_probes
 from bayeskit.inference.remaining import real_numbers
+from bayeskit.inference.smooth_entries import require_smooth_entries
 from bayeskit.marginal_likelihood.conventions import stated
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
 from bayeskit.model.data_slots import sealed_in, unsealed
@@ -41,7 +42,6 @@ TOLERANCE = {1: 1e-8, 2: 1e-8, 3: 1e-6}  # nats, by number of dimensions
 # Where entries are integrated about a number that is not zero: an sd of 1e-14 about 1 is not told from rounding, and
 # with it no tail of 14 more orders of magnitude can be followed.
 COARSER = 1e-6
-SOME, NEARBY = 5, 0.3  # points near the start at which that is tried, and how near
 WORK = 3e8  # numbers that quadrature may compute with; beyond it NUTS is quicker
 CALL = 30  # numbers that handling one matrix by itself counts for
 EVALUATIONS = (20_000, {1: 500_000, 2: 1_000_000, 3: 2_000_000})
@@ -97,19 +97,6 @@ def _budget(space: Unconstrained, work: int, sampled: int, seconds: float) -> in
     return budget
 
 
-def _require_smooth_entries(analysis: Analysis, made: Integrand) -> None:
-    """Refuse at once what a rule for smooth integrals over single entries fails on wherever it is asked."""
-    space, recovery = made.space, made.recovery
-    rng = np.random.default_rng(0)
-    near = space.backward(space.start + NEARBY * rng.standard_normal((SOME, space.size)))
-    with silently():
-        # What was eliminated after them they may be given: one draw of it.
-        every = recovery.draw(near, rng, leaves=False)
-        off = integrals_off(analysis, every)
-    if any(not np.max(of_one) <= RESOLVED for of_one in off):
-        raise NotIntegrable("the integrals over single entries have an edge, a kink, or tails without an end")
-
-
 def collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
     """The collapsed density of a model, and its integral; NotIntegrable where it has none that can be bounded."""
     found: tuple[Integrand, Quadrature] = analysis.remembered_of(
@@ -123,7 +110,7 @@ def _collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
     space = made.space
     seconds = analysis.remembered("seconds", lambda: seconds_of_evaluation(space))
     if analysis.plates:
-        _require_smooth_entries(analysis, made)
+        require_smooth_entries(analysis, made.space, made.recovery)
     tolerance = COARSER if analysis.plates else TOLERANCE[min(max(space.size, 1), NUMBERS)]
     budget = _budget(space, made.work, made.sampled, seconds)
     with silently():  # draws from the prior, at which other modes are looked for
