@@ -135,7 +135,6 @@ METHODS: tuple[Method, ...] = (
         "{0} will be integrated by importance sampling at quasi-random points{1}. Should that be refused (for weights "
         "that are too uneven, other modes, or its cost), NUTS will sample {0}. The log evidence is an estimate.",
         "use method='nuts'",
-        entrywise=True,
     ),
     Method(
         "nuts",

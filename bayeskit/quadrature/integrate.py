@@ -165,8 +165,9 @@ def _covering(
     land: Landscape, probes: np.ndarray, tolerance: float, acceptable: float, rng: np.random.Generator
 ) -> tuple[Landscape, list[LatticeSum]]:
     """Lattices that pass nothing over, and the landscape that they are made for."""
-    bumps = land.modes.shape[1] > 1 and (_stands_on_more(land) or bumps_on_lines(land, probes))
-    runs = _to_scale(land, probes, tolerance, acceptable, rng, bumps)
+    about = bulk(land)
+    bumps = land.modes.shape[1] > 1 and (_stands_on_more(land, about[1]) or bumps_on_lines(land, probes))
+    runs = _to_scale(land, about, probes, tolerance, acceptable, rng, bumps)
     if land.modes.shape[1] == 1:
         return land, runs
     lookout = Lookout(land.density, probes, land.modes, SEED)
@@ -175,17 +176,23 @@ def _covering(
         if not len(points):
             return land, runs
         land = survey_further(land, points, values, rng)
-        runs = _to_scale(land, probes, tolerance, acceptable, rng, bumps)
+        runs = _to_scale(land, bulk(land), probes, tolerance, acceptable, rng, bumps)
     raise NotIntegrable("new regions in which the density matters were still being found")
 
 
-def _stands_on_more(land: Landscape) -> bool:
+def _stands_on_more(land: Landscape, covariance: np.ndarray) -> bool:
     """Whether the highest mode is far narrower than the bulk, which no climb takes for a mode of its own."""
-    return bool(np.any(np.diag(bulk(land)[1]) > WIDE**2 * np.diag(land.covariance)))
+    return bool(np.any(np.diag(covariance) > WIDE**2 * np.diag(land.covariance)))
 
 
 def _to_scale(
-    land: Landscape, probes: np.ndarray, tolerance: float, acceptable: float, rng: np.random.Generator, bumps: bool
+    land: Landscape,
+    about: tuple[np.ndarray, np.ndarray],
+    probes: np.ndarray,
+    tolerance: float,
+    acceptable: float,
+    rng: np.random.Generator,
+    bumps: bool,
 ) -> list[LatticeSum]:
     """Lattices of one scale; of axes with many where these fail, or where they would not see ``bumps``.
 
@@ -194,13 +201,13 @@ def _to_scale(
     refusal = NotIntegrable("the density has bumps that are far narrower than the rest")
     if not bumps:
         try:
-            return _lattices(land, tolerance, acceptable, rng)
+            return _lattices(land, about, tolerance, acceptable, rng)
         except NotIntegrable as failure:
             refusal = failure
     lines = lines_through(land, probes) if land.modes.shape[1] < 3 else ()
     if not any(map(_many_scaled, lines)):
         raise refusal
-    return _lattices(land, tolerance, acceptable, rng, lines)
+    return _lattices(land, about, tolerance, acceptable, rng, lines)
 
 
 def _many_scaled(line: Landscape, bulk: float | None = None) -> bool:
@@ -214,6 +221,7 @@ def _many_scaled(line: Landscape, bulk: float | None = None) -> bool:
 
 def _lattices(
     land: Landscape,
+    about: tuple[np.ndarray, np.ndarray],
     tolerance: float,
     acceptable: float,
     rng: np.random.Generator,
@@ -221,7 +229,7 @@ def _lattices(
 ) -> list[LatticeSum]:
     """One lattice for every variable; two for a single one. With ``lines``, axes have the scales that these show."""
     k = land.modes.shape[1]
-    centre, covariance = (land.modes[0], land.covariance) if lines else bulk(land)
+    centre, covariance = (land.modes[0], land.covariance) if lines else about
     if k == 1 and (_many_scaled(land, np.sqrt(covariance[0, 0])) or len(land.modes) > 1):
         lines = (land,)
     spread = np.diag([max(line.reach, *line.own_widths) ** 2 for line in lines]) if lines else covariance

@@ -49,7 +49,7 @@ def first_proposal(space: Unconstrained, rng: Generator) -> tuple[SkewedCoordina
     masses = np.array([mass for mass, _ in made])
     if not np.all(np.isfinite(masses)):
         raise NoProposal("the density is infinite somewhere")
-    kept = masses > masses.max() + math.log(NEGLIGIBLE)
+    kept = masses >= masses.max() + math.log(NEGLIGIBLE)
     components = tuple(component for keep, (_, component) in zip(kept, made, strict=True) if keep)
     return coordinates, balanced(special.softmax(masses[kept]), components)
 
