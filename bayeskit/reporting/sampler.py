@@ -35,6 +35,11 @@ CERTIFIED = (
     "What takes their place is the certificate, the largest spread of log p(y, θ) − log p(θ | y) over posterior and "
     "prior draws: {:.1e} nats."
 )
+WEIGHTS = (
+    "They were taken from {:,} quasi-random points by importance weights, of which {:.0%} are effective; the tail of "
+    "the weights has a Pareto k of {:.2f}, where up to 0.5 is trusted. A wider proposal found the same integral and "
+    "moments."
+)
 LARGE = 400  # scalars beyond which divergences are not located in each
 LEAST = 3  # divergences that can have a place
 PICTURED = 4
@@ -47,7 +52,7 @@ def sampler_section(subject: Subject) -> Section:
     if post.diagnostics is None:
         certified = () if math.isnan(post.certificate) else (CERTIFIED.format(post.certificate),)
         what = "closed form" if post.method == "exact" else "posterior"
-        return Section("sampler", TITLE, (NONE.format(what), *certified))
+        return Section("sampler", TITLE, (NONE.format(what), *_of_weights(post), *certified))
     names = [n for n in post.plan.remaining if n in post.tree["posterior"]]
     worst = _worst_first(post.tree["posterior"].to_dataset(), names)
     said = [str(post.diagnostics).splitlines()[0] + "."]
@@ -60,6 +65,14 @@ def sampler_section(subject: Subject) -> Section:
     shown = list(worst.index[:PICTURED])
     pictures = chain_pictures(post, names, shown)
     return Section("sampler", TITLE, (*said, *where), "", tuple(tables), pictures, post.diagnostics.problems)
+
+
+def _of_weights(post: Posterior) -> tuple[str, ...]:
+    """What importance sampling has in place of chains: its weights."""
+    facts = {} if "posterior" not in post.tree.children else post.tree["posterior"].attrs
+    if "importance_points" not in facts:
+        return ()
+    return (WEIGHTS.format(facts["importance_points"], facts["effective_share"], facts["pareto_k"]),)
 
 
 def _worst_first(draws: xr.Dataset, names: Sequence[str]) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pymc as pm
@@ -91,6 +92,13 @@ def test_it_says_what_it_did(posterior: bk.Posterior) -> None:
     (note,) = posterior.plan.notes
     assert note.startswith("importance sampling made ") and "Pareto k" in note
     assert posterior.diagnostics is None
+    attrs = posterior.tree["posterior"].attrs
+    assert attrs["importance_points"] >= 4096 and 0.5 < attrs["effective_share"] <= 1 and attrs["pareto_k"] <= 0.5
+
+
+def test_its_report_has_the_weights_in_place_of_chains(posterior: bk.Posterior, tmp_path: Path) -> None:
+    page = bk.report(posterior, tmp_path / "logistic.html").read_text(encoding="utf-8")
+    assert "quasi-random points by importance weights" in page and "Pareto k of" in page
 
 
 def test_the_same_seed_gives_the_same_draws(posterior: bk.Posterior) -> None:
