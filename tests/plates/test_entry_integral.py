@@ -68,7 +68,9 @@ def test_a_kink_is_not_taken_for_a_smooth_density() -> None:
     assert not integrals(kinked, np.array([0.0, 1.0, -2.0]), agreed=1e-9)[1]
 
 
-@pytest.mark.parametrize("log_density", [np.zeros_like, lambda x: -np.log1p(np.abs(x)), lambda x: x], ids=str)
+@pytest.mark.parametrize(
+    "log_density", [np.zeros_like, lambda x: -np.log1p(np.abs(x)), lambda x: x], ids=["flat", "heavy tails", "rising"]
+)
 def test_an_integral_that_does_not_exist_is_no_number(log_density: Density) -> None:
     found, _, _ = integrals(log_density, np.array([0.0]))
     assert not np.isfinite(found[0])

@@ -15,7 +15,7 @@ from scipy import special, stats
 import bayeskit as bk
 from bayeskit.datasets import example_data, load_example, prepare
 from bayeskit.elimination.plan import analyse
-from bayeskit.elimination.recovery import draw_states_and_leaves
+from bayeskit.elimination.recovery import draw_the_rest
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.models import load_model
 from bayeskit.reporting.components import allocation_picture, component_picture, gaussian_components, same_component
@@ -39,7 +39,7 @@ def posterior(model: pm.Model, seed: int = 0) -> Posterior:
             drawn = start * np.exp(0.03 * rng.normal(size=(DRAWS, *start.shape)))
             simplex = type(rv.owner.op).__name__ == "DirichletRV"
             values[rv.name] = drawn / drawn.sum(axis=-1, keepdims=True) if simplex else drawn
-    values = draw_states_and_leaves(analysis, values, DRAWS, rng)
+    values = draw_the_rest(analysis, values, DRAWS, rng)
     values |= deterministics(analysis.original, values)
     return Posterior(
         model=model,
