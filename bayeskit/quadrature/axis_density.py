@@ -35,6 +35,7 @@ LARGEST_LOG = 300.0  # of a distance: its exponential is still a number
 NO_MORE = 1e-12  # share of the largest panel that the last of a tail integral may hold
 DECAYS = 0.02  # share of the slope of a tail by which a product with a function must still fall, to be integrated
 KNOWN = 0.05  # share of the slope up to which its uncertainty leaves no doubt that an integral is infinite
+RISEN = 10.0  # times the least panel of a tail integral, from which on the last shows that it does not converge
 CAUTION = 3  # times that the tail may become flatter than it is seen to
 
 
@@ -192,6 +193,10 @@ class AxisDensity:
         if not bounded and rate + CAUTION * tail.flatter >= -DECAYS * abs(slope):
             grows = rate >= -DECAYS * abs(slope) and tail.doubt < KNOWN * abs(slope)
             return float(np.sign(ends[0]) * np.inf) if grows else np.nan
+        # An algebraic tail times an exponential falls next to the nodes and rises without end far beyond them.
+        risen = len(known) < len(parts) or abs(known[-1]) > RISEN * np.abs(known).min()
+        if tail.algebraic and not bounded and risen and np.abs(known).max() > np.abs(parts[0]):
+            return np.nan
         return float(np.where(np.isfinite(parts), parts, 0.0).sum())
 
     def _between(self, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
