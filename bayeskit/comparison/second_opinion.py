@@ -45,7 +45,7 @@ from bayeskit.results.records import Posterior
 __all__ = ["evidence"]
 
 CLOSED = ("exact", "quadrature")
-ROW_OF_METHOD = {"exact": "exact", "quadrature": "quadrature", "nuts": "bridge"}
+ROW_OF_METHOD = {"exact": "exact", "quadrature": "quadrature", "importance": "importance", "nuts": "bridge"}
 CHEAP = ("bridge", "laplace", "importance")
 
 

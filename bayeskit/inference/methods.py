@@ -130,8 +130,8 @@ METHODS: tuple[Method, ...] = (
         "importance",
         "importance sampling",
         "bayeskit.inference.importance",
-        "What has a closed form was integrated out, the rest by randomised quasi-Monte Carlo importance sampling; the "
-        "draws are independent.",
+        "What has no closed form was integrated by importance sampling at quasi-random points; the draws are "
+        "independent.",
         "{0} will be integrated by importance sampling at quasi-random points{1}. Should that be refused (for weights "
         "that are too uneven, other modes, or its cost), NUTS will sample {0}. The log evidence is an estimate.",
         "use method='nuts'",

@@ -6,6 +6,7 @@ variables come back exactly from their conditional distribution. The certificate
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,7 @@ from bayeskit.quadrature.change_of_variable import OntoInterval
 from bayeskit.quadrature.integrate import NotIntegrable, Quadrature, integrate
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree
+from bayeskit.types import ArrayFunction
 
 __all__ = ["Integrand", "answer", "collapsed_integral", "obstacle"]
 
@@ -47,6 +49,7 @@ CALL = 30  # numbers that handling one matrix by itself counts for
 EVALUATIONS = (20_000, {1: 500_000, 2: 1_000_000, 3: 2_000_000})
 LEAST = {1: 3_000, 2: 10_000, 3: 200_000}  # evaluations that an integral takes
 ENTRYWISE = {1: 1_500, 2: 20_000, 3: 130_000}  # the same, of shared numbers: those of the entries are gone
+LONGEST, AT_ONCE = 10.0, 256  # seconds in which entries are integrated, and points between two looks at the clock
 NODE = 5e-6  # seconds that the rule itself takes for an evaluation
 
 
@@ -97,6 +100,24 @@ def _budget(space: Unconstrained, work: int, sampled: int, seconds: float) -> in
     return budget
 
 
+def _within_time(log_density: ArrayFunction) -> ArrayFunction:
+    """A density that is given up once it has taken longer than sampling does.
+
+    What an evaluation takes is measured at the start; far from there integrals over entries take many times as long.
+    """
+    started = time.thread_time()
+
+    def evaluate(points: np.ndarray) -> np.ndarray:
+        values = []
+        for some in np.array_split(points, max(1, len(points) // AT_ONCE)):
+            if time.thread_time() - started > LONGEST:
+                raise NotIntegrable("the integrals over single entries take longer than sampling")
+            values.append(log_density(some))
+        return np.concatenate(values)
+
+    return evaluate
+
+
 def collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
     """The collapsed density of a model, and its integral; NotIntegrable where it has none that can be bounded."""
     found: tuple[Integrand, Quadrature] = analysis.remembered_of(
@@ -118,9 +139,10 @@ def _collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
     # The values of data are read here: what is made above holds for all of them.
     probes = np.concatenate([probes, named_points(space, analysis.joint, made.transforms)])
     probes = np.concatenate([probes, peaks_of_components(space, analysis, probes)])
+    density = _within_time(space.log_density) if analysis.plates else space.log_density
     try:
         with silently():
-            return made, integrate(space.log_density, space.start, probes=probes, tolerance=tolerance, budget=budget)
+            return made, integrate(density, space.start, probes=probes, tolerance=tolerance, budget=budget)
     except NotIntegrable as error:
         if names := [str(rv.name) for rv in analysis.original.model.free_RVs if is_improper(rv)]:
             of = f"the prior of {', '.join(names)} is improper, and so the posterior may be: it needs a proper one"

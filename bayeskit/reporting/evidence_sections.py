@@ -33,10 +33,11 @@ def evidence_section(subject: Subject) -> Section:
     paragraphs = [f"{meaning} {ERRORS[evidence.label]}"]
     if evidence.convention:
         paragraphs.append(f"It is {evidence.convention}.")
-    if not math.isnan(post.certificate):
+    if post.plan.eliminated and not math.isnan(post.certificate):
+        given = ", given what has no closed form" if post.plan.remaining else ""
         paragraphs.append(
-            "The certificate: by Bayes' rule log p(y, θ) − log p(θ | y) is the same number, the log evidence, at every "
-            "θ. Over posterior and prior draws, with PyMC's own log density, it varied by at most "
+            f"The certificate{given}: by Bayes' rule log p(y, θ) − log p(θ | y) is the same number, the log evidence, "
+            "at every θ. Over posterior and prior draws, with PyMC's own log density, it varied by at most "
             f"{post.certificate:.1e} nats."
         )
     return Section("evidence", title, tuple(paragraphs), tables=(table,))

@@ -50,7 +50,8 @@ def sampler_section(subject: Subject) -> Section:
     """How the chains mixed; of independent draws, that there is nothing to diagnose."""
     post = subject.post
     if post.diagnostics is None:
-        certified = () if math.isnan(post.certificate) else (CERTIFIED.format(post.certificate),)
+        proved = post.plan.eliminated and not math.isnan(post.certificate)
+        certified = () if not proved else (CERTIFIED.format(post.certificate),)
         what = "closed form" if post.method == "exact" else "posterior"
         return Section("sampler", TITLE, (NONE.format(what), *_of_weights(post), *certified))
     names = [n for n in post.plan.remaining if n in post.tree["posterior"]]

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.random import Generator
 
 from bayeskit.marginal_likelihood.proposal import Proposal
+from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.skewed_coordinates import axes_of
 from bayeskit.model.ascent import climb
 from bayeskit.model.unconstrained import Unconstrained, negative_hessian
@@ -27,7 +28,8 @@ __all__ = ["LocalMode", "modes_of"]
 STEPS = 500  # of a climb
 DRAWN = 300  # points from the prior, and from around
 EXCESS, DEGREES = 3.0, 4.0  # nats above what is expected from which on a climb starts; of freedom
-MOST = 12  # modes
+ON_LINE = 121  # points of a line along an axis
+MOST, HIGH = 20, (6, 8.0)  # modes; and those no farther below the highest than so many nats
 AROUND, AROUND_DEGREES = 6.0, 3.0  # how far around the mode is looked, in its standard deviations
 STALE = 6  # climbs in a row that end in known modes, after which no more are made
 SHALLOW = 1e-3  # nats of a valley that is none
@@ -50,18 +52,37 @@ def modes_of(space: Unconstrained, rng: Generator) -> list[LocalMode]:
     found: list[LocalMode] = []
     for start in (space.start + JOLT * rng.standard_normal(space.size), space.start):
         _climb(space, start, found)
-    points = np.concatenate([space.prior_draws(DRAWN, int(rng.integers(2**31))), _around(space, found, rng)])
-    values = space.log_density(points) if len(points) else np.empty(0)
-    points, values = points[np.isfinite(values)], values[np.isfinite(values)]
-    stale = 0
-    while len(points) and stale < STALE and len(found) < MOST:
+    drawn = space.prior_draws(DRAWN, int(rng.integers(2**31)))
+    points, values = _valued(space, [drawn, _around(space, found, rng)])
+    through, stale, turn = -math.inf, 0, True  # the height of the mode that lines were drawn through
+    while stale < STALE:
+        if len(found) > MOST:
+            raise NoProposal(f"the density has more than {MOST} modes")
+        if found and (best := max(mode.height for mode in found)) > through + SHALLOW:
+            through, more = best, _valued(space, [_along_axes(space, found, drawn)])
+            points, values = np.concatenate([points, more[0]]), np.append(values, more[1])
         excess = values - _expected(found, points)
-        highest = int(np.argmax(excess))
-        if not excess[highest] > EXCESS:
+        if not np.max(excess, initial=0.0) > EXCESS:
             break
+        # In turn: a narrow mode is far above what is expected, and one that holds much is high.
+        by, turn = (values if turn else excess), not turn
+        highest = int(np.argmax(np.where(excess > EXCESS, by, -np.inf)))
         stale = 0 if _climb(space, points[highest], found) else stale + 1
         points, values = np.delete(points, highest, axis=0), np.delete(values, highest)
-    return sorted(found, key=lambda mode: -mode.height)
+    found.sort(key=lambda mode: -mode.height)
+    # The more of them there are, the more are missed: sines of four numbers have modes in rows, of which 24 were found
+    # and as many not, and half of the mass.
+    if len(found) > HIGH[0] and found[HIGH[0]].height > found[0].height - HIGH[1]:
+        raise NoProposal(f"the density has more than {HIGH[0]} modes that count, and may have others")
+    return found
+
+
+def _valued(space: Unconstrained, points: list[Array]) -> tuple[Array, Array]:
+    """Points at which the density is above zero, and its logarithm."""
+    together = np.concatenate(points)
+    values = space.log_density(together) if len(together) else np.empty(0)
+    kept = np.isfinite(values)
+    return together[kept], values[kept]
 
 
 def _climb(space: Unconstrained, start: Array, found: list[LocalMode]) -> bool:
@@ -113,6 +134,25 @@ def _around(space: Unconstrained, found: list[LocalMode], rng: Generator) -> Arr
         return np.empty((0, space.size))
     wide = Proposal(np.zeros(space.size), AROUND * np.eye(space.size), AROUND_DEGREES)
     return np.asarray(best.point + wide.draw(rng, DRAWN) @ axes[0].T)
+
+
+def _along_axes(space: Unconstrained, found: list[LocalMode], drawn: Array) -> Array:
+    """Tops of the density on lines through the highest mode along each axis, twice as far as draws from the prior go.
+
+    A phase has a mode at every turn, which few draws from the prior come near in all other numbers, too.
+    """
+    best = max(found, key=lambda mode: mode.height, default=None)
+    if best is None or not len(drawn):
+        return np.empty((0, space.size))
+    low, high = drawn.min(axis=0), drawn.max(axis=0)
+    lines = np.linspace(low - (high - low) / 2, high + (high - low) / 2, ON_LINE)  # (ON_LINE, D)
+    points = np.repeat(best.point[None], space.size * ON_LINE, axis=0).reshape(space.size, ON_LINE, space.size)
+    axis = np.arange(space.size)
+    points[axis, :, axis] = lines.T
+    values = space.log_density(points.reshape(-1, space.size)).reshape(space.size, ON_LINE)
+    values = np.where(np.isnan(values), -np.inf, values)
+    top = (values[:, 1:-1] > values[:, :-2]) & (values[:, 1:-1] >= values[:, 2:]) & np.isfinite(values[:, 1:-1])
+    return np.asarray(points[:, 1:-1][top])
 
 
 def _same(space: Unconstrained, point: Array, height: float, known: LocalMode) -> bool:
