@@ -47,7 +47,7 @@ def require_free(path: Path | None, what: str, read: Iterable[str | None]) -> No
 
     if path is None:
         return
-    check_writable(path, what)
     for source in filter(os.path.exists, (text.partition(":")[0] for text in read if text)):
         if path.exists() and path.samefile(source):
             raise OptionError(f"cannot write {what} {path}: {source} is read; name another file")
+    check_writable(path, what)

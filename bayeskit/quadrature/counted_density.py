@@ -44,6 +44,8 @@ class CountedDensity:
 
     def unchecked(self, x: np.ndarray) -> np.ndarray:
         """Values that may be infinite."""
+        if not len(x):
+            return np.empty(0)
         self.require(len(x))
         self.count += len(x)
         with np.errstate(all="ignore"):

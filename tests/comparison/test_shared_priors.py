@@ -378,7 +378,7 @@ def test_a_posterior_that_is_sampled_is_seen_to_fall_off() -> None:
     whole = np.prod([integrate.trapezoid(np.exp(g), e) for g in log_groups], axis=0)
     expected = math.log(integrate.trapezoid(whole, mu[:, 0])) - special.betaln(ones.sum(), 12 - ones.sum())
     groups = analyse(logistic(True), shared=("mu",))
-    sampled = bk.infer(groups, draws=2000, random_seed=1, progressbar=False, sampler={"tune": 300})
+    sampled = bk.infer(groups, method="nuts", draws=2000, random_seed=1, progressbar=False, sampler={"tune": 300})
     found = compare({"one": logistic(False), "groups": sampled}, shared=("mu",))
     error = found.table["log_bayes_factor_error"].max()
     assert found.table.at["groups", "label"] == "estimated"
