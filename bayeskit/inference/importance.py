@@ -23,7 +23,7 @@ from bayeskit.graphs.compile import has_loops
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.cost import seconds_of_evaluation, seconds_of_sampling
 from bayeskit.inference.methods import Request
-from bayeskit.inference.remaining import real_numbers
+from bayeskit.inference.remaining import obstacle_to
 from bayeskit.marginal_likelihood.conventions import Audit, audit_of_draws
 from bayeskit.marginal_likelihood.endless_tails import endless_tail
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
@@ -51,13 +51,7 @@ LOOKED_AT = 2_000  # draws by which symmetries and other modes are looked for
 
 def obstacle(analysis: Analysis) -> str:
     """Nothing remains, or too many numbers do."""
-    remaining = analysis.plan.remaining
-    if not remaining:
-        return "importance sampling has nothing to do: every variable has a closed form; use method='exact'"
-    if real_numbers(analysis) <= NUMBERS:
-        return ""
-    of = ", ".join(remaining)
-    return f"no importance sampling over {of}: it is for at most {NUMBERS} real numbers; use method='nuts'"
+    return obstacle_to("importance sampling", analysis, NUMBERS, f"at most {NUMBERS}")
 
 
 def answer(request: Request) -> Posterior:

@@ -22,7 +22,7 @@ from bayeskit.inference.cost import seconds_of_evaluation, seconds_of_sampling
 from bayeskit.inference.methods import Request
 from bayeskit.inference.quadrature_marginals import quadrature_marginals, transforms_of
 from bayeskit.inference.quadrature_probes import named_points, peaks_of_components, prior_probes
-from bayeskit.inference.remaining import real_numbers
+from bayeskit.inference.remaining import obstacle_to
 from bayeskit.inference.smooth_entries import require_smooth_entries
 from bayeskit.marginal_likelihood.conventions import stated
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
@@ -55,12 +55,7 @@ NODE = 5e-6  # seconds that the rule itself takes for an evaluation
 
 def obstacle(analysis: Analysis) -> str:
     """Nothing remains, or more than three real numbers do."""
-    remaining = analysis.plan.remaining
-    if not remaining:
-        return "quadrature has nothing to do: every variable has a closed form; use method='exact'"
-    if real_numbers(analysis) <= NUMBERS:
-        return ""
-    return f"no quadrature over {', '.join(remaining)}: it is for one to three real numbers; use method='nuts'"
+    return obstacle_to("quadrature", analysis, NUMBERS, "one to three")
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""How many numbers remain."""
+"""How many numbers remain, and whether a method that is for so many can answer."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ import numpy as np
 
 from bayeskit.elimination.analysis import Analysis
 
-__all__ = ["real_numbers"]
+__all__ = ["obstacle_to"]
 
 
-def real_numbers(analysis: Analysis) -> float:
+def obstacle_to(method: str, analysis: Analysis, most: int, said: str) -> str:
+    """Nothing remains, or more than so many real numbers do, as they are ``said``; empty where it can answer."""
+    remaining = analysis.plan.remaining
+    if not remaining:
+        return f"{method} has nothing to do: every variable has a closed form; use method='exact'"
+    if _real_numbers(analysis) <= most:
+        return ""
+    return f"no {method} over {', '.join(remaining)}: it is for {said} real numbers; use method='nuts'"
+
+
+def _real_numbers(analysis: Analysis) -> float:
     """How many real numbers PyMC moves for what remains; infinite where a variable that remains is discrete."""
     remaining = analysis.plan.remaining
     if not all(analysis.joint.values[n].type.dtype.startswith("float") for n in remaining):

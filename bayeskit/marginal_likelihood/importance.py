@@ -35,7 +35,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from arviz_stats.base import array_stats
 from scipy import special
 
 from bayeskit.graphs.environment import on_one_thread, silently
@@ -46,6 +45,7 @@ from bayeskit.marginal_likelihood.proposal import (
     Array,
     Refused,
     Unvisited,
+    pareto_k,
     require_more_draws_than,
 )
 from bayeskit.results.records import LogEvidence
@@ -137,8 +137,7 @@ def _judged(weighed: _Weighed, seen: Array) -> LogEvidence:
     missed = float(np.mean(seen - largest > math.log(max(THIN, SHARE * weights.sum()))))
     if missed > MISSED:
         raise Unvisited(f"{missed:.1%} of the draws lie where the proposals do not go: it is too thin there")
-    # ArviZ takes log likelihoods, of which the weights are the inverse.
-    pareto = float(array_stats.psislw(np.minimum(largest - log_weights, 700.0))[1]) if np.ptp(weights) > 0 else 0.0
+    pareto = pareto_k(log_weights)
     if not pareto <= PARETO_K:
         raise Refused(f"the weights' tail is too heavy (Pareto k {pareto:.2f}, at most {PARETO_K})")
     if effective < FEWEST:

@@ -30,7 +30,7 @@ from bayeskit.marginal_likelihood.proposal import Proposal
 from bayeskit.marginal_likelihood.symmetries import Symmetric
 from bayeskit.model.forward_sampling import sampler_given
 from bayeskit.model.maximum import Maximum, maximum_near
-from bayeskit.model.unconstrained import Objective, Unconstrained, negative_hessian
+from bayeskit.model.unconstrained import Unconstrained, in_coordinates, negative_hessian
 
 __all__ = ["Narrow", "narrow_mass"]
 
@@ -143,21 +143,13 @@ def _normal(space: Unconstrained, mode: Maximum) -> Proposal | None:
             values, axes = np.linalg.eigh(hessian)
             root = root @ (axes / np.sqrt(np.maximum(values, RIDGE * values.max())))
             value, slope = space.value_and_gradient(centre)
-            hessian = negative_hessian(_in_coordinates(space, centre, root), np.zeros(len(centre)))
+            hessian = negative_hessian(in_coordinates(space.value_and_gradient, centre, root), np.zeros(len(centre)))
             step = root @ np.linalg.solve(hessian, root.T @ slope)
             if space.log_density((centre + step)[None])[0] > value:
                 centre = centre + step
         return Proposal(centre, np.linalg.cholesky(root @ np.linalg.inv(hessian) @ root.T))
     except np.linalg.LinAlgError:
         return None
-
-
-def _in_coordinates(space: Unconstrained, centre: np.ndarray, root: np.ndarray) -> Objective:
-    def moved(z: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope = space.value_and_gradient(centre + root @ z)
-        return value, root.T @ slope
-
-    return moved
 
 
 def _modes(

@@ -28,6 +28,7 @@ __all__ = [
     "error_of_mean",
     "finds_more",
     "fitted",
+    "pareto_k",
     "proposal_of",
     "require_more_draws_than",
 ]
@@ -193,6 +194,14 @@ def error_of_mean(series: Array) -> float:
     The spread of four means of chains is above that by chance half of the time, and the larger of the two too large.
     """
     return float(series.std(ddof=1)) / math.sqrt(effective_number(series))
+
+
+def pareto_k(log_weights: Array) -> float:
+    """Of the tail of importance weights; zero where they are all alike."""
+    if not np.ptp(log_weights) > 0:
+        return 0.0
+    # ArviZ takes log likelihoods, of which the weights are the inverse.
+    return float(array_stats.psislw(np.minimum(log_weights.max() - log_weights, 700.0))[1])
 
 
 def beyond_error(difference: float, error: float) -> bool:

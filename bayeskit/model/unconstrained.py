@@ -38,6 +38,7 @@ __all__ = [
     "calls_of",
     "count_evaluations",
     "evaluations_counted",
+    "in_coordinates",
     "negative_hessian",
 ]
 
@@ -168,6 +169,16 @@ class Unconstrained(Natural):
         except NotImplementedError:
             return np.empty((0, self.size))
         return points[np.all(np.isfinite(points), axis=1)]
+
+
+def in_coordinates(objective: Objective, centre: np.ndarray, root: np.ndarray) -> Objective:
+    """f as a function of z with x = centre + root · z, and its gradient with respect to z."""
+
+    def moved(z: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = objective(centre + root @ z)
+        return value, root.T @ slope
+
+    return moved
 
 
 def negative_hessian(objective: Objective, x: np.ndarray, step: float = 1e-4) -> np.ndarray:

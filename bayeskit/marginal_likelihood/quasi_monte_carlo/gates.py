@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from arviz_stats.base import array_stats
 from numpy.random import Generator
 from scipy import special
 
 from bayeskit.marginal_likelihood.mixture_proposal import MixtureProposal
-from bayeskit.marginal_likelihood.proposal import Proposal
+from bayeskit.marginal_likelihood.proposal import Proposal, pareto_k
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighed import Weighed, weighed
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighted_mixture import SobolPoints
 from bayeskit.types import ArrayFunction
 
-__all__ = ["pareto_k_of", "require_no_edge", "require_seen_wider"]
+__all__ = ["require_no_edge", "require_seen_wider", "trusted_pareto_k"]
 
 LEAST = 0.02  # share of the points that is effective
 DOMINATES = 0.25  # of all scramblings' spread and mean
@@ -27,14 +26,12 @@ ALIKE = 2e-5  # nats
 DIFFERENT, SMALL = 6.0, 0.02  # standard errors, and standard deviations of a coordinate, that moments may differ by
 
 
-def pareto_k_of(found: Weighed, draws: int, most: float) -> float:
+def trusted_pareto_k(found: Weighed, draws: int, most: float) -> float:
     """Pareto k of the weights; NoProposal where they are too uneven."""
     logs = found.log_weights.ravel()
-    largest = float(logs.max())
-    if not math.isfinite(largest):
+    if not math.isfinite(logs.max()):
         raise NoProposal("the density is infinite, or zero at every point")
-    # ArviZ takes log likelihoods, of which the weights are the inverse.
-    pareto = float(array_stats.psislw(np.minimum(largest - logs, 700.0))[1]) if np.ptp(logs) > 0 else -math.inf
+    pareto = pareto_k(logs)
     if not pareto <= most:
         raise NoProposal(f"the importance weights have too heavy a tail (Pareto k {pareto:.2f}, at most {most})")
     if found.effective < LEAST * logs.size:

@@ -33,7 +33,7 @@ from numpy.random import Generator
 from bayeskit.marginal_likelihood.mixture_proposal import MixtureProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import PROPOSALS, NoProposal, adapted
 from bayeskit.marginal_likelihood.quasi_monte_carlo.first_proposal import first_proposal
-from bayeskit.marginal_likelihood.quasi_monte_carlo.gates import pareto_k_of, require_no_edge, require_seen_wider
+from bayeskit.marginal_likelihood.quasi_monte_carlo.gates import require_no_edge, require_seen_wider, trusted_pareto_k
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighed import Weighed, weighed
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighted_mixture import SobolPoints
 from bayeskit.model.unconstrained import Unconstrained
@@ -119,10 +119,10 @@ def _judged(
     """Points of all scramblings and the Pareto k of their weights; NoProposal where they are not to be trusted."""
     scramblings, power = [SobolPoints(proposal, rng) for _ in range(RANDOMISATIONS)], FIRST
     found = weighed(density, scramblings, power)
-    pareto_k_of(found, 0, early)
+    trusted_pareto_k(found, 0, early)
     while not wanted.met(found) and 2 * found.log_weights.size <= wanted.most:
         found, power = found.with_more(weighed(density, scramblings, power)), power + 1
-    pareto = pareto_k_of(found, wanted.draws, PARETO_K)
+    pareto = trusted_pareto_k(found, wanted.draws, PARETO_K)
     require_no_edge(density, proposal, found)
     require_seen_wider(density, proposal, found, rng)
     return found, pareto

@@ -20,7 +20,7 @@ from bayeskit.marginal_likelihood.proposal import Proposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.skewed_coordinates import axes_of
 from bayeskit.model.ascent import climb
-from bayeskit.model.unconstrained import Unconstrained, negative_hessian
+from bayeskit.model.unconstrained import Unconstrained, in_coordinates, negative_hessian
 from bayeskit.types import Array
 
 __all__ = ["LocalMode", "modes_of"]
@@ -53,14 +53,15 @@ def modes_of(space: Unconstrained, rng: Generator) -> list[LocalMode]:
     for start in (space.start + JOLT * rng.standard_normal(space.size), space.start):
         _climb(space, start, found)
     drawn = space.prior_draws(DRAWN, int(rng.integers(2**31)))
-    points, values = _valued(space, [drawn, _around(space, found, rng)])
+    points, values = _valued(space, [drawn, *(_around(space, mode, rng) for mode in _highest(found))])
     through, stale, turn = -math.inf, 0, True  # the height of the mode that lines were drawn through
     while stale < STALE:
         if len(found) > MOST:
             raise NoProposal(f"the density has more than {MOST} modes")
-        if found and (best := max(mode.height for mode in found)) > through + SHALLOW:
-            through, more = best, _valued(space, [_along_axes(space, found, drawn)])
-            points, values = np.concatenate([points, more[0]]), np.append(values, more[1])
+        for mode in _highest(found):
+            if len(drawn) and mode.height > through + SHALLOW:
+                through, more = mode.height, _valued(space, [_along_axes(space, mode, drawn)])
+                points, values = np.concatenate([points, more[0]]), np.append(values, more[1])
         excess = values - _expected(found, points)
         if not np.max(excess, initial=0.0) > EXCESS:
             break
@@ -70,8 +71,8 @@ def modes_of(space: Unconstrained, rng: Generator) -> list[LocalMode]:
         stale = 0 if _climb(space, points[highest], found) else stale + 1
         points, values = np.delete(points, highest, axis=0), np.delete(values, highest)
     found.sort(key=lambda mode: -mode.height)
-    # The more of them there are, the more are missed: sines of four numbers have modes in rows, of which 24 were found
-    # and as many not, and half of the mass.
+    # The more of them there are, the more are missed: of a likelihood of the sines of four numbers, which has modes in
+    # rows, half of the mass.
     if len(found) > HIGH[0] and found[HIGH[0]].height > found[0].height - HIGH[1]:
         raise NoProposal(f"the density has more than {HIGH[0]} modes that count, and may have others")
     return found
@@ -113,11 +114,7 @@ def _hessian(space: Unconstrained, point: Array) -> Array:
     """By differences over steps that are small beside the curvature along each axis."""
     scale = np.ones(space.size)
     for _ in range(ROUNDS):
-
-        def scaled(u: Array, scale: Array = scale) -> tuple[float, Array]:
-            value, gradient = space.value_and_gradient(point + scale * u)
-            return value, scale * gradient
-
+        scaled = in_coordinates(space.value_and_gradient, point, np.diag(scale))
         hessian = negative_hessian(scaled, np.zeros(space.size), STEP) / np.outer(scale, scale)
         curvature = np.diag(hessian)
         if not np.all(np.isfinite(curvature) & (curvature > 0)):
@@ -126,27 +123,28 @@ def _hessian(space: Unconstrained, point: Array) -> Array:
     return hessian
 
 
-def _around(space: Unconstrained, found: list[LocalMode], rng: Generator) -> Array:
-    """Points far around the highest mode."""
-    best = max(found, key=lambda mode: mode.height, default=None)
-    axes = None if best is None else axes_of(best.hessian)
-    if best is None or axes is None:
+def _highest(found: list[LocalMode]) -> list[LocalMode]:
+    """The highest mode, if there is one."""
+    return sorted(found, key=lambda mode: -mode.height)[:1]
+
+
+def _around(space: Unconstrained, mode: LocalMode, rng: Generator) -> Array:
+    """Points far around a mode; none where it has no curvature on every side."""
+    axes = axes_of(mode.hessian)
+    if axes is None:
         return np.empty((0, space.size))
     wide = Proposal(np.zeros(space.size), AROUND * np.eye(space.size), AROUND_DEGREES)
-    return np.asarray(best.point + wide.draw(rng, DRAWN) @ axes[0].T)
+    return np.asarray(mode.point + wide.draw(rng, DRAWN) @ axes[0].T)
 
 
-def _along_axes(space: Unconstrained, found: list[LocalMode], drawn: Array) -> Array:
-    """Tops of the density on lines through the highest mode along each axis, twice as far as draws from the prior go.
+def _along_axes(space: Unconstrained, mode: LocalMode, drawn: Array) -> Array:
+    """Tops of the density on lines through a mode along each axis, twice as far as draws from the prior go.
 
     A phase has a mode at every turn, which few draws from the prior come near in all other numbers, too.
     """
-    best = max(found, key=lambda mode: mode.height, default=None)
-    if best is None or not len(drawn):
-        return np.empty((0, space.size))
     low, high = drawn.min(axis=0), drawn.max(axis=0)
     lines = np.linspace(low - (high - low) / 2, high + (high - low) / 2, ON_LINE)  # (ON_LINE, D)
-    points = np.repeat(best.point[None], space.size * ON_LINE, axis=0).reshape(space.size, ON_LINE, space.size)
+    points = np.repeat(mode.point[None], space.size * ON_LINE, axis=0).reshape(space.size, ON_LINE, space.size)
     axis = np.arange(space.size)
     points[axis, :, axis] = lines.T
     values = space.log_density(points.reshape(-1, space.size)).reshape(space.size, ON_LINE)
