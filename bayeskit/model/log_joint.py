@@ -175,7 +175,10 @@ class LogJoint:
                 drawn = [self.model[n] for n in self.values]
                 # Drawn, variables show whether the lengths of their parameters agree; sealed data cannot be drawn with.
                 lengths = shapes_of(drawn) if sealed_in(drawn) else [pt.shape(v) for v in drawn]
-                found = compile_small([], lengths)()
+                try:
+                    found = compile_small([], lengths)()
+                except NotImplementedError:  # of pm.Flat there are no draws
+                    found = compile_small([], shapes_of(drawn))()
             except ValueError as error:
                 raise ModelError(f"a variable's shape cannot be computed: {str(error).splitlines()[0]}") from error
             shapes = {n: tuple(int(k) for k in s) for n, s in zip(self.values, found, strict=True)}

@@ -59,3 +59,12 @@ def test_it_is_the_density_of_pymc(name: str) -> None:
         assert joint.logp(point) == pytest.approx(value, rel=1e-14)
         arguments = [np.asarray(point[n], dtype=v.type.dtype) for n, v in joint.values.items()]
         assert float(extended(*arguments)) == pytest.approx(value, rel=1e-12)
+
+
+def test_shapes_of_flat_priors_with_dims() -> None:
+    """Their lengths are known though they cannot be drawn."""
+    with pm.Model(coords={"k": range(3)}) as model:
+        weights = pm.Flat("weights", dims="k")
+        pm.HalfFlat("scale", shape=model.dim_lengths["k"] + 1)
+        pm.Normal("y", weights, 1.0, observed=np.zeros(3))
+    assert LogJoint.from_model(model).shapes() == {"weights": (3,), "scale": (4,)}
