@@ -20,17 +20,21 @@ from bayeskit.results.tree import stacked_draws
 __all__ = ["Curve", "curve_picture", "draw_curve", "fitted_curve"]
 
 GRID = 120
+RESPONSES = ("NormalRV", "BernoulliRV")
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Predictions along one covariate: its grid, the mean's and the prediction's draws, and the data."""
+    """Predictions along one covariate: its grid, the mean's and the prediction's draws, and the data.
+
+    A prediction of zeros and ones has no band beside that of its mean, their probability.
+    """
 
     covariate: str
     response: str
     grid: np.ndarray
     mean: np.ndarray
-    predicted: np.ndarray
+    predicted: np.ndarray | None
     x: np.ndarray
     y: np.ndarray
 
@@ -38,8 +42,8 @@ class Curve:
 def fitted_curve(post: Posterior) -> Curve | None:
     """Predictions along the covariate of a regression.
 
-    None where the model has not exactly one numeric covariate along the rows of one observed Normal variable, or its
-    rows cannot change.
+    None where the model has not exactly one numeric covariate along the rows of one observed variable that is Normal
+    or Bernoulli, or its rows cannot change.
     """
     model = post.model
     if (forecast := _at_new_inputs(post)) is not None:
@@ -50,7 +54,7 @@ def fitted_curve(post: Posterior) -> Curve | None:
     y = np.asarray(post.tree["observed_data"][response.name])
     held = set(ancestors([model.rvs_to_values[response]]))  # a container of the observed values is no covariate
     covariates = [v for v in model.data_vars if v not in held]
-    if len(covariates) != 1 or y.ndim != 1 or type(response.owner.op).__name__ != "NormalRV":
+    if len(covariates) != 1 or y.ndim != 1 or type(response.owner.op).__name__ not in RESPONSES:
         return None
     data = np.asarray(covariates[0].get_value())
     if data.dtype.kind != "f" or data.size != y.size or data.shape[0] != y.size or np.unique(data).size < 3:
@@ -59,11 +63,11 @@ def fitted_curve(post: Posterior) -> Curve | None:
     margin = 0.04 * (x.max() - x.min())
     grid = np.linspace(x.min() - margin, x.max() + margin, GRID)
     try:
-        mean, sd = _parameter_draws(post, response, covariates[0], grid.reshape(GRID, *data.shape[1:]))
+        mean, *sd = _parameter_draws(post, response, covariates[0], grid.reshape(GRID, *data.shape[1:]))
     except ValueError:  # something else in the mean has a value for each row
         return None
     # One noise for the whole grid: right at every point, which is all that a pointwise band shows, and smooth.
-    predicted = mean + sd * generator(post).standard_normal((len(mean), 1))
+    predicted = mean + sd[0] * generator(post).standard_normal((len(mean), 1)) if sd else None
     return Curve(_label(model, covariates[0]), str(response.name), grid, mean, predicted, x, y)
 
 
@@ -104,24 +108,27 @@ def _label(model: pm.Model, covariate: Any) -> str:
     return str(covariate.name if columns is None else columns[0])
 
 
-def _parameter_draws(post: Posterior, response: Any, covariate: Any, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Draws of mean and sd of a Normal response at new values of its covariate, each of shape (draws, grid)."""
+def _parameter_draws(post: Posterior, response: Any, covariate: Any, new: np.ndarray) -> np.ndarray:
+    """Draws of the parameters of a response at new values of its covariate, of shape (parameters, draws, grid).
+
+    Of a Normal these are mean and sd, of a Bernoulli the probability.
+    """
     free = {v: v.type(name=v.name) for v in post.model.free_RVs}
     inside = {**free, covariate: covariate.type(name=covariate.name)}
     parameters = graph_replace(response.owner.op.dist_params(response.owner), inside, strict=False)
     compiled = compile_small(list(inside.values()), parameters)
     draws = stacked_draws(post.tree["posterior"], [v.name for v in free]).values()
     rows = zip(*(d[:: max(1, len(d) // MAX_DRAWS)] for d in draws), strict=True)
-    pairs = [[np.broadcast_to(value, GRID) for value in compiled(*row, new)] for row in rows]
-    mean, sd = np.moveaxis(np.array(pairs), 1, 0)
-    return mean, sd
+    values = [[np.broadcast_to(value, GRID) for value in compiled(*row, new)] for row in rows]
+    return np.moveaxis(np.array(values), 1, 0)
 
 
 def curve_picture(curve: Curve) -> Picture:
     """The data with the mean's credible band and the predictive band."""
     figure, axes = subplots(figsize=(7.4, 3.6))
     draw_curve(axes, curve)
-    alt = f"{curve.response} against {curve.covariate}: data, fitted mean, credible band and predictive band."
+    bands = "credible band" if curve.predicted is None else "credible band and predictive band"
+    alt = f"{curve.response} against {curve.covariate}: data, fitted mean, {bands}."
     return to_picture(
         figure, alt=alt, caption=f"Fitted mean of {curve.response} along {curve.covariate}, over the data."
     )
@@ -133,6 +140,8 @@ def draw_curve(axes: Axes, curve: Curve) -> None:
     tails = [(1 - probability) / 2, (1 + probability) / 2]
     bands = ((curve.predicted, 0.15, "of predictions"), (curve.mean, 0.4, "credible band of the mean"))
     for draws, alpha, label in bands:
+        if draws is None:
+            continue
         ends, words = np.quantile(draws, tails, axis=0), f"{100 * probability:g} % {label}"
         axes.fill_between(curve.grid, *ends, color=BLUE, alpha=alpha, linewidth=0, label=words)
     axes.plot(curve.grid, curve.mean.mean(axis=0), color=BLUE, label="posterior mean")

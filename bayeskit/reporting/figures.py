@@ -186,14 +186,21 @@ def _draw_histogram(axes: Axes, values: np.ndarray, sampled: np.ndarray | None) 
     heights, edges = array_stats.histogram(values)
     axes.stairs(heights, edges, fill=True, color=BLUE, alpha=0.25, linewidth=0)
     if sampled is not None and not no_histogram(sampled):
-        grid, density, _ = array_stats.kde(sampled)
-        axes.plot(grid, density, color=ORANGE, linestyle="--", linewidth=1.4)
+        axes.plot(*_density_of(sampled), color=ORANGE, linestyle="--", linewidth=1.4)
     tail = (1 - interval_probability()) / 2
     axes.plot(np.quantile(values, [tail, 1 - tail]), [0.0, 0.0], color=INK, linewidth=2)
     axes.plot(values.mean(), 0.0, "o", color=INK)
     axes.use_sticky_edges = False  # room for the point
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
+
+
+def _density_of(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points and an estimated density there; of whole numbers their shares, between which a density has gaps."""
+    if values.dtype.kind not in "iu" or np.ptp(values) > len(values):
+        return array_stats.kde(values)[:2]
+    points = np.arange(values.min(), values.max() + 1)
+    return points, np.bincount(values - values.min()) / len(values)
 
 
 def _draw_densities(

@@ -344,6 +344,26 @@ def test_fitted_curve_is_the_models_mean(post: Posterior) -> None:
     np.testing.assert_allclose(found.predicted.std(axis=0), spread, rtol=0.2)
 
 
+def test_fitted_curve_of_a_binary_response_is_its_probability() -> None:
+    with pm.Model() as model:
+        x = pm.Data("x", np.linspace(-2.0, 2.0, 9))
+        slope = pm.Normal("slope")
+        pm.Bernoulli("y", logit_p=slope * x, observed=[0, 0, 1, 0, 0, 1, 1, 0, 1])
+    fitted = bk.infer(model, draws=400, random_seed=1, progressbar=False)
+    found = curve.fitted_curve(fitted)
+    assert found is not None
+    assert found.predicted is None
+    slopes = fitted.tree["posterior"]["slope"].to_numpy().ravel()
+    np.testing.assert_allclose(found.mean, 1 / (1 + np.exp(-slopes[:, None] * found.grid)), rtol=1e-12)
+    assert "credible band." in curve.curve_picture(found).alt
+
+
+def test_draws_of_whole_numbers_are_drawn_as_shares() -> None:
+    points, shares = figures._density_of(np.array([3, 3, 5, 4, 3]))
+    assert points.tolist() == [3, 4, 5]
+    assert shares.tolist() == [0.6, 0.2, 0.2]
+
+
 def test_no_fitted_curve_without_one_covariate() -> None:
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 1)
