@@ -43,9 +43,10 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from bayeskit.catalogue.builder import column_coords, half_prior, model_builder, row_coords
+from bayeskit.catalogue.builder import column_coords, half_prior, model_builder, refuse_unused, row_coords
+from bayeskit.catalogue.linear_predictor import column_mean_and_scale
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
-from bayeskit.errors import DataError, OptionError
+from bayeskit.errors import DataError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -131,12 +132,12 @@ def _design(x: np.ndarray, standardise: bool, basis: str, degree: int | None, ce
             width: float | None) -> Any:  # fmt: skip
     """The basis functions of the data container ``x``, of shape (rows, basis), and the coordinate of their names."""
     local = basis in ("gaussian", "sigmoid")
-    _refuse_unused("degree", degree, basis == "polynomial", "basis=polynomial")
-    _refuse_unused("centres", centres, local, "basis=gaussian or basis=sigmoid")
-    _refuse_unused("width", width, local, "basis=gaussian or basis=sigmoid")
+    refuse_unused("degree", degree, basis == "polynomial", "basis=polynomial")
+    refuse_unused("centres", centres, local, "basis=gaussian or basis=sigmoid")
+    refuse_unused("width", width, local, "basis=gaussian or basis=sigmoid")
     model = pm.modelcontext(None)
     features = np.asarray(model.coords["feature"])
-    shift, stretch = _location_and_scale(x) if standardise else (np.zeros(x.shape[1]), np.ones(x.shape[1]))
+    shift, stretch = column_mean_and_scale(x) if standardise else (np.zeros(x.shape[1]), np.ones(x.shape[1]))
     low, high = (x.min(axis=0) - shift) / stretch, (x.max(axis=0) - shift) / stretch
     _check_powers(features, np.maximum(abs(low), abs(high)), 1 if local else degree or 1)
     inputs = pm.Data("x", x, dims=("row", "feature"))
@@ -152,8 +153,8 @@ def _design(x: np.ndarray, standardise: bool, basis: str, degree: int | None, ce
 def _noise(kind: str, known: float | None, scale: float | None, shape: float, rate: float) -> tuple[Any, Any]:
     """The sd of the noise, and the unit in which the priors of intercept and weights are."""
     unknown = kind in ("half_normal", "half_cauchy", "exponential")
-    _refuse_unused("noise_sd", known, kind == "known", "noise=known")
-    _refuse_unused("noise_scale", scale, unknown, "noise=half_normal, half_cauchy or exponential")
+    refuse_unused("noise_sd", known, kind == "known", "noise=known")
+    refuse_unused("noise_scale", scale, unknown, "noise=half_normal, half_cauchy or exponential")
     if kind == "conjugate":
         sd = pt.sqrt(pm.InverseGamma("variance", alpha=shape, beta=rate))
         return sd, sd
@@ -166,22 +167,6 @@ def _weight_scale(shrinkage: str, scale: float) -> Any:
         return scale
     dims = {"dims": "basis"} if shrinkage == "relevance" else {}
     return half_prior("weight_scale", "half_cauchy", scale, **dims)
-
-
-def _refuse_unused(name: str, value: object, used: bool, where: str) -> None:
-    if value is not None and not used:
-        raise OptionError(f"option {name} is {value!r} but has no effect here; set {where} too, or leave it out")
-
-
-def _location_and_scale(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd of each column; a column that is constant up to rounding has scale 1."""
-    # Relative to the largest entry, so that neither the squares nor the sum can overflow.
-    largest = np.max(np.abs(x), axis=0)
-    unit = np.where(largest > 0, largest, 1.0)
-    ratio = x / unit
-    sd = ratio.std(axis=0)
-    constant = sd <= 1e-12
-    return ratio.mean(axis=0) * unit, np.where(constant, 1.0, sd * unit)
 
 
 def _check_powers(features: np.ndarray, largest: np.ndarray, degree: int) -> None:

@@ -13,8 +13,9 @@ import xarray as xr
 from bayeskit.catalogue.options import check_options
 from bayeskit.datasets.checking import check_data
 from bayeskit.datasets.schema import Variable
+from bayeskit.errors import OptionError
 
-__all__ = ["column_coords", "half_prior", "model_builder", "row_coords"]
+__all__ = ["column_coords", "half_prior", "model_builder", "refuse_unused", "row_coords"]
 
 HALF = {"half_cauchy": pm.HalfCauchy, "half_normal": pm.HalfNormal}
 
@@ -39,6 +40,12 @@ def model_builder(variables: Mapping[str, Variable]) -> Callable[[Callable[..., 
         return checked
 
     return decorate
+
+
+def refuse_unused(name: str, value: object, used: bool, where: str) -> None:
+    """Refuse an option that was given and has no effect beside the others; ``where`` says what would use it."""
+    if value is not None and not used:
+        raise OptionError(f"option {name} is {value!r} but has no effect here; set {where} too, or leave it out")
 
 
 def row_coords(data: xr.Dataset) -> dict[str, np.ndarray]:

@@ -71,6 +71,8 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
         ("multivariate_normal", {"precision": ("feature", "other_feature"), "mu": ("feature",)}),
         ("linear_regression", {"variance": (), "weights": ("basis",), "intercept": ()}),
         ("hierarchical_normal", {"mu": (), "tau": (), "z": ("row",)}),
+        ("robust_regression", {"weights": ("feature",), "intercept": (), "sigma": (), "nu": ()}),
+        ("logistic_regression", {"weights": ("feature",), "intercept": ()}),
         (
             "varying_slopes",
             {
@@ -83,6 +85,7 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
                 "sigma": (),
             },
         ),
+        ("poisson_changepoint", {"change": (), "rate": ("period",)}),
         (
             "gaussian_process",
             {"amplitude": (), "lengthscale": (), "noise": (), "f_new": ("new",), "y_new": ("new",)},
