@@ -115,6 +115,21 @@ def test_linear_models_are_their_integrals_over_g(page: dict[str, Any]) -> None:
     assert f"{regression:.1f}" == "417938.6"
 
 
+def test_a_correlation_is_its_integral_over_the_ratio_of_sds(page: dict[str, Any]) -> None:
+    """Given ρ, means and one sd integrate out of two Normals, and (1 − ρ²)^½⁽ⁿ⁻¹⁾ (cosh u − ρr)⁻⁽ⁿ⁻¹⁾ du is left."""
+    n, r = len(page["sepals"]), np.corrcoef(page["sepals"].T)[0, 1]
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+
+    def given(rho: np.ndarray) -> np.ndarray:
+        return (1 - rho**2) ** ((n - 1) / 2) * ((np.cosh(nodes[:, None]) - rho * r) ** (1 - n) * weights[:, None]).sum(
+            0
+        )
+
+    prior = stats.beta(3, 3, loc=-1, scale=2).pdf(nodes)
+    expected = (given(nodes) * prior * weights).sum() / given(np.zeros(1))[0]
+    assert page["correlation"] == pytest.approx(expected, rel=1e-8)
+
+
 # regressionBF(rating ~ ., data = attitude): 63 Bayes factors with their relative errors, of tidystats' tests.
 PUBLISHED = """
 c 417938.631039 8.1e-05

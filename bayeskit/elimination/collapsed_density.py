@@ -35,11 +35,12 @@ from bayeskit.gaussian.quadratic_form import QuadraticForm, quadratic_form
 from bayeskit.gaussian.setting import reduced
 from bayeskit.gaussian.strategies import strategy_of
 from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.condensing import condensed
 from bayeskit.graphs.constant_factors import constants_in_front
 from bayeskit.graphs.gradient import without_log_of_zero
 from bayeskit.graphs.mvnormal_gradients import cheap_gradients
 from bayeskit.graphs.nodes import core_op
-from bayeskit.graphs.rewriting import depends_on, inline, with_constant_data
+from bayeskit.graphs.rewriting import depends_on, inline, with_constant_data, with_known_shapes
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph, Point
 
@@ -144,6 +145,8 @@ def _integrate_scale(
     variable = joint.values[scale.name]
     centre: Any = np.asarray(reference[scale.name], dtype=float)
     gradient: Any = pytensor.grad(without_log_of_zero(total, depends_on([total], [variable])), variable)
+    # They are copied to every anchor, and what comes of that is copied again for the next scale.
+    total, gradient = condensed(with_known_shapes([total, gradient]))
 
     def at(point: Any, graph: Any) -> Any:
         fixed: Graph = pt.as_tensor(point)
@@ -158,7 +161,9 @@ def _integrate_scale(
     value = at(centre, total) - pt.sum(family.log_density_graph(parameters, centre))
     # An improper conditional has no integral; the normaliser's formula would go on giving numbers.
     proper = [pt.all(p > 0) for p in family.positive(parameters)]
-    return pt.switch(pt.all(pt.stack(proper)), value, -np.inf) if proper else value, parameters
+    value = pt.switch(pt.all(pt.stack(proper)), value, -np.inf) if proper else value
+    value, *solved = condensed(with_known_shapes([value, *parameters.values()]))
+    return value, dict(zip(parameters, solved, strict=True))
 
 
 def _coefficients(family: ConjugateFamily, centre: np.ndarray, score: Callable[[Any], Any], far: bool) -> list[Any]:
