@@ -27,6 +27,7 @@ from bayeskit.graphs.environment import silently
 from bayeskit.graphs.instructions import one_by_one
 from bayeskit.graphs.mvnormal_gradients import shared_factorisations
 from bayeskit.graphs.rewriting import inline, widen, without_checks
+from bayeskit.graphs.stable_logistic import stable_logistics
 from bayeskit.model.forward_sampling import draws_together, prior_points
 from bayeskit.model.transforms import Natural
 from bayeskit.types import Graph
@@ -100,7 +101,7 @@ class Unconstrained(Natural):
     @cached_property
     def _log_density(self) -> Any:
         # Constants such as the 5 of a HalfCauchy(5) are small integers, whose logarithm PyTensor takes in float32.
-        return widen([self.model.logp(jacobian=True, sum=True)])[0]
+        return stable_logistics(widen([self.model.logp(jacobian=True, sum=True)]))[0]
 
     @cached_property
     def _density(self) -> Any:

@@ -23,6 +23,7 @@ from bayeskit.finite.axis_dependence import Axis, EntriesMixed, connection
 from bayeskit.graphs.compile import compile_stacked
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.rewriting import apart_from_checks, inline
+from bayeskit.graphs.stable_logistic import stable_logistics
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph
 
@@ -156,7 +157,7 @@ def entry_terms(joint: LogJoint, name: str, shape: tuple[int, ...], factors: Seq
     places: Any = pt.TensorType(variable.type.dtype, (None, *shape))(f"{name}_places")
     around = set().union(*[joint.scopes[f] for f in factors]) - {name}
     given = tuple(joint.values[n] for n in joint.names if n in around)
-    everywhere = vectorize_graph(graphs, {variable: places})
+    everywhere = vectorize_graph(stable_logistics(graphs), {variable: places})
     return EntryTerms(shape, places, given, tuple(everywhere), tuple(rows))
 
 

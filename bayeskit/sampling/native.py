@@ -22,11 +22,11 @@ from nutpie.compile_pymc import CompiledPyMCModel, _prepare_dims_and_coords
 from pymc.initial_point import make_initial_point_fn
 from pytensor.graph.rewriting.utils import rewrite_graph
 
-from bayeskit.errors import InferenceError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, silently
 from bayeskit.graphs.mvnormal_gradients import shared_factorisations
 from bayeskit.graphs.rewriting import inline, with_constant_data, without_checks
+from bayeskit.graphs.stable_logistic import stable_logistics
 from bayeskit.model.unconstrained import Objective
 from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.sampling.codegen.generated import density_source, draw_source, load_functions
@@ -34,14 +34,13 @@ from bayeskit.sampling.codegen.loops import program
 from bayeskit.sampling.codegen.workspace import NoLoops
 from bayeskit.types import Array, Graph, Point
 
-__all__ = ["compile_for_nutpie", "compiled_loops", "density_graphs", "objective_of", "require_a_start"]
+__all__ = ["compile_for_nutpie", "compiled_loops", "density_graphs", "objective_of"]
 
 # Fused nodes hide what they do, and nothing is to be written over: the loops do both.
 LEFT_OUT = ("fusion", "inplace", "BlasOpt", "local_pow_to_nested_squaring")
 # Points around the start at which the machine code is held against the graph: their spread on the unconstrained scale,
 # and how far the two may be apart. A gradient through a covariance that is nearly singular keeps no more digits.
 POINTS = ((0.0, 1e-6), (0.1, 1e-6), (0.1, 1e-6), (1.0, 1e-3))
-STARTS = 500  # points that a chain of nutpie tries
 
 
 def compile_for_nutpie(model: pm.Model, jitter: set[Any]) -> Any:
@@ -55,18 +54,6 @@ def compile_for_nutpie(model: pm.Model, jitter: set[Any]) -> Any:
             return compiled_loops(model, jitter)
     except (NoLoops, NumbaError):
         return nutpie.compile_pymc_model(model, jitter_rvs=jitter)
-
-
-def require_a_start(compiled: CompiledPyMCModel) -> None:
-    """Refuse a density that is zero or not a number wherever a chain would try to start.
-
-    nutpie ends at its first chain that cannot start, and lets the others try on: Python would crash if it ended then.
-    """
-    objective = objective_of(compiled)
-    if all(objective(compiled.initial_point_func(seed))[0] == -np.inf for seed in range(STARTS)):
-        raise InferenceError(
-            "NUTS could not start: no density at any point; check the data and the support of the priors"
-        )
 
 
 def objective_of(compiled: CompiledPyMCModel) -> Objective:
@@ -144,7 +131,8 @@ def density_graphs(model: pm.Model, variables: Sequence[Graph]) -> list[Graph]:
 def _value_and_gradient(model: pm.Model, variables: Sequence[Graph]) -> list[Graph]:
     # Bounds are kept or removed as the model says, and the density simplified before it is differentiated.
     removed = () if model.check_bounds else ("local_remove_check_parameter",)
-    value: Any = rewrite_graph(with_constant_data([model.logp()])[0], include=("canonicalize", "stabilize", *removed))
+    written = stable_logistics(with_constant_data([model.logp()]))[0]
+    value: Any = rewrite_graph(written, include=("canonicalize", "stabilize", *removed))
     gradient: Any = pytensor.grad(value, list(variables))
     return [value, *gradient]
 

@@ -18,8 +18,9 @@ from pymc.progress_bar import NutpieProgressBarManager
 
 from bayeskit.errors import InferenceError, OptionError
 from bayeskit.graphs.environment import available_cpus, on_one_thread
-from bayeskit.sampling.native import compile_for_nutpie, require_a_start
+from bayeskit.sampling.native import compile_for_nutpie
 from bayeskit.sampling.options import sampler_defaults
+from bayeskit.sampling.starts import jittered_to_scale, require_a_start
 from bayeskit.terminal import interruptible, quiet
 
 __all__ = ["pop_unconstrained", "sample_nuts"]
@@ -69,7 +70,10 @@ def _by_nutpie(
     # Jitter of one on the unconstrained scale is far more than a posterior sd where there are many data: loadings
     # with the wrong sign are a mode of their own. Where the author gave a start, it is kept.
     given, jittered = model.rvs_to_initial_values, options["init"].startswith("jitter")
-    compiled = compile_for_nutpie(model, {rv for rv in model.free_RVs if jittered and given.get(rv) is None})
+    moved = {rv for rv in model.free_RVs if jittered and given.get(rv) is None}
+    compiled = compile_for_nutpie(model, moved)
+    if moved:
+        compiled = jittered_to_scale(compiled, model)
     require_a_start(compiled)
     # The threads share one process and need no lock of Python's.
     cores = min(options["chains"], available_cpus())

@@ -189,3 +189,46 @@ def test_an_improper_prior_has_draws_and_no_evidence() -> None:
     fit = optimize.minimize(lambda w: -np.sum(LABELS * (0.3 * X @ w) - np.logaddexp(0, 0.3 * X @ w)), np.zeros(4))
     draws = post.tree["posterior"]["weights"].to_numpy().reshape(-1, 4)
     assert np.all(np.abs(draws.mean(axis=0) - fit.x) < 2.5 * draws.std(axis=0))
+
+
+SCALES = np.array([1e4, 1.0, 1e-4, 1.0])
+COUNTS = np.random.default_rng(9).poisson(np.exp(X @ [-0.6, 0.0, 0.5, 0.9]))
+
+
+def badly_scaled(counts: bool, scales: np.ndarray) -> pm.Model:
+    """With priors that go with the scales, so that the evidence is that of columns of like scale."""
+    with pm.Model() as model:
+        eta = (X * scales) @ pm.Normal("weights", 0.0, 2.0 / scales, shape=4)
+        if counts:
+            pm.Poisson("y", pm.math.exp(eta), observed=COUNTS)
+        else:
+            pm.Bernoulli("y", logit_p=eta, observed=LABELS)
+    return model
+
+
+def test_predictors_of_far_apart_scales_leave_the_evidence_as_it_is(
+    by_hermite: tuple[float, np.ndarray, np.ndarray],
+) -> None:
+    value, mean, sd = by_hermite
+    post = bk.infer(badly_scaled(False, SCALES), random_seed=1)
+    assert post.method == "importance"
+    assert abs(post.log_evidence.value - value) < 4 * post.log_evidence.error < 0.01
+    drawn = post.tree.posterior.weights.values.reshape(-1, 4) * SCALES
+    assert np.all(np.abs(drawn.mean(axis=0) - mean) < 5 * sd / math.sqrt(len(drawn)))
+
+
+@pytest.mark.parametrize("method", ["importance", "nuts"])
+def test_counts_of_predictors_of_far_apart_scales_leave_the_evidence_as_it_is(method: str) -> None:
+    def log_joint(w: np.ndarray) -> np.ndarray:
+        eta = w @ X.T
+        return np.asarray(stats.poisson(np.exp(eta)).logpmf(COUNTS).sum(axis=-1) + stats.norm(0, 2).logpdf(w).sum(-1))
+
+    mode = optimize.minimize(lambda w: -log_joint(w), np.zeros(4)).x
+    root = np.linalg.cholesky(np.linalg.inv(X.T @ (X * np.exp(X @ mode)[:, None]) + np.eye(4) / 4))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(14)
+    z = np.array(list(itertools.product(nodes, repeat=4)))
+    log_w = np.log(weights)[np.indices((14,) * 4).reshape(4, -1)].sum(axis=0) + 0.5 * np.sum(z**2, axis=1)
+    expected = special.logsumexp(log_joint(mode + z @ root.T) + log_w) + np.log(np.diag(root)).sum()
+    post = bk.infer(badly_scaled(True, SCALES), method=method, random_seed=1)
+    assert post.method == method
+    assert abs(post.log_evidence.value - expected) < 4 * post.log_evidence.error < 0.02

@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.marginal_likelihood.mixture_proposal import MixtureProposal
@@ -53,12 +53,20 @@ def twisted(size: int) -> None:
     pm.Normal("c", pt.sin(3 * a), 0.3, shape=size)
 
 
+def rounded() -> None:
+    """A Beta(0.1, 0.1) on the interval to three, whose values near the end are three to rounding."""
+    x = pm.Uniform("x", 0, 3, shape=5)
+    inside = pt.log(3.0) - special.betaln(0.1, 0.1) - 0.9 * (pt.log(x / 3) + pt.log(1 - x / 3))
+    pm.Potential("scaled", pt.sum(pt.switch(pt.lt(x, 3), inside, -np.inf)))
+
+
 ANSWERED: dict[str, Build] = {
     "correlated by 0.9999": lambda: pm.MvNormal("x", np.zeros(6), 0.9999 + 1e-4 * np.eye(6)),
     "thirty numbers": lambda: pm.MvNormal("x", np.zeros(30), 0.9 + 0.1 * np.eye(30)),
     "scales of 1e-6 to 1e6": lambda: pm.Normal("x", 0, np.geomspace(1e-6, 1e6, 7), shape=7),
     "heavy tails": lambda: pm.MvStudentT("x", nu=3, mu=np.zeros(4), scale=np.eye(4)),
     "skewed": lambda: pm.Gamma("x", 0.3, 1, shape=5),
+    "beyond what is one to rounding": lambda: pm.Beta("x", 0.1, 0.1, shape=3),
     "bounded": lambda: pm.Uniform("x", 0, 1, shape=6),
     "simplex": lambda: pm.Dirichlet("x", np.full(5, 2.0)),
     "slightly bent": lambda: banana(0.03),
@@ -77,7 +85,7 @@ REFUSED: dict[str, Build] = {
     "a sharp bend": lambda: banana(0.5),
     "many bends": lambda: twisted(4),
     "Cauchy": lambda: pm.Cauchy("x", 0, 1, shape=8),
-    "cut off by rounding": lambda: pm.Beta("x", 0.1, 0.1, shape=5),
+    "cut off by rounding": rounded,
 }
 
 

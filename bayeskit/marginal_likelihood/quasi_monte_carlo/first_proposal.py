@@ -16,7 +16,7 @@ from scipy import special
 from bayeskit.marginal_likelihood.mixture_proposal import MixtureProposal
 from bayeskit.marginal_likelihood.proposal import Proposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
-from bayeskit.marginal_likelihood.quasi_monte_carlo.modes import LocalMode, modes_of
+from bayeskit.marginal_likelihood.quasi_monte_carlo.modes import FLAT, LocalMode, modes_of
 from bayeskit.marginal_likelihood.quasi_monte_carlo.skewed_coordinates import SkewedCoordinates, coordinates_at
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighted_mixture import balanced
 from bayeskit.model.unconstrained import Unconstrained
@@ -24,7 +24,6 @@ from bayeskit.types import Array
 
 __all__ = ["first_proposal"]
 
-FLAT = 1e-2  # the largest slope at a mode, in nats for a standard deviation
 NEGLIGIBLE = 1e-9  # share of the largest mode's mass
 DEGREES = 8.0  # of freedom
 RAYS, RADII = 48, np.geomspace(1.0, 1e5, 21)  # in sqrt(D) standard deviations

@@ -46,8 +46,8 @@ def trusted_pareto_k(found: Weighed, draws: int, most: float) -> float:
 def require_no_edge(density: ArrayFunction, proposal: MixtureProposal, found: Weighed) -> None:
     """That where the density ends next to nothing is cut off.
 
-    A Beta(0.1, 0.1) on the logit scale has 1.2 % of its mass where one less its value is rounded to zero, and its log
-    density is -inf. Beyond the end it is taken to be as high as there.
+    A Beta(0.1, 0.1) on an interval to three has 1.2 % of its mass where its value is three to rounding, and may have no
+    density there. Beyond the end it is taken to be as high as there.
     """
     beyond = found.points[np.isneginf(found.log_weights)]
     if not len(beyond):

@@ -20,12 +20,14 @@ from bayeskit.marginal_likelihood.proposal import Proposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.skewed_coordinates import axes_of
 from bayeskit.model.ascent import climb
+from bayeskit.model.step_scales import step_scales
 from bayeskit.model.unconstrained import Unconstrained, in_coordinates, negative_hessian
 from bayeskit.types import Array
 
-__all__ = ["LocalMode", "modes_of"]
+__all__ = ["FLAT", "LocalMode", "modes_of"]
 
 STEPS = 500  # of a climb
+FLAT, FURTHER = 1e-2, 3  # the largest slope at a mode, in nats for a standard deviation; climbs towards a steeper one
 DRAWN = 300  # points from the prior, and from around
 EXCESS, DEGREES = 3.0, 4.0  # nats above what is expected from which on a climb starts; of freedom
 ON_LINE = 121  # points of a line along an axis
@@ -50,8 +52,9 @@ class LocalMode:
 def modes_of(space: Unconstrained, rng: Generator) -> list[LocalMode]:
     """The highest first, each once."""
     found: list[LocalMode] = []
-    for start in (space.start + JOLT * rng.standard_normal(space.size), space.start):
-        _climb(space, start, found)
+    scale = step_scales(space.log_density, space.start)
+    for start in (space.start + JOLT * np.minimum(scale, 1.0) * rng.standard_normal(space.size), space.start):
+        _climb(space, start, scale, found)
     drawn = space.prior_draws(DRAWN, int(rng.integers(2**31)))
     points, values = _valued(space, [drawn, *(_around(space, mode, rng) for mode in _highest(found))])
     through, stale, turn = -math.inf, 0, True  # the height of the mode that lines were drawn through
@@ -68,7 +71,7 @@ def modes_of(space: Unconstrained, rng: Generator) -> list[LocalMode]:
         # In turn: a narrow mode is far above what is expected, and one that holds much is high.
         by, turn = (values if turn else excess), not turn
         highest = int(np.argmax(np.where(excess > EXCESS, by, -np.inf)))
-        stale = 0 if _climb(space, points[highest], found) else stale + 1
+        stale = 0 if _climb(space, points[highest], scale, found) else stale + 1
         points, values = np.delete(points, highest, axis=0), np.delete(values, highest)
     found.sort(key=lambda mode: -mode.height)
     # The more of them there are, the more are missed: of a likelihood of the sines of four numbers, which has modes in
@@ -86,17 +89,38 @@ def _valued(space: Unconstrained, points: list[Array]) -> tuple[Array, Array]:
     return together[kept], values[kept]
 
 
-def _climb(space: Unconstrained, start: Array, found: list[LocalMode]) -> bool:
-    """Whether a climb ends in a mode that was not known, which is added."""
-    point, height = climb(space.value_and_gradient, start, steps=STEPS)
+def _climb(space: Unconstrained, start: Array, scale: Array, found: list[LocalMode]) -> bool:
+    """Whether a climb, by steps of these scales, ends in a mode that was not known, which is added."""
+    scaled = in_coordinates(space.value_and_gradient, start, np.diag(scale))
+    moved, height = climb(scaled, np.zeros(space.size), steps=STEPS)
+    point = start + scale * moved
     if not (math.isfinite(height) and abs(height) < NEVER):
         return False
     known = next((i for i, mode in enumerate(found) if _same(space, point, height, mode)), None)
     if known is None:
-        found.append(LocalMode(point, height, _hessian(space, point)))
+        found.append(_local_mode(space, point, height, scale))
     elif height > found[known].height + SHALLOW:  # a saddle, or a climb that did not end
-        found[known] = LocalMode(point, height, _hessian(space, point))
+        found[known] = _local_mode(space, point, height, scale)
     return known is None
+
+
+def _local_mode(space: Unconstrained, point: Array, height: float, scale: Array) -> LocalMode:
+    """The mode near the end of a climb, which goes on, where it had not ended, in coordinates that the curvature tells.
+
+    Along the axes alone it is slow where numbers are correlated.
+    """
+    hessian = _hessian(space, point, scale)
+    for _ in range(FURTHER):
+        axes = axes_of(hessian)
+        if axes is None or not np.abs(space.value_and_gradient(point)[1] @ axes[0]).max() >= FLAT:
+            break
+        round_there = in_coordinates(space.value_and_gradient, point, axes[0])
+        moved, higher = climb(round_there, np.zeros(space.size), steps=STEPS)
+        if not (math.isfinite(higher) and higher >= height):
+            break
+        point, height = point + axes[0] @ moved, higher
+        hessian = _hessian(space, point, scale)
+    return LocalMode(point, height, hessian)
 
 
 def _expected(found: list[LocalMode], points: Array) -> Array:
@@ -110,9 +134,8 @@ def _expected(found: list[LocalMode], points: Array) -> Array:
     return expected
 
 
-def _hessian(space: Unconstrained, point: Array) -> Array:
-    """By differences over steps that are small beside the curvature along each axis."""
-    scale = np.ones(space.size)
+def _hessian(space: Unconstrained, point: Array, scale: Array) -> Array:
+    """By differences over steps that are small beside the curvature along each axis, or these scales to begin with."""
     for _ in range(ROUNDS):
         scaled = in_coordinates(space.value_and_gradient, point, np.diag(scale))
         hessian = negative_hessian(scaled, np.zeros(space.size), STEP) / np.outer(scale, scale)

@@ -1,0 +1,116 @@
+r"""The logarithm of a logistic function, of which rounding would make log 0.
+
+.. math:: \log \sigma(x) = -\log(1 + e^{-x}), \qquad \log(1 - \sigma(x)) = -\log(1 + e^x)
+
+Beyond x = 37 the logistic function is 1 to rounding, and what PyMC writes as log(1 − p) is −∞ for a logit of 38: a
+regression with a predictor of scale 10⁴ would have no density a small step away from its start. PyTensor's own rewrites
+see log(p) and, once they have brought −p to −1·p, no longer log1p(−p).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.scalar import basic as ps
+from pytensor.scalar.math import Sigmoid, Softplus
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+
+from bayeskit.graphs.nodes import applies, constant_number
+from bayeskit.types import Graph
+
+__all__ = ["softplus", "stable_logistics"]
+
+MOVES = (DimShuffle, Subtensor, AdvancedSubtensor)  # entries about, and does not change them
+
+
+def stable_logistics(graphs: Sequence[Variable]) -> list[Variable]:
+    """The same graphs, with logarithms of logistic functions that hold for any real number.
+
+    Of p = σ(x), too, what is asked of it before: whether it is in bounds, and whether p or 1 − p is zero.
+    """
+    if not any(v.owner and applies(v.owner, Sigmoid) for v in ancestors(graphs)):
+        return list(graphs)
+    memo: dict[Variable, Variable] = {}
+    for node in toposort(list(graphs)):
+        if node.outputs[0] in memo:
+            continue
+        inputs = [memo.get(i, i) for i in node.inputs]
+        if (stable := _stable(node, inputs)) is not None:
+            memo[node.outputs[0]] = stable
+        elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True))
+    return [memo.get(g, g) for g in graphs]
+
+
+def _stable(node: Apply, inputs: list[Any]) -> Graph | None:
+    """What a node is of logits; None where it is not the logarithm of a probability that has one, nor asks for zero."""
+    of: Graph | None = None
+    if applies(node, ps.Log) and (of := _logit(inputs[0])) is not None:
+        of = -pt.softplus(-of)
+    elif applies(node, ps.Log1p) and (of := _logit_of_negative(inputs[0])) is not None:
+        of = -pt.softplus(of)
+    elif applies(node, ps.EQ) and constant_number(inputs[1]) == 0.0 and (of := _logit(inputs[0])) is not None:
+        of = pt.eq(of, -np.inf)
+    elif _is_in_bounds(node, inputs) and (of := _logit(inputs[0])) is not None:
+        of = pt.eq(of, of)  # but for what is no number
+    elif applies(node, ps.Switch) and (of := _logit_of_either(*inputs[1:])) is not None:
+        # As of ones and zeros: half the work.
+        of = -pt.softplus(pt.switch(inputs[0], -1.0, 1.0) * of)
+    old: Any = node.outputs[0]
+    same = of is not None and of.type.ndim == old.type.ndim and of.type.dtype == old.type.dtype
+    return of if same else None
+
+
+def _is_in_bounds(node: Apply, inputs: list[Any]) -> bool:
+    """Whether a node asks for what is a probability: at least zero, or at most one."""
+    bound = {ps.GE: 0.0, ps.LE: 1.0}.get(type(getattr(node.op, "scalar_op", None)))
+    return bound is not None and constant_number(inputs[1]) == bound
+
+
+def _logit(probability: Any) -> Graph | None:
+    """x of a graph that is σ(x) or 1 − σ(x), some entries of it, or its axes arranged otherwise."""
+    node = probability.owner
+    if node is None:
+        return None
+    if applies(node, Sigmoid):
+        return node.inputs[0] if node.inputs[0].type.dtype == "float64" else None
+    if isinstance(node.op, MOVES):
+        below = _logit(node.inputs[0])
+        return None if below is None else node.op(below, *node.inputs[1:])
+    if applies(node, ps.Sub) and constant_number(node.inputs[0]) == 1.0:
+        below = _logit(node.inputs[1])
+        return None if below is None or below.type.ndim != probability.type.ndim else -below
+    return None
+
+
+def _logit_of_either(log_one: Any, log_other: Any) -> Graph | None:
+    """x of log σ(x) and log(1 − σ(x)), as they were written here."""
+    first, second = _softened(log_one), _softened(log_other)
+    opposite = first is not None and second is not None and first.owner and applies(first.owner, ps.Neg)
+    return second if opposite and first.owner.inputs[0] is second else None
+
+
+def _softened(graph: Any) -> Any:
+    """y of a graph that is −log(1 + exp y)."""
+    below = graph.owner.inputs[0] if graph.owner and applies(graph.owner, ps.Neg) else None
+    return below.owner.inputs[0] if below is not None and below.owner and applies(below.owner, Softplus) else None
+
+
+def _logit_of_negative(negative: Any) -> Graph | None:
+    """x of a graph that is −σ(x)."""
+    node = negative.owner
+    return _logit(node.inputs[0]) if node is not None and applies(node, ps.Neg) else None
+
+
+def softplus(x: Any) -> Any:
+    """log(1 + exp x) of an array, as max(x, 0) + log(1 + exp(−|x|)): three times as quick as ``logaddexp``."""
+    result = np.asarray(-np.abs(x))
+    np.log1p(np.exp(result, out=result), out=result)
+    result += np.maximum(x, 0.0)
+    return result
