@@ -16,6 +16,7 @@ from bayeskit.arguments import numeric, shown
 from bayeskit.errors import OptionError
 from bayeskit.graphs.environment import silently
 from bayeskit.model.snapshot import WrittenModel
+from bayeskit.results.moments import moments_where_unknown
 from bayeskit.results.notebook_html import marginal_html
 
 __all__ = [
@@ -209,14 +210,16 @@ def summarise(draws: xr.Dataset, marginals: Mapping[str, Marginal], ci_prob: flo
             if marginal is not None:
                 mean, sd, mcse = marginal.mean(), marginal.std(), 0.0
                 label = marginal.label if marginal.elementwise else "exact moments, estimated interval"
+                if np.any(np.isnan(mean) | np.isnan(sd)):
+                    mean, sd, mcse, label = moments_where_unknown(mean, sd, values, label)
             else:
                 mean, sd, label = sample.mean((0, 1)), sample.std((0, 1), ddof=1), "estimated"
                 mcse = az.mcse(draws[[name]], method="mean")[name].values
             labels = scalar_labels(draws, str(name))
             ends = {f"eti{percent}_lb": low, f"eti{percent}_ub": high}
             columns = {"mean": mean, "sd": sd, **ends, "mcse_mean": mcse}
-            flat = {k: np.broadcast_to(np.ravel(v), len(labels)) for k, v in columns.items()}
-            tables.append(pd.DataFrame(flat | {"label": label}, index=labels))
+            flat = {k: np.broadcast_to(np.ravel(v), len(labels)) for k, v in {**columns, "label": label}.items()}
+            tables.append(pd.DataFrame(flat, index=labels))
     return pd.concat(tables)
 
 

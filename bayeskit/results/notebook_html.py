@@ -121,4 +121,6 @@ def marginal_html(marginal: Marginal, labels: Iterable[str]) -> str:
     names = list(labels)
     frame = pd.DataFrame({n: np.broadcast_to(np.ravel(v), len(names)) for n, v in columns.items()}, index=names)
     heading = f"{marginal.name}: {marginal.family.replace('_', ' ')} ({marginal.label})"
-    return notebook_html(heading, tables=[table_html(frame)])
+    unknown = "where there is no mean or sd, the density does not tell whether it has one: summary() looks at the draws"
+    lines = [unknown] if frame[["mean", "sd"]].isna().any(axis=None) else []
+    return notebook_html(heading, lines=lines, tables=[table_html(frame)])

@@ -213,7 +213,8 @@ class Posterior:
         pandas.DataFrame
             One row a scalar, named as ArviZ names it, with columns ``mean``, ``sd``, ``etiXX_lb``, ``etiXX_ub``,
             ``mcse_mean`` (zero where exact) and ``label`` ("exact" from the closed form, "estimated" from draws,
-            "observed" for the data beside missing entries). Where the draws come from a sampler, ``r_hat``,
+            "observed" for the data beside missing entries, "quadrature interval, estimated moments" where the density
+            does not tell whether there is a mean, and draws do). Where the draws come from a sampler, ``r_hat``,
             ``ess_bulk`` and ``ess_tail`` stand before the label.
 
         Raises

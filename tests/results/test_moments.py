@@ -1,0 +1,64 @@
+"""Means that the density on a grid does not tell: from draws where their tail allows, else a word on why not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy import stats
+
+import bayeskit as bk
+from bayeskit.results.moments import moments_where_unknown
+
+DOSE = np.tile([0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100], 2)
+RESPONSE = np.array([2.1, 3.0, 4.8, 11, 28, 55, 78, 90, 95, 1.2, 2.4, 6.1, 13, 31, 52, 81, 88, 97])
+RNG = np.random.default_rng(0)
+
+
+def draws_of(values: np.ndarray) -> xr.DataArray:
+    return xr.DataArray(values.reshape(4, 1000, -1), dims=("chain", "draw", "x"))
+
+
+def test_a_dose_response_curve_has_the_mean_of_its_draws_and_says_so() -> None:
+    with pm.Model() as model:
+        ec50, sigma = pm.LogNormal("ec50", 0, 2), pm.HalfNormal("sigma", 5)
+        pm.Normal("response", 98.0 / (1 + ec50 / DOSE), sigma, observed=RESPONSE)
+    log_ec, log_sigma = np.linspace(-1, 3, 2001)[:, None], np.linspace(-2, 4, 200)
+    squares = ((RESPONSE - 98.0 / (1 + np.exp(log_ec) / DOSE)) ** 2).sum(axis=1)[:, None]
+    log_p = -squares / 2 / np.exp(2 * log_sigma) - (DOSE.size - 1) * log_sigma
+    log_p = log_p + stats.norm.logpdf(log_ec, 0, 2) + stats.halfnorm.logpdf(np.exp(log_sigma), scale=5)
+    p = np.exp(log_p - log_p.max()) / np.exp(log_p - log_p.max()).sum()
+    mean = np.sum(p * np.exp(log_ec))
+    sd = np.sqrt(np.sum(p * (np.exp(log_ec) - mean) ** 2))
+    post = bk.infer(model, random_seed=1)
+    row = post.summary().loc["ec50"]
+    assert np.isnan(post.marginal("ec50").mean())
+    assert row["label"] == "quadrature interval, estimated moments"
+    assert row["mcse_mean"] == pytest.approx(sd / np.sqrt(4000), rel=0.1)
+    assert abs(row["mean"] - mean) < 4 * row["mcse_mean"]
+    assert row["sd"] == pytest.approx(sd, rel=0.1)
+    assert "does not tell whether it has one" in post.marginal("ec50")._repr_html_()
+    assert post.summary().loc["sigma", ["mcse_mean", "label"]].tolist() == [0.0, "quadrature"]
+
+
+def test_draws_of_heavy_tails_have_no_mean_either() -> None:
+    draws = draws_of(np.stack([RNG.normal(size=4000), RNG.standard_cauchy(4000), RNG.standard_t(1.3, 4000)], 1))
+    mean, sd, error, label = moments_where_unknown(np.full(3, np.nan), np.full(3, np.nan), draws, "quadrature")
+    assert np.isfinite(mean).tolist() == np.isfinite(sd).tolist() == [True, False, False]
+    assert error[0] == pytest.approx(1 / np.sqrt(4000), rel=0.1)
+    assert label.tolist() == ["quadrature interval, estimated moments"] + 2 * [
+        "quadrature; mean and sd not known, for the tail is too heavy"
+    ]
+
+
+def test_what_is_known_or_infinite_is_left() -> None:
+    draws = draws_of(RNG.normal(size=(4000, 3)))
+    mean, sd, error, label = moments_where_unknown(
+        np.array([1.0, np.inf, 2.0]), np.array([1.0, np.inf, np.nan]), draws, "quadrature"
+    )
+    assert mean.tolist() == [1.0, np.inf, 2.0]
+    assert sd[:2].tolist() == [1.0, np.inf]
+    assert sd[2] == pytest.approx(1, rel=0.1)
+    assert not np.any(error)
+    assert label.tolist() == ["quadrature", "quadrature", "quadrature, estimated sd"]
