@@ -5,8 +5,8 @@ same density. Where the tails of the draws, fitted by a generalised Pareto distr
 
 .. math:: \hat k < 1/2
 
-the variance exists as far as draws can tell, and their mean has a standard error. Elsewhere there is none to be had, and
-the label says so.
+the variance exists as far as draws can tell, and their mean has a standard error. Elsewhere there is none to be had,
+and the label says so.
 
 Source: Vehtari, Simpson, Gelman, Yao and Gabry (2024), Journal of Machine Learning Research 25 (72).
 """
@@ -26,7 +26,7 @@ HEAVIEST = 0.5  # shape of a tail from which on there is no variance
 def moments_where_unknown(
     mean: Any, sd: Any, draws: xr.DataArray, label: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, sd, Monte Carlo error of the mean and label of each entry, where mean or sd may be nan: from draws there."""
+    """Mean, sd, Monte Carlo error of the mean and label of each entry: from draws, where mean or sd is nan."""
     from arviz_stats.base import array_stats
 
     sample = draws.transpose("chain", "draw", ...).to_numpy()

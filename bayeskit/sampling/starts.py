@@ -1,4 +1,4 @@
-"""Where chains start: as the model says with jitter, no farther than the density can be followed, and not where it is 0.
+"""Where chains start: as the model says, with jitter, but where there is a density and no farther than it is followed.
 
 Jitter of one on the unconstrained scale is 10⁵ posterior sds for the coefficient of a predictor of scale 10⁴. A Poisson
 rate of it overflows, and where it does not, the chain starts from a point whose curvature says nothing of others.
