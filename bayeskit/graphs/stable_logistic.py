@@ -69,7 +69,7 @@ def _stable(node: Apply, inputs: list[Any]) -> Graph | None:
 
 def _is_in_bounds(node: Apply, inputs: list[Any]) -> bool:
     """Whether a node asks for what is a probability: at least zero, or at most one."""
-    bound = {ps.GE: 0.0, ps.LE: 1.0}.get(type(getattr(node.op, "scalar_op", None)))
+    bound = 0.0 if applies(node, ps.GE) else 1.0 if applies(node, ps.LE) else None
     return bound is not None and constant_number(inputs[1]) == bound
 
 

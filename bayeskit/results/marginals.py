@@ -208,8 +208,9 @@ def summarise(draws: xr.Dataset, marginals: Mapping[str, Marginal], ci_prob: flo
                 sample = values.transpose("chain", "draw", ...).to_numpy()
                 low, high = np.quantile(sample, tails, axis=(0, 1))
             if marginal is not None:
-                mean, sd, mcse = marginal.mean(), marginal.std(), 0.0
-                label = marginal.label if marginal.elementwise else "exact moments, estimated interval"
+                mean, sd = marginal.mean(), marginal.std()
+                mcse: Any = 0.0
+                label: Any = marginal.label if marginal.elementwise else "exact moments, estimated interval"
                 if np.any(np.isnan(mean) | np.isnan(sd)):
                     mean, sd, mcse, label = moments_where_unknown(mean, sd, values, label)
             else:
