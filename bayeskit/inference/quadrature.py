@@ -41,6 +41,7 @@ __all__ = ["Integrand", "answer", "collapsed_integral", "obstacle"]
 NUMBERS = 3  # real numbers that are integrated over, at most
 FEWEST = 4  # draws at which the certificate is evaluated where none are asked for
 TOLERANCE = {1: 1e-8, 2: 1e-8, 3: 1e-6}  # nats, by number of dimensions
+ACCEPTABLE = {1: 1e-6, 2: 1e-6, 3: 1e-5}  # where the budget runs out
 # Where entries are integrated about a number that is not zero: an sd of 1e-14 about 1 is not told from rounding, and
 # with it no tail of 14 more orders of magnitude can be followed.
 COARSER = 1e-6
@@ -127,7 +128,8 @@ def _collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
     seconds = analysis.remembered("seconds", lambda: seconds_of_evaluation(space))
     if analysis.plates:
         require_smooth_entries(analysis, made.space, made.recovery)
-    tolerance = COARSER if analysis.plates else TOLERANCE[min(max(space.size, 1), NUMBERS)]
+    numbers = min(max(space.size, 1), NUMBERS)
+    goals = {"tolerance": COARSER if analysis.plates else TOLERANCE[numbers], "acceptable": ACCEPTABLE[numbers]}
     budget = _budget(space, made.work, made.sampled, seconds)
     with silently():  # draws from the prior, at which other modes are looked for
         probes = analysis.remembered_unread("probes", lambda: prior_probes(space))
@@ -137,7 +139,7 @@ def _collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
     density = _within_time(space.log_density) if analysis.plates else space.log_density
     try:
         with silently():
-            return made, integrate(density, space.start, probes=probes, tolerance=tolerance, budget=budget)
+            return made, integrate(density, space.start, probes=probes, budget=budget, **goals)
     except NotIntegrable as error:
         if names := [str(rv.name) for rv in analysis.original.model.free_RVs if is_improper(rv)]:
             of = f"the prior of {', '.join(names)} is improper, and so the posterior may be: it needs a proper one"

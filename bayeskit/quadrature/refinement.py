@@ -88,18 +88,23 @@ def refined(
                 best, cut, splines = (spline, run), cut + 2 * DEEPER, []
                 continue
             splines.append(spline)
-            stalled = stalled + 1 if best and spline > best[0] / 2 and run.error <= acceptable / 4 else 0
-            if best is None or best[1].error > acceptable / 4 or spline < best[0]:
+            gain = best is None or spline <= best[0] / 2 or run.error <= best[1].error / 2
+            stalled = stalled + 1 if not gain and run.error <= acceptable / 4 else 0
+            if best is None or _better(spline, run, best, acceptable / 4):
                 best = spline, run
-            land.density.require((1 + later) * len(lattice.nodes))  # halving doubles them, and later lattices have many
-            if alias + missed > goal / 4:
-                lattice.halve(int(np.argmax(by_axis if missed == 0 else lattice.step)))
-            elif tail <= goal / 4:
-                lattice.halve(0)
-            elif cut > DEEPEST or np.isnan(lattice.values).any():
-                break
+            deeper = cut <= DEEPEST and not np.isnan(lattice.values).any()
+            # A lower cut takes a third of the nodes more where halving doubles them: first what is larger.
+            if deeper and tail > goal / 4 and (tail > alias + missed or alias + missed <= goal / 4):
+                lower = cut + DEEPER + max(0.0, np.log(tail / goal) / 2)
+                land.density.require(int(((1 + later) * (lower / cut) ** (k / 2) - 1) * len(lattice.nodes)))
+                cut, splines = lower, []
+            elif alias + missed > goal / 4 or tail <= goal / 4:
+                # Halving doubles them, and later lattices have many.
+                land.density.require((1 + later) * len(lattice.nodes))
+                aliased = alias + missed > goal / 4
+                lattice.halve(int(np.argmax(by_axis if missed == 0 else lattice.step)) if aliased else 0)
             else:
-                cut, splines = cut + DEEPER + max(0.0, np.log(tail / goal) / 2), []
+                break
             rough = k == 1 and _kinked(lattice, splines)
     except NotIntegrable as error:
         refusal = error  # out of budget, say: what there is must do, or nothing
@@ -109,6 +114,13 @@ def refined(
         raise NotIntegrable("the density is not smooth: refinement gains nothing")
     undefined = UNDEFINED if np.isnan(lattice.values).any() else ""
     raise refusal or NotIntegrable(undefined or "the density falls off too slowly for the error bound to be met")
+
+
+def _better(spline: float, run: LatticeSum, best: tuple[float, LatticeSum], enough: float) -> bool:
+    """Whether a finished lattice is to be kept, if none is better, rather than the ``best`` before it."""
+    if best[1].error > enough:
+        return True
+    return run.error < best[1].error if max(spline, best[0]) <= SMOOTH[run.lattice.k] else spline < best[0]
 
 
 def _kinked(lattice: Lattice, splines: list[float]) -> bool:

@@ -1,0 +1,37 @@
+"""How far a lattice is refined: what comes first, and what is kept where the budget runs out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+
+from bayeskit.quadrature.integrate import NotIntegrable, Quadrature, integrate
+
+SHAPES = np.array([0.7, 2.0, 4.0])
+SHEAR = np.array([[1.0, 0.0, 0.0], [0.8, 1.5, 0.0], [-0.5, 0.6, 0.7]])
+TRUTH = gammaln(SHAPES).sum() - np.log(np.prod(np.diag(SHEAR)))  # of a product of log-gamma densities of SHEAR x
+
+
+def integral(budget: int, acceptable: float) -> Quadrature:
+    def log_density(x: np.ndarray) -> np.ndarray:
+        z = x @ SHEAR.T
+        return (SHAPES * z - np.exp(z)).sum(axis=1)
+
+    return integrate(log_density, np.zeros(3), tolerance=1e-6, acceptable=acceptable, budget=budget)
+
+
+def test_a_budget_that_runs_out_leaves_what_there_is_with_a_larger_bound() -> None:
+    budget = 60_000
+    with pytest.raises(NotIntegrable, match="not met within 60000 evaluations"):
+        integral(budget, 1e-6)
+    result = integral(budget, 1e-5)
+    assert result.evaluations <= budget
+    assert 1e-6 < result.error <= 1e-5
+    assert abs(result.log_integral - TRUTH) < result.error
+
+
+def test_with_enough_evaluations_the_bound_aimed_for_is_met_though_a_larger_one_would_do() -> None:
+    result = integral(500_000, 1e-5)
+    assert result.error <= 1e-6
+    assert abs(result.log_integral - TRUTH) < result.error
