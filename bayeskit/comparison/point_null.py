@@ -232,12 +232,15 @@ def _null_model(post: Posterior, forms: Sequence[LinearForm], labels: Sequence[s
     """What the null model is, and what else a reader must know."""
     joint = post.analysis.original
     names = set().union(*[f.names for f in forms])
-    free = [n for n in joint.names if n not in names]
+    entries = Counter(n for n, _ in {e for f in forms for e in f.terms})
+    others = [f"the other entries of {n}" for n, k in entries.items() if k < math.prod(post.analysis.shapes[n])]
+    free = [*(n for n in joint.names if n not in names), *others]
     said, tested = [], ", ".join(labels[:3]) + " …" * (len(labels) > 3)
     differences = set().union(*[f.names for f in forms if len(f.terms) > 1])
     tied = set().union(*[joint.scopes[n] for n in names]) - names | differences | _partly(post, forms)
     if tied:
-        which = ", ".join(n for n in joint.names if n in tied)
+        beside = [o for o in others if o.rpartition(" ")[2] not in tied]
+        which = " and ".join([", ".join(n for n in joint.names if n in tied), *beside])
         given = f"the prior of {which} given it, which is not the prior that is written"
         said.append(f"the null model is this one given {tested} at the point, with {given}")
     else:

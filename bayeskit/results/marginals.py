@@ -188,7 +188,8 @@ def not_free(name: str, model: Any, tree: xr.DataTree) -> str:
         what = "a Potential" if where == "potentials" else "data"
         return f"{name!r} is {what}, and has no posterior; the model's free variables are {', '.join(free)}"
     of = name.partition("[")[0]
-    entry = f"; marginal({of!r}) is that of its entries, with its dims: .mean().sel(...)" if of in free else ""
+    draws, whole = f"its draws are in tree['posterior'][{of!r}]", f"where it has a marginal, marginal({of!r})"
+    entry = f"; {draws}; {whole} is that of its entries, with its dims: .mean().sel(...)" if of in free else ""
     return f"no variable {name!r}: the model's free variables are {', '.join(free)}{entry}"
 
 
