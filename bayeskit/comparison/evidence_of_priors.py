@@ -11,7 +11,7 @@ Draws of a sampler are weighted by the ratio of the priors, as far as the weight
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -30,9 +30,9 @@ from bayeskit.inference.exact import solved
 from bayeskit.inference.ladder import answer
 from bayeskit.marginal_likelihood.conventions import Audit, audit, stated
 from bayeskit.model.data_slots import with_constants
-from bayeskit.model.prior_constants import PriorConstant, with_containers, with_values
+from bayeskit.model.prior_constants import PriorConstant, prior_constant, with_containers, with_values
 from bayeskit.model.snapshot import restored
-from bayeskit.results.log_evidence import LogEvidence
+from bayeskit.results.log_evidence import LogEvidence, sum_of
 from bayeskit.results.records import Posterior
 
 __all__ = ["EvidenceOfPriors", "evidence_of_priors"]
@@ -54,6 +54,8 @@ def evidence_of_priors(
     """
     if post.method not in CLOSED:
         return _Weighted(post.log_evidence, PriorAtDraws.of(post))
+    if post.blocks:
+        return _Blocks.of(post.blocks, constants, nearby)
     model, ways = with_constants(post.model), {}
     together = _way(post, model, constants, nearby)
 
@@ -80,6 +82,32 @@ def _way(post: Posterior, model: pm.Model, constants: Sequence[PriorConstant], n
         return way if agree(way.now(), post.log_evidence) else None
     except UNREAD:
         return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """The sum over independent blocks, of which those change that are written with a number."""
+
+    posts: Sequence[Posterior]
+    constants: Sequence[Mapping[str, PriorConstant]]  # as each block has them, by their names in the whole model
+    ways: Sequence[EvidenceOfPriors]
+
+    @classmethod
+    def of(cls, posts: Sequence[Posterior], constants: Sequence[PriorConstant], nearby: bool) -> _Blocks:
+        own = [{c.name: there for c in constants if (there := _within(post.model, c))} for post in posts]
+        ways = [evidence_of_priors(p, list(of.values()), nearby=nearby) for p, of in zip(posts, own, strict=True)]
+        return cls(posts, own, ways)
+
+    def __call__(self, constant: PriorConstant, value: np.ndarray) -> LogEvidence:
+        each = zip(self.posts, self.constants, self.ways, strict=True)
+        name = constant.name
+        return sum_of([way(own[name], value) if name in own else post.log_evidence for post, own, way in each])
+
+
+def _within(model: pm.Model, constant: PriorConstant) -> PriorConstant | None:
+    """A number of the whole model as a part of it has it: by its first place there, or as the data of a likelihood."""
+    names = [constant.name] if constant.container else constant.places
+    return next((there for name in names if (there := prior_constant(model, name))), None)
 
 
 @dataclass(frozen=True, eq=False)

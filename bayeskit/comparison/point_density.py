@@ -197,6 +197,8 @@ def posterior_density(
     post: Posterior, forms: Sequence[LinearForm], values: np.ndarray, random_seed: int
 ) -> tuple[LogEvidence, str]:
     """log p(forms = values | y), and how it was found."""
+    names = set().union(*[f.names for f in forms])  # independent blocks without them have no bearing on it
+    post = next((b for b in post.blocks if names <= {rv.name for rv in b.model.free_RVs}), post)
     if post.method == "exact":
         try:
             value, error = mixture_of(post.analysis).log_density(forms, values)

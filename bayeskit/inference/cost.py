@@ -17,9 +17,12 @@ ENOUGH, MANY = 0.05, 1024  # seconds and evaluations by which one is measured: a
 LEAP = 32  # times as many evaluations that follow a call of less than half of that time
 
 
-def seconds_of_sampling(seconds: float, work: int) -> float:
-    """By NUTS, of a density of which one of many evaluations takes so long, and computes with ``work`` numbers."""
-    return SECONDS + GRADIENTS * min(seconds, NUMBER * work)
+def seconds_of_sampling(seconds: float, work: int, among: int = 1) -> float:
+    """By NUTS, of a density of which one of many evaluations takes so long, and computes with ``work`` numbers.
+
+    What it takes whatever the model is, is shared ``among`` independent blocks, which are sampled together.
+    """
+    return SECONDS / among + GRADIENTS * min(seconds, NUMBER * work)
 
 
 def seconds_of_evaluation(space: Unconstrained) -> float:

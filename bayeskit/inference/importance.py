@@ -62,7 +62,7 @@ def answer(request: Request) -> Posterior:
         collapsed = collapsed_density(analysis)
         space = Unconstrained(collapsed_model(collapsed, open_circles=True), collapsed.weight)
         recovery = Recovery(collapsed)
-        wanted = _wanted(space, request.draws)
+        wanted = _wanted(space, request.draws, request.among)
         _require_labels_that_count(space, random_seed)
         found = importance_integral(space, wanted, rng)
         evidence = _evidence(space, found, request, rng)
@@ -84,12 +84,12 @@ def _said(found: ImportanceIntegral) -> str:
     return f"importance sampling made {number}; Pareto k of their weights {found.pareto_k:.2f} (at most 0.5)"
 
 
-def _wanted(space: Unconstrained, draws: int) -> Wanted:
+def _wanted(space: Unconstrained, draws: int, among: int) -> Wanted:
     """No more evaluations than take as long as sampling; NoProposal where these are too few."""
     if has_loops([space.graph]):
         raise NoProposal("the density has a loop, and cannot be evaluated at many points at once")
     seconds = seconds_of_evaluation(space)
-    most = seconds_of_sampling(seconds, space.weight) / seconds
+    most = seconds_of_sampling(seconds, space.weight, among) / seconds
     if most < LEAST:
         raise NoProposal(f"over {space.size} real numbers it would take longer than sampling")
     # By the size of the density and not by its time, which would make other draws of the same seed.

@@ -11,6 +11,8 @@ The ladder (:mod:`bayeskit.inference.methods`):
    sampling, with its standard error, or NaN with the reason where that cannot be trusted.
 5. ``nuts`` on the model as written, where nothing can be integrated out.
 
+Independent blocks of variables go down it apart (:mod:`bayeskit.inference.apart`), each as far as it needs to.
+
 A method that fails hands over to the next, and the plan says so. A closed form that failed its certificate is used by
 no later method. Where the model itself is at fault, an improper posterior say, the ladder ends: a sampler would give
 draws from nothing.
@@ -34,6 +36,7 @@ from bayeskit.elimination.impossible_data import entry_at_fault, require_answera
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import BayeskitError, CertificateError, InferenceError, ModelError, OptionError, UnanswerableError
 from bayeskit.graphs.environment import lightly
+from bayeskit.inference.apart import answer_apart, plan_apart
 from bayeskit.inference.convergence import with_diagnostics
 from bayeskit.inference.methods import Method, Request, ladder, method_names
 from bayeskit.marginal_likelihood.conventions import audit
@@ -70,7 +73,9 @@ def explain(model: pm.Model | Analysis) -> Plan:
         analysis = model if isinstance(model, Analysis) else analyse(model)
         data.enter_context(restored(analysis.snapshot))
         first = next(method for method in ladder() if not method.obstacle(method.seen(analysis)))
-        plan = first.planned(first.seen(analysis).plan, audit(analysis), analysis.original.model)
+        model, audited = analysis.original.model, audit(analysis)
+        plan = plan_apart(Request(model, analysis, 0, 0, audited))
+        plan = plan or first.planned(first.seen(analysis).plan, audited, model)
         try:
             require_answerable(analysis)
         except BayeskitError as error:
@@ -153,11 +158,21 @@ def answer(
         require_answerable(analysis)
         shown = progressbar and is_terminal()
         request = Request(written, analysis, draws, random_seed, audit(analysis), shown, sampler or {})
-        rung, post = _first_that_answers(ladder(method), request, building)
-        seen = replace(rung.seen(analysis), snapshot=snapshot)
-        post = replace(post, account=rung.account, analysis=seen, snapshot=snapshot)
-        if rung.samples:
-            post = with_diagnostics(post)
+
+        def climb(rungs: Sequence[Method], request: Request) -> Posterior:
+            begun = time.perf_counter()
+            rung, post = _first_that_answers(rungs, request, building)
+            own = snapshot if request.model is written else Snapshot.of(request.model, borrow=False)
+            seen = replace(rung.seen(request.analysis), snapshot=own)
+            post = replace(post, account=rung.account, analysis=seen, snapshot=own)
+            post = with_diagnostics(post) if rung.samples else post
+            return replace(post, seconds=time.perf_counter() - begun)
+
+        post = answer_apart(request, ladder(method), climb)
+        if post is None:
+            post = climb(ladder(method), request)
+        else:
+            post = replace(post, analysis=replace(analysis, snapshot=snapshot), snapshot=snapshot)
     return replace(post, seconds=time.perf_counter() - started)
 
 

@@ -39,6 +39,7 @@ class Request:
     audit: Audit  # of what the priors integrate to
     progressbar: bool = False
     sampler: Mapping[str, Any] = field(default_factory=dict)  # options of whatever samples
+    among: int = 1  # independent blocks, of which this is one
     modes: np.ndarray | None = None  # that quadrature found and could not integrate over, on the unconstrained scale
 
     def posterior(

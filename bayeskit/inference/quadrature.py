@@ -49,6 +49,7 @@ WORK = 3e8  # numbers that quadrature may compute with; beyond it NUTS is quicke
 CALL = 30  # numbers that handling one matrix by itself counts for
 EVALUATIONS = (20_000, {1: 500_000, 2: 1_000_000, 3: 2_000_000})
 LEAST = {1: 3_000, 2: 10_000, 3: 200_000}  # evaluations that an integral takes
+FEWER = 50_000  # evaluations that importance sampling takes
 ENTRYWISE = {1: 1_500, 2: 20_000, 3: 130_000}  # the same, of shared numbers: those of the entries are gone
 LONGEST, AT_ONCE = 10.0, 256  # seconds in which entries are integrated, and points between two looks at the clock
 NODE = 5e-6  # seconds that the rule itself takes for an evaluation
@@ -81,12 +82,15 @@ class Integrand:
         return cls(space, Recovery(collapsed), transforms_of(space, analysis.shapes), work, sampled)
 
 
-def _budget(space: Unconstrained, work: int, sampled: int, seconds: float) -> int:
+def _budget(space: Unconstrained, work: int, sampled: int, seconds: float, among: int) -> int:
     """Evaluations, of so many seconds, that take no longer than sampling; NotIntegrable where these are too few."""
     kind = min(max(space.size, 1), NUMBERS)
     lowest, most = EVALUATIONS
     seconds += NODE
-    measured = seconds_of_sampling(seconds, sampled) / seconds
+    # Importance sampling takes far fewer evaluations than an integral over three numbers: of several blocks, such an
+    # integral has the share of a sampler's start only. Eight of 300,000 evaluations each take as long as sampling all.
+    gradients = among == 1 or LEAST[kind] < FEWER
+    measured = seconds_of_sampling(seconds, sampled if gradients else 0, among) / seconds
     if sampled < work:  # what is measured says more than numbers: NUTS samples another density
         budget, least = int(min(most[kind], measured)), ENTRYWISE[kind]
     else:
@@ -114,15 +118,20 @@ def _within_time(log_density: ArrayFunction) -> ArrayFunction:
     return evaluate
 
 
-def collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
-    """The collapsed density of a model, and its integral; NotIntegrable where it has none that can be bounded."""
+def collapsed_integral(analysis: Analysis, among: int = 1) -> tuple[Integrand, Quadrature]:
+    """The collapsed density of a model, and its integral; NotIntegrable where it has none that can be bounded.
+
+    Of one ``among`` several independent blocks, each has its share of what takes as long as sampling.
+    """
     found: tuple[Integrand, Quadrature] = analysis.remembered_of(
-        analysis.original.model, "integral", lambda: _collapsed_integral(analysis)
+        analysis.original.model, "integral", lambda: _collapsed_integral(analysis, among)
     )
     return found
 
 
-def _collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
+def _collapsed_integral(analysis: Analysis, among: int) -> tuple[Integrand, Quadrature]:
+    if reason := obstacle(analysis):  # of a posterior that was answered block by block, say
+        raise NotIntegrable(reason)
     made: Integrand = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
     space = made.space
     seconds = analysis.remembered("seconds", lambda: seconds_of_evaluation(space))
@@ -130,7 +139,7 @@ def _collapsed_integral(analysis: Analysis) -> tuple[Integrand, Quadrature]:
         require_smooth_entries(analysis, made.space, made.recovery)
     numbers = min(max(space.size, 1), NUMBERS)
     goals = {"tolerance": COARSER if analysis.plates else TOLERANCE[numbers], "acceptable": ACCEPTABLE[numbers]}
-    budget = _budget(space, made.work, made.sampled, seconds)
+    budget = _budget(space, made.work, made.sampled, seconds, among)
     with silently():  # draws from the prior, at which other modes are looked for
         probes = analysis.remembered_unread("probes", lambda: prior_probes(space))
     # The values of data are read here: what is made above holds for all of them.
@@ -153,7 +162,7 @@ def answer(request: Request) -> Posterior:
     """The posterior and log evidence by quadrature over what remains."""
     model, analysis, random_seed = request.model, request.analysis, request.random_seed
     with lightly(), on_one_thread():
-        made, result = collapsed_integral(analysis)
+        made, result = collapsed_integral(analysis, request.among)
         space, recovery = made.space, made.recovery
         rng = np.random.default_rng(random_seed)
         points = result.draw(rng, request.draws or FEWEST)

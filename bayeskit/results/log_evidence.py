@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from bayeskit.errors import OptionError
 from bayeskit.results.notebook_html import notebook_html
 
-__all__ = ["LABELS", "LogEvidence", "error_of_sum"]
+__all__ = ["LABELS", "LogEvidence", "error_of_sum", "sum_of"]
 
 LABELS = ("exact", "quadrature", "estimated")
 
@@ -65,3 +66,21 @@ def error_of_sum(errors: np.ndarray, sampled: np.ndarray, slopes: np.ndarray) ->
     """Error of a weighted sum of independent numbers: standard errors (``sampled``) in squares, bounds as they are."""
     parts = np.abs(slopes) * errors
     return float(np.hypot(np.sqrt(np.sum(parts[sampled] ** 2)), parts[~sampled].sum()))
+
+
+def sum_of(parts: Sequence[LogEvidence]) -> LogEvidence:
+    """The log evidence of independent data, with the last of the labels of its terms."""
+    sampled = np.array([part.label == "estimated" for part in parts])
+    errors = np.array([part.error for part in parts])
+
+    def said(words: Iterable[str]) -> str:
+        return "; ".join(dict.fromkeys(filter(None, words)))
+
+    return LogEvidence(
+        sum(part.value for part in parts),
+        error_of_sum(errors, sampled, np.ones(len(parts))),
+        max((part.label for part in parts), key=LABELS.index),
+        said(part.reason for part in parts),
+        said(part.convention for part in parts),
+        said(part.unvisited for part in parts),
+    )

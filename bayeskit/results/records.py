@@ -68,6 +68,8 @@ class Posterior:
         How the posterior was found, in a sentence.
     diagnostics : Diagnostics or None
         How well the chains of a sampler mixed. None for independent draws, which need no chains.
+    blocks : tuple of Posterior
+        Of a model that falls into independent blocks, which were answered apart: their posteriors.
     """
 
     model: pm.Model
@@ -83,6 +85,7 @@ class Posterior:
     snapshot: Snapshot | None = field(repr=False, default=None)
     account: str = ""
     diagnostics: Diagnostics | None = None
+    blocks: tuple[Posterior, ...] = field(repr=False, default=())
 
     @checked
     def marginal(self, name: str) -> Marginal:
