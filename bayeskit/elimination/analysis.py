@@ -63,6 +63,9 @@ class Analysis:
     supports: dict[str, Support] = field(default_factory=dict)  # of every latent variable
     summed: tuple[Summed, ...] = ()  # summed out of ``joint``, in that order; all else was planned without them
     plates: tuple[Plate, ...] = ()  # integrated out entry by entry after those sums, in that order
+    given_states: Any = (
+        None  # the collapsed density of all variables, from which those sums are taken; else of ``whole``
+    )
     without_plates: Analysis | None = None  # the same, without them
     whole: LogJoint | None = None  # the model as written, where ``joint`` is one with variables summed out
     snapshot: Snapshot | None = None  # the data that it is evaluated with, where not those that its model has now

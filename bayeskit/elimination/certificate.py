@@ -129,6 +129,7 @@ def certify_states(analysis: Analysis, draws: Mapping[str, np.ndarray], random_s
         factors = [pt.sum(g) for f, g in joint.factors.items() if f not in analysis.ancestral]
         totals.append(compile_small(list(inputs.values()), inline([pt.add(*factors, pt.constant(0.0))])[0]))
     states, plates = state_recovery(analysis), [PlateRecovery(plate) for plate in analysis.plates]
+    given_states = Recovery(analysis.given_states) if analysis.given_states else None
 
     def terms(point: Point) -> Compared:
         arguments = [np.asarray(point[n], dtype=v.type.dtype) for n, v in inputs.items()]
@@ -137,7 +138,8 @@ def certify_states(analysis: Analysis, draws: Mapping[str, np.ndarray], random_s
             # Outside the support there is no conditional distribution.
             inside = np.isfinite(joint) or np.isfinite(summed)
             known = (r.log_probability(point) for r in states.values()), (p.log_density(point) for p in plates)
-            return joint, sum(chain(*known)) if inside else np.nan, summed
+            of_the_rest = given_states.log_density(point) if given_states and inside else 0.0
+            return joint, of_the_rest + sum(chain(*known)) if inside else np.nan, summed
 
     # Integrals are as good as they are where the posterior is; far from it, no answer rests on them.
     far = [] if plates else points_away(analysis, POINTS, random_seed)

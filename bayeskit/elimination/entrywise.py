@@ -13,7 +13,8 @@ import numpy as np
 import pymc as pm
 
 from bayeskit.elimination.analysis import Analysis
-from bayeskit.elimination.plan import analyse, closed_forms_of
+from bayeskit.elimination.closed_forms import closed_forms_of
+from bayeskit.elimination.plan import analyse
 from bayeskit.finite.axis_dependence import EntriesMixed
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.plates.integrate_out import NotAPlate, integrate_out
@@ -61,6 +62,7 @@ def _with_plates(plain: Analysis) -> Analysis | None:
         supports=plain.supports,
         ancestral=(*plain.ancestral, *found.ancestral),
         summed=plain.summed,
+        given_states=plain.given_states,
         plates=tuple(plates),
         whole=plain.original,
         without_plates=plain,

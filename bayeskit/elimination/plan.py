@@ -2,7 +2,8 @@
 
 Closed forms are looked for in the density as it stands (:mod:`bayeskit.elimination.search`). Where a table of the
 finite variables is too long or its rows have no closed form, these are summed out first, one by one
-(:mod:`bayeskit.finite.sum_out`), and the search starts anew on what is left.
+(:mod:`bayeskit.finite.sum_out`), and the search starts anew on what is left; or last, given which all else was
+integrated out (:mod:`bayeskit.elimination.given_states`), where that leaves fewer numbers.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pymc as pm
 
 from bayeskit.elimination.analysis import Analysis
+from bayeskit.elimination.closed_forms import closed_forms_of, step_of, without_closed_form
+from bayeskit.elimination.given_states import with_states_last
 from bayeskit.elimination.search import COUPLED, Search, sentence
 from bayeskit.errors import ModelError
 from bayeskit.finite.sum_out import Summed, TooLarge, sum_out
 from bayeskit.model.log_joint import LogJoint
-from bayeskit.results.records import Refusal, Step
+from bayeskit.results.records import Refusal
 
-__all__ = ["analyse", "closed_forms_of", "with_sums"]
+__all__ = ["analyse", "with_sums"]
 
 
 def analyse(model: pm.Model, *, sums: bool = False, shared: tuple[str, ...] = ()) -> Analysis:
@@ -56,8 +58,10 @@ def _require_labels(model: pm.Model) -> None:
 def _analysed(model: pm.Model, sums: bool, shared: tuple[str, ...]) -> Analysis:
     plain = closed_forms_of(LogJoint.from_model(model, shared=shared))
     finite = _finite(plain)
-    if plain.plan.remaining or sums:
+    if sums:
         return with_sums(plain)
+    if plain.plan.remaining:
+        return with_states_last(plain, with_sums(plain))
     if all(plain.shapes[n] == () for n in finite):
         return plain
     # A table of all allocations has their joint probabilities only; sums that need none have those of each entry.
@@ -90,10 +94,10 @@ def with_sums(plain: Analysis) -> Analysis:
         rows *= len(step.values) if step.kind == "joint" else 1
         summed.append(step)
     found = closed_forms_of(left, plain) if summed else plain
-    refused = tuple(refusals.get(r.variable, _inside(r, left, summed)) for r in found.plan.refusals)
+    refused = tuple(refusals.get(r.variable, without_closed_form(r, left, summed)) for r in found.plan.refusals)
     if not summed:
         return replace(plain, plan=replace(plain.plan, refusals=refused))
-    eliminated = (*first.steps, *(_step(s, joint) for s in summed), *found.plan.eliminated)
+    eliminated = (*first.steps, *(step_of(s, joint) for s in summed), *found.plan.eliminated)
     return replace(
         found,
         plan=replace(found.plan, eliminated=eliminated, refusals=refused),
@@ -108,40 +112,3 @@ def with_sums(plain: Analysis) -> Analysis:
 def _finite(analysis: Analysis) -> list[str]:
     left = [n for n in analysis.joint.names if n not in analysis.ancestral]
     return [n for n in left if analysis.supports[n].kind == "finite"]
-
-
-def closed_forms_of(joint: LogJoint, known: Analysis | None = None) -> Analysis:
-    """The closed forms of a density as it stands."""
-    search = Search(joint, known)
-    leaves_last = search.run()
-    if not leaves_last.plan.remaining or not search.passed_over:
-        return leaves_last
-    # A leaf may also be drawn forward instead of joining a block; try that before giving up.
-    leaves_first = Search(joint, leaves_last, ancestral_first=True).run()
-    # Where something remains, a leaf in a block would be integrated out anew at every value of it.
-    return min(leaves_first, leaves_last, key=lambda a: len(a.plan.remaining))
-
-
-def _inside(refusal: Refusal, joint: LogJoint, summed: list[Summed]) -> Refusal:
-    """Why a variable under a sum has no closed form, in the words of the model."""
-    sums = [s.name for s in summed if refusal.variable in joint.scopes.get(s.factor, frozenset())]
-    if not sums:
-        return refusal
-    names = ", ".join(sums)
-    return replace(
-        refusal,
-        reason=f"its log density is a sum over {names}: as many terms as {names} has values, of no one family.",
-        advice=f"Sample it; or observe {names}, and it may have a closed form.",
-    )
-
-
-def _step(summed: Summed, joint: LogJoint) -> Step:
-    states, entries = len(summed.values), int(np.prod(summed.shape, dtype=int))
-    around = set().union(*[s for s in joint.scopes.values() if summed.name in s]) - {summed.name}
-    given = tuple(n for n in joint.names if n in around)
-    if summed.kind == "chain":
-        return Step((summed.name,), "markov_chain", given, f"{states} states, {entries:,} steps, summed out")
-    if summed.kind == "joint":
-        return Step((summed.name,), "categorical", given, f"{states:,} joint values, enumerated and summed out")
-    each = f", for each of {entries:,} entries" if entries > 1 else ""
-    return Step((summed.name,), "categorical", given, f"{states} values{each}, summed out")

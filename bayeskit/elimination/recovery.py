@@ -41,6 +41,8 @@ def needed_for(analysis: Analysis, name: str) -> set[str]:
     order, leaves = [s.name for s in analysis.summed], set(analysis.ancestral)
     # What was summed out before it has no part in its terms.
     reached = set(order[: order.index(name) + 1])
+    if analysis.given_states is not None:
+        return set(analysis.given_states.remaining) - reached
     scopes = [s for s in analysis.original.scopes.values() if s & reached and not s & leaves]
     return set().union(*scopes) - reached
 
@@ -64,6 +66,9 @@ def draw_the_rest(analysis: Analysis, draws: Draws, number: int, rng: np.random.
         values[plate.name] = PlateRecovery(plate).draw(values, number, rng)
     for name, states in state_recovery(analysis).items():
         values[name] = states.draw(values, number, rng)
+    if analysis.given_states is not None:
+        collapsed = analysis.given_states
+        values = Recovery(collapsed).draw({n: values[n] for n in collapsed.remaining}, rng, leaves=False)
     if analysis.ancestral:
         values |= draw_given(analysis.joint.model, analysis.ancestral, values, rng, number)
     return {n: values[n] for n in analysis.original.names}

@@ -76,7 +76,9 @@ def states(
     if at is None and not isinstance(source, Posterior):
         raise OptionError("the states of a model need parameters: give at={...}, or a posterior of bayeskit.infer")
     with lightly():
-        analysis = with_sums(source.analysis) if isinstance(source, Posterior) else analyse(model, sums=True)
+        analysis = (
+            with_sums(_before_sums(source.analysis)) if isinstance(source, Posterior) else analyse(model, sums=True)
+        )
     name = _variable(analysis, variable)
     recovery = state_recovery(analysis)[name]
     others = [n for n in analysis.original.names if n in needed_for(analysis, name)]
@@ -95,6 +97,11 @@ def states(
     }
     fixed = at is not None or not others
     return States(name, recovery, values, number, analysis, (dims, coords), Snapshot.of(model), fixed, known)
+
+
+def _before_sums(analysis: Analysis) -> Analysis:
+    """Where all joint values were summed, the analysis without: given draws of the rest, entries go one by one."""
+    return analysis if analysis.given_states is None else analysis.given_states.analysis
 
 
 def _known(post: Posterior, name: str, states: np.ndarray) -> tuple[np.ndarray, float, str] | None:

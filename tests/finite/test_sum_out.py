@@ -362,7 +362,7 @@ def test_a_variable_of_many_values_is_summed_entry_by_entry() -> None:
 def test_pymc_extras_agrees(build: Callable[[], None]) -> None:
     with pm.Model() as model:
         build()
-    analysis = analyse(model)
+    analysis = analyse(model, sums=True)
     finite = [rv.name for rv in model.free_RVs if rv.name in {s.name for s in analysis.summed}]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
