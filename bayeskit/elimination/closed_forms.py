@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.search import Search
+from bayeskit.families import support_kinds
 from bayeskit.finite.sum_out import Summed
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.results.records import Refusal, Step
@@ -16,15 +18,52 @@ __all__ = ["closed_forms_of", "step_of", "without_closed_form"]
 
 
 def closed_forms_of(joint: LogJoint, known: Analysis | None = None) -> Analysis:
-    """The closed forms of a density as it stands."""
+    """The closed forms of a density as it stands, in the order that leaves the fewest numbers."""
     search = Search(joint, known)
-    leaves_last = search.run()
-    if not leaves_last.plan.remaining or not search.passed_over:
-        return leaves_last
-    # A leaf may also be drawn forward instead of joining a block; try that before giving up.
-    leaves_first = Search(joint, leaves_last, ancestral_first=True).run()
-    # Where something remains, a leaf in a block would be integrated out anew at every value of it.
-    return min(leaves_first, leaves_last, key=lambda a: len(a.plan.remaining))
+    found = search.run()
+    leaves_first = False
+    if found.plan.remaining and search.passed_over:
+        # A leaf may also be drawn forward instead of joining a block; try that before giving up.
+        other = Search(joint, found, ancestral_first=True).run()
+        # Where something remains, a leaf in a block would be integrated out anew at every value of it.
+        leaves_first = len(other.plan.remaining) <= len(found.plan.remaining)
+        found = other if leaves_first else found
+    others = [Search(joint, found, ancestral_first=leaves_first, **order).run() for order in _other_orders(found)]
+    return min([found, *others], key=_numbers)
+
+
+def _other_orders(found: Analysis) -> list[dict[str, Any]]:
+    """Orders of elimination that may leave fewer numbers.
+
+    Of a factor and the loadings that it is multiplied by, one is Normal given the other: the longer. Of a few weights
+    and the precisions of all rows, one has a closed form given the other, too.
+    """
+    orders: list[dict[str, Any]] = []
+    beside = {n: _normal_beside(found, n) for n in found.plan.remaining}
+    if any(
+        found.supports[r].kind == "real" and any(_size(found, b) < _size(found, r) for b in of)
+        for r, of in beside.items()
+    ):
+        orders.append({"largest_first": True})
+    kinds = support_kinds()
+    longer = [r for r, of in beside.items() if of and _size(found, r) > sum(_size(found, b) for b in of)]
+    if scales := [r for r in longer if found.supports[r].kind in kinds and found.supports[r].kind != "finite"]:
+        orders.append({"scales_first": scales})
+    return orders
+
+
+def _normal_beside(found: Analysis, name: str) -> set[str]:
+    """What is integrated out as Normal and shares a factor with a variable."""
+    normal = {n for block in found.blocks for n in block.names}
+    return set().union(*[scope & normal for scope in found.joint.scopes.values() if name in scope])
+
+
+def _numbers(analysis: Analysis) -> int:
+    return sum(_size(analysis, n) for n in analysis.plan.remaining)
+
+
+def _size(analysis: Analysis, name: str) -> int:
+    return int(np.prod(analysis.shapes[name], dtype=int))
 
 
 def without_closed_form(refusal: Refusal, joint: LogJoint, summed: list[Summed]) -> Refusal:

@@ -39,12 +39,22 @@ class Search:
     """The state of one search for a plan; not part of any result.
 
     With ``ancestral_first`` real leaves are drawn forward, instead of being made part of a Gaussian block; whether a
-    search without it passed any over is ``passed_over``. What is ``known`` of the model is not asked again.
+    search without it passed any over is ``passed_over``. With ``largest_first`` the longest variables join such a block
+    first, instead of the last; ``scales_first`` are integrated out before it. What is ``known`` of the model is not
+    asked again.
     """
 
-    def __init__(self, joint: LogJoint, known: Analysis | None = None, *, ancestral_first: bool = False) -> None:
+    def __init__(
+        self,
+        joint: LogJoint,
+        known: Analysis | None = None,
+        *,
+        ancestral_first: bool = False,
+        largest_first: bool = False,
+        scales_first: Collection[str] = (),
+    ) -> None:
         self.joint = joint
-        self.ancestral_first = ancestral_first
+        self.ancestral_first, self.largest_first, self.scales_first = ancestral_first, largest_first, scales_first
         self.passed_over = False
         self.shapes = known.shapes if known else joint.shapes()
         variables = [] if known else joint.model.free_RVs
@@ -88,8 +98,9 @@ class Search:
     def run(self) -> Analysis:
         # A real leaf may belong to a Gaussian block, which gives it a closed-form marginal; another leaf never does.
         self.eliminate_ancestral(with_parents=True, real=self.ancestral_first)
+        self.eliminate_scales([n for n in self.left if n in self.scales_first])
         self.eliminate_gaussian()
-        self.eliminate_scales()
+        self.eliminate_scales(self.left)
         self.eliminate_ancestral()
         finite = self.finite_table()
         for name in self.left:
@@ -121,8 +132,15 @@ class Search:
     # -- Gaussian blocks ---------------------------------------------------------------------------------------------
     def eliminate_gaussian(self) -> None:
         chosen: list[str] = []
-        for name in reversed(list(self.left)):
+        order = list(reversed(self.left))
+        if self.largest_first:
+            order.sort(key=lambda n: -int(np.prod(self.shapes[n], dtype=int)))
+        for name in order:
             if self.supports[name].kind != "real":
+                continue
+            if (other := self.blocked.get(name)) is not None:
+                reason = f"once {other} is integrated out, its log density is no longer quadratic."
+                self.refuse(name, reason, f"That leaves fewer numbers than {other} would be.")
                 continue
             trial = [*chosen, name]
             culprit = self.not_quadratic(name, trial)
@@ -159,8 +177,8 @@ class Search:
         return None
 
     # -- score families ----------------------------------------------------------------------------------------------
-    def eliminate_scales(self) -> None:
-        for name in reversed(list(self.left)):
+    def eliminate_scales(self, names: Iterable[str]) -> None:
+        for name in reversed(list(names)):
             support = self.supports[name]
             if support.kind in ("real", "finite"):
                 continue

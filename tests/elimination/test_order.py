@@ -1,0 +1,91 @@
+"""The order of elimination that leaves the fewest numbers, against SciPy's integrals over what is left."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import integrate, stats
+
+import bayeskit as bk
+
+X = np.random.default_rng(1).normal(size=(9, 3))
+Y = X @ [1.0, -0.5, 2.0] + np.random.default_rng(2).normal(size=9)
+
+
+def times(*, factor_first: bool) -> pm.Model:
+    """A factor and the loadings that it is multiplied by: either is Normal given the other."""
+    with pm.Model() as model:
+        if factor_first:
+            factor = pm.Normal("factor", 1.0, 1.0)
+        loadings = pm.Normal("loadings", 0.0, 1.0, shape=3)
+        if not factor_first:
+            factor = pm.Normal("factor", 1.0, 1.0)
+        pm.Normal("y", factor * (X @ loadings), 1.0, observed=Y)
+    return model
+
+
+@pytest.mark.parametrize("factor_first", [True, False])
+def test_the_longer_of_two_that_are_multiplied_goes(factor_first: bool) -> None:
+    post = bk.infer(times(factor_first=factor_first), draws=100, random_seed=1)
+    assert [(s.variables, s.given) for s in post.plan.eliminated] == [(("loadings",), ("factor",))]
+    assert post.plan.remaining == ("factor",)
+
+    def density(a: float) -> float:
+        covariance = np.eye(9) + a**2 * X @ X.T
+        return math.exp(stats.multivariate_normal(np.zeros(9), covariance).logpdf(Y) + stats.norm(1, 1).logpdf(a) + 20)
+
+    expected = math.log(integrate.quad(density, -9, 11, epsabs=0, epsrel=1e-11, limit=200)[0]) - 20
+    assert abs(post.log_evidence.value - expected) < post.log_evidence.error + 1e-9
+
+
+def test_precisions_of_all_rows_go_before_a_slope() -> None:
+    """A Student-t regression as a scale mixture: given the slope, each precision is Gamma."""
+    x = X[:, 0]
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0.0, 2.0)
+        precision = pm.Gamma("precision", 2.0, 2.0, shape=9)
+        pm.Normal("y", slope * x, tau=precision, observed=Y)
+    post = bk.infer(model, draws=1000, random_seed=1)
+    assert [(s.variables, s.family, s.given) for s in post.plan.eliminated] == [(("precision",), "gamma", ("slope",))]
+    assert "no longer quadratic" in post.plan.refusals[0].reason
+    student = stats.t(4)  # of a variance that is 2 / chi-squared of four degrees, times two
+
+    def density(b: float) -> float:
+        return math.exp(student.logpdf(Y - b * x).sum() + stats.norm(0, 2).logpdf(b) + 20)
+
+    near = {"epsabs": 0, "epsrel": 1e-11, "limit": 300, "points": [0.0, 1.0]}
+    total, first = (integrate.quad(lambda b, k=k: b**k * density(b), -16, 16, **near)[0] for k in (0, 1))
+    assert abs(post.log_evidence.value - (math.log(total) - 20)) < post.log_evidence.error + 1e-9
+    assert float(post.marginal("slope").mean()) == pytest.approx(first / total, abs=1e-7)
+
+    def mean_of_first(b: float) -> float:
+        return density(b) * 2.5 / (2 + (Y[0] - b * x[0]) ** 2 / 2)
+
+    expected = integrate.quad(mean_of_first, -16, 16, **near)[0] / total
+    drawn = post.tree["posterior"]["precision"].values[..., 0]
+    assert float(drawn.mean()) == pytest.approx(expected, abs=5 * drawn.std() / math.sqrt(1000))
+
+
+def test_one_precision_stays_where_it_is_shorter_than_the_weights() -> None:
+    with pm.Model() as model:
+        weights = pm.Normal("weights", 0.0, 1.0, shape=3)
+        precision = pm.Gamma("precision", 2.0, 2.0)
+        pm.Normal("y", X @ weights, tau=precision, observed=Y)
+    assert bk.explain(model).remaining == ("precision",)
+
+
+@pytest.mark.parametrize("process_first", [True, False])
+def test_weights_of_the_mean_go_before_a_process_in_the_log_scale(process_first: bool) -> None:
+    with pm.Model() as model:
+        weights = None if process_first else pm.Normal("weights", 0.0, 5.0, shape=3)
+        sd, persistence = pm.HalfNormal("sd", 0.3), pm.Beta("persistence", 5.0, 1.0)
+        start = pm.Normal.dist(0.0, 1.0)
+        level = pm.AR("level", [persistence], sd, init_dist=start, constant=False, steps=8)
+        weights = pm.Normal("weights", 0.0, 5.0, shape=3) if weights is None else weights
+        pm.Normal("y", X @ weights, pm.math.exp(level / 2), observed=Y)
+    plan = bk.explain(model)
+    assert [s.variables for s in plan.eliminated] == [("weights",)]
+    assert set(plan.remaining) == {"sd", "persistence", "level"}
