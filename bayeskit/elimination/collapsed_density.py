@@ -70,7 +70,7 @@ class Collapsed:
         total = pt.add(self.likelihood, *[pt.sum(self.analysis.joint.factors[n]) for n in self.priors])
         return compile_small(self.inputs, inline([total])[0])
 
-    @property
+    @cached_property
     def weight(self) -> int:
         """About how many numbers one evaluation of the density holds."""
         joint = self.analysis.joint
