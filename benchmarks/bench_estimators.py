@@ -6,8 +6,10 @@ root mean square difference from the evidence of the closed form or of quadratur
 sampling divided by it (above one it is better), and the seconds it took. Nested sampling has the fewest live points
 with which it still covers the modes.
 
-``--calibrate`` prints mean and variance of z-scores over 200 seeds, and the largest; in two minutes, and four more for
-nested sampling.
+``--calibrate`` prints mean and variance of z-scores over 200 seeds, and the largest: in eight minutes for all models,
+and twelve more for nested sampling on six. Measured, the variance of bridge 0.73 to 1.03, of importance 0.91 to 1.09,
+of smc 0.79 to 1.25, of nested 0.80 to 1.16; past 4.5 is one of smc on ``logistic``, 5.0. The 0.73 is on ``rates``,
+where the two halves of a bridge go together by 0.13 and are taken for one and the same.
 
 The draws are those of the closed form or of quadrature, independent and free; NUTS would take seconds for them, which
 those that need no draws could have as well.
@@ -104,9 +106,8 @@ MODELS: tuple[Callable[[], None], ...] = (
 
 
 CALIBRATED_MODELS: tuple[tuple[Callable[[], None], tuple[str, ...]], ...] = (
-    *((write, NAMES[:2]) for write in (coin, mean_and_variance, rates, logistic, two_labels)),
-    *((write, NAMES[2:3]) for write in (coin, mean_and_variance)),
-    (coin, NAMES[3:]),
+    *((write, NAMES[:3]) for write in MODELS),
+    *((write, NAMES[3:]) for write in (coin, mean_and_variance, rates, logistic, hierarchy, two_labels)),
 )
 
 
