@@ -126,7 +126,8 @@ def _units(objective: Objective, x: np.ndarray, units: np.ndarray, space: Uncons
     for j, direction in enumerate(np.eye(len(x))):
         for _ in range(60):
             moved = [objective(x + sign * units[j] * direction)[0] for sign in (-1, 1)]
-            change = float(np.nan_to_num(np.max(np.abs(np.array(moved) - value)), nan=np.inf))
+            with np.errstate(invalid="ignore"):  # a start may have no density, nor may what is next to it
+                change = float(np.nan_to_num(np.max(np.abs(np.array(moved) - value)), nan=np.inf))
             if CHANGE[0] <= change <= CHANGE[1] or (change < CHANGE[0] and space.bounded[j] and units[j] >= 1):
                 break
             units[j] *= np.clip((change + 1e-300) ** -0.5, 1e-3, 1e3)
