@@ -24,6 +24,8 @@ MODELS = (
     "hierarchical_normal",
     "robust_regression",
     "logistic_regression",
+    "poisson_regression",
+    "survival",
     "varying_slopes",
     "poisson_changepoint",
     "gaussian_process",

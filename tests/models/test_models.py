@@ -73,6 +73,8 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
         ("hierarchical_normal", {"mu": (), "tau": (), "z": ("row",)}),
         ("robust_regression", {"weights": ("feature",), "intercept": (), "sigma": (), "nu": ()}),
         ("logistic_regression", {"weights": ("feature",), "intercept": ()}),
+        ("poisson_regression", {"weights": ("feature",), "intercept": ()}),
+        ("survival", {"weights": ("feature",), "intercept": ()}),
         (
             "varying_slopes",
             {
