@@ -134,7 +134,8 @@ METHODS: tuple[Method, ...] = (
         "What has no closed form was integrated by importance sampling at quasi-random points; the draws are "
         "independent.",
         "{0} will be integrated by importance sampling at quasi-random points{1}. Should that be refused (for weights "
-        "that are too uneven, other modes, or its cost), NUTS will sample {0}. The log evidence is an estimate.",
+        "that are too uneven, other modes, components that can be exchanged, or its cost), NUTS will sample {0}. The "
+        "log evidence is an estimate.",
         "use method='nuts'",
     ),
     Method(

@@ -24,6 +24,10 @@ from bayeskit.types import Array
 
 __all__ = ["first_proposal"]
 
+NO_PEAK = (
+    "the density is not rounded at its highest point, as where an sd can go to zero together with the effects that it "
+    "scales (a funnel): effects written as the sd times standard Normals leave none"
+)
 NEGLIGIBLE = 1e-9  # share of the largest mode's mass
 DEGREES = 8.0  # of freedom
 RAYS, RADII = 48, np.geomspace(1.0, 1e5, 21)  # in sqrt(D) standard deviations
@@ -38,7 +42,7 @@ def first_proposal(space: Unconstrained, rng: Generator) -> tuple[SkewedCoordina
     highest, *others = modes
     coordinates = coordinates_at(space.log_density, highest.point, highest.hessian)
     if coordinates is None:
-        raise NoProposal("at its highest point the density has no curvature on every side")
+        raise NoProposal(NO_PEAK)
     if not np.abs(space.value_and_gradient(highest.point)[1] @ coordinates.root).max() < FLAT:
         raise NoProposal("the climb to a mode of the density does not end")
     central = Proposal(np.zeros(space.size), np.eye(space.size), DEGREES)
