@@ -41,7 +41,7 @@ __all__ = ["Integrand", "answer", "collapsed_integral", "obstacle"]
 NUMBERS = 3  # real numbers that are integrated over, at most
 FEWEST = 4  # draws at which the certificate is evaluated where none are asked for
 TOLERANCE = {1: 1e-8, 2: 1e-8, 3: 1e-6}  # nats, by number of dimensions
-ACCEPTABLE = {1: 1e-6, 2: 1e-6, 3: 1e-5}  # where the budget runs out
+ACCEPTABLE = {1: 1e-6, 2: 1e-5, 3: 1e-5}  # where the budget runs out
 # Where entries are integrated about a number that is not zero: an sd of 1e-14 about 1 is not told from rounding, and
 # with it no tail of 14 more orders of magnitude can be followed.
 COARSER = 1e-6
