@@ -123,7 +123,11 @@ def _plan(request: Request, methods: Mapping[Block, str], notes: Iterable[str]) 
 
 def _joined(request: Request, found: Mapping[Block, Posterior], notes: list[str]) -> Posterior:
     parts = tuple(found.values())
-    notes += [f"{_named(block)}: {note}" for block, post in found.items() for note in _own_notes(post)]
+    about: dict[str, list[str]] = {}
+    for block, post in found.items():
+        for note in _own_notes(post):
+            about.setdefault(note, []).append(_named(block))
+    notes += [note if len(of) == len(parts) else f"{'; '.join(of)}: {note}" for note, of in about.items()]
     plan = _plan(request, {block: post.method for block, post in found.items()}, notes)
     sampled = next((post for post in parts if post.diagnostics is not None), None)
     chains = sampled.tree["posterior"].sizes["chain"] if sampled else None

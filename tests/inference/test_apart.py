@@ -179,6 +179,11 @@ def test_a_forced_method_is_that_of_every_block() -> None:
         bk.infer(three_blocks(), method="exact")
 
 
+def test_what_is_said_of_every_block_is_said_once() -> None:
+    post = bk.infer(three_blocks(), draws=100, random_seed=1, sampler={"tune": 200})
+    assert post.plan.notes == ("no sampler was needed: its options tune were not used",)
+
+
 def test_other_data_are_those_of_the_blocks(posterior: bk.Posterior) -> None:
     moved = bk.infer(posterior.analysis.with_data({"a": COUNTS[1]}), draws=100, random_seed=1)
     expected = log_integral(stats.lognorm(1.0), COUNTS[1])[0] + SECOND[0] + SHARE
