@@ -35,6 +35,8 @@ def with_states_last(plain: Analysis, found: Analysis) -> Analysis:
     """
     finite = [n for n in plain.plan.remaining if plain.supports[n].kind == "finite"]
     inside = {n for b in plain.blocks for n in b.names} | {s.name for s in plain.scales}
+    if any(n in plain.joint.chains for n in finite):
+        return found  # the forward algorithm is linear in the length of a chain, and answers what is asked of its path
     if not finite or not inside & set(found.plan.remaining) or not _is_short(plain, finite, inside):
         return found
     try:
