@@ -41,7 +41,9 @@ PROPOSALS, SLACK = 2000, 1.3  # from which the bound of the rejection is taken, 
 LEAST_RATE, MOST_PROPOSALS = 0.02, 100_000  # of acceptance that is planned with, and proposals at once
 FURTHER = 4  # rounds in which regions that were passed over are looked for
 SPREAD = 4  # times the largest difference between lattices, or neighbours, that the bound counts
-NEXT_TO_NONE = np.linspace(-1e-9, 1e-9, 32)[:, None]  # widths
+# Widths in which the density is a parabola but for rounding, and about which points, in widths from the mode, it is
+# looked at. log(1 - Φ(x)) of x = 6 is a staircase, whose steps are a millionth of a width wide and higher farther out.
+NEXT_TO_NONE, PROBED, ABOUT = 1e-6, 8, np.array([-3.0, -1.5, 0.0, 1.5, 3.0])
 SHIFT, WIDER = 0.37, 1.3  # sds and factor of variance by which a second lattice in one variable differs
 WIDE = 30.0  # times the bulk that the mass of one mode may reach before the mode is a spike upon a slab
 CLOSE = 0.3  # first step of a lattice in a frame of many scales
@@ -143,7 +145,7 @@ def integrate(
         raise NotIntegrable("no mode of the density was found: it has no smooth maximum, or rounding hides it")
     try:
         # What the caller's sum of terms is off shows in its jumps between points that are next to none apart.
-        noise = np.ptp(f(land.modes[0] + np.sqrt(np.diag(land.covariance)) * NEXT_TO_NONE))
+        noise = _rounding_at(f, land.modes[0], np.sqrt(np.diag(land.covariance)))
         land, runs = _covering(land, probes, tolerance, acceptable, rng)
         origins = [r.lattice.frame.log_jacobian(np.zeros((1, k)))[0] for r in runs]
         largest = max(float(np.abs(r.lattice.top - origin)) for r, origin in zip(runs, origins, strict=True))
@@ -159,6 +161,18 @@ def integrate(
         raise
     value, marginals = float(np.mean([r.log_integral for r in runs])), tuple(marginal(r) for r in runs[:k])
     return Quadrature(value, error, f.count, marginals, runs[0].lattice, land.modes, land.unseen)
+
+
+def _rounding_at(f: ArrayFunction, mode: np.ndarray, widths: np.ndarray) -> float:
+    """Largest jump of the density, relative to its top, between points next to none apart, beyond a parabola."""
+    places = np.linspace(-1.0, 1.0, PROBED)
+    near = ABOUT[:, None] + NEXT_TO_NONE * places
+    values = f(mode + near.reshape(-1, 1) * widths).reshape(near.shape)
+    values = np.where(np.isfinite(values), values, np.nanmax(values[len(ABOUT) // 2]) + NOTHING)
+    parabola = np.vander(places, 3)
+    jumps = np.ptp(values - values @ np.linalg.pinv(parabola).T @ parabola.T, axis=1)
+    height = values.max(axis=1)
+    return float(np.max(jumps * np.exp(np.minimum(height - height[len(ABOUT) // 2], 0.0))))
 
 
 def _covering(

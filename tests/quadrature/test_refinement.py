@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import gammaln
+from scipy import stats
+from scipy.integrate import quad
+from scipy.special import gammaln, log_ndtr, ndtr
 
 from bayeskit.quadrature.integrate import NotIntegrable, Quadrature, integrate
 
@@ -35,3 +37,23 @@ def test_with_enough_evaluations_the_bound_aimed_for_is_met_though_a_larger_one_
     result = integral(500_000, 1e-5)
     assert result.error <= 1e-6
     assert abs(result.log_integral - TRUTH) < result.error
+
+
+def test_a_likelihood_that_falls_by_steps_is_within_its_error() -> None:
+    """log(1 - Φ(x)) by way of Φ(x), which rounding makes a staircase: an unlikely event in a probit regression."""
+    rng = np.random.default_rng(1)
+    x = np.append(rng.normal(size=300), 6.5)
+    events = x + rng.normal(size=301) > 0
+    events[-1] = False
+
+    def by_rounded_probabilities(w: np.ndarray) -> np.ndarray:
+        p = ndtr(w * x)
+        return stats.norm.logpdf(w[:, 0], 0, 2.5) + np.log(np.where(events, p, 1.0 - p)).sum(axis=1)
+
+    def stable(w: float) -> float:
+        return float(stats.norm.logpdf(w, 0, 2.5) + log_ndtr(np.where(events, x, -x) * w).sum())
+
+    result = integrate(by_rounded_probabilities, np.ones(1))
+    top = stable(0.755)
+    truth = top + np.log(quad(lambda w: np.exp(stable(w) - top), -0.5, 2.5, epsabs=1e-14, points=[0.755])[0])
+    assert 1e-9 < abs(result.log_integral - truth) < result.error < 1e-6

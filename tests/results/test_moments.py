@@ -62,3 +62,13 @@ def test_what_is_known_or_infinite_is_left() -> None:
     assert sd[2] == pytest.approx(1, rel=0.1)
     assert not np.any(error)
     assert label.tolist() == ["quadrature", "quadrature", "quadrature, estimated sd"]
+
+
+def test_an_sd_that_is_known_to_be_infinite_stays_so_whatever_the_draws_say() -> None:
+    mean, sd, error, label = moments_where_unknown(
+        np.array([np.nan]), np.array([np.inf]), draws_of(RNG.normal(size=(4000, 1))), "quadrature"
+    )
+    assert np.isnan(mean[0])
+    assert sd[0] == np.inf
+    assert error[0] == 0.0
+    assert label[0] == "quadrature; the sd is infinite, the mean not known"
