@@ -49,6 +49,8 @@ from bayeskit.terminal import interruptible, is_terminal
 
 __all__ = ["explain", "infer"]
 
+PATIENCE = 10.0  # times as long as sampling that a method may take which was asked for by name
+
 
 @checked
 def explain(model: pm.Model | Analysis) -> Plan:
@@ -158,6 +160,7 @@ def answer(
         require_answerable(analysis)
         shown = progressbar and is_terminal()
         request = Request(written, analysis, draws, random_seed, audit(analysis), shown, sampler or {})
+        request = replace(request, patience=1.0 if method == "auto" else PATIENCE)
 
         def climb(rungs: Sequence[Method], request: Request) -> Posterior:
             begun = time.perf_counter()

@@ -40,6 +40,7 @@ class Request:
     progressbar: bool = False
     sampler: Mapping[str, Any] = field(default_factory=dict)  # options of whatever samples
     among: int = 1  # independent blocks, of which this is one
+    patience: float = 1.0  # times as long as sampling takes that a method may take
     modes: np.ndarray | None = None  # that quadrature found and could not integrate over, on the unconstrained scale
 
     def posterior(

@@ -82,15 +82,18 @@ class Integrand:
         return cls(space, Recovery(collapsed), transforms_of(space, analysis.shapes), work, sampled)
 
 
-def _budget(space: Unconstrained, work: int, sampled: int, seconds: float, among: int) -> int:
-    """Evaluations, of so many seconds, that take no longer than sampling; NotIntegrable where these are too few."""
+def _budget(space: Unconstrained, work: int, sampled: int, seconds: float, among: int, patience: float) -> int:
+    """Evaluations, of so many seconds, that take no longer than sampling; NotIntegrable where these are too few.
+
+    With ``patience``, so many times as long.
+    """
     kind = min(max(space.size, 1), NUMBERS)
     lowest, most = EVALUATIONS
     seconds += NODE
     # Importance sampling takes far fewer evaluations than an integral over three numbers: of several blocks, such an
     # integral has the share of a sampler's start only. Eight of 300,000 evaluations each take as long as sampling all.
     gradients = among == 1 or LEAST[kind] < FEWER
-    measured = seconds_of_sampling(seconds, sampled if gradients else 0, among) / seconds
+    measured = patience * seconds_of_sampling(seconds, sampled if gradients else 0, among) / seconds
     if sampled < work:  # what is measured says more than numbers: NUTS samples another density
         budget, least = int(min(most[kind], measured)), ENTRYWISE[kind]
     else:
@@ -100,8 +103,8 @@ def _budget(space: Unconstrained, work: int, sampled: int, seconds: float, among
     return budget
 
 
-def _within_time(log_density: ArrayFunction) -> ArrayFunction:
-    """A density that is given up once it has taken longer than sampling does.
+def _within_time(log_density: ArrayFunction, longest: float) -> ArrayFunction:
+    """A density that is given up once it has taken so many seconds, which is longer than sampling does.
 
     What an evaluation takes is measured at the start; far from there integrals over entries take many times as long.
     """
@@ -110,7 +113,7 @@ def _within_time(log_density: ArrayFunction) -> ArrayFunction:
     def evaluate(points: np.ndarray) -> np.ndarray:
         values = []
         for some in np.array_split(points, max(1, len(points) // AT_ONCE)):
-            if time.thread_time() - started > LONGEST:
+            if time.thread_time() - started > longest:
                 raise NotIntegrable("the integrals over single entries take longer than sampling")
             values.append(log_density(some))
         return np.concatenate(values)
@@ -118,18 +121,19 @@ def _within_time(log_density: ArrayFunction) -> ArrayFunction:
     return evaluate
 
 
-def collapsed_integral(analysis: Analysis, among: int = 1) -> tuple[Integrand, Quadrature]:
+def collapsed_integral(analysis: Analysis, among: int = 1, patience: float = 1.0) -> tuple[Integrand, Quadrature]:
     """The collapsed density of a model, and its integral; NotIntegrable where it has none that can be bounded.
 
-    Of one ``among`` several independent blocks, each has its share of what takes as long as sampling.
+    Of one ``among`` several independent blocks, each has its share of what takes as long as sampling; with ``patience``,
+    so many times as long.
     """
     found: tuple[Integrand, Quadrature] = analysis.remembered_of(
-        analysis.original.model, "integral", lambda: _collapsed_integral(analysis, among)
+        analysis.original.model, "integral", lambda: _collapsed_integral(analysis, among, patience)
     )
     return found
 
 
-def _collapsed_integral(analysis: Analysis, among: int) -> tuple[Integrand, Quadrature]:
+def _collapsed_integral(analysis: Analysis, among: int, patience: float) -> tuple[Integrand, Quadrature]:
     if reason := obstacle(analysis):  # of a posterior that was answered block by block, say
         raise NotIntegrable(reason)
     made: Integrand = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
@@ -139,13 +143,13 @@ def _collapsed_integral(analysis: Analysis, among: int) -> tuple[Integrand, Quad
         require_smooth_entries(analysis, made.space, made.recovery)
     numbers = min(max(space.size, 1), NUMBERS)
     goals = {"tolerance": COARSER if analysis.plates else TOLERANCE[numbers], "acceptable": ACCEPTABLE[numbers]}
-    budget = _budget(space, made.work, made.sampled, seconds, among)
+    budget = _budget(space, made.work, made.sampled, seconds, among, patience)
     with silently():  # draws from the prior, at which other modes are looked for
         probes = analysis.remembered_unread("probes", lambda: prior_probes(space))
     # The values of data are read here: what is made above holds for all of them.
     probes = np.concatenate([probes, named_points(space, analysis.joint, made.transforms)])
     probes = np.concatenate([probes, peaks_of_components(space, analysis, probes)])
-    density = _within_time(space.log_density) if analysis.plates else space.log_density
+    density = _within_time(space.log_density, LONGEST * patience) if analysis.plates else space.log_density
     try:
         with silently():
             return made, integrate(density, space.start, probes=probes, budget=budget, **goals)
@@ -162,7 +166,7 @@ def answer(request: Request) -> Posterior:
     """The posterior and log evidence by quadrature over what remains."""
     model, analysis, random_seed = request.model, request.analysis, request.random_seed
     with lightly(), on_one_thread():
-        made, result = collapsed_integral(analysis, request.among)
+        made, result = collapsed_integral(analysis, request.among, request.patience)
         space, recovery = made.space, made.recovery
         rng = np.random.default_rng(random_seed)
         points = result.draw(rng, request.draws or FEWEST)
