@@ -124,8 +124,8 @@ def _within_time(log_density: ArrayFunction, longest: float) -> ArrayFunction:
 def collapsed_integral(analysis: Analysis, among: int = 1, patience: float = 1.0) -> tuple[Integrand, Quadrature]:
     """The collapsed density of a model, and its integral; NotIntegrable where it has none that can be bounded.
 
-    Of one ``among`` several independent blocks, each has its share of what takes as long as sampling; with ``patience``,
-    so many times as long.
+    Of one ``among`` several independent blocks, each has its share of what takes as long as sampling; with
+    ``patience``, so many times as long.
     """
     found: tuple[Integrand, Quadrature] = analysis.remembered_of(
         analysis.original.model, "integral", lambda: _collapsed_integral(analysis, among, patience)
