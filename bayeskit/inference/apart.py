@@ -19,23 +19,16 @@ from bayeskit.elimination.independence import Block, independent_blocks
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import BayeskitError, CertificateError, UnanswerableError
 from bayeskit.graphs.environment import lightly
-from bayeskit.inference.methods import METHODS, Method, Request, ladder
+from bayeskit.inference.methods import Method, Request, ladder
 from bayeskit.marginal_likelihood.conventions import Audit, audit
 from bayeskit.model.forward_sampling import deterministics, draw_given
 from bayeskit.model.part import NotApart, part_of
 from bayeskit.results.log_evidence import sum_of
 from bayeskit.results.records import Plan, Posterior
 from bayeskit.results.tree import build_tree, stacked_draws
+from bayeskit.sampling.options import sampler_defaults
 
 __all__ = ["answer_apart", "plan_apart"]
-
-BY = {
-    "exact": "in closed form",
-    "quadrature": "by quadrature",
-    "importance": "by importance sampling",
-    "nuts": "by NUTS",
-}
-CHAINS = 4  # of a sampler, by default: draws of all blocks are as many as these have
 
 type Climb = Callable[[Sequence[Method], Request], Posterior]
 
@@ -98,7 +91,7 @@ def _request(request: Request, block: Block, number: int, among: int = 1) -> Req
     shared = tuple(n for n in request.analysis.original.shared if n in block.free)
     analysis = analyse(model, shared=shared)
     seed = int(np.random.SeedSequence([request.random_seed, number]).generate_state(1)[0])
-    chains = int(request.sampler.get("chains", CHAINS))
+    chains = int({**sampler_defaults(), **request.sampler}["chains"])  # draws of all blocks are as many as these have
     draws = -(-request.draws // chains) * chains
     # Options of a sampler are for what is sampled: the plan of another block need not say that it did not use them.
     own = replace(request, model=model, analysis=analysis, random_seed=seed, draws=draws, among=among)
@@ -111,9 +104,10 @@ def _named(block: Block) -> str:
 
 def _plan(request: Request, methods: Mapping[Block, str], notes: Iterable[str]) -> Plan:
     """The plan of the whole model, by the last of the methods, with what becomes of each block."""
-    order = [rung.name for rung in METHODS]
     audited: Audit = request.audit
-    each = "; ".join(f"{_named(block)} {BY[method]}" for block, method in methods.items())
+    way = {rung.name: rung.way for rung in ladder()}
+    order = list(way)
+    each = "; ".join(f"{_named(block)} {way[method]}" for block, method in methods.items())
     outlook = (
         f"The model is {len(methods)} independent blocks, each answered by itself, their log evidences added: {each}."
     )

@@ -159,8 +159,10 @@ def answer(
         data.enter_context(restored(analysis.snapshot))
         require_answerable(analysis)
         shown = progressbar and is_terminal()
-        request = Request(written, analysis, draws, random_seed, audit(analysis), shown, sampler or {})
-        request = replace(request, patience=1.0 if method == "auto" else PATIENCE)
+        patience = 1.0 if method == "auto" else PATIENCE
+        request = Request(
+            written, analysis, draws, random_seed, audit(analysis), shown, sampler or {}, patience=patience
+        )
 
         def climb(rungs: Sequence[Method], request: Request) -> Posterior:
             begun = time.perf_counter()

@@ -73,6 +73,7 @@ class Method:
     # Whether it takes integrals over single entries, where these leave fewer numbers, for closed forms.
     entrywise: bool = False
     samples: bool = False  # by chains: they take long, may not converge, and have options
+    by: str = ""  # how a plan says that a block is answered, where not "by" its title
 
     def seen(self, analysis: Analysis) -> Analysis:
         """The analysis that the method goes by: with integrals over single entries, where it takes them."""
@@ -82,6 +83,11 @@ class Method:
             return with_plates(analysis) or analysis
         plain = analysis.without_plates
         return analysis if plain is None else replace(plain, snapshot=analysis.snapshot)
+
+    @property
+    def way(self) -> str:
+        """How a plan says that a block is answered."""
+        return self.by or f"by {self.title}"
 
     def obstacle(self, analysis: Analysis) -> str:
         """Why the method cannot answer, and what to do instead; empty where it can."""
@@ -117,6 +123,7 @@ METHODS: tuple[Method, ...] = (
         "the closed form",
         "bayeskit.inference.exact",
         "The posterior is known in closed form; its draws are independent and its moments are exact.",
+        by="in closed form",
     ),
     Method(
         "quadrature",
@@ -145,6 +152,7 @@ METHODS: tuple[Method, ...] = (
         "bayeskit.inference.nuts",
         "What has a closed form was integrated out; NUTS drew the rest.",
         _SAMPLED,
+        by="by NUTS",
         samples=True,
     ),
     Method(
@@ -153,6 +161,7 @@ METHODS: tuple[Method, ...] = (
         "bayeskit.inference.nuts_as_written",
         "NUTS drew from the posterior of the model as written; no variable was integrated out.",
         _SAMPLED,
+        by="by NUTS",
         closed_form=False,
         samples=True,
     ),

@@ -6,6 +6,7 @@ The oracles know nothing of blocks: each evidence is a sum of integrals that Sci
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -17,6 +18,7 @@ from scipy import integrate, stats
 import bayeskit as bk
 from bayeskit.elimination.independence import independent_blocks
 from bayeskit.elimination.plan import analyse
+from bayeskit.inference import methods
 from bayeskit.model.part import NotApart, part_of
 
 COUNTS = np.random.default_rng(1).poisson([[2.0], [5.0]], size=(2, 12))
@@ -66,6 +68,15 @@ def test_evidences_of_blocks_are_added_and_their_bounds_too(posterior: bk.Poster
     assert abs(evidence.value - (FIRST[0] + SECOND[0] + SHARE)) < evidence.error + 1e-9
     assert evidence.error == pytest.approx(sum(p.log_evidence.error for p in posterior.blocks))
     assert evidence.error < 1e-7
+
+
+def test_a_method_that_somebody_added_answers_blocks_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan names it as its record does; a table of methods beside the records knew only those of this library."""
+    exact, quadrature = methods.METHODS[:2]
+    added = replace(quadrature, name="lattice", title="sums over a lattice")
+    monkeypatch.setattr(methods, "METHODS", (exact, added))
+    plan = str(bk.explain(three_blocks()))
+    assert "first by sums over a lattice; second by sums over a lattice; share in closed form" in plan
 
 
 def test_draws_marginals_and_summary_are_as_of_one_model(posterior: bk.Posterior) -> None:
