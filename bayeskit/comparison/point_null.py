@@ -29,6 +29,7 @@ from bayeskit.comparison.given_models import posterior_of
 from bayeskit.comparison.kernel_estimate import kernel_estimate
 from bayeskit.comparison.point_density import difference_of, posterior_density, prior_density, require_inside
 from bayeskit.comparison.scalars import Scalars
+from bayeskit.elimination.analysis import size_of
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 from bayeskit.model.conditioning import LinearForm
@@ -233,13 +234,13 @@ def _null_model(post: Posterior, forms: Sequence[LinearForm], labels: Sequence[s
     joint = post.analysis.original
     names = set().union(*[f.names for f in forms])
     entries = Counter(n for n, _ in {e for f in forms for e in f.terms})
-    others = [f"the other entries of {n}" for n, k in entries.items() if k < math.prod(post.analysis.shapes[n])]
-    free = [*(n for n in joint.names if n not in names), *others]
+    others = {n: f"the other entries of {n}" for n, k in entries.items() if k < size_of(post.analysis, n)}
+    free = [*(n for n in joint.names if n not in names), *others.values()]
     said, tested = [], ", ".join(labels[:3]) + " …" * (len(labels) > 3)
     differences = set().union(*[f.names for f in forms if len(f.terms) > 1])
     tied = set().union(*[joint.scopes[n] for n in names]) - names | differences | _partly(post, forms)
     if tied:
-        beside = [o for o in others if o.rpartition(" ")[2] not in tied]
+        beside = [other for n, other in others.items() if n not in tied]
         which = " and ".join([", ".join(n for n in joint.names if n in tied), *beside])
         given = f"the prior of {which} given it, which is not the prior that is written"
         said.append(f"the null model is this one given {tested} at the point, with {given}")

@@ -24,7 +24,7 @@ from bayeskit.model.written_data import written_elsewhere
 from bayeskit.plates.plate import Plate
 from bayeskit.results.records import Plan
 
-__all__ = ["Analysis", "Scale"]
+__all__ = ["Analysis", "Scale", "numbers_left", "size_of"]
 
 FAMILY = 16  # proofs kept, each for other answers of the data to what it asks of them
 LARGE = 100_000  # numbers in the data above which products with them are kept, by their place in memory
@@ -63,9 +63,7 @@ class Analysis:
     supports: dict[str, Support] = field(default_factory=dict)  # of every latent variable
     summed: tuple[Summed, ...] = ()  # summed out of ``joint``, in that order; all else was planned without them
     plates: tuple[Plate, ...] = ()  # integrated out entry by entry after those sums, in that order
-    given_states: Any = (
-        None  # the collapsed density of all variables, from which those sums are taken; else of ``whole``
-    )
+    given_states: Any = None  # the collapsed density from which those sums are taken, where it is not ``whole``
     without_plates: Analysis | None = None  # the same, without them
     whole: LogJoint | None = None  # the model as written, where ``joint`` is one with variables summed out
     snapshot: Snapshot | None = None  # the data that it is evaluated with, where not those that its model has now
@@ -253,3 +251,13 @@ def _without(analysis: Analysis, model: pm.Model, slots: Iterable[DataSlot]) -> 
     if (general.plan, general.shapes) != (analysis.plan, analysis.shapes):
         return None, "without its values the plan is another"
     return general, ""
+
+
+def size_of(analysis: Analysis, name: str) -> int:
+    """How many numbers a variable has."""
+    return int(np.prod(analysis.shapes[name], dtype=int))
+
+
+def numbers_left(analysis: Analysis) -> int:
+    """How many numbers remain without a closed form."""
+    return sum(size_of(analysis, name) for name in analysis.plan.remaining)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayeskit.elimination.analysis import Analysis
+from bayeskit.elimination.analysis import Analysis, numbers_left, size_of
 from bayeskit.elimination.search import Search
 from bayeskit.families import support_kinds
 from bayeskit.finite.sum_out import Summed
@@ -29,7 +29,7 @@ def closed_forms_of(joint: LogJoint, known: Analysis | None = None) -> Analysis:
         leaves_first = len(other.plan.remaining) <= len(found.plan.remaining)
         found = other if leaves_first else found
     others = [Search(joint, found, ancestral_first=leaves_first, **order).run() for order in _other_orders(found)]
-    return min([found, *others], key=_numbers)
+    return min([found, *others], key=numbers_left)
 
 
 def _other_orders(found: Analysis) -> list[dict[str, Any]]:
@@ -41,12 +41,12 @@ def _other_orders(found: Analysis) -> list[dict[str, Any]]:
     orders: list[dict[str, Any]] = []
     beside = {n: _normal_beside(found, n) for n in found.plan.remaining}
     if any(
-        found.supports[r].kind == "real" and any(_size(found, b) < _size(found, r) for b in of)
+        found.supports[r].kind == "real" and any(size_of(found, b) < size_of(found, r) for b in of)
         for r, of in beside.items()
     ):
         orders.append({"largest_first": True})
     kinds = support_kinds()
-    longer = [r for r, of in beside.items() if of and _size(found, r) > sum(_size(found, b) for b in of)]
+    longer = [r for r, of in beside.items() if of and size_of(found, r) > sum(size_of(found, b) for b in of)]
     if scales := [r for r in longer if found.supports[r].kind in kinds and found.supports[r].kind != "finite"]:
         orders.append({"scales_first": scales})
     return orders
@@ -56,14 +56,6 @@ def _normal_beside(found: Analysis, name: str) -> set[str]:
     """What is integrated out as Normal and shares a factor with a variable."""
     normal = {n for block in found.blocks for n in block.names}
     return set().union(*[scope & normal for scope in found.joint.scopes.values() if name in scope])
-
-
-def _numbers(analysis: Analysis) -> int:
-    return sum(_size(analysis, n) for n in analysis.plan.remaining)
-
-
-def _size(analysis: Analysis, name: str) -> int:
-    return int(np.prod(analysis.shapes[name], dtype=int))
 
 
 def without_closed_form(refusal: Refusal, joint: LogJoint, summed: list[Summed]) -> Refusal:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pymc as pm
 
-from bayeskit.elimination.analysis import Analysis
+from bayeskit.elimination.analysis import Analysis, numbers_left, size_of
 from bayeskit.elimination.closed_forms import closed_forms_of
 from bayeskit.elimination.plan import analyse
 from bayeskit.finite.axis_dependence import EntriesMixed
@@ -34,12 +33,12 @@ def with_plates(plain: Analysis) -> Analysis | None:
 
 
 def _with_plates(plain: Analysis) -> Analysis | None:
-    before = _numbers(plain)
+    before = numbers_left(plain)
     if before <= FEW or plain.plates or any(plain.supports[n].kind == "finite" for n in plain.plan.remaining):
         return None
     left = plain.joint.without(plain.ancestral)
     plates: list[Plate] = []
-    for name in sorted(plain.plan.remaining, key=lambda n: -np.prod(plain.shapes[n], dtype=int)):
+    for name in sorted(plain.plan.remaining, key=lambda n: -size_of(plain, n)):
         try:
             left, plate = integrate_out(left, name, plain.shapes[name], plain.supports[name])
         except (EntriesMixed, NotAPlate):
@@ -48,7 +47,7 @@ def _with_plates(plain: Analysis) -> Analysis | None:
     if not plates:
         return None
     found = closed_forms_of(left, plain)
-    if not found.plan.remaining or _numbers(found) >= before:
+    if not found.plan.remaining or numbers_left(found) >= before:
         return None
     first = [s for s in plain.plan.eliminated if s.family == "ancestral" or s.variables[0] in _summed(plain)]
     return replace(
@@ -79,10 +78,6 @@ def _anew(model: pm.Model, *, shared: tuple[str, ...]) -> Analysis:
 
 def _summed(analysis: Analysis) -> set[str]:
     return {s.name for s in analysis.summed}
-
-
-def _numbers(analysis: Analysis) -> int:
-    return sum(int(np.prod(analysis.shapes[n], dtype=int)) for n in analysis.plan.remaining)
 
 
 def _step(plate: Plate) -> Step:

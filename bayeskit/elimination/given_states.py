@@ -13,9 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
-
-from bayeskit.elimination.analysis import Analysis
+from bayeskit.elimination.analysis import Analysis, numbers_left, size_of
 from bayeskit.elimination.closed_forms import closed_forms_of, step_of, without_closed_form
 from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
 from bayeskit.finite.sum_out import Summed, TooLarge, sum_out
@@ -43,15 +41,15 @@ def with_states_last(plain: Analysis, found: Analysis) -> Analysis:
         better = _with_states_last(plain, finite)
     except (NotImplementedError, TooLarge):
         return found
-    return better if 0 < _numbers(better) < _numbers(found) else found
+    return better if 0 < numbers_left(better) < numbers_left(found) else found
 
 
 def _is_short(plain: Analysis, finite: list[str], inside: set[str]) -> bool:
     values = {n: plain.supports[n].values for n in finite}
     if any(v is None for v in values.values()):
         return False
-    terms = math.prod(len(v) ** _size(plain, n) for n, v in values.items() if v is not None)
-    return terms <= TERMS and terms * sum(_size(plain, n) for n in inside) ** 2 <= WORK
+    terms = math.prod(len(v) ** size_of(plain, n) for n, v in values.items() if v is not None)
+    return terms <= TERMS and terms * sum(size_of(plain, n) for n in inside) ** 2 <= WORK
 
 
 def _with_states_last(plain: Analysis, finite: list[str]) -> Analysis:
@@ -95,11 +93,3 @@ def _as_joint(collapsed: Collapsed) -> LogJoint:
         deterministics={n: g for n, g in joint.deterministics.items() if joint.dependence[g] <= {*values.values()}},
         chains={},  # of which the transitions may be integrated out
     )
-
-
-def _numbers(analysis: Analysis) -> int:
-    return sum(_size(analysis, n) for n in analysis.plan.remaining)
-
-
-def _size(analysis: Analysis, name: str) -> int:
-    return int(np.prod(analysis.shapes[name], dtype=int))
