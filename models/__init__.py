@@ -28,6 +28,7 @@ MODELS = (
     "survival",
     "varying_slopes",
     "poisson_changepoint",
+    "structural_time_series",
     "gaussian_process",
     "probabilistic_pca",
     "gaussian_classifier",

@@ -15,7 +15,7 @@ import pytensor.tensor as pt
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["column_mean_and_scale", "linear_predictor"]
+__all__ = ["column_mean_and_scale", "feature_terms", "linear_predictor"]
 
 
 def linear_predictor(
@@ -34,15 +34,26 @@ def linear_predictor(
     weight_scale : float or None
         Prior sd of each weight; None for Flat priors.
     """
+    terms = feature_terms(data, standardise, weight_scale)
+    base = pm.Flat("intercept") if intercept is None else pm.Normal("intercept", *intercept)
+    return base + terms
+
+
+def feature_terms(data: xr.Dataset, standardise: bool, weight_scale: float | None, *dims: str) -> Any:
+    """What the features add to each row: the predictor without its intercept.
+
+    With ``dims`` there are weights for each entry along them, and a term for each: rows first.
+    """
     x = data["x"].to_numpy()
     z = pm.Data("x", x, dims=("row", "feature"))
     if standardise:
         shift, stretch = column_mean_and_scale(x)
         z = (z - shift) / stretch
-    flat = weight_scale is None
-    weights = pm.Flat("weights", dims="feature") if flat else pm.Normal("weights", 0.0, weight_scale, dims="feature")
-    base = pm.Flat("intercept") if intercept is None else pm.Normal("intercept", *intercept)
-    return base + pt.dot(z, weights)
+    over = ("feature", *dims)
+    weights = (
+        pm.Flat("weights", dims=over) if weight_scale is None else pm.Normal("weights", 0.0, weight_scale, dims=over)
+    )
+    return pt.dot(z, weights)
 
 
 def column_mean_and_scale(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 
 from bayeskit.reporting.dates import plain_dates
 from bayeskit.reporting.distinct_labels import distinct_labels
-from bayeskit.reporting.intervals import draw_intervals
+from bayeskit.reporting.intervals import draw_bands, draw_intervals
 from bayeskit.reporting.records import (
     BLUE,
     INK,
@@ -27,11 +27,12 @@ from bayeskit.reporting.records import (
     Picture,
     in_a_grid,
     interval_probability,
+    label_rows,
     say_instead,
     subplots,
     to_picture,
 )
-from bayeskit.reporting.subject import PANEL_VARIABLE, label_variables
+from bayeskit.reporting.subject import PANEL_VARIABLE, is_series, label_variables
 from bayeskit.results.records import Posterior
 from bayeskit.validation import Validation
 
@@ -144,6 +145,9 @@ def interval_pictures(post: Posterior, names: tuple[str, ...]) -> tuple[Picture,
     pictures = []
     for name in names:
         size = _size(draws[name])
+        if size > MAX_INTERVALS and draws[name].ndim == 3 and is_series(post, name):
+            pictures.append(_band(name, draws[name]))
+            continue
         first = flattened(draws[name], MAX_INTERVALS)
         values = first.transpose(*SAMPLE, "element").to_numpy()
         values, shown = values.reshape(-1, values.shape[-1]), values.shape[-1]
@@ -161,6 +165,17 @@ def interval_pictures(post: Posterior, names: tuple[str, ...]) -> tuple[Picture,
         alt = f"Posterior means and intervals of {shown} elements of {name}."
         pictures.append(to_picture(figure, alt=alt, caption=caption))
     return tuple(pictures)
+
+
+def _band(name: str, draws: xr.DataArray) -> Picture:
+    """A series of numbers along its steps: mean, and its intervals as bands."""
+    (dim,) = (str(d) for d in draws.dims if d not in SAMPLE)
+    figure, axes = subplots(figsize=(7.4, 2.7))
+    draw_bands(axes, draws.transpose(*SAMPLE, dim).to_numpy().reshape(-1, draws.sizes[dim]))
+    label_rows(axes, draws[dim].to_numpy())
+    axes.set(xlabel=dim, ylabel=name)
+    caption = f"{name}: mean, 50 % and {100 * interval_probability():g} % intervals along {dim}."
+    return to_picture(figure, alt=f"Posterior means and intervals of {name} along {dim}.", caption=caption)
 
 
 def _as_numbers(draws: xr.Dataset) -> xr.Dataset:

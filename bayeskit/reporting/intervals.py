@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from bayeskit.graphs.environment import silently
-from bayeskit.reporting.records import BLUE, interval_probability
+from bayeskit.reporting.records import BLUE, INK, interval_probability
 
-__all__ = ["draw_intervals"]
+__all__ = ["draw_bands", "draw_intervals"]
 
 WIDTHS = 1.4, 3.4  # of the lines, in points
 
@@ -36,3 +36,15 @@ def draw_intervals(
         both = (along, at) if lying else (at, along)
         axes.plot(*both, color=BLUE, linewidth=width, alpha=alpha, solid_capstyle="butt")
     return np.asarray(means)
+
+
+def draw_bands(axes: Axes, draws: np.ndarray) -> None:
+    """Draw the intervals of a series as bands, and its means as a line; the draws are along the first axis."""
+    tail = (1 - interval_probability()) / 2
+    at = np.arange(draws.shape[1])
+    with silently():
+        for share, alpha in ((tail, 0.2), (0.25, 0.35)):
+            low, high = np.quantile(draws, [share, 1 - share], axis=0)
+            axes.fill_between(at, low, high, color=BLUE, alpha=alpha, linewidth=0)
+        axes.plot(at, draws.mean(axis=0), color=INK, linewidth=1)
+    axes.margins(x=0.01)

@@ -27,7 +27,7 @@ from bayeskit.errors import BayeskitError
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.nodes import applies, core_op
 from bayeskit.reporting.records import Section, frame_table
-from bayeskit.reporting.subject import Subject, listed
+from bayeskit.reporting.subject import Subject, is_series, listed
 
 __all__ = ["gradient_section", "prior_dependence_section"]
 
@@ -35,7 +35,6 @@ TITLE, GRADIENT_TITLE = "How much depends on the prior", "The evidence and its p
 SCALARS, FEWEST = 60, 500  # that are power-scaled, and the draws it takes
 NAMED = 3
 THRESHOLD = 0.05  # ArviZ's
-SERIES = "pymc.distributions.timeseries"
 VARYING = 1e-9  # of a log prior over the draws, above which it is no rounding
 SCALED = (
     "Power scaling: how far each posterior moves when the priors, or the likelihood, are made a little sharper. Above "
@@ -96,7 +95,7 @@ def _scaled(subject: Subject) -> pd.DataFrame | str:
     above |= _standard_scores(subject.post.model)
     top = [name for name in subject.names("free") if not above[name] and name in subject.densities["log_prior"]]
     # A series with a known step is what the model says of how its entries hang together, as a hierarchy does.
-    top = [name for name in top if type(subject.post.model[name].owner.op).__module__ != SERIES]
+    top = [name for name in top if not is_series(subject.post, name)]
     if not names or not top:
         return "There is no power scaling: no parameter of few entries has a prior of its own"
     prior = subject.densities["log_prior"].to_dataset()

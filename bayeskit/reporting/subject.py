@@ -22,12 +22,13 @@ from bayeskit.results.records import Posterior
 from bayeskit.results.tree import observed_data
 from bayeskit.validation import Validation
 
-__all__ = ["PANEL_VARIABLE", "Subject", "label_variables", "listed"]
+__all__ = ["PANEL_VARIABLE", "Subject", "is_series", "label_variables", "listed"]
 
 PRIOR_DRAWS, FEW_PRIOR_DRAWS = 4000, 500  # made together, and one by one
 DENSITIES, MOST_OBSERVATIONS = 2000, 2000  # draws that have log densities, and of how many observations
 PANEL_VARIABLE = 9  # a variable with more elements has no panel for each
 LABELS = ("categorical", "markov_chain")  # steps of the plan whose variables are labels
+SERIES = "pymc.distributions.timeseries"
 KEPT_GROUPS = ("posterior", "log_likelihood", "log_prior")
 
 
@@ -130,6 +131,12 @@ class Subject:
 def label_variables(post: Posterior) -> set[str]:
     """The variables whose values are labels, of components or of states."""
     return {name for step in post.plan.eliminated if step.family in LABELS for name in step.variables}
+
+
+def is_series(post: Posterior, name: str) -> bool:
+    """Whether a variable is a free one whose prior is a random walk or another process in time."""
+    written = isinstance(post.model, WrittenModel)
+    return not written and any(rv.name == name and type(rv.owner.op).__module__ == SERIES for rv in post.model.free_RVs)
 
 
 def listed(words: Iterable[str]) -> str:

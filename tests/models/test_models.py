@@ -89,6 +89,11 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
         ),
         ("poisson_changepoint", {"change": (), "rate": ("period",)}),
         (
+            "structural_time_series",
+            {"noise": (), "level_step": (), "slope": (), "level": ("row",), "season_start": ("first_phase",)}
+            | {"forecast": ("missing_row",)},
+        ),
+        (
             "gaussian_process",
             {"amplitude": (), "lengthscale": (), "noise": (), "f_new": ("new",), "y_new": ("new",)},
         ),
@@ -143,7 +148,7 @@ def test_example_builds_the_expected_graph(name: str, variables: dict[str, tuple
         name for name, variable in module.VARIABLES.items() if variable.required
     }
     assert required - observed <= held & set(module.VARIABLES)
-    assert any(model.named_vars_to_dims[name][0] == "row" for name in observed)
+    assert any(model.named_vars_to_dims[name][0] in ("row", "observed_row") for name in observed)
 
 
 def test_every_model_is_in_the_table_above() -> None:

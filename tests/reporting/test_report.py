@@ -322,6 +322,15 @@ def test_a_matrix_of_counts_and_more_scalars_than_panels_have_their_pictures() -
     assert len(figures.interval_pictures(post, intervals)) == len(intervals)
 
 
+def test_a_long_random_walk_is_drawn_along_its_steps() -> None:
+    with pm.Model(coords={"day": np.arange(41)}) as model:
+        level = pm.GaussianRandomWalk("level", sigma=0.2, init_dist=pm.Normal.dist(0, 1), dims="day")
+        pm.Normal("y", level, 0.5, observed=np.sin(np.arange(41) / 7))
+    post = bk.infer(model, draws=100, random_seed=1, progressbar=False)
+    (picture,) = figures.interval_pictures(post, ("level",))
+    assert picture.caption == "level: mean, 50 % and 89 % intervals along day."
+
+
 def test_large_data_are_shown_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "MAX_ROWS", 20)
     monkeypatch.setattr(replicated_data, "MAX_ELEMENTS", 5000)
