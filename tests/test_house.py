@@ -27,6 +27,11 @@ def sources() -> dict[str, ast.Module]:
     return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in paths}
 
 
+@cache
+def nodes(path: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(sources()[path]))
+
+
 def lines(path: str) -> int:
     return len((ROOT / path).read_text().splitlines())
 
@@ -39,8 +44,8 @@ def longer_than(most: int, *kinds: type[ast.AST]) -> set[str]:
     """Classes or functions of more lines than that, docstring included and decorators not."""
     return {
         f"{path}:{node.name}"
-        for path, tree in sources().items()
-        for node in ast.walk(tree)
+        for path in sources()
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and isinstance(node, kinds)
         and (node.end_lineno or 0) - node.lineno + 1 > most
@@ -79,16 +84,15 @@ def module_name(path: str) -> str:
 
 def imported(path: str, files: dict[str, str]) -> set[str]:
     """The files that a file imports, within functions too, but not for type checkers alone."""
-    tree = sources()[path]
     typing_only = {
         id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for node in nodes(path)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for statement in node.body
         for inner in ast.walk(statement)
     }
     targets: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if id(node) in typing_only:
             continue
         if isinstance(node, ast.Import):

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ CALLERS = ("cli",)
 MODELS_MAY_IMPORT = {"errors", "datasets", "catalogue", "models"}
 
 
+@cache
 def modules() -> dict[Path, str]:
     """Every module of the package, and the layer it belongs to."""
     package = ROOT / "bayeskit"
