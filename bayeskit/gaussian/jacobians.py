@@ -215,7 +215,24 @@ def linear_image(node: Apply, position: int, jacobian: Jacobian, inputs: Sequenc
 
 
 def _mapped(function: Callable[[JacobianBlock], Matrix], jacobian: Jacobian, shape: Shape) -> Jacobian:
-    return Jacobian(shape, {n: JacobianBlock(function(b)) for n, b in jacobian.blocks.items()})
+    return Jacobian(shape, {n: JacobianBlock(_by_used_columns(function, b)) for n, b in jacobian.blocks.items()})
+
+
+def _by_used_columns(function: Callable[[JacobianBlock], Matrix], block: JacobianBlock) -> Matrix:
+    """The image of a matrix by a linear function of its columns, sparse where few of them are not zero.
+
+    The whitened first effects of a season are three rows, but as many columns as the series is long: dense, their
+    square would be a matrix of the length by the length.
+    """
+    if not sparse.issparse(block.matrix):
+        return function(block)
+    used = np.unique(block.matrix.tocoo().col)
+    width = block.matrix.shape[1]
+    if not 0 < len(used) <= DENSE_FROM * width:
+        return function(block)
+    few = JacobianBlock(sparse.csr_array(sparse.csr_array(block.matrix)[:, used]), block.scale)
+    place = sparse.csr_array((np.ones(len(used)), (np.arange(len(used)), used)), shape=(len(used), width))
+    return sparse.csr_array(sparse.csr_array(function(few)) @ place)
 
 
 def _product(matrix: np.ndarray, block: JacobianBlock) -> np.ndarray:

@@ -116,6 +116,21 @@ def test_what_is_sparse_stays_sparse() -> None:
     assert matrix.nnz == 2 * 199
 
 
+def test_what_mixes_a_few_entries_of_many_is_sparse_in_the_others() -> None:
+    """As the whitened first effects of a season."""
+    long = pt.vector("long", shape=(200,))
+    lower = np.tril(X[:3, :3] + 2.0)
+    for mixed, matrix in (
+        (pt.linalg.solve_triangular(pt.constant(lower), long[2:5], lower=True), np.linalg.inv(lower)),
+        (pt.dot(X[:, :3], long[2:5]), X[:, :3]),
+    ):
+        degree = degrees([mixed], {long: 1.0})
+        block = jacobians([mixed], {long: ("long", (200,))}, degree, value_of)[mixed].blocks["long"]
+        assert sparse.issparse(block.matrix)
+        assert block.matrix.nnz <= matrix.size
+        np.testing.assert_allclose(block.dense()[:, 2:5], matrix, atol=1e-12)
+
+
 NOT_AFFINE: dict[str, Callable[[Theta], Graph]] = {
     "product": lambda t: t["a"] * t["c"],
     "square": lambda t: t["a"] ** 2,
