@@ -208,7 +208,9 @@ class GenericElements(GraphAnalysis[Value]):
     def choice(self, out: Graph, values: list[Value]) -> Element:
         test = out.owner.inputs[0]
         if not self.is_fixed(test):
-            raise NotProved("its density has a kink or a step inside the support")
+            # What is chosen may say more: PyMC takes a negative binomial for Poisson from a size of 1e10 on.
+            _union([_element(v) for v in values[1:]])
+            raise NotProved("which of two expressions its density is depends on it")
         self._choices[test] = None
         if not self._others(test):
             always, never = self.truth(test)
