@@ -34,6 +34,7 @@ LAYERS = (
     "finite",
     "plates",
     "elimination",
+    "latent",
     "quadrature",
     "sampling",
     "marginal_likelihood",

@@ -7,9 +7,11 @@ The ladder (:mod:`bayeskit.inference.methods`):
    bound, draws independent.
 3. ``importance``: what remains, at most some forty real numbers, is integrated by importance sampling at quasi-random
    points; log evidence with a standard error, draws independent.
-4. ``nuts``: NUTS on the collapsed model, the eliminated variables recovered exactly; log evidence estimated by bridge
+4. ``importance`` of a latent Gaussian: hundreds of numbers that are Normal before the data are seen are integrated by
+   importance sampling from their Gaussian approximation; log evidence with a standard error, draws independent.
+5. ``nuts``: NUTS on the collapsed model, the eliminated variables recovered exactly; log evidence estimated by bridge
    sampling, with its standard error, or NaN with the reason where that cannot be trusted.
-5. ``nuts`` on the model as written, where nothing can be integrated out.
+6. ``nuts`` on the model as written, where nothing can be integrated out.
 
 Independent blocks of variables go down it apart (:mod:`bayeskit.inference.apart`), each as far as it needs to.
 
@@ -77,7 +79,7 @@ def explain(model: pm.Model | Analysis) -> Plan:
         first = next(method for method in ladder() if not method.obstacle(method.seen(analysis)))
         model, audited = analysis.original.model, audit(analysis)
         plan = plan_apart(Request(model, analysis, 0, 0, audited))
-        plan = plan or first.planned(first.seen(analysis).plan, audited, model)
+        plan = plan or first.planned(first.seen(analysis), audited)
         try:
             require_answerable(analysis)
         except BayeskitError as error:
@@ -216,10 +218,7 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
 def _planned(rung: Method, request: Request, failures: dict[Method, Exception]) -> Analysis:
     """The analysis with the plan that a rung carries out after others failed."""
     analysis = rung.seen(request.analysis)
-    plan = analysis.plan
-    if not rung.closed_form:
-        plan = replace(plan, eliminated=(), remaining=tuple(analysis.original.names))
-    plan = rung.planned(plan, request.audit, request.model)
+    plan = rung.planned(analysis, request.audit)
     notes = [f"{failed.title} was tried: {_said(error)}; {rung.title} was used" for failed, error in failures.items()]
     if request.sampler and not rung.samples:
         notes.append(f"no sampler was needed: its options {', '.join(request.sampler)} were not used")

@@ -65,7 +65,8 @@ class Method:
     title: str  # what a sentence calls it
     home: str  # the module of its two functions
     account: str  # how the posterior was found, for the report
-    # What will be done, for the plan: ``{0}`` are the variables that remain; the others follow where some do not.
+    # What will be done, for the plan: ``{0}`` are the variables that remain; the others follow where some do not. Where
+    # it is empty, ``outlook(analysis)`` of the module says it, if there is one.
     outlook: str = ""
     remedy: str = ""  # what to do where it was forced and failed; empty where its own errors say so
     # Whether it rests on the closed form of what was eliminated; then it is no help where that failed its proof.
@@ -98,14 +99,18 @@ class Method:
         posterior: Posterior = import_module(self.home).answer(request)
         return posterior
 
-    def planned(self, plan: Plan, audit: Audit, model: pm.Model) -> Plan:
-        """A plan of some model that this method carries out, with what becomes of its evidence."""
+    def planned(self, analysis: Analysis, audit: Audit) -> Plan:
+        """The plan of a model, as seen by this method, that it carries out, with what becomes of the evidence."""
+        model, plan = analysis.original.model, analysis.plan
+        if not self.closed_form:
+            plan = replace(plan, eliminated=(), remaining=analysis.original.names)
         plan, reason = audit.noted(plan), audit.reason
         rest = (f", everything else {plan.how} given it", "; what has a closed form is recovered exactly")
         whole = [n for n in plan.remaining if n in model.named_vars and not model[n].dtype.startswith("float")]
         steps = " (whole numbers, by Metropolis or Gibbs steps)" * self.samples
         named = ", ".join(n + steps * (n in whole) for n in plan.remaining)
         outlook = self.outlook.format(named, *(rest if plan.eliminated else ("", "")))
+        outlook = outlook or getattr(import_module(self.home), "outlook", lambda _: "")(analysis)
         if self.samples and not reason:
             from bayeskit.marginal_likelihood.conventions import why_not_estimated
 
@@ -145,6 +150,15 @@ METHODS: tuple[Method, ...] = (
         "that are too uneven, other modes, components that can be exchanged, or its cost), NUTS will sample {0}. The "
         "log evidence is an estimate.",
         "use method='nuts'",
+    ),
+    Method(
+        "importance",
+        "importance sampling of a latent Gaussian",
+        "bayeskit.inference.latent",
+        "A latent Gaussian was integrated by importance sampling from its Gaussian approximation given the other "
+        "variables, and these by importance sampling at quasi-random points; the draws are independent.",
+        remedy="use method='nuts'",
+        closed_form=False,
     ),
     Method(
         "nuts",

@@ -16,10 +16,9 @@ from scipy import special
 from bayeskit.marginal_likelihood.mixture_proposal import MixtureProposal
 from bayeskit.marginal_likelihood.proposal import Proposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
-from bayeskit.marginal_likelihood.quasi_monte_carlo.modes import FLAT, LocalMode, modes_of
+from bayeskit.marginal_likelihood.quasi_monte_carlo.modes import FLAT, LocalMode, SearchedDensity, modes_of
 from bayeskit.marginal_likelihood.quasi_monte_carlo.skewed_coordinates import SkewedCoordinates, coordinates_at
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighted_mixture import balanced
-from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.types import Array
 
 __all__ = ["first_proposal"]
@@ -34,7 +33,7 @@ RAYS, RADII = 48, np.geomspace(1.0, 1e5, 21)  # in sqrt(D) standard deviations
 RISE, SHELL = 3.0, 1e-7  # nats from the valley between two shells; share of the mass that a shell may hold unseen
 
 
-def first_proposal(space: Unconstrained, rng: Generator) -> tuple[SkewedCoordinates, MixtureProposal]:
+def first_proposal(space: SearchedDensity, rng: Generator) -> tuple[SkewedCoordinates, MixtureProposal]:
     """Coordinates of the highest mode, and a proposal in them; NoProposal where there is no mode."""
     modes = modes_of(space, rng)
     if not modes:
@@ -70,7 +69,7 @@ def _component(coordinates: SkewedCoordinates, mode: LocalMode) -> tuple[float, 
 
 
 def _slabs(
-    space: Unconstrained, coordinates: SkewedCoordinates, mass: float, rng: Generator
+    space: SearchedDensity, coordinates: SkewedCoordinates, mass: float, rng: Generator
 ) -> list[tuple[float, Proposal]]:
     """Wider t's about the mode, where shells beyond it hold mass again."""
     size = space.size

@@ -25,6 +25,7 @@ Uncertainty, 419-474; Vehtari, Simpson, Gelman, Yao and Gabry (2024), Journal of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,9 +35,9 @@ from bayeskit.marginal_likelihood.mixture_proposal import MixtureProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import PROPOSALS, NoProposal, adapted
 from bayeskit.marginal_likelihood.quasi_monte_carlo.first_proposal import first_proposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.gates import require_no_edge, require_seen_wider, trusted_pareto_k
+from bayeskit.marginal_likelihood.quasi_monte_carlo.modes import SearchedDensity
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighed import Weighed, weighed
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighted_mixture import SobolPoints
-from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.types import Array, ArrayFunction
 
 __all__ = ["ImportanceIntegral", "Wanted", "importance_integral"]
@@ -86,16 +87,23 @@ class ImportanceIntegral:
         return self.points[rng.permutation(order[which])]
 
 
-def importance_integral(space: Unconstrained, wanted: Wanted, rng: Generator) -> ImportanceIntegral:
-    """The integral of a density and points for draws; NoProposal where the answer could not be trusted."""
+def importance_integral(
+    space: SearchedDensity, wanted: Wanted, rng: Generator, estimates: Callable[[Array], ArrayFunction] | None = None
+) -> ImportanceIntegral:
+    """The integral of a density and points for draws; NoProposal where the answer could not be trusted.
+
+    With ``estimates``, which given the highest mode makes logs of independent unbiased estimates of a density, to which
+    ``space`` is near, that density is integrated: the error has that of the estimates in it.
+    """
     coordinates, first = first_proposal(space, rng)
+    log_density = space.log_density if estimates is None else estimates(coordinates.mode)
     made = 0
 
     def density(z: Array) -> Array:
         nonlocal made
         made += len(z)
         x, volume = coordinates.forward(z)
-        values = space.log_density(x) + volume
+        values = log_density(x) + volume
         return np.where(np.isnan(values), -np.inf, values)
 
     refusal: NoProposal | None = None

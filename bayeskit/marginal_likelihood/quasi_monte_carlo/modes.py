@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -21,10 +22,10 @@ from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.skewed_coordinates import axes_of
 from bayeskit.model.ascent import climb
 from bayeskit.model.step_scales import step_scales
-from bayeskit.model.unconstrained import Unconstrained, in_coordinates, negative_hessian
+from bayeskit.model.unconstrained import in_coordinates, negative_hessian
 from bayeskit.types import Array
 
-__all__ = ["FLAT", "LocalMode", "modes_of"]
+__all__ = ["FLAT", "LocalMode", "SearchedDensity", "modes_of"]
 
 STEPS = 500  # of a climb
 FLAT, FURTHER = 1e-2, 3  # the largest slope at a mode, in nats for a standard deviation; climbs towards a steeper one
@@ -40,6 +41,27 @@ STEP, ROUNDS = 1e-3, 2  # of differences, in standard deviations; how often thes
 JOLT = 0.1  # of the start, by which it leaves a saddle
 
 
+class SearchedDensity(Protocol):
+    """A log density f on R^D in which modes are looked for."""
+
+    @property
+    def size(self) -> int:
+        """D."""
+
+    @property
+    def start(self) -> Array:
+        """Where it is known to be above zero."""
+
+    def log_density(self, points: Array) -> Array:
+        """f at points of shape (n, D)."""
+
+    def value_and_gradient(self, point: Array) -> tuple[float, Array]:
+        """f and its gradient at one point."""
+
+    def prior_draws(self, number: int, random_seed: int) -> Array:
+        """Draws from a prior, as points of f; none where none can be made."""
+
+
 @dataclass(frozen=True, eq=False)
 class LocalMode:
     """Where a climb ended, how high that is, and the Hessian of -f there."""
@@ -49,7 +71,7 @@ class LocalMode:
     hessian: Array
 
 
-def modes_of(space: Unconstrained, rng: Generator) -> list[LocalMode]:
+def modes_of(space: SearchedDensity, rng: Generator) -> list[LocalMode]:
     """The highest first, each once."""
     found: list[LocalMode] = []
     scale = step_scales(space.log_density, space.start)
@@ -81,7 +103,7 @@ def modes_of(space: Unconstrained, rng: Generator) -> list[LocalMode]:
     return found
 
 
-def _valued(space: Unconstrained, points: list[Array]) -> tuple[Array, Array]:
+def _valued(space: SearchedDensity, points: list[Array]) -> tuple[Array, Array]:
     """Points at which the density is above zero, and its logarithm."""
     together = np.concatenate(points)
     values = space.log_density(together) if len(together) else np.empty(0)
@@ -89,7 +111,7 @@ def _valued(space: Unconstrained, points: list[Array]) -> tuple[Array, Array]:
     return together[kept], values[kept]
 
 
-def _climb(space: Unconstrained, start: Array, scale: Array, found: list[LocalMode]) -> bool:
+def _climb(space: SearchedDensity, start: Array, scale: Array, found: list[LocalMode]) -> bool:
     """Whether a climb, by steps of these scales, ends in a mode that was not known, which is added."""
     scaled = in_coordinates(space.value_and_gradient, start, np.diag(scale))
     moved, height = climb(scaled, np.zeros(space.size), steps=STEPS)
@@ -104,7 +126,7 @@ def _climb(space: Unconstrained, start: Array, scale: Array, found: list[LocalMo
     return known is None
 
 
-def _local_mode(space: Unconstrained, point: Array, height: float, scale: Array) -> LocalMode:
+def _local_mode(space: SearchedDensity, point: Array, height: float, scale: Array) -> LocalMode:
     """The mode near the end of a climb, which goes on, where it had not ended, in coordinates that the curvature tells.
 
     Along the axes alone it is slow where numbers are correlated.
@@ -134,7 +156,7 @@ def _expected(found: list[LocalMode], points: Array) -> Array:
     return expected
 
 
-def _hessian(space: Unconstrained, point: Array, scale: Array) -> Array:
+def _hessian(space: SearchedDensity, point: Array, scale: Array) -> Array:
     """By differences over steps that are small beside the curvature along each axis, or these scales to begin with."""
     for _ in range(ROUNDS):
         scaled = in_coordinates(space.value_and_gradient, point, np.diag(scale))
@@ -151,7 +173,7 @@ def _highest(found: list[LocalMode]) -> list[LocalMode]:
     return sorted(found, key=lambda mode: -mode.height)[:1]
 
 
-def _around(space: Unconstrained, mode: LocalMode, rng: Generator) -> Array:
+def _around(space: SearchedDensity, mode: LocalMode, rng: Generator) -> Array:
     """Points far around a mode; none where it has no curvature on every side."""
     axes = axes_of(mode.hessian)
     if axes is None:
@@ -160,7 +182,7 @@ def _around(space: Unconstrained, mode: LocalMode, rng: Generator) -> Array:
     return np.asarray(mode.point + wide.draw(rng, DRAWN) @ axes[0].T)
 
 
-def _along_axes(space: Unconstrained, mode: LocalMode, drawn: Array) -> Array:
+def _along_axes(space: SearchedDensity, mode: LocalMode, drawn: Array) -> Array:
     """Tops of the density on lines through a mode along each axis, twice as far as draws from the prior go.
 
     A phase has a mode at every turn, which few draws from the prior come near in all other numbers, too.
@@ -176,7 +198,7 @@ def _along_axes(space: Unconstrained, mode: LocalMode, drawn: Array) -> Array:
     return np.asarray(points[:, 1:-1][top])
 
 
-def _same(space: Unconstrained, point: Array, height: float, known: LocalMode) -> bool:
+def _same(space: SearchedDensity, point: Array, height: float, known: LocalMode) -> bool:
     """Whether no valley separates two ends of climbs on the straight line."""
     line = point + np.linspace(0.0, 1.0, 26)[1:-1, None] * (known.point - point)
     return bool(np.all(space.log_density(line) > min(height, known.height) - SHALLOW))

@@ -1,0 +1,168 @@
+"""A latent Gaussian under other data, integrated by importance sampling from its Gaussian approximation.
+
+Log volatilities of a series, the log rates behind counts, a Gaussian process behind yes and no: given a few shared
+numbers, scales and persistences mostly, hundreds of latent numbers are Normal before data are seen. They are drawn from
+their Gaussian approximation given the shared ones (:mod:`bayeskit.latent`), these by importance sampling at
+quasi-random points; every pair has one weight, so that the log evidence is an estimate with a standard error, and draws
+are independent. What would not be trusted is refused, and sampled by NUTS instead: a conditional density that may have
+several modes, weights with too heavy a tail, components whose labels can be exchanged.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import xarray as xr
+
+from bayeskit.elimination.analysis import Analysis, size_of
+from bayeskit.graphs.compile import has_loops
+from bayeskit.graphs.environment import lightly, on_one_thread, silently
+from bayeskit.inference.cost import seconds_of_evaluation, seconds_of_sampling
+from bayeskit.inference.methods import Request
+from bayeskit.latent.gates import require_alike_when_wider, require_one_mode
+from bayeskit.latent.gaussian_prior import latent_gaussian
+from bayeskit.latent.importance_weights import LatentWeights
+from bayeskit.latent.shared_numbers import SharedNumbers
+from bayeskit.latent.split_density import SplitDensity
+from bayeskit.marginal_likelihood.conventions import audit_of_draws
+from bayeskit.marginal_likelihood.proposal import Refused
+from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
+from bayeskit.marginal_likelihood.quasi_monte_carlo.integral import ImportanceIntegral, Wanted, importance_integral
+from bayeskit.marginal_likelihood.sampled import Drawn
+from bayeskit.marginal_likelihood.symmetries import symmetries_of
+from bayeskit.model.forward_sampling import deterministics
+from bayeskit.model.unconstrained import Unconstrained
+from bayeskit.results.log_evidence import LogEvidence
+from bayeskit.results.records import Posterior
+from bayeskit.results.tree import build_tree
+from bayeskit.types import ArrayFunction
+
+__all__ = ["answer", "obstacle"]
+
+SHARED, LATENT = 10, (10, 2_000)  # numbers: at most, and least and most
+WORK = 2e7  # numbers that an approximation may compute with
+EVALUATIONS = 12_000  # that an answer takes
+MEASURED = 64  # evaluations by which one is timed
+PRECISE, MANY, PRECISE_ENOUGH = 1e-3, 8_192, 1e-2  # errors of the evidence, and points from which on the larger will do
+MOST = 65_536  # points
+FEWEST, LOOKED_AT = 200, 400  # draws that gates look at, and by which symmetries are looked for
+
+
+def obstacle(analysis: Analysis) -> str:
+    """No latent Gaussian, or too many numbers beside it."""
+    if not analysis.plan.remaining:
+        return "nothing remains to integrate: every variable has a closed form; use method='exact'"
+    joint = analysis.original
+    if whole := [n for n in joint.names if not joint.values[n].type.dtype.startswith("float")]:
+        return f"no latent Gaussian is integrated beside {', '.join(whole)}, which is discrete; use method='nuts'"
+    latent = latent_gaussian(analysis)
+    if not any(n in analysis.plan.remaining for n in latent):
+        return "no variable without a closed form is Normal given the others before data are seen; use method='nuts'"
+    shared, size = (
+        sum(size_of(analysis, n) for n in joint.names if (n in latent) is inside) for inside in (False, True)
+    )
+    if not (0 < shared <= SHARED and LATENT[0] <= size <= LATENT[1]):
+        return (
+            f"a latent Gaussian of {LATENT[0]} to {LATENT[1]:,} numbers is integrated beside one to {SHARED} others, "
+            f"and {', '.join(latent)} has {size:,} beside {shared:,}; use method='nuts'"
+        )
+    return ""
+
+
+def answer(request: Request) -> Posterior:
+    """Independent draws of all variables, and the log evidence with its standard error."""
+    analysis, random_seed = request.analysis, request.random_seed
+    rng = np.random.default_rng(random_seed)
+    with lightly(), on_one_thread(), silently():
+        space = Unconstrained(request.model, None)
+        if has_loops([space.graph]):
+            raise NoProposal("the density has a loop, and cannot be evaluated at many points at once")
+        density = SplitDensity(space, latent_gaussian(analysis), random_seed)
+        if density.work > WORK:
+            raise NoProposal(
+                f"over {density.size:,} latent numbers that are all coupled it would take longer than sampling"
+            )
+        shared = SharedNumbers(density)
+        draws = max(request.draws, FEWEST)
+
+        weights = LatentWeights(density, shared.near(shared.start), (random_seed,))
+        _require_time(request, weights, space)
+
+        def estimates(mode: np.ndarray) -> ArrayFunction:
+            nonlocal weights
+            weights = LatentWeights(density, shared.near(mode), (random_seed,))
+            return weights.log_estimate
+
+        # Of each φ there are several x: a φ that is drawn twice has another x in most cases.
+        wanted = Wanted(draws // 2, MOST, PRECISE, MANY, PRECISE_ENOUGH)
+        found = importance_integral(shared, wanted, rng, estimates)
+        phi = found.draw(rng, draws)
+        x = weights.draw(phi, rng)
+        require_one_mode(weights, phi, rng)
+        require_alike_when_wider(weights, phi)
+        points = density.joined(phi, x)
+        evidence = _evidence(space, found, points[: min(len(points) // 4 * 4, LOOKED_AT)], request)
+        values = space.backward(points[: request.draws]) if request.draws else {}
+        if request.draws:
+            values |= deterministics(analysis.original, values)
+    tree = build_tree(request.model, values, request.draws)
+    if request.draws:
+        facts = {"importance_points": len(found.log_weights), "effective_share": found.efficiency}
+        tree["posterior"].attrs.update({**facts, "pareto_k": found.pareto_k})
+    post = request.posterior(evidence, tree)
+    return replace(post, plan=replace(post.plan, notes=(*post.plan.notes, _said(found))))
+
+
+def outlook(analysis: Analysis) -> str:
+    """What will be done, for the plan."""
+    joint, latent = analysis.original, latent_gaussian(analysis)
+    shared = ", ".join(n for n in joint.names if n not in latent)
+    size = sum(size_of(analysis, n) for n in latent)
+    return (
+        f"{', '.join(latent)} ({size:,} numbers, Normal before the data are seen) will be integrated by importance "
+        f"sampling from a Gaussian approximation given {shared}, and {shared} at quasi-random points. Should that be "
+        "refused (for a density that may have several modes, weights that are too uneven, components that can be "
+        "exchanged, or its cost), NUTS will sample. The log evidence is an estimate."
+    )
+
+
+def _require_time(request: Request, weights: LatentWeights, space: Unconstrained) -> None:
+    """NoProposal where sampling would take less time."""
+    near = weights.start.phi + 0.1 * np.random.default_rng(0).standard_normal((MEASURED, len(weights.start.phi)))
+    weights.log_estimate(near[:1])  # compiled
+    started = time.thread_time()
+    weights.log_estimate(near)
+    seconds = EVALUATIONS * (time.thread_time() - started) / MEASURED
+    sampling = seconds_of_sampling(seconds_of_evaluation(space), space.weight, request.among)
+    if seconds > request.patience * sampling:
+        raise NoProposal(f"over {weights.density.size:,} latent numbers it would take longer than sampling")
+
+
+def _evidence(space: Unconstrained, found: ImportanceIntegral, points: np.ndarray, request: Request) -> LogEvidence:
+    """With what it is taken over; NoProposal where components can be exchanged."""
+    audited = request.audit
+    draws = points.reshape(4, -1, space.size)
+    parts = zip(space.variables, space.arguments(draws), strict=True)
+    by_value = {str(v.name): part for v, part in parts}
+    try:
+        symmetry = symmetries_of(space, draws, audited.one_ordering, by_value, request.random_seed)
+    except Refused as error:
+        raise NoProposal(str(error)) from error
+    if len(symmetry.maps) > 1:
+        raise NoProposal("the posterior has modes that are mirror images of each other")
+    if reason := audit_of_draws(space.model, audited, xr.Dataset()):
+        return LogEvidence(np.nan, np.inf, "estimated", reason)
+    if audited.shared:
+        raise NoProposal("an improper prior that compared models share is not integrated this way")
+    drawn = Drawn(request.analysis, audited, symmetry, False, request.random_seed)
+    try:
+        return drawn.evidence(lambda _: LogEvidence(found.value, found.error, "estimated"), doubted=False)
+    except Refused as error:
+        raise NoProposal(str(error)) from error
+
+
+def _said(found: ImportanceIntegral) -> str:
+    number = f"{len(found.log_weights):,} points, of which {found.efficiency:.0%} are effective"
+    return f"importance sampling made {number}; Pareto k of their weights {found.pareto_k:.2f} (at most 0.5)"
