@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 from scipy import stats
 
-__all__ = ["COUNTS", "LIKELIHOODS", "STEPS", "by_grid", "counts", "volatility"]
+__all__ = ["COUNTS", "LIKELIHOODS", "RETURNS", "STEPS", "by_grid", "counts", "volatility"]
 
 STEPS = 70
 RNG = np.random.default_rng(3)

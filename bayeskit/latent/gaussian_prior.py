@@ -7,8 +7,16 @@ not.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import toposort
+
 from bayeskit.elimination.analysis import Analysis, size_of
+from bayeskit.graphs.operations import exponents
 from bayeskit.graphs.polynomial_degree import degrees
+from bayeskit.model.log_joint import LogJoint
 
 __all__ = ["latent_gaussian"]
 
@@ -17,6 +25,8 @@ def latent_gaussian(analysis: Analysis) -> tuple[str, ...]:
     """The variables, in the order of the model; the largest are taken first, where not all can be.
 
     A persistence that multiplies the states of a series is quadratic in them: it is no part of a block with the states.
+    Nor is the mean of returns with their log volatilities, though either is Normal beforehand: the density of the data
+    is not log-concave in both, (y − m)² exp(−h), and has no approximation that could be trusted.
     """
     joint = analysis.original
     chosen: list[str] = []
@@ -26,6 +36,23 @@ def latent_gaussian(analysis: Analysis) -> tuple[str, ...]:
         targets = {joint.values[n]: 1.0 for n in trial}
         priors = [joint.factors[n] for n in joint.names if joint.scopes[n] & {*trial}]
         found = degrees(priors, targets)
-        if all(found.get(graph, 0) <= 2 for graph in priors):
+        if all(found.get(graph, 0) <= 2 for graph in priors) and not _multiplied(joint, trial):
             chosen = trial
     return tuple(n for n in joint.names if n in chosen)
+
+
+def _multiplied(joint: LogJoint, names: Sequence[str]) -> bool:
+    """Whether data depend on products of functions of different variables among them that are not both linear."""
+    values = {joint.values[n] for n in names}
+    graphs = [g for f, g in joint.factors.items() if f not in joint.values and joint.scopes[f] & {*names}]
+    found = degrees(graphs, dict.fromkeys(values, 1.0))
+
+    def of(variable: Variable) -> frozenset[Variable]:
+        return joint.dependence.get(variable, frozenset()) & values
+
+    for node in toposort(graphs):
+        if found.get(node.outputs[0], 0) == math.inf and exponents(node) is not None:
+            inside = [of(i) for i in node.inputs if of(i)]
+            if any(one != inside[0] for one in inside):
+                return True
+    return False

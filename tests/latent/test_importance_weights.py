@@ -20,7 +20,7 @@ from bayeskit.latent.importance_weights import LatentWeights
 from bayeskit.latent.shared_numbers import SharedNumbers
 from bayeskit.latent.split_density import SplitDensity
 from bayeskit.model.unconstrained import Unconstrained
-from tests.latent_oracles import LIKELIHOODS, STEPS, by_grid, counts, volatility
+from tests.latent_oracles import LIKELIHOODS, RETURNS, STEPS, by_grid, counts, volatility
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +115,21 @@ def test_what_is_normal_beforehand_is_the_latent_gaussian() -> None:
         after = pm.Normal("after", persistence * level, 1, shape=20)
         pm.Poisson("y", pm.math.exp(after + heavy.sum() + cuts.sum()), observed=np.ones(20, int))
     assert latent_gaussian(analyse(model)) == ("mean", "level", "after")
+
+
+@pytest.mark.parametrize("student", [False, True])
+def test_the_mean_of_returns_is_not_taken_with_their_volatility(student: bool) -> None:
+    """The density of returns is not log-concave in both; the level of the volatility is another matter."""
+    with pm.Model() as model:
+        mean, level = pm.Normal("mean", 0, 1), pm.Normal("level", 0, 1)
+        walk = pm.GaussianRandomWalk("walk", sigma=0.2, init_dist=pm.Normal.dist(0, 1), steps=19)
+        sd = pm.math.exp((level + walk) / 2)
+        data = RETURNS[:20]
+        if student:
+            pm.StudentT("y", nu=5, mu=mean, sigma=sd, observed=data)
+        else:
+            pm.Normal("y", mean, sd, observed=data)
+    assert latent_gaussian(analyse(model)) == ("level", "walk")
 
 
 @pytest.mark.parametrize(
