@@ -36,6 +36,7 @@ from bayeskit.graphs.condensing import condensed
 from bayeskit.graphs.instructions import NotEvaluable
 from bayeskit.graphs.interpreter import evaluator
 from bayeskit.graphs.nodes import core_op
+from bayeskit.graphs.operation_costs import charge, static_cost
 from bayeskit.graphs.rewriting import with_known_shapes
 from bayeskit.types import Graph
 
@@ -61,7 +62,8 @@ def compile_stacked(variables: Iterable[Graph], graphs: Any) -> Any:
     single, variables = isinstance(graphs, Variable), list(variables)
     if has_loops([graphs] if single else graphs):
         one = pytensor.function(variables, graphs, mode="NUMBA", on_unused_input="ignore")
-        return lambda *values: _stack([one(*row) for row in zip(*values, strict=True)], single)
+        each = _charging(one, [graphs] if single else graphs)
+        return lambda *values: _stack([each(*row) for row in zip(*values, strict=True)], single)
     rows = stacked(variables)
     known = condensed(with_known_shapes([graphs] if single else list(graphs)))
     return compile_small(list(rows.values()), vectorize_graph(known[0] if single else known, rows))
@@ -140,7 +142,20 @@ def compile_small(inputs: Sequence[Variable], outputs: Any, **options: Any) -> A
             return _of(evaluator(inputs, _rewritten(graphs), merge=factorised), single)
     optimizer = SequentialGraphRewriter(MergeOptimizer(), _rewriter(), MergeOptimizer()) if factorised else _rewriter()
     mode = Mode(linker="py", optimizer=optimizer)
-    return pytensor.function([*inputs], graphs[0] if single else graphs, mode=mode, on_unused_input="ignore", **options)
+    wanted: Any = graphs[0] if single else graphs
+    compiled = pytensor.function([*inputs], wanted, mode=mode, on_unused_input="ignore", **options)
+    return compiled if options else _charging(compiled, graphs)
+
+
+def _charging(function: Callable[..., Any], graphs: Iterable[Variable]) -> Callable[..., Any]:
+    """A compiled function whose cost is counted at each call."""
+    cost = static_cost(graphs)
+
+    def charged(*arguments: Any) -> Any:
+        charge(cost)
+        return function(*arguments)
+
+    return charged
 
 
 def _stack(found: list[Any], single: bool) -> Any:

@@ -49,6 +49,7 @@ class Instruction:
     call: _Call
     inputs: tuple[Variable, ...]
     outputs: tuple[Variable, ...]
+    node: Apply | None = None  # that it runs, or a part of
     ufunc: np.ufunc | None = None
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
@@ -192,8 +193,7 @@ def _ufunc(node: Apply) -> np.ufunc | None:
     if spec is None or spec[2] != 1 or (spec[1] != len(node.inputs) and not isinstance(op.scalar_op, ps.Add | ps.Mul)):
         return None
     function = op.nfunc if op.nfunc is not None else import_func_from_string(spec[0])
-    dtypes = [i.type.dtype for i in node.inputs]
-    out = node.outputs[0].type.dtype
+    dtypes, out = [i.type.dtype for i in node.inputs], node.outputs[0].type.dtype
     alike = out == "float64" and (
         all(d == "float64" for d in dtypes) or (len(dtypes) == 2 and "float64" in dtypes and "complex128" not in dtypes)
     )

@@ -20,6 +20,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 
 from bayeskit.graphs.instructions import Instruction, NotEvaluable, instructions_of, order
+from bayeskit.graphs.operation_costs import cost_of, counted
 
 __all__ = ["evaluator"]
 
@@ -73,7 +74,7 @@ def evaluator(
     and held; what depends on shared variables, when they have been given other arrays.
     """
     nodes, same = _merged(order(outputs, inputs)) if merge else (order(outputs, inputs), {})
-    steps = [step for node in nodes for step in rules(node, evaluator)]
+    steps = [step for node in nodes for step in _of(node, rules)]
     for step in steps if same else ():
         step.inputs = tuple(same.get(i, i) for i in step.inputs)
     wanted = [same.get(o, o) for o in outputs]
@@ -119,6 +120,12 @@ def evaluator(
     return function
 
 
+def _of(node: Apply, rules: _Rules) -> Iterator[Instruction]:
+    for step in rules(node, evaluator):
+        step.node = node
+        yield step
+
+
 def _stages(
     steps: Sequence[Instruction],
     shared: Sequence[Variable],
@@ -161,6 +168,7 @@ def _is_alone(values: list[Any], k: int) -> bool:
 
 
 def _run(steps: Sequence[Instruction], values: list[Any]) -> None:
+    costs = counted()
     for step in steps:
         arguments = [values[r] for r in step.reads]
         for slot in step.last:
@@ -168,6 +176,8 @@ def _run(steps: Sequence[Instruction], values: list[Any]) -> None:
         result = _over_an_argument(step.ufunc, arguments) if step.ufunc is not None else None
         if result is None:
             result = step.call(arguments)
+        if costs is not None and step.node is not None:
+            costs.nanoseconds += cost_of(step.node, arguments, result)
         if len(step.writes) == 1:
             values[step.writes[0]] = result
         else:

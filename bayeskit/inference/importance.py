@@ -89,7 +89,7 @@ def _wanted(space: Unconstrained, draws: int, among: int) -> Wanted:
     if has_loops([space.graph]):
         raise NoProposal("the density has a loop, and cannot be evaluated at many points at once")
     seconds = seconds_of_evaluation(space)
-    most = seconds_of_sampling(seconds, space.weight, among) / seconds
+    most = seconds_of_sampling(seconds, space.size, space.weight, among) / seconds
     if most < LEAST:
         raise NoProposal(f"over {space.size} real numbers it would take longer than sampling")
     # By the size of the density and not by its time, which would make other draws of the same seed.

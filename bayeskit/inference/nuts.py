@@ -6,8 +6,6 @@ sampling on the collapsed density, which has fewer dimensions and no funnels.
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -19,6 +17,7 @@ from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.errors import InferenceError
 from bayeskit.graphs.environment import lightly, on_one_thread
+from bayeskit.inference.cost import seconds_of_gradient
 from bayeskit.inference.methods import Request
 from bayeskit.marginal_likelihood.sampled import evidence_of_draws
 from bayeskit.model.forward_sampling import deterministics
@@ -64,18 +63,13 @@ def answer(request: Request) -> Posterior:
 
 
 def _require_worthwhile(collapsed: Unconstrained, written: Unconstrained) -> None:
-    """Refuse a density of which a gradient takes far longer than one of the model as written."""
+    """Refuse a density of which a gradient takes far longer than one of the model as written, as counted."""
     if written.model.discrete_value_vars:
         return
-    taken = []
-    for space in (collapsed, written):
-        space.value_and_gradient(space.start)  # compiled
-        started = time.thread_time()
-        space.value_and_gradient(space.start)
-        taken.append(time.thread_time() - started)
-    if taken[0] > SLOWER * taken[1]:
-        many = f"{taken[0] / taken[1]:.0f} times one of the model as written"
-        raise InferenceError(f"a gradient of the collapsed density takes {1e3 * taken[0]:.1f} ms, {many}")
+    seconds, as_written = (seconds_of_gradient(space) for space in (collapsed, written))
+    if seconds > SLOWER * as_written:
+        many = f"{seconds / as_written:.0f} times one of the model as written"
+        raise InferenceError(f"a gradient of the collapsed density takes {1e3 * seconds:.1f} ms, {many}")
 
 
 @on_one_thread()

@@ -6,7 +6,6 @@ variables come back exactly from their conditional distribution. The certificate
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +17,7 @@ from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.errors import UnanswerableError
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
+from bayeskit.graphs.operation_costs import operations_counted
 from bayeskit.inference.cost import seconds_of_evaluation, seconds_of_sampling
 from bayeskit.inference.methods import Request
 from bayeskit.inference.quadrature_marginals import quadrature_marginals, transforms_of
@@ -45,13 +45,12 @@ ACCEPTABLE = {1: 1e-6, 2: 1e-5, 3: 1e-5}  # where the budget runs out
 # Where entries are integrated about a number that is not zero: an sd of 1e-14 about 1 is not told from rounding, and
 # with it no tail of 14 more orders of magnitude can be followed.
 COARSER = 1e-6
-WORK = 3e8  # numbers that quadrature may compute with; beyond it NUTS is quicker
 CALL = 30  # numbers that handling one matrix by itself counts for
-EVALUATIONS = (20_000, {1: 500_000, 2: 1_000_000, 3: 2_000_000})
+MOST = {1: 500_000, 2: 1_000_000, 3: 2_000_000}  # evaluations, however little each takes
 LEAST = {1: 3_000, 2: 10_000, 3: 200_000}  # evaluations that an integral takes
 FEWER = 50_000  # evaluations that importance sampling takes
 ENTRYWISE = {1: 1_500, 2: 20_000, 3: 130_000}  # the same, of shared numbers: those of the entries are gone
-LONGEST, AT_ONCE = 10.0, 256  # seconds in which entries are integrated, and points between two looks at the clock
+LONGEST, AT_ONCE = 10.0, 256  # seconds in which entries are integrated, and points between two looks at their cost
 NODE = 5e-6  # seconds that the rule itself takes for an evaluation
 
 
@@ -88,34 +87,34 @@ def _budget(space: Unconstrained, work: int, sampled: int, seconds: float, among
     With ``patience``, so many times as long.
     """
     kind = min(max(space.size, 1), NUMBERS)
-    lowest, most = EVALUATIONS
     seconds += NODE
     # Importance sampling takes far fewer evaluations than an integral over three numbers: of several blocks, such an
     # integral has the share of a sampler's start only. Eight of 300,000 evaluations each take as long as sampling all.
     gradients = among == 1 or LEAST[kind] < FEWER
-    measured = patience * seconds_of_sampling(seconds, sampled if gradients else 0, among) / seconds
-    if sampled < work:  # what is measured says more than numbers: NUTS samples another density
-        budget, least = int(min(most[kind], measured)), ENTRYWISE[kind]
-    else:
-        budget, least = int(min(np.clip(WORK / work, lowest, most[kind]), measured)), LEAST[kind]
+    counted = patience * seconds_of_sampling(seconds, space.size, sampled if gradients else 0, among) / seconds
+    budget = int(min(MOST[kind], counted))
+    least = ENTRYWISE[kind] if sampled < work else LEAST[kind]
     if budget < least:
         raise NotIntegrable(f"over {space.size} real numbers it would take longer than sampling")
     return budget
 
 
 def _within_time(log_density: ArrayFunction, longest: float) -> ArrayFunction:
-    """A density that is given up once it has taken so many seconds, which is longer than sampling does.
+    """A density that is given up once it has taken so many seconds, as counted, which is longer than sampling does.
 
-    What an evaluation takes is measured at the start; far from there integrals over entries take many times as long.
+    What an evaluation takes is counted at the start; far from there integrals over entries take many times as long.
     """
-    started = time.thread_time()
+    taken = 0.0
 
     def evaluate(points: np.ndarray) -> np.ndarray:
+        nonlocal taken
         values = []
         for some in np.array_split(points, max(1, len(points) // AT_ONCE)):
-            if time.thread_time() - started > longest:
+            with operations_counted() as costs:
+                values.append(log_density(some))
+            taken += 1e-9 * costs.nanoseconds
+            if taken > longest:
                 raise NotIntegrable("the integrals over single entries take longer than sampling")
-            values.append(log_density(some))
         return np.concatenate(values)
 
     return evaluate
