@@ -22,7 +22,14 @@ from bayeskit.gaussian.quadratic_form import QuadraticForm
 from bayeskit.gaussian.simultaneous_diagonal import spectral_integral
 from bayeskit.types import Graph
 
-__all__ = ["constant_of", "diagonal_integral", "plates_integral", "solved_integral", "whitened_integral"]
+__all__ = [
+    "constant_of",
+    "dense_solution",
+    "diagonal_integral",
+    "plates_integral",
+    "solved_integral",
+    "whitened_integral",
+]
 
 CANCELLED = 1e10  # ratio of the terms of a sum to the sum beyond which it counts as unknown
 LEFT_OVER = 1e-4  # nats that the last correction may still be worth
@@ -216,6 +223,16 @@ def dense_integral(precision: Graph, linear: Graph) -> Graph:
         return [-0.5 * cotangent * (inverse + pt.outer(mean, mean)), cotangent * mean]
 
     return OpFromGraph([lam, eta], [value], pullback=pullback)(precision, linear)
+
+
+def dense_solution(precision: Graph, linear: Graph) -> tuple[Graph, Graph]:
+    """log |Λ| and Λ⁻¹η for a dense Λ."""
+    lam: Any = precision
+    scale = 1.0 / pt.sqrt(pt.diagonal(lam))
+    factor = pt.linalg.cholesky(lam * scale[:, None] * scale[None, :], lower=True, on_error="nan")
+    half = pt.linalg.solve_triangular(factor, linear * scale, lower=True)
+    solved = pt.linalg.solve_triangular(factor.T, half, lower=False) * scale
+    return 2 * pt.sum(pt.log(pt.diagonal(factor))) - 2 * pt.sum(pt.log(scale)), solved
 
 
 def _solved(lam: Any, eta: Any) -> tuple[Any, Any, Any]:
