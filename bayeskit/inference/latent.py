@@ -10,7 +10,6 @@ several modes, weights with too heavy a tail, components whose labels can be exc
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +18,7 @@ import xarray as xr
 from bayeskit.elimination.analysis import Analysis, size_of
 from bayeskit.graphs.compile import has_loops
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
+from bayeskit.graphs.operation_costs import operations_counted
 from bayeskit.inference.cost import seconds_of_evaluation, seconds_of_sampling
 from bayeskit.inference.methods import Request
 from bayeskit.latent.gates import require_alike_when_wider, require_one_mode
@@ -44,7 +44,7 @@ __all__ = ["answer", "obstacle"]
 SHARED, LATENT = 10, (10, 2_000)  # numbers: at most, and least and most
 WORK = 2e7  # numbers that an approximation may compute with
 EVALUATIONS = 12_000  # that an answer takes
-MEASURED = 64  # evaluations by which one is timed
+COUNTED = 64  # evaluations by which the cost of one is counted
 PRECISE, MANY, PRECISE_ENOUGH = 1e-3, 8_192, 1e-2  # errors of the evidence, and points from which on the larger will do
 MOST = 65_536  # points
 FEWEST, LOOKED_AT = 200, 400  # draws that gates look at, and by which symmetries are looked for
@@ -130,12 +130,12 @@ def outlook(analysis: Analysis) -> str:
 
 def _require_time(request: Request, weights: LatentWeights, space: Unconstrained) -> None:
     """NoProposal where sampling would take less time."""
-    near = weights.start.phi + 0.1 * np.random.default_rng(0).standard_normal((MEASURED, len(weights.start.phi)))
+    near = weights.start.phi + 0.1 * np.random.default_rng(0).standard_normal((COUNTED, len(weights.start.phi)))
     weights.log_estimate(near[:1])  # compiled
-    started = time.thread_time()
-    weights.log_estimate(near)
-    seconds = EVALUATIONS * (time.thread_time() - started) / MEASURED
-    sampling = seconds_of_sampling(seconds_of_evaluation(space), space.weight, request.among)
+    with operations_counted() as costs:
+        weights.log_estimate(near)
+    seconds = EVALUATIONS * 1e-9 * costs.nanoseconds / COUNTED
+    sampling = seconds_of_sampling(seconds_of_evaluation(space), space.size, space.weight, request.among)
     if seconds > request.patience * sampling:
         raise NoProposal(f"over {weights.density.size:,} latent numbers it would take longer than sampling")
 

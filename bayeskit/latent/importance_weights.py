@@ -21,12 +21,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special, stats
 
+from bayeskit.graphs.operation_costs import charge
 from bayeskit.latent.approximation import Start, approximations
 from bayeskit.latent.split_density import SplitDensity
 
 __all__ = ["LatentWeights", "WeightedLatent"]
 
 AT_ONCE = 1_000_000  # numbers in the x that are made together
+GENERATOR, NORMAL = 80_000.0, 60.0  # nanoseconds of a generator, and of a number that is made of its noise
 OPEN = 1e-15  # quantiles lie this far inside the unit interval
 
 
@@ -105,6 +107,7 @@ class LatentWeights:
     def _noise(self, phi: np.ndarray) -> np.ndarray:
         """(N, 4, D), a function of φ up to rounding: of single precision, to which φ is the same however computed."""
         size = self.density.size
+        charge(len(phi) * (GENERATOR + NORMAL * size))
         keys = np.ascontiguousarray(phi, dtype=np.float32).view(np.uint32).tolist()
         rngs = [np.random.default_rng([*self.random_seed, *key]) for key in keys]
         z = np.array([rng.standard_normal(size) for rng in rngs])

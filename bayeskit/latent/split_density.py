@@ -23,12 +23,14 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.condensing import condensed
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.gradient import gradient
+from bayeskit.graphs.operation_costs import charge
 from bayeskit.graphs.rewriting import with_known_shapes
 from bayeskit.model.unconstrained import Unconstrained
 
 __all__ = ["SplitDensity"]
 
 AT_ONCE = 1_000_000  # numbers of one array that are computed with together
+FACTOR = 90_000.0  # nanoseconds of a factorisation, whatever its size
 GENERIC = 2  # points at which the Hessian is looked at
 
 
@@ -176,6 +178,7 @@ class SplitDensity:
         return result
 
     def _factorised(self, entries: np.ndarray) -> Precision | None:
+        charge(FACTOR + self.size * (self.layout.width + len(self.layout.shared)) ** 2)
         try:
             return factorise_entries(entries, self.layout, self._places)
         except NotPositiveDefinite:
