@@ -33,6 +33,7 @@ from bayeskit.types import Draws
 __all__ = ["EvidenceOnNodes", "agree"]
 
 ACCEPTABLE = 1e-6  # nats that a sum over nodes may be off
+OF_THREE = 1e-5  # over three numbers and far from those as written, where an integral of its own may be off as much
 CLOSE = 10.0  # times the error of the posterior that it may be off, and of its nodes before others are tried
 AGREE = 1e-8  # relative, by which two ways to one number may differ beside their errors
 SAME = 1e-9  # relative, by which two ways to one place may differ
@@ -119,7 +120,8 @@ class EvidenceOnNodes:
                     break
         except (ArithmeticError, ValueError):  # a matrix that is none of a covariance, say
             return None
-        if not off <= max(ACCEPTABLE, CLOSE * self.post.log_evidence.error):
+        acceptable = OF_THREE if held.nodes.lattice.k == 3 and not self.nearby else ACCEPTABLE
+        if not off <= max(acceptable, CLOSE * self.post.log_evidence.error):
             return None
         certificate = max(self.post.certificate, self.density.certificate)
         # What a prior integrates to may change with the numbers.

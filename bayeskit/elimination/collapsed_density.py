@@ -42,6 +42,7 @@ from bayeskit.graphs.gradient import without_log_of_zero
 from bayeskit.graphs.mvnormal_gradients import cheap_gradients
 from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.rewriting import depends_on, inline, with_constant_data, with_known_shapes
+from bayeskit.model.data_slots import sealed_in
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph, Point
 
@@ -138,8 +139,10 @@ def _integrals(block: GaussianBlock, form: QuadraticForm) -> list[Graph]:
 
 def _sum(joint: LogJoint, factors: list[str], point: Point, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
     # First the covariances: reduced to statistics, a multivariate Normal would no longer be recognised.
-    # And the data as they are, so that their lengths are known.
-    total: Graph = with_constant_data([pt.add(*[pt.sum(joint.factors[f]) for f in factors], pt.constant(0.0))])[0]
+    # And the data as they are, so that their lengths are known; what is sealed, of known lengths, may stay a symbol.
+    total: Graph = pt.add(*[pt.sum(joint.factors[f]) for f in factors], pt.constant(0.0))
+    symbols = [v for v in sealed_in([total]) if None not in v.type.shape]
+    total = with_constant_data([total], symbols)[0]
     total = cheap_gradients(constants_in_front(total))
     return total if joint.data_size < LARGE else reduced(total, joint, point, shapes)
 

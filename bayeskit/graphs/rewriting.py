@@ -6,7 +6,7 @@ log(15.0) or gammaln(2.0) in single precision: off by 1e-8 to 1e-7. :func:`widen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -157,9 +157,10 @@ def depends_on(variables: Iterable[Variable], targets: Iterable[Variable]) -> di
     return found
 
 
-def with_constant_data(graphs: list[Variable]) -> list[Variable]:
+def with_constant_data(graphs: list[Variable], but: Collection[Variable] = ()) -> list[Variable]:
     """The same graphs with shared data as constants, whose lengths are known and which rewrites can compute with."""
-    shared = [v for v in graph_inputs(graphs) if isinstance(v, SharedVariable) and isinstance(v.type, TensorType)]
+    leaves = [v for v in graph_inputs(graphs) if v not in but]
+    shared = [v for v in leaves if isinstance(v, SharedVariable) and isinstance(v.type, TensorType)]
     constants: dict[Variable, Any] = {v: pt.constant(v.get_value(), name=v.name) for v in shared}
     return substitute(graphs, constants)
 

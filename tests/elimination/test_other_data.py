@@ -253,8 +253,15 @@ def test_a_density_that_reads_the_data_is_made_anew(build: Any, pairs: list[Any]
             assert_allclose(one.marginal(name).mean(), two.marginal(name).mean(), rtol=1e-8, atol=1e-12)
 
 
-def test_the_density_of_eight_schools_is_made_once_for_all_data() -> None:
-    analysis = found(schools(np.arange(8.0)))
+def heavy_tailed(y: Any) -> pm.Model:
+    with pm.Model() as model:
+        pm.StudentT("y", nu=4.0, mu=pm.Normal("mu", 0.0, 10.0), sigma=pm.HalfNormal("sigma", 10.0), observed=y)
+    return model
+
+
+@pytest.mark.parametrize("build", [schools, heavy_tailed])
+def test_a_density_is_made_once_for_all_data(build: Any) -> None:
+    analysis = found(build(np.arange(8.0)))
     made = []
     for seed in range(3):
         given = analysis.with_data({"y": np.random.default_rng(seed).normal(0.0, 12.0, size=8)})
