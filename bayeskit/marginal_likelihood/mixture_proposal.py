@@ -1,12 +1,12 @@
 """A mixture of Student t's fitted to draws, for densities that one t is far from.
 
-By EM from clusters, for one to a few components; draws that none of the mixtures has seen choose the number under which
-they are most likely, which is the mixture nearest to the posterior. A broad t guards the tails of each.
+By EM from clusters, for one to a few components; draws that none of the mixtures has seen choose the number: the one
+under which they are most likely, or what else is asked for. A broad t guards the tails of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,11 +15,13 @@ from scipy.cluster.vq import kmeans2
 
 from bayeskit.marginal_likelihood.proposal import Array, Proposal, fitted, proposal_of
 
-__all__ = ["MixtureProposal", "fitted_mixture"]
+__all__ = ["MixtureProposal", "fitted_mixture", "thickened"]
 
 COMPONENTS = (1, 2, 4, 8)  # of mixtures that are tried
 STEPS = 15  # of EM
 DEGREES, WIDER = 5.0, 1.15  # of freedom of a component of a mixture, and its scale in that of its points
+ADDED, MUCH = 8, 50.0  # components at most, about draws whose weight is so many times that of most
+DIAGONAL = 0.1  # share that the variances have in the scatter of the draws nearest to one
 BROAD, DEFENSIVE = 2.5, 0.05  # scale of what guards the tails, and its share of q
 
 
@@ -47,11 +49,45 @@ class MixtureProposal:
         return np.concatenate([c.draw(rng, int(n)) for c, n in zip(self.components, counts, strict=True)])
 
 
-def fitted_mixture(first: Array, second: Array, rng: np.random.Generator) -> MixtureProposal:
-    """Fitted to draws (n, D), the number of its components to the first and chosen by the second of two parts."""
+def fitted_mixture(
+    first: Array, second: Array, rng: np.random.Generator, loss: Callable[[MixtureProposal], float] | None = None
+) -> MixtureProposal:
+    """Fitted to draws (n, D), each number of components to the first of two parts, and the best of them to both.
+
+    The best has the least ``loss``; by default the second part is most likely under it.
+    """
     made = _mixtures(first, rng)
-    best = max(made, key=lambda number: float(made[number].log_density(second).mean()))
+    of = loss or (lambda mixture: -float(mixture.log_density(second).mean()))
+    best = min(made, key=lambda number: of(made[number]))
     return _mixtures(np.concatenate([first, second]), rng, (best,)).get(best, made[best])
+
+
+def thickened(
+    mixture: MixtureProposal, draws: Array, looked_at: Array, log_weights: Callable[[MixtureProposal], Array]
+) -> MixtureProposal:
+    """With a t about the draw of the largest weight f/q among those ``looked_at``, until none is far above most.
+
+    Each has the spread of the ``draws`` nearest to it, and the share of q that these have of the draws.
+    """
+    number = 4 * draws.shape[1] + 20
+    if len(draws) < (ADDED + 1) * number:
+        return mixture
+    whole, now = proposal_of(draws), log_weights(mixture)
+    for _ in range(ADDED):
+        if not now.max() > np.median(now) + np.log(MUCH):
+            break
+        centre = looked_at[np.argmax(now)]
+        distances = Proposal(centre, whole.root).squares(draws)
+        off = draws[np.argpartition(distances, number)[:number]] - centre
+        scatter = off.T @ off / number
+        scatter = (1 - DIAGONAL) * scatter + DIAGONAL * np.diag(np.diag(scatter))
+        one = Proposal(centre, np.linalg.cholesky(scatter), DEGREES)
+        share = number / len(draws)
+        # 1 / weight is q / f, and so a sum over components.
+        alone = log_weights(MixtureProposal(np.ones(1), (one,)))
+        now = -np.logaddexp(np.log1p(-share) - now, np.log(share) - alone)
+        mixture = MixtureProposal(np.append((1 - share) * mixture.weights, share), (*mixture.components, one))
+    return mixture
 
 
 def _mixtures(

@@ -124,3 +124,21 @@ def test_a_density_that_is_a_mixture_of_the_proposals_has_no_error(monkeypatch: 
     found = estimate(target(lambda x: of[1].log_density(x) + 3.0, draws, 1))
     assert found.value == pytest.approx(3.0, abs=1e-10)
     assert found.error < 1e-10
+
+
+def test_draws_far_from_most_get_proposals_near_them() -> None:
+    """A fiftieth of the mass lies eight sds off in six dimensions: one chain of four was there, late."""
+    centre, share = np.eye(6)[0] * 8.0, 0.02
+
+    def density(x: np.ndarray) -> np.ndarray:
+        far = math.log(share) - 0.5 * np.sum(((x - centre) / 0.7) ** 2, axis=1) - 6 * math.log(0.7)
+        return np.logaddexp(math.log1p(-share) - 0.5 * np.sum(x**2, axis=1), far) - 3 * LOG_2PI
+
+    z = []
+    for seed in range(10):
+        draws = np.random.default_rng([5, seed]).normal(size=(4, 600, 6))
+        draws[3, 540:] = centre + 0.7 * draws[3, 540:]
+        found = estimate(target(density, draws.reshape(-1, 6), seed))
+        assert found.error <= PRECISE
+        z.append(found.value / found.error)
+    assert np.abs(z).max() < 4 and abs(np.mean(z)) < 1.3
