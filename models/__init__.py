@@ -24,6 +24,8 @@ MODELS = (
     "hierarchical_normal",
     "robust_regression",
     "logistic_regression",
+    "ordered_regression",
+    "softmax_regression",
     "poisson_regression",
     "survival",
     "varying_slopes",

@@ -73,6 +73,8 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
         ("hierarchical_normal", {"mu": (), "tau": (), "z": ("row",)}),
         ("robust_regression", {"weights": ("feature",), "intercept": (), "sigma": (), "nu": ()}),
         ("logistic_regression", {"weights": ("feature",), "intercept": ()}),
+        ("ordered_regression", {"weights": ("feature",), "probability": ("level",)}),
+        ("softmax_regression", {"weights": ("feature", "other_class"), "intercept": ("other_class",)}),
         ("poisson_regression", {"weights": ("feature",), "intercept": ()}),
         ("survival", {"weights": ("feature",), "intercept": ()}),
         (
