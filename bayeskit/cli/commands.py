@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayeskit.cli.rendering import frame_records, posterior_record, print_frame, print_json, print_table
-from bayeskit.cli.sources import about_model, columns_of, heading_of, require_free, source_of
+from bayeskit.cli.sources import about_model, columns_of, introduced, require_free, source_of
 from bayeskit.cli.specification import BuiltModel, build_model, load_module, split_specification
 from bayeskit.errors import OptionError
 from bayeskit.terminal import is_terminal
@@ -68,7 +68,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({**source_of(built), "plan": asdict(plan)})
     else:
-        print(f"{heading_of(built)}\n")
+        print("\n".join(introduced(built)), end="\n\n")
         print(plan)
     return DONE
 
@@ -77,7 +77,7 @@ def _infer(arguments: argparse.Namespace) -> int:
     built, posterior, written = _answered(arguments, arguments.report)
     if arguments.json:
         return DONE
-    print(f"{heading_of(built)}\n")
+    print("\n".join(introduced(built)), end="\n\n")
     print(f"{posterior.plan}\n")
     print_frame(posterior.summary(), index="variable")
     print(f"\nlog evidence: {posterior.log_evidence}")
@@ -109,7 +109,7 @@ def _validate(arguments: argparse.Namespace) -> int:
         record = {fact: getattr(validation, fact) for fact in facts}
         print_json({**source_of(built), **record, "seed": validation.random_seed, "table": table})
     else:
-        print(f"{heading_of(built)}\n")
+        print("\n".join(introduced(built)), end="\n\n")
         print(validation)
     return DONE if validation.passed else CHECK_FAILED
 

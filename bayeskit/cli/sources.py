@@ -12,7 +12,9 @@ from bayeskit.errors import OptionError
 if TYPE_CHECKING:
     from bayeskit.cli.specification import BuiltModel
 
-__all__ = ["about_model", "columns_of", "heading_of", "require_free", "source_of"]
+__all__ = ["about_model", "columns_of", "heading_of", "introduced", "require_free", "source_of"]
+
+STANDARDISED = "Features are standardised: weights are for features in sds (standardise=false: in their own units)."
 
 
 def columns_of(texts: Sequence[str]) -> dict[str, str | tuple[str, ...]]:
@@ -34,11 +36,16 @@ def heading_of(built: BuiltModel) -> str:
     return f"{built.name}{source}{f' ({options})' if options else ''}"
 
 
+def introduced(built: BuiltModel) -> list[str]:
+    """What a model was built from, and in what units its weights are."""
+    return [heading_of(built), *([STANDARDISED] if built.standardised else [])]
+
+
 def about_model(built: BuiltModel) -> list[str]:
     """What a report begins with: the model, its data, its options, and which column is which variable."""
     named = {name: column if isinstance(column, str) else "+".join(column) for name, column in built.columns.items()}
     columns = ", ".join(f"{name}={column}" for name, column in named.items())
-    return [heading_of(built), *([f"Columns: {columns}."] if columns else [])]
+    return [*introduced(built), *([f"Columns: {columns}."] if columns else [])]
 
 
 def require_free(path: Path | None, what: str, read: Iterable[str | None]) -> None:

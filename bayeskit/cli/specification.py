@@ -46,6 +46,7 @@ class BuiltModel:
     data: str  # where the data came from: a path, the name of an example, or the model file itself
     options: Mapping[str, Any] = field(default_factory=dict)  # those that were set
     columns: NamedColumns = field(default_factory=dict)  # those that were named, by the variables that they are
+    standardised: bool = False  # whether its weights are for features in sds
 
 
 def build_model(specification: str, *, data: str | None, columns: NamedColumns, settings: Sequence[str]) -> BuiltModel:
@@ -103,9 +104,9 @@ def _built(
         return BuiltModel(specification, _finished_model(module, Path(name), table, settings), name)
     with running():
         options = parse_options(build, settings)
-        parameters = inspect.signature(build).parameters.values()
+        parameters = inspect.signature(build).parameters
     arguments: tuple[Any, ...] = ()
-    if not any(p.kind < p.VAR_POSITIONAL and (p.default is p.empty or p.name == "data") for p in parameters):
+    if not any(p.kind < p.VAR_POSITIONAL and (p.default is p.empty or p.name == "data") for p in parameters.values()):
         _refuse_data(specification, table, "its build() takes no data")
         label = name
     elif data is not None:
@@ -125,7 +126,9 @@ def _built(
     except ModelError as error:
         asked = [why for column, why in left_out.items() if repr(column) in str(error)]
         raise (DataError(f"{asked[0]}; {DECLARE}") if asked else error) from error.__cause__
-    return BuiltModel(specification, _checked(model, specification), label, options, columns)
+    asked = parameters["standardise"].default if "standardise" in parameters else False
+    standardised = options.get("standardise", asked) is True and "weights" in model.named_vars
+    return BuiltModel(specification, _checked(model, specification), label, options, columns, standardised)
 
 
 DECLARE = "a model file reads labels, or a column with gaps, where its VARIABLES declare them (kind, missing)"

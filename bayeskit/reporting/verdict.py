@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from bayeskit.model.snapshot import WrittenModel
 from bayeskit.reporting.html import number
 from bayeskit.reporting.records import Cell, Section, Table
 from bayeskit.reporting.subject import Subject, label_variables, listed
@@ -93,14 +94,34 @@ def _counted(subject: Subject) -> int:
 
 
 def _headline(subject: Subject) -> pd.DataFrame:
-    """The rows of the parameters that a reader asks for first: scalars, else entries of the first variable."""
+    """The rows of the parameters that a reader asks for first.
+
+    Weights of predictors, before an intercept and a scale of noise; scalars; else entries of the first variable.
+    """
     post, summary = subject.post, subject.summary
     hidden = label_variables(post)
     free = [str(rv.name) for rv in post.model.free_RVs if str(rv.name) not in hidden]
     of = [str(label).partition("[")[0] for label in summary.index]
     scalars = [label for label in summary.index if label in free]
-    chosen = scalars or [label for label, name in zip(summary.index, of, strict=True) if name in free[:1]]
-    return summary.loc[chosen[:ANSWERS]]
+    leading = [name for name in free if name in _weights(post)][:1]
+    first = leading or ([] if scalars else free[:1])
+    entries = [label for label, name in zip(summary.index, of, strict=True) if name in first and label not in scalars]
+    return summary.loc[[*entries, *scalars][:ANSWERS]]
+
+
+def _weights(post: Posterior) -> set[str]:
+    """The free variables with an entry for each column of a table of data, or for each function of its columns."""
+    if isinstance(post.model, WrittenModel):
+        return set()
+    dims, coords = post.model.named_vars_to_dims, post.model.coords
+    tables = [d for data in post.model.data_vars if len(d := tuple(dims.get(str(data.name), ()))) == 2]
+    columns = [set(coords.get(table[1]) or ()) or {None} for table in tables]
+    found = set()
+    for name in (str(rv.name) for rv in post.model.free_RVs):
+        own = tuple(dims.get(name, ()))
+        if len(own) == 1 and any(labels <= set(coords.get(own[0]) or ()) for labels in columns):
+            found.add(name)
+    return found
 
 
 def _how(post: Posterior) -> str:

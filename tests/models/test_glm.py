@@ -187,6 +187,7 @@ def test_robust_evidence_and_slope_against_a_dense_rule() -> None:
     """Gauss–Legendre over the three numbers; the outlier pulls the slope of least squares."""
     x, y = outlying()
     options: dict[str, Any] = {"freedom": 3.0, "standardise": False, "intercept_scale": 3.0, "prior_scale": 3.0}
+    options |= {"intercept_mean": 0.0, "noise_scale": 1.0}
     post = bk.infer(ROBUST.build(dataset(ROBUST, y=y, x1=x), **options), random_seed=1, progressbar=False)
     assert post.method == "quadrature"
     nodes, weights = np.polynomial.legendre.leggauss(80)
@@ -208,10 +209,21 @@ def test_robust_evidence_and_slope_against_a_dense_rule() -> None:
     assert mean < 3
 
 
+def test_priors_that_are_not_given_go_with_the_unit_of_the_response() -> None:
+    """In thousandths the density is that of y, times 1000 for each row, at the same point in that unit."""
+    x, y = outlying()
+    joint, other = (LogJoint.from_model(ROBUST.build(dataset(ROBUST, y=k * y, x1=x))) for k in (1.0, 1000.0))
+    values = {"intercept": np.array(0.7), "weights": np.array([1.3]), "sigma": np.array(0.9)}
+    point = {**values, "nu": np.array(4.0)}
+    larger = {name: 1000 * value for name, value in values.items()} | {"nu": np.array(4.0)}
+    assert other.logp(larger) == pytest.approx(joint.logp(point) - (len(y) + 3) * np.log(1000), abs=1e-9)
+
+
 def test_with_many_degrees_of_freedom_it_is_the_linear_regression() -> None:
     """Whose evidence is a one-dimensional integral over a closed form."""
     x, y = outlying()
     shared: dict[str, Any] = {"noise": "half_normal", "noise_scale": 2.0, "intercept_scale": 4.0, "prior_scale": 3.0}
+    shared["intercept_mean"] = 0.0
     robust = bk.infer(ROBUST.build(dataset(ROBUST, y=y, x1=x), freedom=1e7, **shared), random_seed=1, progressbar=False)
     line = load_model("linear_regression")
     normal = bk.infer(line.build(dataset(line, y=y, x1=x), **shared), random_seed=1, progressbar=False)
