@@ -25,6 +25,7 @@ from bayeskit.errors import BayeskitError, DataError, ModelError
 from bayeskit.graphs.compile import compile_small, small_mode
 from bayeskit.model.data_slots import uncut
 from bayeskit.model.snapshot import Snapshot
+from bayeskit.results.lengths_of_new_data import advice_on_lengths, note_on_rows
 from bayeskit.results.predicted_series import predicted_series
 from bayeskit.results.tree import countable
 from bayeskit.terminal import interruptible, quiet
@@ -84,9 +85,10 @@ def predict(
         if not values or isinstance(error, BayeskitError):
             raise
         why = str(error).splitlines()[0]
-        advice = _advice(model, {name: value.shape for name, value in values.items()})
+        advice = advice_on_lengths(model, values, error)
         raise DataError(f"the new values of {', '.join(values)} do not fit the model: {why}{advice}") from error
-    return result["predictions" if data else "posterior_predictive"].to_dataset()
+    drawn = result["predictions" if data else "posterior_predictive"].to_dataset()
+    return drawn.assign_attrs(note=note) if (note := note_on_rows(model, values, drawn)) else drawn
 
 
 def not_drawable(error: NotImplementedError) -> ModelError:
@@ -149,15 +151,6 @@ def _labels_along(value: Any, axis: int) -> list[Any] | None:
     else:
         return None
     return None if index is None or isinstance(index, pd.MultiIndex) else list(index)
-
-
-def _advice(model: pm.Model, shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """What to write where the number of rows changes and an observed variable has no dims that would tell it."""
-    loose = [rv.name for rv in model.observed_RVs if not any(model.named_vars_to_dims.get(rv.name) or ())]
-    changed = [name for name, shape in shapes.items() if shape != model[name].get_value(borrow=True).shape]
-    if not (loose and changed):
-        return ""
-    return f"; {loose[0]} keeps the length that it was observed with: give it dims that {changed[0]} has too"
 
 
 def _drawn_anew(

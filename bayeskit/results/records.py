@@ -142,7 +142,8 @@ class Posterior:
         -------
         xarray.Dataset
             One predictive draw for each posterior draw, with the dims of the predicted variables. What a Potential
-            says of the data is not in them: from it nothing can be drawn.
+            says of the data is not in them: from it nothing can be drawn. Its attribute ``note`` says where one new
+            row was given to all entries of a variable that has no dims.
 
         Raises
         ------

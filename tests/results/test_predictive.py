@@ -368,9 +368,21 @@ def test_a_length_that_is_fixed_is_told_with_its_mending() -> None:
         post = bk.infer(model, draws=100, random_seed=1, progressbar=False)
         if dims:  # what the error advises
             assert post.predict({"x": [1.0, 2.0]})["y"].sizes["row"] == 2
+            assert "note" not in post.predict({"x": [1.0]}).attrs
             continue
+        assert post.predict({"x": [1.0]}).attrs["note"].startswith("one new row of x was given to all 3 entries of y")
+        assert "note" not in post.predict({"x": [1.0, 2.0, 3.0]}).attrs
         with pytest.raises(DataError, match="y keeps the length that it was observed with: give it dims that x has"):
             post.predict({"x": [1.0, 2.0]})
+
+
+def test_an_unknown_group_is_not_taken_for_another_number_of_rows() -> None:
+    with pm.Model() as model:
+        group = pm.Data("group", np.array([0, 1, 1]))
+        pm.Normal("y", pm.Normal("b", shape=2)[group], 1.0, observed=np.arange(3.0))
+    post = bk.infer(model, draws=100, random_seed=1, progressbar=False)
+    with pytest.raises(DataError, match="of none that the model was fitted with"):
+        post.predict({"group": [0, 2]})
 
 
 def test_series_are_drawn_for_all_draws_at_once() -> None:

@@ -1,0 +1,44 @@
+"""What is said of new data whose number of rows an observed variable does not follow, for want of dims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+__all__ = ["advice_on_lengths", "note_on_rows"]
+
+
+def advice_on_lengths(model: pm.Model, values: Mapping[str, np.ndarray], error: Exception) -> str:
+    """What to write where the number of rows changes and an observed variable has no dims that would tell it."""
+    if isinstance(error, IndexError):
+        return "; an index among them, of a group say, is of none that the model was fitted with"
+    loose, changed = _without_dims(model), _of_other_length(model, values)
+    if not (loose and changed):
+        return ""
+    return f"; {loose[0]} keeps the length that it was observed with: give it dims that {changed[0]} has too"
+
+
+def note_on_rows(model: pm.Model, values: Mapping[str, np.ndarray], drawn: xr.Dataset) -> str:
+    """That one new row was given to all entries of a variable, which kept the length that it was observed with."""
+    single = [name for name in _of_other_length(model, values) if len(values[name]) == 1]
+    kept = [n for n in _without_dims(model) if n in drawn and drawn[n].ndim > 2 and drawn[n].shape[2] > 1]
+    if not (single and kept):
+        return ""
+    return (
+        f"one new row of {single[0]} was given to all {drawn[kept[0]].shape[2]} entries of {kept[0]}, which has no "
+        f"dims and keeps the length that it was observed with: give it dims that {single[0]} has too"
+    )
+
+
+def _without_dims(model: pm.Model) -> list[str]:
+    observed = (str(rv.name) for rv in model.observed_RVs)
+    return [name for name in observed if not any(model.named_vars_to_dims.get(name) or ())]
+
+
+def _of_other_length(model: pm.Model, values: Mapping[str, np.ndarray]) -> list[str]:
+    """The containers whose new values differ from the old in the number of rows, and in nothing else."""
+    old = {name: model[name].get_value(borrow=True).shape for name in values}
+    return [n for n, v in values.items() if v.ndim and v.shape[1:] == old[n][1:] and len(v) != old[n][0]]
