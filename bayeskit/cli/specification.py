@@ -126,8 +126,8 @@ def _built(
     except ModelError as error:
         asked = [why for column, why in left_out.items() if repr(column) in str(error)]
         raise (DataError(f"{asked[0]}; {DECLARE}") if asked else error) from error.__cause__
-    asked = parameters["standardise"].default if "standardise" in parameters else False
-    standardised = options.get("standardise", asked) is True and "weights" in model.named_vars
+    as_built = parameters["standardise"].default if "standardise" in parameters else False
+    standardised = options.get("standardise", as_built) is True and "weights" in model.named_vars
     return BuiltModel(specification, _checked(model, specification), label, options, columns, standardised)
 
 
