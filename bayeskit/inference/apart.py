@@ -44,7 +44,15 @@ def plan_apart(request: Request) -> Plan | None:
         planned[block] = next(rung.name for rung in ladder() if not rung.obstacle(rung.seen(analysis)))
     if not blocks or all(planned[b] == "nuts" for b in blocks if b.remaining):
         return None
-    return _plan(request, planned, ())
+    plan = _plan(request, planned, ())
+    first = next((rung for rung in ladder() if rung.name != "exact" and rung.name in planned.values()), None)
+    return plan if first is None else replace(plan, outlook=f"{plan.outlook} {_handed_over(first)}")
+
+
+def _handed_over(first: Method) -> str:
+    """What becomes of a block whose method, planned by its structure alone, does not answer it."""
+    others = list(dict.fromkeys(rung.title for rung in ladder()[ladder().index(first) :]))
+    return f"A block that one method refuses, or would take too long for, goes to the next: {', '.join(others)}."
 
 
 def answer_apart(request: Request, rungs: Sequence[Method], climb: Climb) -> Posterior | None:
