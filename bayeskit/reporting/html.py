@@ -24,6 +24,7 @@ MARK = "bayeskit"  # of what a page says of itself
 LEAST_WIDTH = 480  # pixels of a picture, below which its letters are too small: a narrower window moves along it
 NARROW = 368  # pixels for a picture in a window of 400: a wider one is moved along, which is said there
 WIDE = 8  # a table with more columns is set smaller
+LONG_NAME = 12  # letters of the name of a row, from which on it may be broken
 SIMILAR = 300  # largest over smallest number of a column that is written with the same decimals
 
 NOTEBOOK = (
@@ -158,6 +159,8 @@ def _row(row: Sequence[Cell], cells: Sequence[str], style: Sequence[str]) -> str
     # Words among numbers may be a sentence: unbroken, it would push the numbers out of a narrow window.
     styles = [' class="number words"' if s and isinstance(v, str) else s for v, s in zip(row, style, strict=True)]
     rest = "".join(f"<td{s}>{cell}</td>" for cell, s in zip(others, styles[1:], strict=True))
+    if len(first) > LONG_NAME:  # in a narrow window it goes on below from its index, not from its next letter
+        first = first.replace("[", "<wbr>[", 1)
     return f'<tr><th scope="row"{style[0]}>{first}</th>{rest}</tr>\n'
 
 
