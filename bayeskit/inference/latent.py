@@ -10,10 +10,12 @@ several modes, weights with too heavy a tail, components whose labels can be exc
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import xarray as xr
+from scipy import special
 
 from bayeskit.elimination.analysis import Analysis, size_of
 from bayeskit.graphs.compile import has_loops
@@ -158,9 +160,18 @@ def _evidence(space: Unconstrained, found: ImportanceIntegral, points: np.ndarra
         raise NoProposal("an improper prior that compared models share is not integrated this way")
     drawn = Drawn(request.analysis, audited, symmetry, False, request.random_seed)
     try:
-        return drawn.evidence(lambda _: LogEvidence(found.value, found.error, "estimated"), doubted=False)
+        return drawn.evidence(lambda _: LogEvidence(found.value, _error(found), "estimated"), doubted=False)
     except Refused as error:
         raise NoProposal(str(error)) from error
+
+
+def _error(found: ImportanceIntegral) -> float:
+    """With what one point more, as heavy as the heaviest, would add.
+
+    Of weights whose tail is heavy, though not too heavy, those that were not seen hold about as much. Without it errors
+    were too small where the largest weight was small: of 15 seeds of a volatility the mean square of z was 2.0.
+    """
+    return math.hypot(found.error, math.exp(found.log_weights.max() - special.logsumexp(found.log_weights)))
 
 
 def _said(found: ImportanceIntegral) -> str:

@@ -2,7 +2,8 @@ r"""A log density f(φ, x) split in shared numbers φ and a latent vector x, wit
 
 The Hessian in x of a chain is a band, of crossed effects mostly zeros: all columns that share no row are had from one
 product of the Hessian with a vector (Curtis, Powell and Reid 1974), and an analysis of where it is not zero is made
-once, at points where no entry is zero by chance.
+once, at points where no entry is zero by chance. What all rows share, a level or the weights of a regression, has a
+product for each: by symmetry its rows need not be read.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ __all__ = ["SplitDensity"]
 
 AT_ONCE = 1_000_000  # numbers of one array that are computed with together
 FACTOR = 90_000.0  # nanoseconds of a factorisation, whatever its size
+ALONE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # columns that may have a colour each
 GENERIC = 2  # points at which the Hessian is looked at
 
 
@@ -156,7 +158,30 @@ class SplitDensity:
 
     @cached_property
     def _colours(self) -> np.ndarray:
-        return colours_of(self._pattern)
+        """Of the columns, of which no row has two of one colour but the rows of columns that have one for themselves.
+
+        The level of a series is in all of its rows. Its column is the same as its row, which need not be read.
+        """
+        by_degree = np.argsort(-np.diff(self._pattern.indptr), kind="stable")
+        best = colours_of(self._pattern)
+        for alone in ALONE:
+            if alone >= min(self.size, int(best.max())):
+                break
+            others = np.sort(by_degree[alone:])
+            colours = np.empty(self.size, dtype=int)
+            colours[others] = alone + colours_of(sparse.csr_array(self._pattern[others][:, others]))
+            colours[by_degree[:alone]] = np.arange(alone)
+            best = colours if colours.max() < best.max() else best
+        return best
+
+    @cached_property
+    def _read(self) -> tuple[np.ndarray, np.ndarray]:
+        """In which product with a colour, and at which row of it, each entry of the lower triangle is found."""
+        rows, columns = self._entries
+        colours = self._colours
+        alone = (np.bincount(colours) == 1)[colours]
+        turned = alone[rows] & ~alone[columns]
+        return colours[np.where(turned, rows, columns)], np.where(turned, columns, rows)
 
     @property
     def work(self) -> int:
@@ -170,10 +195,10 @@ class SplitDensity:
         colours = self._colours
         directions = np.zeros((int(colours.max()) + 1, self.size))
         directions[colours, np.arange(self.size)] = 1.0
-        rows, columns = self._entries
+        product, place = self._read
         result: list[Precision | None] = []
         for part in self._parts(len(points), directions.size):
-            entries = self._along(points[part], directions)[:, colours[columns], rows]
+            entries = self._along(points[part], directions)[:, product, place]
             result += [self._factorised(e) for e in entries]
         return result
 

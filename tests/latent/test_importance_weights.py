@@ -104,6 +104,25 @@ def test_the_hessian_is_that_of_differences_and_a_band() -> None:
     np.testing.assert_allclose(np.linalg.inv(precision.covariance()), hessian, atol=1e-6)
 
 
+def test_the_hessian_of_crossed_effects_takes_few_products() -> None:
+    """Two weights shared by all rows, eight effects crossed with thirty: eleven products, where 40 entries are."""
+    rng = np.random.default_rng(4)
+    one, two, x = rng.integers(0, 8, 300), rng.integers(0, 30, 300), rng.normal(size=(300, 2))
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1.0)
+        weights = pm.Normal("weights", 0, 2, shape=2)
+        many = pm.Normal("many", 0, scale, shape=30)
+        few = pm.Normal("few", 0, 1, shape=8)
+        pm.Bernoulli("y", logit_p=x @ weights + few[one] + many[two], observed=rng.integers(0, 2, 300))
+    density = weights_of(model, -0.5).density
+    assert density._colours.max() + 1 <= 14
+    point = density.joined(np.full((1, 1), -0.5), rng.normal(size=(1, density.size)))
+    (precision,) = density.precisions(point)
+    assert precision is not None
+    hessian = density._along(point, np.eye(density.size))[0]
+    np.testing.assert_allclose(np.linalg.inv(precision.covariance()), hessian, atol=1e-9)
+
+
 def test_what_is_normal_beforehand_is_the_latent_gaussian() -> None:
     """With the mean of a walk; not its persistence, a Student t, or a variable with its order kept."""
     with pm.Model() as model:
