@@ -18,8 +18,9 @@ __all__ = ["FLAT", "Maximum", "maximum", "maximum_near"]
 
 STARTS = 6
 CLIMBS, NEWTON = 10, 20  # climbs, each in the units of where the last one ended, and Newton steps
-PROBES = 64  # draws from the prior, which say how far apart starts are
 END = 30.0  # e⁻³⁰ of a scale, and of a probability: the end of the road
+SCAN = np.linspace(-END, END, 41)  # how far apart a climb may begin, along a transformed axis
+PROBES = 64  # draws from the prior, which say how far apart starts are
 FURTHER = 150.0  # the same for a scale, whose unit nobody knows
 FLAT = 1e-5  # nats a unit, below which a slope is none
 NIL = (1e-8, 1e-11)  # curvature that counts as none: share of the largest, and of the log density, for rounding
@@ -69,7 +70,7 @@ def maximum(objective: Objective, space: Unconstrained, rng: np.random.Generator
         drawn = space.prior_draws(PROBES, int(rng.integers(2**31)))
         wide = np.ptp(np.quantile(drawn, [0.25, 0.75], axis=0), axis=0) if len(drawn) else 10 * units
         apart = np.where(space.bounded, apart, wide)
-    starts = [first, *(first + 1.5 * apart * rng.normal(size=space.size) for _ in range(STARTS - 1))]
+    starts = [first, _along_axes(objective, first, space), *(first + 1.5 * apart * rng.normal(size=space.size) for _ in range(STARTS - 1))]
     tops = [_top(objective, start, units, space) for start in starts if np.isfinite(objective(start)[0])]
     if not tops:
         raise InferenceError("the log density is not finite at any starting point; give the variables an initval")
@@ -96,6 +97,22 @@ def maximum_near(objective: Objective, space: Unconstrained, x: np.ndarray, unit
             break
         top = tried
     return top
+
+
+def _along_axes(objective: Objective, start: np.ndarray, space: Unconstrained) -> np.ndarray:
+    """The highest of the points that are far apart along each transformed axis, one axis after the other.
+
+    A prior HalfNormal(1e4) starts a climb at log τ = 9. If the data say 0.3, the first step from there leads far past
+    it, to where τ is as good as zero and nothing has a slope.
+    """
+    best, value = start, objective(start)[0]
+    for j in np.flatnonzero(space.bounded):
+        for offset in SCAN:
+            tried = best.copy()
+            tried[j] = start[j] + offset
+            if (found := objective(tried)[0]) > value:
+                best, value = tried, found
+    return best
 
 
 def _around(objective: Objective, x: np.ndarray, units: np.ndarray, far: np.ndarray) -> Maximum:

@@ -122,6 +122,17 @@ def test_what_cannot_be_maximised_is_refused() -> None:
         bk.map_estimate(discrete)
 
 
+@pytest.mark.parametrize("vague", [1e-4, 50.0, 1e4, 1e8])
+def test_a_mode_far_below_where_a_vague_prior_starts_is_not_passed_over(vague: float) -> None:
+    effect, error = np.array([1.2, -0.4, 0.9, 0.1, -1.1, 0.5]), np.full(6, 0.3)
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau", vague)
+        pm.Normal("y", tau * pm.Normal("z", shape=6), error, observed=effect)
+    estimate = bk.maximize_evidence(model, random_seed=0)
+    assert estimate.converged and not estimate.at_boundary
+    assert estimate.point["tau"] == pytest.approx(np.sqrt(np.mean(effect**2) - 0.3**2), rel=1e-6)
+
+
 @pytest.mark.parametrize("unit", [1e-14, 1e-7, 1.0, 1e7, 1e14])
 def test_a_scale_is_found_whatever_its_unit(unit: float) -> None:
     """y ~ Normal(0, s): the likelihood has its maximum at the root mean square, with the curvature 2n of log s."""
