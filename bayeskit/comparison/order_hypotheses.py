@@ -34,7 +34,7 @@ from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.results.diagnostics import doubts_of
 from bayeskit.results.drawn_results import TabledResult
-from bayeskit.results.log_evidence import LogEvidence
+from bayeskit.results.log_evidence import LogEvidence, labelled
 from bayeskit.results.records import Posterior
 
 __all__ = ["OrderHypothesis", "hypothesis"]
@@ -77,10 +77,9 @@ class OrderHypothesis(TabledResult):
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        sign = {"exact": "rounding", "quadrature": "error bound", "estimated": "standard error"}[self.label]
+        factor = labelled(self.log_bayes_factor, self.label, self.error, 6)
         lines = [
-            f"log Bayes factor of {self.hypothesis} against {self.against}: {self.log_bayes_factor:.6g} "
-            f"({self.label}; {sign} {self.error:.1e})",
+            f"log Bayes factor of {self.hypothesis} against {self.against}: {factor}",
             f"probability of it: prior {self.prior_probability:.6g}, posterior {self.posterior_probability:.6g}",
         ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])

@@ -36,6 +36,7 @@ from bayeskit.model.conditioning import LinearForm
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.results.diagnostics import doubts_of
 from bayeskit.results.drawn_results import DrawnResult
+from bayeskit.results.log_evidence import labelled
 from bayeskit.results.records import Posterior
 
 __all__ = ["PointNull", "savage_dickey"]
@@ -82,10 +83,9 @@ class PointNull(DrawnResult):
 
     def __str__(self) -> str:
         point = ", ".join(f"{name} = {value:g}" for name, value in self.at.items())
-        sign = {"exact": "rounding", "quadrature": "error bound", "estimated": "standard error"}[self.label]
+        factor = labelled(self.log_bayes_factor, self.label, self.error, 6)
         lines = [
-            f"log Bayes factor of {point} against the model: {self.log_bayes_factor:.6g} "
-            f"({self.label}; {sign} {self.error:.1e})",
+            f"log Bayes factor of {point} against the model: {factor}",
             f"log density at the point: prior {self.log_prior_density:.6g}, posterior {self.log_posterior_density:.6g}",
         ]
         if not math.isnan(self.kernel_estimate):

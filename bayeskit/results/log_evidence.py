@@ -11,7 +11,7 @@ import numpy as np
 from bayeskit.errors import OptionError
 from bayeskit.results.notebook_html import notebook_html
 
-__all__ = ["LABELS", "LogEvidence", "error_of_sum", "sum_of"]
+__all__ = ["LABELS", "LogEvidence", "error_of_sum", "labelled", "sum_of"]
 
 LABELS = ("exact", "quadrature", "estimated")
 
@@ -54,12 +54,21 @@ class LogEvidence:
     def __str__(self) -> str:
         if math.isnan(self.value):
             return f"not available: {self.reason or 'this method does not estimate it'}"
-        sign = {"exact": "rounding", "quadrature": "error bound", "estimated": "standard error"}[self.label]
-        convention = f"; {self.convention}" if self.convention else ""
-        return f"{self.value:.10g} ({self.label}; {sign} {self.error:.1e}{convention})"
+        return labelled(self.value, self.label, self.error, 10, self.convention)
 
     def _repr_html_(self) -> str:
         return notebook_html("Log evidence", lines=[str(self)])
+
+
+def labelled(value: float, label: str, error: float, digits: int, convention: str = "") -> str:
+    """A number with its label and error: an estimate to the second digit of its standard error, and no further."""
+    shown = f"{value:.{digits}g}"
+    if label == "estimated" and 0 < error < math.inf:
+        decimals = max(0, 1 - math.floor(math.log10(error)))
+        shown = min(shown, f"{value:.{decimals}f}", key=len)
+    kind = {"exact": "rounding", "quadrature": "error bound", "estimated": "standard error"}[label]
+    off = "of unknown error" if error == math.inf else f"{kind} {error:.1e}"
+    return f"{shown} ({'; '.join(filter(None, [label, off, convention]))})"
 
 
 def error_of_sum(errors: np.ndarray, sampled: np.ndarray, slopes: np.ndarray) -> float:
