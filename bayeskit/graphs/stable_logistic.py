@@ -1,10 +1,12 @@
-r"""The logarithm of a logistic function, of which rounding would make log 0.
+r"""The logarithm of a logistic function, of one class or of several, of which rounding would make log 0.
 
 .. math:: \log \sigma(x) = -\log(1 + e^{-x}), \qquad \log(1 - \sigma(x)) = -\log(1 + e^x)
+.. math:: \log \frac{e^{x_k}}{\sum_j e^{x_j}} = x_k - m - \log \sum_j e^{x_j - m}, \qquad m = \max_j x_j
 
 Beyond x = 37 the logistic function is 1 to rounding, and what PyMC writes as log(1 − p) is −∞ for a logit of 38: a
 regression with a predictor of scale 10⁴ would have no density a small step away from its start. PyTensor's own rewrites
-see log(p) and, once they have brought −p to −1·p, no longer log1p(−p).
+see log(p) and, once they have brought −p to −1·p, no longer log1p(−p); of several classes they see the logarithm of all
+probabilities, but not of those of the observed classes.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar import basic as ps
 from pytensor.scalar.math import Sigmoid, Softplus
 from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import Max, Sum
+from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
-from bayeskit.graphs.nodes import applies, constant_number
+from bayeskit.graphs.nodes import applies, constant_number, without_shuffles
 from bayeskit.types import Graph
 
 __all__ = ["softplus", "stable_logistics"]
@@ -34,7 +38,7 @@ def stable_logistics(graphs: Sequence[Variable]) -> list[Variable]:
 
     Of p = σ(x), too, what is asked of it before: whether it is in bounds, and whether p or 1 − p is zero.
     """
-    if not any(v.owner and applies(v.owner, Sigmoid) for v in ancestors(graphs)):
+    if not any(v.owner and _has_logits(v.owner) for v in ancestors(graphs)):
         return list(graphs)
     memo: dict[Variable, Variable] = {}
     for node in toposort(list(graphs)):
@@ -51,8 +55,8 @@ def stable_logistics(graphs: Sequence[Variable]) -> list[Variable]:
 def _stable(node: Apply, inputs: list[Any]) -> Graph | None:
     """What a node is of logits; None where it is not the logarithm of a probability that has one, nor asks for zero."""
     of: Graph | None = None
-    if applies(node, ps.Log) and (of := _logit(inputs[0])) is not None:
-        of = -pt.softplus(-of)
+    if applies(node, ps.Log):
+        of = _log(inputs[0])
     elif applies(node, ps.Log1p) and (of := _logit_of_negative(inputs[0])) is not None:
         of = -pt.softplus(of)
     elif applies(node, ps.EQ) and constant_number(inputs[1]) == 0.0 and (of := _logit(inputs[0])) is not None:
@@ -65,6 +69,38 @@ def _stable(node: Apply, inputs: list[Any]) -> Graph | None:
     old: Any = node.outputs[0]
     same = of is not None and of.type.ndim == old.type.ndim and of.type.dtype == old.type.dtype
     return of if same else None
+
+
+def _has_logits(node: Apply) -> bool:
+    return applies(node, Sigmoid) or isinstance(node.op, Softmax) or _parts_of_softmax(node) is not None
+
+
+def _log(probability: Any) -> Graph | None:
+    """The logarithm of a graph that is σ(x), 1 − σ(x), a softmax, or some entries of one."""
+    node = probability.owner
+    if (x := _logit(probability)) is not None:
+        return -pt.softplus(-x)
+    if node is None or probability.type.dtype != "float64":
+        return None
+    if isinstance(node.op, MOVES):
+        below = _log(node.inputs[0])
+        return None if below is None else node.op(below, *node.inputs[1:])
+    if isinstance(node.op, Softmax):
+        return LogSoftmax(axis=node.op.axis)(node.inputs[0])
+    if (parts := _parts_of_softmax(node)) is not None:
+        return parts[0] - pt.log(parts[1])
+    return None
+
+
+def _parts_of_softmax(node: Apply) -> tuple[Any, Any] | None:
+    """y and Σ exp(y) of a softmax that is written out: exp(y)/Σ exp(y), where y is what its largest was taken from."""
+    above = node.inputs[0] if applies(node, ps.TrueDiv) else None
+    if above is None or above.owner is None or not applies(above.owner, ps.Exp):
+        return None
+    sum_of, y = without_shuffles(node.inputs[1]).owner, above.owner.inputs[0]
+    is_sum = sum_of is not None and isinstance(sum_of.op, Sum) and sum_of.inputs[0] is above
+    largest = without_shuffles(y.owner.inputs[1]).owner if y.owner is not None and applies(y.owner, ps.Sub) else None
+    return (y, node.inputs[1]) if is_sum and largest is not None and isinstance(largest.op, Max) else None
 
 
 def _is_in_bounds(node: Apply, inputs: list[Any]) -> bool:

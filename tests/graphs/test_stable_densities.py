@@ -1,0 +1,90 @@
+"""Densities of models far out, held against mpmath: where rounding leaves nothing of a probability."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import special
+
+from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.stable_logistic import stable_logistics
+from bayeskit.model.unconstrained import Unconstrained
+
+SCALE = 1000
+FEATURES = np.array([[0.0, 1.0, 2.0], [1.0, -1.0, 0.0], [0.5, 0.25, -2.0]])
+CLASSES = [2, 0, 1]
+POINTS = (-800.0, -90.0, -38.0, -3.0, -0.25, 0.0, 1.0, 12.0, 40.0, 400.0, 800.0)
+
+Build = Callable[[Any], object]
+Oracle = Callable[[Any], Any]
+
+
+def density_is(build: Build, log_likelihood: Oracle, digits: int = 60) -> None:
+    """The log density of a model with one Normal(0, 1000) is that of mpmath, and so is its slope."""
+    with pm.Model() as model:
+        build(pm.Normal("w", 0.0, SCALE))
+    space = Unconstrained(model)
+
+    def expected(w: Any) -> Any:
+        return -((w / SCALE) ** 2) / 2 - mp.log(SCALE * mp.sqrt(2 * mp.pi)) + log_likelihood(w)
+
+    found = space.log_density(np.array(POINTS)[:, None])
+    with mp.workdps(digits):
+        for point, value in zip(POINTS, found, strict=True):
+            both = space.value_and_gradient(np.array([point]))
+            assert both[0] == pytest.approx(value, rel=1e-14)
+            assert value == pytest.approx(float(expected(mp.mpf(point))), rel=1e-12)
+            assert both[1][0] == pytest.approx(float(mp.diff(expected, mp.mpf(point))), rel=1e-12, abs=1e-14)
+
+
+def log_softmax(logits: Any, k: int) -> Any:
+    return logits[k] - mp.log(mp.fsum(mp.exp(x) for x in logits))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda w: pm.Categorical("y", logit_p=w * FEATURES, observed=CLASSES),
+        lambda w: pm.Categorical("y", p=pm.math.softmax(w * FEATURES.T, axis=0).T, observed=CLASSES),
+        lambda w: pm.Multinomial("y", n=1, p=pm.math.softmax(w * FEATURES, axis=1), observed=np.eye(3)[CLASSES]),
+    ],
+)
+def test_softmax(build: Build) -> None:
+    density_is(build, lambda w: sum(log_softmax(w * x, k) for x, k in zip(FEATURES, CLASSES, strict=True)))
+
+
+def test_softmax_of_one_row() -> None:
+    counts = [1, 2, 3]
+    coefficient = mp.log(60)  # 6!/(1! 2! 3!)
+    density_is(
+        lambda w: pm.Multinomial("y", n=6, p=pm.math.softmax(w * FEATURES[0]), observed=counts),
+        lambda w: coefficient + sum(n * log_softmax(w * FEATURES[0], k) for k, n in enumerate(counts)),
+    )
+
+
+def test_a_softmax_that_is_written_out_holds_as_the_operation_does() -> None:
+    x = pt.dmatrix("x")
+    away = pt.exp(x - x.max(axis=1, keepdims=True))
+    written = away / away.sum(axis=1, keepdims=True)
+    logits = np.array([[0.0, 400.0, 800.0], [-800.0, 1.0, 2.0]])
+    for p in (pt.special.softmax(x, axis=1), written):
+        (graph,) = stable_logistics([pt.log(p[:, :2])])
+        (found,) = compile_small([x], [graph])(logits)
+        np.testing.assert_allclose(found, special.log_softmax(logits, axis=1)[:, :2], rtol=1e-14)
+
+
+def test_what_is_no_softmax_is_left() -> None:
+    x = pt.dmatrix("x")
+    away = pt.exp(x - x.max(axis=1, keepdims=True))
+    p = pt.special.softmax(x, axis=1)
+    narrow = pt.special.softmax(pt.cast(x, "float32"), axis=1)
+    others = (2 * p, 1 - p, p + p[::-1], narrow, away / (1 + away.sum(axis=1, keepdims=True)), away / away[:, :1])
+    for graph in (*(pt.log(other) for other in others), pt.log1p(p), pt.log2(p)):
+        (left,) = stable_logistics([graph])
+        assert left is graph
