@@ -7,13 +7,24 @@ import signal
 import sys
 import warnings
 from _thread import interrupt_main
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from importlib.util import find_spec
 from threading import Timer, current_thread, main_thread
 from typing import NoReturn
 
-__all__ = ["draws_rich_bars", "interruptible", "is_terminal", "logged_from", "quiet", "warnings_of", "watched"]
+__all__ = [
+    "counted_aloud",
+    "draws_rich_bars",
+    "interruptible",
+    "is_terminal",
+    "logged_from",
+    "quiet",
+    "warnings_of",
+    "watched",
+]
+
+PATIENT = 2.0  # seconds before a bar is drawn
 
 
 def is_terminal() -> bool:
@@ -40,6 +51,38 @@ def watched[T](items: Iterable[T], description: str, bar: bool, number: int | No
     from rich.progress import track
 
     return track(items, description=description, total=number, transient=True)
+
+
+@contextmanager
+def counted_aloud(description: str, number: Callable[[], int], what: str, bar: bool) -> Iterator[None]:
+    """What takes long without a known end, under how much was done so far, once it has taken ``PATIENT`` seconds."""
+    if not bar or not draws_rich_bars():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    class SoFar(ProgressColumn):
+        max_refresh = 0.5
+
+        def render(self, task: object) -> Text:
+            return Text(f"{number():,} {what}")
+
+    console = Console(stderr=sys.stderr.isatty())
+    progress = Progress(
+        SpinnerColumn(), TextColumn(description), SoFar(), TimeElapsedColumn(), console=console, transient=True
+    )
+    progress.add_task(description, total=None)
+    begun = Timer(PATIENT, progress.start)
+    begun.daemon = True
+    begun.start()
+    try:
+        yield
+    finally:
+        begun.cancel()
+        begun.join()  # it may be about to start
+        progress.stop()
 
 
 @contextmanager

@@ -13,9 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
+import pymc as pm
 import pytest
 
-from bayeskit.terminal import interruptible, warnings_of
+import bayeskit as bk
+from bayeskit.model.unconstrained import evaluations_counted
+from bayeskit.terminal import counted_aloud, interruptible, warnings_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -99,3 +102,25 @@ def test_warnings_of_one_of_several_models_name_it(caplog: pytest.LogCaptureFixt
         logger.warning("%s draws: %d %% diverged", "NUTS", 3)
     logger.warning("after")
     assert [record.getMessage() for record in caplog.records] == ["100% line: NUTS draws: 3 % diverged", "after"]
+
+
+@pytest.mark.parametrize(("bar", "seconds", "seen"), [(True, 0.8, True), (True, 0.0, False), (False, 0.3, False)])
+def test_what_takes_long_says_how_far_it_is(
+    bar: bool, seconds: float, seen: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("bayeskit.terminal.draws_rich_bars", lambda: True)
+    monkeypatch.setattr("bayeskit.terminal.PATIENT", 0.1)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes the captured stream for a terminal
+    done = 1234
+    with counted_aloud("quadrature", lambda: done, "evaluations of the density", bar):
+        time.sleep(seconds)
+    out = "".join(capsys.readouterr())
+    assert ("1,234 evaluations of the density" in out and "quadrature" in out) == seen
+
+
+def test_what_is_evaluated_by_a_method_is_counted_around_it() -> None:
+    with pm.Model() as model:
+        pm.Normal("y", pm.Cauchy("m", 0.0, 1.0), 1.0, observed=[0.3])
+    with evaluations_counted() as count:
+        bk.infer(model, draws=10, random_seed=0)
+    assert count.number > 50

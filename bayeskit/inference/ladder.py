@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -44,10 +44,11 @@ from bayeskit.inference.methods import Method, Request, ladder, method_names
 from bayeskit.marginal_likelihood.conventions import audit
 from bayeskit.model.index_range import require_indices_inside
 from bayeskit.model.snapshot import Snapshot, restored
+from bayeskit.model.unconstrained import evaluations_counted
 from bayeskit.quadrature.counted_density import NotIntegrable
 from bayeskit.results.records import Plan, Posterior
 from bayeskit.sampling.options import checked_options
-from bayeskit.terminal import interruptible, is_terminal
+from bayeskit.terminal import counted_aloud, interruptible, is_terminal
 
 __all__ = ["explain", "infer"]
 
@@ -197,7 +198,9 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
                 continue
             if rung.samples:
                 building.close()  # what follows is long, and its garbage is to be collected
-            post = rung.answer(replace(request, analysis=_planned(rung, request, failures)))
+            planned = replace(request, analysis=_planned(rung, request, failures))
+            with _told(rung, request.progressbar):
+                post = rung.answer(planned)
         except UnanswerableError:
             raise
         except Exception as error:
@@ -213,6 +216,15 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
         raise ModelError(obstacles[0])
     require_indices_inside(request.model)  # of other data than those that were read
     raise _no_answer(failures, entry_at_fault(request.analysis, typical_points(request.analysis, 1)[0]))
+
+
+@contextmanager
+def _told(rung: Method, bar: bool) -> Iterator[None]:
+    """How often the density was evaluated so far, of what has no bar of its own and takes long."""
+    with evaluations_counted() as count:
+        told = bar and not rung.samples
+        with counted_aloud(rung.title, lambda: count.number, "evaluations of the density", told):
+            yield
 
 
 def _planned(rung: Method, request: Request, failures: dict[Method, Exception]) -> Analysis:

@@ -68,6 +68,7 @@ def evaluations_counted() -> Iterator[Evaluations]:
         yield count
     finally:
         _COUNTED.reset(token)
+        count_evaluations(count.number)  # what is done within is done around it, too
 
 
 def count_evaluations(number: int) -> None:
