@@ -2,6 +2,7 @@ r"""The logarithm of a logistic function, of one class or of several, of which r
 
 .. math:: \log \sigma(x) = -\log(1 + e^{-x}), \qquad \log(1 - \sigma(x)) = -\log(1 + e^x)
 .. math:: \log \frac{e^{x_k}}{\sum_j e^{x_j}} = x_k - m - \log \sum_j e^{x_j - m}, \qquad m = \max_j x_j
+.. math:: \log(\sigma(a) - \sigma(b)) = \log \sigma(a) + \log \sigma(-b) + \log(1 - e^{b - a})
 
 Beyond x = 37 the logistic function is 1 to rounding, and what PyMC writes as log(1 − p) is −∞ for a logit of 38: a
 regression with a predictor of scale 10⁴ would have no density a small step away from its start. PyTensor's own rewrites
@@ -20,6 +21,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar import basic as ps
 from pytensor.scalar.math import Sigmoid, Softplus
+from pytensor.tensor.basic import Join, MakeVector
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Max, Sum
 from pytensor.tensor.special import LogSoftmax, Softmax
@@ -76,10 +78,12 @@ def _has_logits(node: Apply) -> bool:
 
 
 def _log(probability: Any) -> Graph | None:
-    """The logarithm of a graph that is σ(x), 1 − σ(x), a softmax, or some entries of one."""
+    """The logarithm of a graph that is σ(x), 1 − σ(x), σ(a) − σ(b), a softmax, or some entries of one."""
     node = probability.owner
     if (x := _logit(probability)) is not None:
         return -pt.softplus(-x)
+    if (ends := _logits_of_difference(probability)) is not None:
+        return _log_difference(*ends)
     if node is None or probability.type.dtype != "float64":
         return None
     if isinstance(node.op, MOVES):
@@ -90,6 +94,26 @@ def _log(probability: Any) -> Graph | None:
     if (parts := _parts_of_softmax(node)) is not None:
         return parts[0] - pt.log(parts[1])
     return None
+
+
+def _logits_of_difference(difference: Any) -> tuple[Any, Any] | None:
+    """a and b of a graph that is σ(a) − σ(b), some entries of it, or its axes arranged otherwise."""
+    node = difference.owner
+    if node is not None and isinstance(node.op, MOVES):
+        ends = _logits_of_difference(node.inputs[0])
+        return None if ends is None else (node.op(ends[0], *node.inputs[1:]), node.op(ends[1], *node.inputs[1:]))
+    if node is None or not applies(node, ps.Sub):
+        return None
+    upper, lower = (_logit(i) for i in node.inputs)
+    # Entries are taken from both: neither may be stretched along an axis of the other.
+    alike = upper is not None and lower is not None and upper.type.broadcastable == lower.type.broadcastable
+    return (upper, lower) if alike else None
+
+
+def _log_difference(a: Any, b: Any) -> Graph:
+    # Ends that are both infinite have no difference, and nothing between them.
+    between = pt.switch(pt.eq(a, b), 0.0, b - a)
+    return pt.log(-pt.expm1(between)) - pt.softplus(-a) - pt.softplus(b)
 
 
 def _parts_of_softmax(node: Apply) -> tuple[Any, Any] | None:
@@ -110,7 +134,7 @@ def _is_in_bounds(node: Apply, inputs: list[Any]) -> bool:
 
 
 def _logit(probability: Any) -> Graph | None:
-    """x of a graph that is σ(x) or 1 − σ(x), some entries of it, or its axes arranged otherwise."""
+    """x of a graph that is σ(x) or 1 − σ(x), some entries of it, several in a row, or its axes arranged otherwise."""
     node = probability.owner
     if node is None:
         return None
@@ -122,7 +146,20 @@ def _logit(probability: Any) -> Graph | None:
     if applies(node, ps.Sub) and constant_number(node.inputs[0]) == 1.0:
         below = _logit(node.inputs[1])
         return None if below is None or below.type.ndim != probability.type.ndim else -below
+    if isinstance(node.op, Join | MakeVector) and probability.type.dtype == "float64":
+        inside = [_logit(part) for part in node.inputs]
+        all_of = [x if x is not None else _logit_of_end(part) for x, part in zip(inside, node.inputs, strict=True)]
+        known = any(x is not None for x in inside) and all(x is not None for x in all_of)
+        return node.op(*all_of) if known else None
     return None
+
+
+def _logit_of_end(part: Any) -> Graph | None:
+    """−∞ or ∞, of as many entries, of what is filled with zeros or ones."""
+    node = part.owner
+    filled = part if node is None else node.inputs[1] if applies(node, ps.Second) else None
+    number = None if filled is None else constant_number(filled)
+    return pt.full_like(part, np.inf if number else -np.inf, dtype="float64") if number in (0.0, 1.0) else None
 
 
 def _logit_of_either(log_one: Any, log_other: Any) -> Graph | None:

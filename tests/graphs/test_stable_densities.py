@@ -25,7 +25,7 @@ Build = Callable[[Any], object]
 Oracle = Callable[[Any], Any]
 
 
-def density_is(build: Build, log_likelihood: Oracle, digits: int = 60) -> None:
+def density_is(build: Build, log_likelihood: Oracle, digits: int = 60, rounding: float = 1e-14) -> None:
     """The log density of a model with one Normal(0, 1000) is that of mpmath, and so is its slope."""
     with pm.Model() as model:
         build(pm.Normal("w", 0.0, SCALE))
@@ -40,7 +40,7 @@ def density_is(build: Build, log_likelihood: Oracle, digits: int = 60) -> None:
             both = space.value_and_gradient(np.array([point]))
             assert both[0] == pytest.approx(value, rel=1e-14)
             assert value == pytest.approx(float(expected(mp.mpf(point))), rel=1e-12)
-            assert both[1][0] == pytest.approx(float(mp.diff(expected, mp.mpf(point))), rel=1e-12, abs=1e-14)
+            assert both[1][0] == pytest.approx(float(mp.diff(expected, mp.mpf(point))), rel=1e-12, abs=rounding)
 
 
 def log_softmax(logits: Any, k: int) -> Any:
@@ -88,3 +88,98 @@ def test_what_is_no_softmax_is_left() -> None:
     for graph in (*(pt.log(other) for other in others), pt.log1p(p), pt.log2(p)):
         (left,) = stable_logistics([graph])
         assert left is graph
+
+
+CUTS = [-1.0, 0.5, 2.0]
+
+
+def between(a: Any, b: Any) -> Any:
+    """log(σ(a) − σ(b))."""
+    return mp.log(1 / (1 + mp.exp(-a)) - 1 / (1 + mp.exp(-b)))
+
+
+def log_level(eta: Any, level: int) -> Any:
+    ends = [-mp.inf, *CUTS, mp.inf]
+    return between(ends[level + 1] - eta, ends[level] - eta)
+
+
+@pytest.mark.parametrize("levels", [[0, 1, 2], [3, 2, 1]])
+def test_ordered_levels(levels: list[int]) -> None:
+    eta = np.array([1.0, -0.5, 0.25])
+    density_is(
+        lambda w: pm.OrderedLogistic("y", eta=w * eta, cutpoints=CUTS, compute_p=False, observed=levels),
+        lambda w: sum(log_level(w * x, k) for x, k in zip(eta, levels, strict=True)),
+        digits=800,
+    )
+
+
+def test_ordered_levels_with_cuts_that_are_far_apart_or_close() -> None:
+    density_is(
+        lambda w: pm.OrderedLogistic("y", eta=0.0, cutpoints=pt.stack([w, w + 1e-3, w + 900]), observed=1),
+        lambda w: between(w + mp.mpf(1e-3), w),
+        digits=800,
+        rounding=1e-12,  # two slopes of a thousand cancel
+    )
+
+
+def test_a_level_between_equal_cuts_has_probability_zero() -> None:
+    c = pt.dvector("c")
+    p = pt.concatenate([[0.0], pt.sigmoid(c), [1.0]])
+    (graph,) = stable_logistics([pt.log(p[1:] - p[:-1])])
+    (found,) = compile_small([c], [graph])(np.array([-np.inf, 0.5, 0.5, np.inf, np.inf]))
+    half = special.log_expit(0.5)
+    np.testing.assert_allclose(found, [-np.inf, half, -np.inf, special.log_expit(-0.5), -np.inf, -np.inf], rtol=1e-14)
+    (found,) = compile_small([c], [graph])(np.array([1.0, 0.0]))
+    assert np.isnan(found[1])
+
+
+def test_what_is_no_difference_of_logistic_functions_is_left() -> None:
+    x, y = pt.dmatrix("x"), pt.drow("y")
+    p, q = pt.sigmoid(x), pt.sigmoid(y)
+    half = pt.concatenate([pt.full_like(p, 0.5), p], axis=1)
+    other = pt.concatenate([2 * p, p], axis=1)
+    ends = pt.concatenate([pt.zeros_like(x), pt.ones_like(x)], axis=1)
+    for graph in (p + p[::-1], 2 - p, p - 2 * p, p - q, half, half[:, 1:] - half[:, :-1], other, ends):
+        whole = pt.log(graph)
+        (left,) = stable_logistics([whole])
+        assert left is whole
+
+
+def share(w: Any) -> Any:
+    return 1 / (1 + mp.exp(-w))
+
+
+ZEROS = np.array([0, 1, 0, 3])
+RATE = 2.0
+RATES = [mp.exp(-2), 2 * mp.exp(-2), None, mp.exp(-2) * 8 / 6]
+CHANCES = [mp.mpf(0.25) ** 5, 5 * mp.mpf(0.75) * mp.mpf(0.25) ** 4, None, 10 * mp.mpf(0.75) ** 3 * mp.mpf(0.25) ** 2]
+
+
+@pytest.mark.parametrize(
+    ("build", "of_counts"),
+    [
+        (lambda w: pm.ZeroInflatedPoisson("y", psi=pm.math.sigmoid(w), mu=RATE, observed=ZEROS), RATES),
+        (lambda w: pm.ZeroInflatedBinomial("y", psi=pm.math.sigmoid(w), n=5, p=0.75, observed=ZEROS), CHANCES),
+        (
+            lambda w: pm.Mixture(
+                "y",
+                w=pt.stack([1 - pm.math.sigmoid(w), pm.math.sigmoid(w)]),
+                comp_dists=[pm.DiracDelta.dist(0), pm.Poisson.dist(RATE)],
+                observed=ZEROS,
+            ),
+            RATES,
+        ),
+    ],
+)
+def test_shares_of_zeros(build: Build, of_counts: list[Any]) -> None:
+    def log_likelihood(w: Any) -> Any:
+        return sum(mp.log(share(w) * of_counts[k] + (share(-w) if k == 0 else 0)) for k in ZEROS)
+
+    density_is(build, log_likelihood)
+
+
+def test_hurdles() -> None:
+    def log_likelihood(w: Any) -> Any:
+        return sum(mp.log(share(-w) if k == 0 else share(w) * RATES[k] / (1 - RATES[0])) for k in ZEROS)
+
+    density_is(lambda w: pm.HurdlePoisson("y", psi=pm.math.sigmoid(w), mu=RATE, observed=ZEROS), log_likelihood)
