@@ -12,7 +12,7 @@ probabilities, but not of those of the observed classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar import basic as ps
-from pytensor.scalar.math import Sigmoid, Softplus
+from pytensor.scalar.math import Erf, Erfc, Sigmoid, Softplus
 from pytensor.tensor.basic import Join, MakeVector
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Max, Sum
@@ -28,6 +28,7 @@ from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from bayeskit.graphs.nodes import applies, constant_number, without_shuffles
+from bayeskit.graphs.stable_normal import half_erfc, log_half_erfc
 from bayeskit.types import Graph
 
 __all__ = ["softplus", "stable_logistics"]
@@ -36,45 +37,77 @@ MOVES = (DimShuffle, Subtensor, AdvancedSubtensor)  # entries about, and does no
 
 
 def stable_logistics(graphs: Sequence[Variable]) -> list[Variable]:
-    """The same graphs, with logarithms of logistic functions that hold for any real number.
+    """The same graphs, with logarithms of logistic and normal distribution functions that hold for any real number.
 
     Of p = σ(x), too, what is asked of it before: whether it is in bounds, and whether p or 1 − p is zero.
     """
     if not any(v.owner and _has_logits(v.owner) for v in ancestors(graphs)):
         return list(graphs)
     memo: dict[Variable, Variable] = {}
+    scores: dict[Variable, Graph] = {}
     for node in toposort(list(graphs)):
         if node.outputs[0] in memo:
             continue
         inputs = [memo.get(i, i) for i in node.inputs]
-        if (stable := _stable(node, inputs)) is not None:
+        if (stable := _stable(node, inputs, scores)) is not None:
             memo[node.outputs[0]] = stable
         elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
             memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True))
     return [memo.get(g, g) for g in graphs]
 
 
-def _stable(node: Apply, inputs: list[Any]) -> Graph | None:
-    """What a node is of logits; None where it is not the logarithm of a probability that has one, nor asks for zero."""
+def _stable(node: Apply, inputs: list[Any], scores: dict[Variable, Graph]) -> Graph | None:
+    """What a node is of logits or scores; None where it is not the logarithm of a probability, nor asks for zero.
+
+    A score of which a logarithm was made is noted.
+    """
     of: Graph | None = None
-    if applies(node, ps.Log):
+    if (score := _score_of_log(node, inputs)) is not None:
+        of = log_half_erfc(score)
+        scores[of] = score
+    elif applies(node, ps.Log):
         of = _log(inputs[0])
     elif applies(node, ps.Log1p) and (of := _logit_of_negative(inputs[0])) is not None:
         of = -pt.softplus(of)
     elif applies(node, ps.EQ) and constant_number(inputs[1]) == 0.0 and (of := _logit(inputs[0])) is not None:
         of = pt.eq(of, -np.inf)
-    elif _is_in_bounds(node, inputs) and (of := _logit(inputs[0])) is not None:
+    elif _is_in_bounds(node, inputs) and (of := _logit_or_score(inputs[0])) is not None:
         of = pt.eq(of, of)  # but for what is no number
     elif applies(node, ps.Switch) and (of := _logit_of_either(*inputs[1:])) is not None:
         # As of ones and zeros: half the work.
         of = -pt.softplus(pt.switch(inputs[0], -1.0, 1.0) * of)
+    elif applies(node, ps.Switch) and _are_opposite(*(scores.get(i) for i in inputs[1:])):
+        of = log_half_erfc(pt.switch(inputs[0], 1.0, -1.0) * scores[inputs[1]])
     old: Any = node.outputs[0]
     same = of is not None and of.type.ndim == old.type.ndim and of.type.dtype == old.type.dtype
     return of if same else None
 
 
 def _has_logits(node: Apply) -> bool:
-    return applies(node, Sigmoid) or isinstance(node.op, Softmax) or _parts_of_softmax(node) is not None
+    is_known = applies(node, Sigmoid, Erf, Erfc) or isinstance(node.op, Softmax)
+    return is_known or _parts_of_softmax(node) is not None
+
+
+def _score_of_log(node: Apply, inputs: list[Any]) -> Graph | None:
+    """t of what is log p or log1p(−p) of p = ½ erfc(−t), or of 1 − p."""
+    if applies(node, ps.Log):
+        return _argument(inputs[0], half_erfc)
+    negative = inputs[0].owner if applies(node, ps.Log1p) else None
+    score = _argument(negative.inputs[0], half_erfc) if negative is not None and applies(negative, ps.Neg) else None
+    return None if score is None else _opposite(score)
+
+
+def _logit_or_score(probability: Any) -> Graph | None:
+    logit = _logit(probability)
+    return logit if logit is not None else _argument(probability, half_erfc)
+
+
+def _opposite(x: Any) -> Any:
+    return x.owner.inputs[0] if x.owner is not None and applies(x.owner, ps.Neg) else -x
+
+
+def _are_opposite(one: Any, other: Any) -> bool:
+    return one is not None and other is not None and (_opposite(one) is other or _opposite(other) is one)
 
 
 def _log(probability: Any) -> Graph | None:
@@ -135,26 +168,33 @@ def _is_in_bounds(node: Apply, inputs: list[Any]) -> bool:
 
 def _logit(probability: Any) -> Graph | None:
     """x of a graph that is σ(x) or 1 − σ(x), some entries of it, several in a row, or its axes arranged otherwise."""
+    return _argument(probability, _of_sigmoid)
+
+
+def _of_sigmoid(node: Apply) -> Graph | None:
+    return node.inputs[0] if applies(node, Sigmoid) and node.inputs[0].type.dtype == "float64" else None
+
+
+def _argument(probability: Any, known: Callable[[Apply], Graph | None]) -> Any:
+    """x of a graph that is F(x) or 1 − F(x) as above, with F(−x) = 1 − F(x) and what F is of known by its node."""
     node = probability.owner
-    if node is None:
-        return None
-    if applies(node, Sigmoid):
-        return node.inputs[0] if node.inputs[0].type.dtype == "float64" else None
+    if node is None or (x := known(node)) is not None:
+        return None if node is None else x
     if isinstance(node.op, MOVES):
-        below = _logit(node.inputs[0])
+        below = _argument(node.inputs[0], known)
         return None if below is None else node.op(below, *node.inputs[1:])
     if applies(node, ps.Sub) and constant_number(node.inputs[0]) == 1.0:
-        below = _logit(node.inputs[1])
-        return None if below is None or below.type.ndim != probability.type.ndim else -below
+        below = _argument(node.inputs[1], known)
+        return None if below is None or below.type.ndim != probability.type.ndim else _opposite(below)
     if isinstance(node.op, Join | MakeVector) and probability.type.dtype == "float64":
-        inside = [_logit(part) for part in node.inputs]
-        all_of = [x if x is not None else _logit_of_end(part) for x, part in zip(inside, node.inputs, strict=True)]
-        known = any(x is not None for x in inside) and all(x is not None for x in all_of)
-        return node.op(*all_of) if known else None
+        inside = [_argument(part, known) for part in node.inputs]
+        all_of = [x if x is not None else _end(part) for x, part in zip(inside, node.inputs, strict=True)]
+        are_known = any(x is not None for x in inside) and all(x is not None for x in all_of)
+        return node.op(*all_of) if are_known else None
     return None
 
 
-def _logit_of_end(part: Any) -> Graph | None:
+def _end(part: Any) -> Graph | None:
     """−∞ or ∞, of as many entries, of what is filled with zeros or ones."""
     node = part.owner
     filled = part if node is None else node.inputs[1] if applies(node, ps.Second) else None

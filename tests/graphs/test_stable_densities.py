@@ -8,12 +8,15 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.traversal import ancestors
 from scipy import special
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.stable_logistic import stable_logistics
+from bayeskit.graphs.stable_normal import log_half_erfc
 from bayeskit.model.unconstrained import Unconstrained
 
 SCALE = 1000
@@ -183,3 +186,75 @@ def test_hurdles() -> None:
         return sum(mp.log(share(-w) if k == 0 else share(w) * RATES[k] / (1 - RATES[0])) for k in ZEROS)
 
     density_is(lambda w: pm.HurdlePoisson("y", psi=pm.math.sigmoid(w), mu=RATE, observed=ZEROS), log_likelihood)
+
+
+SCORES = np.array([1.0, -0.5, 0.25])
+EVENTS = np.array([0, 1, 1])
+
+
+def log_normal_cdf(z: Any) -> Any:
+    return mp.log(mp.erfc(-z / mp.sqrt(2)) / 2)
+
+
+def written_with_erf(z: Any) -> Any:
+    return 0.5 * (1 + pt.erf(z / np.sqrt(2)))
+
+
+# PyMC has the root in `invprobit` with seven digits.
+RATIO = np.sqrt(2) / float(np.float32(np.sqrt(2)))
+
+
+@pytest.mark.parametrize(
+    ("cdf", "ratio"),
+    [(pm.math.invprobit, RATIO), (written_with_erf, 1.0), (lambda z: 1 - pt.erfc(z / np.sqrt(2)) / 2, 1.0)],
+)
+def test_probit(cdf: Build, ratio: float) -> None:
+    def log_likelihood(w: Any) -> Any:
+        return sum(log_normal_cdf((1 if y else -1) * w * z * ratio) for z, y in zip(SCORES, EVENTS, strict=True))
+
+    density_is(lambda w: pm.Bernoulli("y", p=cdf(w * SCORES), observed=EVENTS), log_likelihood, digits=100)
+
+
+def test_counts_of_events_with_probit() -> None:
+    counts = [0, 2, 5]
+    coefficient = mp.log(10)  # 5!/(2! 3!)
+
+    def log_likelihood(w: Any) -> Any:
+        both = [
+            k * log_normal_cdf(w * z) + (5 - k) * log_normal_cdf(-w * z) for z, k in zip(SCORES, counts, strict=True)
+        ]
+        return coefficient + sum(both)
+
+    density_is(
+        lambda w: pm.Binomial("y", n=5, p=written_with_erf(w * SCORES), observed=counts), log_likelihood, digits=100
+    )
+
+
+def test_a_normal_distribution_function_is_that_of_mpmath_all_the_way() -> None:
+    t = pt.dvector("t")
+    at = np.concatenate([np.linspace(-40, 8, 97), [-1e5, -26.0, -26.0000001, -25.9999999, -1e-9, 0.0, 1e3, 1e150]])
+    graph = log_half_erfc(t)
+    value, slope = compile_small([t], [graph, pytensor.grad(graph.sum(), t)])(at)
+    with mp.workdps(60):
+        expected = [mp.log(mp.erfc(-mp.mpf(x)) / 2) for x in at]
+        slopes = [mp.exp(-(mp.mpf(x) ** 2)) / mp.erfc(-mp.mpf(x)) * 2 / mp.sqrt(mp.pi) for x in at]
+    np.testing.assert_allclose(value, np.array(expected, dtype=float), rtol=1e-14, atol=1e-290)
+    np.testing.assert_allclose(slope, np.array(slopes, dtype=float), rtol=1e-12, atol=1e-290)
+    (ends,) = compile_small([t], [graph])(np.array([-np.inf, np.inf, np.nan]))
+    np.testing.assert_allclose(ends, [-np.inf, 0.0, np.nan], atol=1e-290)
+
+
+def test_one_normal_distribution_function_is_evaluated_where_events_choose() -> None:
+    with pm.Model() as model:
+        pm.Bernoulli("y", p=pm.math.invprobit(pm.Normal("w") * SCORES), observed=EVENTS)
+    operations = [str(v.owner.op) for v in ancestors([Unconstrained(model).graph]) if v.owner]
+    assert sum("Erfc" in name for name in operations) == 1
+
+
+def test_what_is_no_normal_distribution_function_is_left() -> None:
+    x = pt.dvector("x")
+    half = 0.5 * pt.erfc(x)
+    others = (0.25 * pt.erfc(x), pt.erfc(x), 0.5 * (2 + pt.erf(x)), 0.5 * (1 - pt.erf(x)), 0.5 * pt.erf(x), 2 - half)
+    for graph in (*(pt.log(other) for other in others), pt.log1p(half), pt.log(half * half)):
+        (left,) = stable_logistics([graph])
+        assert left is graph
