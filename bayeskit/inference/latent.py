@@ -166,12 +166,14 @@ def _evidence(space: Unconstrained, found: ImportanceIntegral, points: np.ndarra
 
 
 def _error(found: ImportanceIntegral) -> float:
-    """With what one point more, as heavy as the heaviest, would add.
+    """With what one point more, as heavy as the heaviest, would add, and larger the heavier the tail of the weights.
 
-    Of weights whose tail is heavy, though not too heavy, those that were not seen hold about as much. Without it errors
-    were too small where the largest weight was small: of 15 seeds of a volatility the mean square of z was 2.0.
+    The heaviest are seldom drawn, and those that were not seen hold about as much as those that were. As the spread of
+    scramblings has it, errors were too small: the mean square of z was 2.2 for a volatility and 2.4 for counts, of 16
+    seeds each against exact evidence; so it is 1.1 and 0.9.
     """
-    return math.hypot(found.error, math.exp(found.log_weights.max() - special.logsumexp(found.log_weights)))
+    heaviest = math.exp(found.log_weights.max() - special.logsumexp(found.log_weights))
+    return math.hypot(found.error, heaviest) / (1 - min(max(found.pareto_k, 0.0), 0.5))
 
 
 def _said(found: ImportanceIntegral) -> str:

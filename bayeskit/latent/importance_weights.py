@@ -1,13 +1,14 @@
 r"""Unbiased estimates of p(y, φ) = ∫ exp f(φ, x) dx by importance sampling of x from its Gaussian approximation.
 
-.. math:: \hat p(y, \phi) = \frac14 \sum_{k=1}^4 \frac{\exp f(\phi, x_k)}{N(x_k; \hat x, \Lambda^{-1})},
+.. math:: \hat p(y, \phi) = \frac1K \sum_{k=1}^K \frac{\exp f(\phi, x_k)}{N(x_k; \hat x, \Lambda^{-1})},
    \qquad x_k = \hat x + \Lambda^{-1/2} z_k,
 
-with z and −z, which balance for location, and both scaled so that the quantiles of |z|² are q and 1 − q, which balances
-for scale (Durbin and Koopman 2000): each is a standard Normal, and what is odd in z of the log weights cancels. The
-noise is a function of φ: the same φ has the same estimate, and another φ an independent one. Estimates in the place of
-p(y, φ) leave importance sampling over φ unbiased, and its standard error is that of both (Tran, Scharth, Pitt and Kohn
-2013).
+with a few z and for each −z, which balances for location, and both scaled so that the quantiles of |z|² are q and
+1 − q, which balances for scale (Durbin and Koopman 2000): each is a standard Normal, and what is odd in z of the log
+weights cancels. Most of what an estimate takes is the search for the mode: more z make it take little more, and its
+weights far more even. The noise is a function of φ: the same φ has the same estimate, and another φ an independent one.
+Estimates in the place of p(y, φ) leave importance sampling over φ unbiased, and its standard error is that of both
+(Tran, Scharth, Pitt and Kohn 2013).
 
 Sources: Shephard and Pitt (1997), Biometrika 84, 653-667; Durbin and Koopman (2000), Journal of the Royal Statistical
 Society B 62, 3-56; Tran, Scharth, Pitt and Kohn (2013), arXiv:1309.3339.
@@ -27,6 +28,7 @@ from bayeskit.latent.split_density import SplitDensity
 
 __all__ = ["LatentWeights", "WeightedLatent"]
 
+GROUPS = 4  # z of each φ, and four x of each z
 AT_ONCE = 1_000_000  # numbers in the x that are made together
 GENERATOR, NORMAL = 80_000.0, 60.0  # nanoseconds of a generator, and of a number that is made of its noise
 OPEN = 1e-15  # quantiles lie this far inside the unit interval
@@ -78,7 +80,7 @@ class LatentWeights:
         return replace(self, random_seed=(*self.random_seed, number), wider=wider, degrees=degrees)
 
     def _parts(self, number: int) -> list[slice]:
-        step = max(1, AT_ONCE // (4 * self.density.size))
+        step = max(1, AT_ONCE // (4 * GROUPS * self.density.size))
         return [slice(k, min(k + step, number)) for k in range(0, max(number, 1), step)]
 
     def _of(self, phi: np.ndarray) -> WeightedLatent:
@@ -105,17 +107,17 @@ class LatentWeights:
         return np.asarray(constant - 0.5 * (degrees + size) * np.log1p(squares / degrees))
 
     def _noise(self, phi: np.ndarray) -> np.ndarray:
-        """(N, 4, D), a function of φ up to rounding: of single precision, to which φ is the same however computed."""
+        """(N, K, D), a function of φ up to rounding: of single precision, to which φ is the same however computed."""
         size = self.density.size
-        charge(len(phi) * (GENERATOR + NORMAL * size))
+        charge(len(phi) * (GENERATOR + GROUPS * NORMAL * size))
         keys = np.ascontiguousarray(phi, dtype=np.float32).view(np.uint32).tolist()
         rngs = [np.random.default_rng([*self.random_seed, *key]) for key in keys]
-        z = np.array([rng.standard_normal(size) for rng in rngs])
+        z = np.array([rng.standard_normal((GROUPS, size)) for rng in rngs]).reshape(-1, GROUPS, size)
         radius = stats.chi2(size)
-        square = np.sum(z**2, axis=1)
+        square = np.sum(z**2, axis=2)
         other = radius.isf(radius.cdf(square).clip(OPEN, 1 - OPEN))
-        scaled = z * np.sqrt(other / square)[:, None]
+        scaled = z * np.sqrt(other / square)[:, :, None]
         if math.isfinite(self.degrees):
-            stretch = np.sqrt(self.degrees / np.array([rng.chisquare(self.degrees) for rng in rngs]))
-            z, scaled = z * stretch[:, None], scaled * stretch[:, None]
-        return self.wider * np.stack([z, -z, scaled, -scaled], axis=1)
+            drawn = np.array([rng.chisquare(self.degrees, GROUPS) for rng in rngs]).reshape(-1, GROUPS, 1)
+            z, scaled = z * np.sqrt(self.degrees / drawn), scaled * np.sqrt(self.degrees / drawn)
+        return self.wider * np.concatenate([z, -z, scaled, -scaled], axis=1)
