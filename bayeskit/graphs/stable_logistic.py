@@ -7,7 +7,8 @@ r"""The logarithm of a logistic function, of one class or of several, of which r
 Beyond x = 37 the logistic function is 1 to rounding, and what PyMC writes as log(1 − p) is −∞ for a logit of 38: a
 regression with a predictor of scale 10⁴ would have no density a small step away from its start. PyTensor's own rewrites
 see log(p) and, once they have brought −p to −1·p, no longer log1p(−p); of several classes they see the logarithm of all
-probabilities, but not of those of the observed classes.
+probabilities, but not of those of the observed classes. What is a normal distribution function is told by
+``stable_normal``.
 """
 
 from __future__ import annotations
