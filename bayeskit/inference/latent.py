@@ -23,7 +23,7 @@ from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.graphs.operation_costs import operations_counted
 from bayeskit.inference.cost import seconds_of_evaluation, seconds_of_sampling
 from bayeskit.inference.methods import Request
-from bayeskit.latent.gates import require_alike_when_wider, require_one_mode
+from bayeskit.latent.gates import require_alike_when_wider, require_no_other_mode, require_one_mode
 from bayeskit.latent.gaussian_prior import latent_gaussian
 from bayeskit.latent.importance_weights import LatentWeights
 from bayeskit.latent.shared_numbers import SharedNumbers
@@ -36,6 +36,7 @@ from bayeskit.marginal_likelihood.sampled import Drawn
 from bayeskit.marginal_likelihood.symmetries import symmetries_of
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.model.unconstrained import Unconstrained
+from bayeskit.plates.smoothness import why_not_smooth
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import build_tree
@@ -46,9 +47,11 @@ __all__ = ["answer", "obstacle"]
 SHARED, LATENT = 10, (10, 2_000)  # numbers: at most, and least and most
 WORK = 2e7  # numbers that an approximation may compute with
 EVALUATIONS = 12_000  # that an answer takes
+LONGER = 2.0  # times as long as sampling, that searches may make it: chains of so many latent numbers mix slowly
 COUNTED = 64  # evaluations by which the cost of one is counted
 PRECISE, MANY, PRECISE_ENOUGH = 1e-3, 8_192, 1e-2  # errors of the evidence, and points from which on the larger will do
 MOST = 65_536  # points
+DRAWN = 16  # latent vectors of the prior, from which other modes are looked for
 FEWEST, LOOKED_AT = 200, 400  # draws that gates look at, and by which symmetries are looked for
 
 
@@ -60,6 +63,10 @@ def obstacle(analysis: Analysis) -> str:
     if whole := [n for n in joint.names if not joint.values[n].type.dtype.startswith("float")]:
         return f"no latent Gaussian is integrated beside {', '.join(whole)}, which is discrete; use method='nuts'"
     latent = latent_gaussian(analysis)
+    for name in latent:
+        data = [g for f, g in joint.factors.items() if f not in latent and name in joint.scopes[f]]
+        if reason := why_not_smooth(data, joint.values[name]):
+            return f"{name}: {reason}; use method='nuts'"
     if not any(n in analysis.plan.remaining for n in latent):
         return "no variable without a closed form is Normal given the others before data are seen; use method='nuts'"
     shared, size = (
@@ -77,7 +84,7 @@ def answer(request: Request) -> Posterior:
     """Independent draws of all variables, and the log evidence with its standard error."""
     analysis, random_seed = request.analysis, request.random_seed
     rng = np.random.default_rng(random_seed)
-    with lightly(), on_one_thread(), silently():
+    with lightly(), on_one_thread(), silently(), operations_counted() as spent:
         space = Unconstrained(request.model, None)
         if has_loops([space.graph]):
             raise NoProposal("the density has a loop, and cannot be evaluated at many points at once")
@@ -90,7 +97,7 @@ def answer(request: Request) -> Posterior:
         draws = max(request.draws, FEWEST)
 
         weights = LatentWeights(density, shared.near(shared.start), (random_seed,))
-        _require_time(request, weights, space)
+        density.spent, density.longest = spent, LONGER * _require_time(request, weights, space)
 
         def estimates(mode: np.ndarray) -> ArrayFunction:
             nonlocal weights
@@ -103,6 +110,8 @@ def answer(request: Request) -> Posterior:
         phi = found.draw(rng, draws)
         x = weights.draw(phi, rng)
         require_one_mode(weights, phi, rng)
+        drawn = space.prior_draws(DRAWN, random_seed)[:, density.latent]
+        require_no_other_mode(weights, phi, drawn, rng)
         require_alike_when_wider(weights, phi)
         points = density.joined(phi, x)
         evidence = _evidence(space, found, points[: min(len(points) // 4 * 4, LOOKED_AT)], request)
@@ -130,16 +139,18 @@ def outlook(analysis: Analysis) -> str:
     )
 
 
-def _require_time(request: Request, weights: LatentWeights, space: Unconstrained) -> None:
-    """NoProposal where sampling would take less time."""
+def _require_time(request: Request, weights: LatentWeights, space: Unconstrained) -> float:
+    """What sampling takes, in seconds; NoProposal where that is less. How long searches take shows as they go on."""
     near = weights.start.phi + 0.1 * np.random.default_rng(0).standard_normal((COUNTED, len(weights.start.phi)))
     weights.log_estimate(near[:1])  # compiled
     with operations_counted() as costs:
         weights.log_estimate(near)
     seconds = EVALUATIONS * 1e-9 * costs.nanoseconds / COUNTED
     sampling = seconds_of_sampling(seconds_of_evaluation(space), space.size, space.weight, request.among)
-    if seconds > request.patience * sampling:
+    longest = request.patience * sampling
+    if seconds > longest:
         raise NoProposal(f"over {weights.density.size:,} latent numbers it would take longer than sampling")
+    return longest
 
 
 def _evidence(space: Unconstrained, found: ImportanceIntegral, points: np.ndarray, request: Request) -> LogEvidence:

@@ -8,6 +8,7 @@ product for each: by symmetry its rows need not be read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ import pytensor.tensor as pt
 from pytensor.graph.replace import vectorize_graph
 from scipy import sparse
 
+from bayeskit.errors import BayeskitError
 from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
 from bayeskit.gaussian.coloured_jacobians import colours_of
 from bayeskit.gaussian.factorisation import NotPositiveDefinite, Precision, factorise_entries
@@ -24,16 +26,20 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.condensing import condensed
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.gradient import gradient
-from bayeskit.graphs.operation_costs import charge
+from bayeskit.graphs.operation_costs import OperationCosts, charge
 from bayeskit.graphs.rewriting import with_known_shapes
 from bayeskit.model.unconstrained import Unconstrained
 
-__all__ = ["SplitDensity"]
+__all__ = ["SplitDensity", "TooLong"]
 
 AT_ONCE = 1_000_000  # numbers of one array that are computed with together
 FACTOR = 90_000.0  # nanoseconds of a factorisation, whatever its size
 ALONE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # columns that may have a colour each
 GENERIC = 2  # points at which the Hessian is looked at
+
+
+class TooLong(BayeskitError):
+    """More was computed than was to be."""
 
 
 class SplitDensity:
@@ -46,6 +52,8 @@ class SplitDensity:
             places[space.slices[name]] = True
         self.latent, self.shared = np.flatnonzero(places), np.flatnonzero(~places)
         self._names, self._seed = tuple(latent), random_seed
+        self.longest = math.inf  # seconds, as counted since ``spent`` began
+        self.spent = OperationCosts()
 
     @property
     def size(self) -> int:
@@ -192,6 +200,8 @@ class SplitDensity:
 
     def precisions(self, points: np.ndarray) -> list[Precision | None]:
         """−∇²f in x at each point, factorised; None where it is not positive definite."""
+        if 1e-9 * self.spent.nanoseconds > self.longest:
+            raise TooLong(f"over {self.size:,} latent numbers it takes longer than sampling")
         colours = self._colours
         directions = np.zeros((int(colours.max()) + 1, self.size))
         directions[colours, np.arange(self.size)] = 1.0

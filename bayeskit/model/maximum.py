@@ -104,13 +104,13 @@ def _along_axes(objective: Objective, start: np.ndarray, space: Unconstrained) -
     """The highest of the points that are far apart along each transformed axis, one axis after the other.
 
     A prior HalfNormal(1e4) starts a climb at log τ = 9. If the data say 0.3, the first step from there leads far past
-    it, to where τ is as good as zero and nothing has a slope.
+    it, to where τ is as good as zero and nothing has a slope. Where the prior's mean overflows, it says nothing.
     """
     best, value = start, objective(start)[0]
     for j in np.flatnonzero(space.bounded):
-        for offset in SCAN:
+        for place in (*(start[j] + SCAN), *SCAN):
             tried = best.copy()
-            tried[j] = start[j] + offset
+            tried[j] = place
             if (found := objective(tried)[0]) > value:
                 best, value = tried, found
     return best

@@ -232,3 +232,21 @@ def test_counts_of_predictors_of_far_apart_scales_leave_the_evidence_as_it_is(me
     post = bk.infer(badly_scaled(True, SCALES), method=method, random_seed=1)
     assert post.method == method
     assert abs(post.log_evidence.value - expected) < 4 * post.log_evidence.error < 0.02
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_the_mode_of_the_other_sign_is_in_the_integral(seed: int) -> None:
+    """y = |x| + noise, x a walk from 0.3 on: over signs of x, a sum of Normals but for noise of forty sds."""
+    steps, noise = 9, 0.02
+    y = 1.0 + 0.2 * np.sin(np.arange(steps)) + noise * np.random.default_rng(0).standard_normal(steps)
+    with pm.Model() as model:
+        x = pm.GaussianRandomWalk("x", sigma=0.3, init_dist=pm.Normal.dist(0.3, 1.0), steps=steps - 1)
+        pm.Normal("y", pm.math.abs(x), noise, observed=y)
+    since = np.arange(steps)
+    of_walk = stats.multivariate_normal(
+        np.full(steps, 0.3), 1.0 + 0.09 * np.minimum.outer(since, since) + noise**2 * np.eye(steps)
+    )
+    signs = np.array(list(itertools.product([-1, 1], repeat=steps)))
+    value = float(special.logsumexp(of_walk.logpdf(signs * y)))
+    found = bk.infer(model, method="importance", draws=100, random_seed=seed).log_evidence
+    assert abs(found.value - value) < 4 * found.error

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
 import bayeskit as bk
+from bayeskit.elimination.plan import analyse
+from bayeskit.errors import BayeskitError
+from bayeskit.inference import latent
+from bayeskit.inference.methods import Request
+from bayeskit.marginal_likelihood.conventions import audit
 from tests.latent_oracles import COUNTS, LIKELIHOODS, STEPS, by_grid, counts
 
 
@@ -89,3 +99,29 @@ def test_what_may_have_several_modes_is_refused_with_the_reason() -> None:
         pm.StudentT("y", nu=1.5, mu=level[:, None], sigma=0.2, observed=apart)
     with pytest.raises(bk.BayeskitError, match=r"several modes|no mode"):
         bk.infer(model, method="importance", random_seed=1, draws=100)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "reason"),
+    [
+        (lambda x: pm.Normal("y", pt.abs(x), 0.05, observed=np.full(30, 1.0)), "kink"),
+        (lambda x: pm.Normal("y", pt.sqrt(x**2 + 1e-4), 0.05, observed=np.full(30, 1.0)), "several modes|log-concave"),
+        (
+            lambda x: pm.NormalMixture("y", [0.5, 0.5], pt.stack([x, x + 2], axis=-1), 0.02, observed=np.zeros(30)),
+            "kink|mixture",
+        ),
+    ],
+    ids=["a kink", "its smooth double", "a mixture"],
+)
+def test_modes_behind_fifty_standard_deviations_are_seen(likelihood: Callable[[Any], Any], reason: str) -> None:
+    """The density is log-concave for as far as its curvature is looked at about one of them."""
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 0.5)
+        likelihood(pm.GaussianRandomWalk("level", sigma=scale, init_dist=pm.Normal.dist(0.3, 1), steps=29))
+    request = Request(model, analyse(model), 100, 1, audit(analyse(model)), False, {})
+    said = latent.obstacle(request.analysis)
+    if not said:
+        with pytest.raises(BayeskitError, match=reason):
+            latent.answer(request)
+    else:
+        assert re.search(reason, said)

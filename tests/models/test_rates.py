@@ -169,11 +169,24 @@ def test_weibull_mode_against_scipy_whose_likelihood_has_the_published_maximum()
     assert values == pytest.approx(mode, abs=1e-4)
 
 
-def test_priors_under_which_no_start_has_a_density_are_named_so() -> None:
-    """The mean of such a shape is exp(5000)."""
+@pytest.mark.parametrize("wide", [10.0, 100.0])
+def test_a_mode_is_found_where_the_mean_of_its_prior_is_beyond_all_numbers(wide: float) -> None:
+    """exp(50) and exp(5000), where a search begins."""
     data = example_data(SURVIVAL.EXAMPLE, SURVIVAL.VARIABLES)
-    with pytest.raises(BayeskitError, match="not finite at any starting point"):
-        bk.map_estimate(SURVIVAL.build(data, **VAGUE, shape_scale=100.0), random_seed=1)
+    found = bk.map_estimate(SURVIVAL.build(data, **VAGUE, shape_scale=wide), random_seed=1)
+    time, event, x = (data[n].to_numpy() for n in ("time", "event", "x"))
+
+    def lost(at: np.ndarray) -> float:
+        shape, scale = np.exp(at[0]), np.exp(at[1] + at[2] * x[:, 0])
+        likelihood = np.where(
+            event == 1, stats.weibull_min.logpdf(time, shape, scale=scale), -((time / scale) ** shape)
+        )
+        return float(-likelihood.sum() - stats.lognorm.logpdf(shape, wide) - stats.norm(0, 1e4).logpdf(at[1:]).sum())
+
+    best = minimize(lost, [0.0, 2.0, 1.0], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
+    at = [np.log(found.point["shape"]), found.point["intercept"], found.point["weights"][0]]
+    assert found.converged
+    np.testing.assert_allclose(np.array(at, dtype=float), best.x, atol=1e-5)
 
 
 def test_predictions_are_cut_where_they_are_censored() -> None:
