@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.gradient import disconnected_grad
 
 from bayeskit.gaussian.banded_layout import Lookup, layout
 from bayeskit.gaussian.banded_solve import banded_solve
@@ -46,19 +45,19 @@ def integral_at_mean(form: QuadraticForm, block: GaussianBlock) -> Graph:
     band, border, own = (-values[place.ravel()].reshape(place.shape) for place in plan.places(lookup))
     inner, shared = plan.inner, plan.shared
     columns = pt.concatenate([eta[inner][:, None], border], axis=1) if len(shared) else eta[inner][:, None]
-    log_determinant, solution, inverse = banded_solve(pt.specify_shape(band, (plan.width, len(inner))), columns)
+    log_determinant, solution, _ = banded_solve(pt.specify_shape(band, (plan.width, len(inner))), columns)
     mean: Any = solution[:, 0]
-    # |tr(Λ⁻¹E)|, what rounding Λ changes log |Λ| by.
-    rounding = pt.sum(pt.abs(band * disconnected_grad(inverse)))
     if len(shared):
         gram = pt.dot(columns.T, solution)
+        # Of log |Λ|, in ulps: where the band leaves next to nothing of the entries of the border.
         left = own - gram[1:, 1:]
         of_shared, mean_of_shared = dense_solution(left, eta[shared] - gram[1:, 0])
-        rounding = rounding + pt.sum(pt.abs(pt.diagonal(own) / pt.diagonal(left)))
+        rounding = pt.sum(pt.abs(pt.diagonal(own) / pt.diagonal(left)))
         log_determinant = log_determinant + of_shared
+        log_determinant = pt.switch(EPSILON * rounding > LOST, np.nan, log_determinant)
         mean = pt.concatenate([mean - pt.dot(solution[:, 1:], mean_of_shared), mean_of_shared])
     theta = mean[np.argsort(np.concatenate([inner, shared]))] + form.origin
     parts = {block.joint.values[n]: theta[s].reshape(block.shapes[n]) for n, s in block.theta.slices.items()}
     (at_mean,) = substitute([block.total], parts)
     total: Any = at_mean - 0.5 * log_determinant + 0.5 * size * np.log(2 * np.pi)
-    return pt.switch(EPSILON * rounding > LOST, np.nan, total)
+    return total

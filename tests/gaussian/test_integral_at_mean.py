@@ -10,9 +10,11 @@ import numpy as np
 import pymc as pm
 import pytest
 
+import bayeskit as bk
 from bayeskit.elimination.collapsed_density import collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.plan import analyse
+from bayeskit.graphs.compile import small_mode
 from bayeskit.model.unconstrained import Unconstrained
 
 ROWS = 80
@@ -92,3 +94,16 @@ def test_its_gradient_is_that_of_the_formula() -> None:
             for a, b in [(np.exp(h), 1.0), (1.0, np.exp(h))]
         ]
         np.testing.assert_allclose(gradient, by_differences, rtol=1e-6)
+
+
+@pytest.mark.parametrize("body", [level, level_and_season], ids=["a band", "with a border"])
+def test_nuts_has_its_gradient(body: Callable[[], None]) -> None:
+    """Of the model that ``collapse`` gives, as PyMC derives it."""
+    with pm.Model() as model:
+        body()
+    small = bk.collapse(model)
+    at = {k: np.asarray(v) - 0.3 for k, v in small.initial_point(0).items()}
+    slope = small.compile_dlogp(mode=small_mode())(at)
+    space = density(body)
+    expected = space.value_and_gradient(space.start - 0.3)[1]
+    np.testing.assert_allclose(slope, expected, rtol=1e-6)
