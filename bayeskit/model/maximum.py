@@ -71,7 +71,8 @@ def maximum(objective: Objective, space: Unconstrained, rng: np.random.Generator
         wide = np.ptp(np.quantile(drawn, [0.25, 0.75], axis=0), axis=0) if len(drawn) else 10 * units
         apart = np.where(space.bounded, apart, wide)
     starts = [first + 1.5 * apart * rng.normal(size=space.size) for _ in range(STARTS - 1)]
-    starts = [first, _along_axes(objective, first, space), *starts]
+    scanned = _along_axes(objective, first, space)
+    starts = [first, *([] if scanned is first else [scanned]), *starts]  # no climb is made twice
     tops = [_top(objective, start, units, space) for start in starts if np.isfinite(objective(start)[0])]
     if not tops:
         raise InferenceError("the log density is not finite at any starting point; give the variables an initval")
