@@ -31,10 +31,9 @@ from bayeskit.elimination.conjugate_posterior import solve_posterior
 from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.families import ConjugateFamily
 from bayeskit.gaussian.block import GaussianBlock
-from bayeskit.gaussian.integral_at_mean import integral_at_mean, is_cheap
+from bayeskit.gaussian.integral_at_mean import integral_terms
 from bayeskit.gaussian.quadratic_form import QuadraticForm, quadratic_form
 from bayeskit.gaussian.setting import reduced
-from bayeskit.gaussian.strategies import strategy_of
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.condensing import condensed
 from bayeskit.graphs.constant_factors import constants_in_front
@@ -112,7 +111,7 @@ def collapsed_density(analysis: Analysis) -> Collapsed:
     for block in analysis.blocks:
         form = quadratic_form(block, [reference, *points[1:]])
         blocks.append((block, form))
-        terms += _integrals(block, form)
+        terms += integral_terms(block, form)
     others = [f for f in active if f not in absorbed and f not in priors]
     # Neither a sum over finite variables nor an integral has statistics that the data could be reduced to.
     sums = {s.factor for s in analysis.summed} | {p.factor for p in analysis.plates}
@@ -128,13 +127,6 @@ def collapsed_density(analysis: Analysis) -> Collapsed:
         solved.append((scale, parameters))
     inputs = [joint.values[n] for n in remaining]
     return Collapsed(analysis, remaining, inputs, priors, total, tuple(blocks), tuple(solved))
-
-
-def _integrals(block: GaussianBlock, form: QuadraticForm) -> list[Graph]:
-    strategy = strategy_of(form)
-    if strategy.name == "banded" and is_cheap(form, block):
-        return [integral_at_mean(form, block)]
-    return [form.rest, strategy.integral(form)]
 
 
 def _sum(joint: LogJoint, factors: list[str], point: Point, shapes: Mapping[str, tuple[int, ...]]) -> Graph:

@@ -8,13 +8,14 @@ The strategies are listed in :mod:`bayeskit.gaussian.strategies`. The gradient o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 
-from bayeskit.gaussian.banded_layout import Lookup, layout
+from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
 from bayeskit.gaussian.banded_solve import banded_solve
 from bayeskit.gaussian.entry_table import multiplied
 from bayeskit.gaussian.plate_rotation import Plates
@@ -23,10 +24,12 @@ from bayeskit.gaussian.simultaneous_diagonal import spectral_integral
 from bayeskit.types import Graph
 
 __all__ = [
+    "SolvedBand",
     "constant_of",
     "dense_solution",
     "diagonal_integral",
     "plates_integral",
+    "solved_band",
     "solved_integral",
     "whitened_integral",
 ]
@@ -72,21 +75,47 @@ def _parts(form: QuadraticForm | Plates, entries: Any) -> tuple[Lookup, Any, Any
     return lookup, values, values[lookup(np.arange(size), np.full(size, size))], corner
 
 
+@dataclass(frozen=True, eq=False)
+class SolvedBand:
+    """The band of Λ solved, and what is left of its border once the band is integrated out."""
+
+    layout: Layout
+    log_determinant: Any
+    solution: Any  # of η and of the border
+    square: Any  # ηᵀΛ⁻¹η of the band
+    own: Any  # the border's own part of Λ
+    left: tuple[Any, Any]  # Λ and η of the border, none of its entries where there is none
+
+    @property
+    def bordered(self) -> bool:
+        """Whether there is a border."""
+        return len(self.layout.shared) > 0
+
+
+def solved_band(form: QuadraticForm | Plates, entries: Any) -> SolvedBand:
+    """Of a form that has a band, from the entries of T."""
+    plan = layout(form.size, form.rows, form.columns)
+    lookup, values, eta, _ = _parts(form, entries)
+    inner, shared = plan.inner, plan.shared
+    band, border, own = (-values[place.ravel()].reshape(place.shape) for place in plan.places(lookup))
+    columns = pt.concatenate([eta[inner][:, None], border], axis=1) if len(shared) else eta[inner][:, None]
+    log_determinant, solution, _ = banded_solve(pt.specify_shape(band, (plan.width, len(inner))), columns)
+    gram = pt.dot(columns.T, solution)
+    return SolvedBand(plan, log_determinant, solution, gram[0, 0], own, (own - gram[1:, 1:], eta[shared] - gram[1:, 0]))
+
+
 def _integral(form: QuadraticForm | Plates, entries: Any) -> tuple[Graph, Any]:
     """c, and the log integral without it, from the entries of T."""
     plan = layout(form.size, form.rows, form.columns)
     lookup, values, eta, corner = _parts(form, entries)
     constant = 0.5 * form.size * np.log(2 * np.pi)
-    inner, shared = plan.inner, plan.shared
-    band, border, own = (-values[place.ravel()].reshape(place.shape) for place in plan.places(lookup))
-    if not len(inner):
-        return corner, constant + dense_integral(own, eta)
-    columns = pt.concatenate([eta[inner][:, None], border], axis=1) if len(shared) else eta[inner][:, None]
-    log_determinant, solution, _ = banded_solve(pt.specify_shape(band, (plan.width, len(inner))), columns)
-    gram = pt.dot(columns.T, solution)
-    result = 0.5 * gram[0, 0] - 0.5 * log_determinant
-    if len(shared):
-        result = result + dense_integral(own - gram[1:, 1:], eta[shared] - gram[1:, 0])
+    if not len(plan.inner):
+        _, _, place = plan.places(lookup)
+        return corner, constant + dense_integral(-values[place.ravel()].reshape(place.shape), eta)
+    solved = solved_band(form, entries)
+    result = 0.5 * solved.square - 0.5 * solved.log_determinant
+    if solved.bordered:
+        result = result + dense_integral(*solved.left)
     return corner, constant + result
 
 
@@ -227,18 +256,20 @@ def dense_integral(precision: Graph, linear: Graph) -> Graph:
 
 def dense_solution(precision: Graph, linear: Graph) -> tuple[Graph, Graph]:
     """log |Λ| and Λ⁻¹η for a dense Λ."""
-    lam: Any = precision
-    scale = 1.0 / pt.sqrt(pt.diagonal(lam))
-    factor = pt.linalg.cholesky(lam * scale[:, None] * scale[None, :], lower=True, on_error="nan")
-    half = pt.linalg.solve_triangular(factor, linear * scale, lower=True)
+    scale, factor, half = _half_solved(precision, linear)
     solved = pt.linalg.solve_triangular(factor.T, half, lower=False) * scale
     return 2 * pt.sum(pt.log(pt.diagonal(factor))) - 2 * pt.sum(pt.log(scale)), solved
 
 
-def _solved(lam: Any, eta: Any) -> tuple[Any, Any, Any]:
+def _half_solved(lam: Any, eta: Any) -> tuple[Any, Any, Any]:
+    """s, the factor L of diag(s) Λ diag(s), of unit diagonal, and L⁻¹ diag(s) η."""
     scale = 1.0 / pt.sqrt(pt.diagonal(lam))
     factor = pt.linalg.cholesky(lam * scale[:, None] * scale[None, :], lower=True, on_error="nan")
-    half = pt.linalg.solve_triangular(factor, (eta * scale)[:, None], lower=True)[:, 0]
+    return scale, factor, pt.linalg.solve_triangular(factor, (eta * scale)[:, None], lower=True)[:, 0]
+
+
+def _solved(lam: Any, eta: Any) -> tuple[Any, Any, Any]:
+    scale, factor, half = _half_solved(lam, eta)
     value = 0.5 * pt.sum(half**2) - pt.sum(pt.log(pt.diagonal(factor))) + pt.sum(pt.log(scale))
     root = pt.linalg.solve_triangular(factor, pt.eye(lam.type.shape[0]), lower=True) * scale[None, :]
     inverse = pt.dot(root.T, root)

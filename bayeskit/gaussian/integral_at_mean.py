@@ -10,21 +10,18 @@ its square.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytensor.tensor as pt
 
-from bayeskit.gaussian.banded_layout import Lookup, layout
-from bayeskit.gaussian.banded_solve import banded_solve
 from bayeskit.gaussian.block import GaussianBlock
-from bayeskit.gaussian.integral import dense_solution
+from bayeskit.gaussian.integral import dense_solution, solved_band
 from bayeskit.gaussian.quadratic_form import QuadraticForm
+from bayeskit.gaussian.strategies import strategy_of
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.model.data_slots import sealed_in
 from bayeskit.types import Graph
 
-__all__ = ["integral_at_mean", "is_cheap"]
+__all__ = ["integral_at_mean", "integral_terms", "is_cheap"]
 
 ROWS = 8  # for each entry of θ, up to which evaluating them takes no longer than solving the band
 EPSILON, LOST = np.finfo(float).eps, 1e-3  # nats that log |Λ| may be off by, beyond which it counts as unknown
@@ -38,26 +35,24 @@ def is_cheap(form: QuadraticForm, block: GaussianBlock) -> bool:
 
 def integral_at_mean(form: QuadraticForm, block: GaussianBlock) -> Graph:
     """The log integral of all of the block's density, its ``rest`` among it."""
-    size, plan = form.size, layout(form.size, form.rows, form.columns)
-    values: Any = pt.concatenate([form.values, pt.zeros(1)])
-    lookup = Lookup(size + 1, form.rows, form.columns)
-    eta = values[lookup(np.arange(size), np.full(size, size))]
-    band, border, own = (-values[place.ravel()].reshape(place.shape) for place in plan.places(lookup))
-    inner, shared = plan.inner, plan.shared
-    columns = pt.concatenate([eta[inner][:, None], border], axis=1) if len(shared) else eta[inner][:, None]
-    log_determinant, solution, _ = banded_solve(pt.specify_shape(band, (plan.width, len(inner))), columns)
-    mean: Any = solution[:, 0]
-    if len(shared):
-        gram = pt.dot(columns.T, solution)
+    size, solved = form.size, solved_band(form, form.values)
+    log_determinant, mean = solved.log_determinant, solved.solution[:, 0]
+    if solved.bordered:
+        of_border, mean_of_border = dense_solution(*solved.left)
         # Of log |Λ|, in ulps: where the band leaves next to nothing of the entries of the border.
-        left = own - gram[1:, 1:]
-        of_shared, mean_of_shared = dense_solution(left, eta[shared] - gram[1:, 0])
-        rounding = pt.sum(pt.abs(pt.diagonal(own) / pt.diagonal(left)))
-        log_determinant = log_determinant + of_shared
-        log_determinant = pt.switch(EPSILON * rounding > LOST, np.nan, log_determinant)
-        mean = pt.concatenate([mean - pt.dot(solution[:, 1:], mean_of_shared), mean_of_shared])
-    theta = mean[np.argsort(np.concatenate([inner, shared]))] + form.origin
+        rounding = pt.sum(pt.abs(pt.diagonal(solved.own) / pt.diagonal(solved.left[0])))
+        log_determinant = pt.switch(EPSILON * rounding > LOST, np.nan, log_determinant + of_border)
+        mean = pt.concatenate([mean - pt.dot(solved.solution[:, 1:], mean_of_border), mean_of_border])
+    theta = mean[np.argsort(np.concatenate([solved.layout.inner, solved.layout.shared]))] + form.origin
     parts = {block.joint.values[n]: theta[s].reshape(block.shapes[n]) for n, s in block.theta.slices.items()}
     (at_mean,) = substitute([block.total], parts)
-    total: Any = at_mean - 0.5 * log_determinant + 0.5 * size * np.log(2 * np.pi)
+    total: Graph = at_mean - 0.5 * log_determinant + 0.5 * size * np.log(2 * np.pi)
     return total
+
+
+def integral_terms(block: GaussianBlock, form: QuadraticForm) -> list[Graph]:
+    """Terms of the log integral of all of a block's density, by the strategy of its form or at the mean."""
+    strategy = strategy_of(form)
+    if strategy.at_mean and is_cheap(form, block):
+        return [integral_at_mean(form, block)]
+    return [form.rest, strategy.integral(form)]

@@ -248,6 +248,7 @@ class Strategy:
     applies: Callable[[QuadraticForm], bool]  # whether a form has the structure
     integral: Callable[[QuadraticForm], Graph]  # the log integral of the density without its ``rest``, a graph in φ
     conditional: Callable[[QuadraticForm], Conditional]  # θ given φ
+    at_mean: bool = False  # whether the density is rather taken at the mean of θ, where that is cheap
 
 
 def _on_data_side(form: QuadraticForm) -> Conditional:
@@ -286,7 +287,9 @@ STRATEGIES = (
     Strategy("whitened", lambda form: form.root is not None, whitened_integral, DenseConditional),  # D³
     Strategy("scaled", lambda form: form.scaled is not None, _scaled_integral, _solved),  # once or twice what follows
     Strategy("plates", lambda form: form.plates is not None, plates_integral, _solved),
-    Strategy("banded", _banded, solved_integral, BandedConditional),  # D · (width + k)², with k shared by all
+    Strategy(
+        "banded", _banded, solved_integral, BandedConditional, at_mean=True
+    ),  # D · (width + k)², with k shared by all
     Strategy("dense", lambda form: True, solved_integral, DenseConditional),  # D³/3
 )
 
