@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import xarray as xr
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.certificate import certify_collapsed
@@ -24,19 +23,15 @@ from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.cost import seconds_of_evaluation, seconds_of_sampling
 from bayeskit.inference.methods import Request
 from bayeskit.inference.remaining import obstacle_to
-from bayeskit.marginal_likelihood.conventions import Audit, audit_of_draws
+from bayeskit.inference.weighted_points import IMAGES, audited_evidence, weighted_posterior
 from bayeskit.marginal_likelihood.endless_tails import endless_tail
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
-from bayeskit.marginal_likelihood.proposal import Refused
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.integral import ImportanceIntegral, Wanted, importance_integral
-from bayeskit.marginal_likelihood.sampled import Drawn
-from bayeskit.marginal_likelihood.symmetries import symmetries_of
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.records import Posterior
-from bayeskit.results.tree import build_tree
 
 __all__ = ["answer", "obstacle"]
 
@@ -44,7 +39,6 @@ NUMBERS = 40  # real numbers that remain, at most
 LEAST, MOST = 25_000, 1_000_000  # evaluations that an answer takes, and that are made at most
 WORK, MANY = 1.6e8, (4_096, 100_000)  # numbers computed with, and points, from which a larger error than 1e-3 will do
 NEAR = 25  # points in each of four rows, by which exchangeable components are looked for beforehand
-IMAGES = "the posterior has modes that are mirror images of each other"
 FEWEST = 4  # draws at which the certificate is evaluated where none are asked for
 LOOKED_AT = 2_000  # draws by which symmetries and other modes are looked for
 
@@ -71,17 +65,7 @@ def answer(request: Request) -> Posterior:
         values |= deterministics(analysis.original, values)
     if np.isfinite(evidence.value):
         evidence = replace(evidence, error=evidence.error + certificate)
-    tree = build_tree(request.model, values, request.draws)
-    if request.draws:
-        facts = {"importance_points": len(found.log_weights), "effective_share": found.efficiency}
-        tree["posterior"].attrs.update({**facts, "pareto_k": found.pareto_k})
-    post = request.posterior(evidence, tree, certificate)
-    return replace(post, plan=replace(post.plan, notes=(*post.plan.notes, _said(found))))
-
-
-def _said(found: ImportanceIntegral) -> str:
-    number = f"{len(found.log_weights):,} points, of which {found.efficiency:.0%} are effective"
-    return f"importance sampling made {number}; Pareto k of their weights {found.pareto_k:.2f} (at most 0.5)"
+    return weighted_posterior(request, evidence, values, found, certificate)
 
 
 def _wanted(space: Unconstrained, draws: int, among: int) -> Wanted:
@@ -108,22 +92,6 @@ def _evidence(
     space: Unconstrained, found: ImportanceIntegral, request: Request, rng: np.random.Generator
 ) -> LogEvidence:
     """With what it is taken over; NoProposal where the posterior has modes that the proposal does not know of."""
-    audited: Audit = request.audit
     draws = found.draw(rng, LOOKED_AT).reshape(4, -1, space.size)
-    parts = zip(space.variables, space.arguments(draws.reshape(-1, space.size)), strict=True)
-    by_value = {str(v.name): np.reshape(part, (*draws.shape[:2], *np.shape(part)[1:])) for v, part in parts}
-    try:
-        symmetry = symmetries_of(space, draws, audited.one_ordering, by_value, request.random_seed)
-    except Refused as error:
-        raise NoProposal(str(error)) from error
-    if len(symmetry.maps) > 1:
-        raise NoProposal(IMAGES)
-    if reason := audit_of_draws(space.model, audited, xr.Dataset()):
-        return LogEvidence(np.nan, np.inf, "estimated", reason)
-    if audited.shared and (reason := endless_tail(space, draws)):
-        raise NoProposal(reason)
-    drawn = Drawn(request.analysis, audited, symmetry, False, request.random_seed)
-    try:
-        return drawn.evidence(lambda _: LogEvidence(found.value, found.error, "estimated"))
-    except Refused as error:
-        raise NoProposal(str(error)) from error
+    estimate = LogEvidence(found.value, found.error, "estimated")
+    return audited_evidence(space, draws, request, estimate, lambda: endless_tail(space, draws))

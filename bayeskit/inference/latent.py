@@ -11,10 +11,8 @@ several modes, weights with too heavy a tail, components whose labels can be exc
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
-import xarray as xr
 from scipy import special
 
 from bayeskit.elimination.analysis import Analysis, size_of
@@ -23,23 +21,19 @@ from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.graphs.operation_costs import operations_counted
 from bayeskit.inference.cost import seconds_of_evaluation, seconds_of_sampling
 from bayeskit.inference.methods import Request
+from bayeskit.inference.weighted_points import audited_evidence, weighted_posterior
 from bayeskit.latent.gates import require_alike_when_wider, require_no_other_mode, require_one_mode
 from bayeskit.latent.gaussian_prior import latent_gaussian
 from bayeskit.latent.importance_weights import LatentWeights
 from bayeskit.latent.shared_numbers import SharedNumbers
 from bayeskit.latent.split_density import SplitDensity
-from bayeskit.marginal_likelihood.conventions import audit_of_draws
-from bayeskit.marginal_likelihood.proposal import Refused
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.integral import ImportanceIntegral, Wanted, importance_integral
-from bayeskit.marginal_likelihood.sampled import Drawn
-from bayeskit.marginal_likelihood.symmetries import symmetries_of
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.plates.smoothness import why_not_smooth
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.records import Posterior
-from bayeskit.results.tree import build_tree
 from bayeskit.types import ArrayFunction
 
 __all__ = ["answer", "obstacle"]
@@ -51,6 +45,7 @@ LONGER = 2.0  # times as long as sampling, that searches may make it: chains of 
 COUNTED = 64  # evaluations by which the cost of one is counted
 PRECISE, MANY, PRECISE_ENOUGH = 1e-3, 8_192, 1e-2  # errors of the evidence, and points from which on the larger will do
 MOST = 65_536  # points
+SHARED_PRIOR = "an improper prior that compared models share is not integrated this way"
 DRAWN = 16  # latent vectors of the prior, from which other modes are looked for
 FEWEST, LOOKED_AT = 200, 400  # draws that gates look at, and by which symmetries are looked for
 
@@ -114,16 +109,13 @@ def answer(request: Request) -> Posterior:
         require_no_other_mode(weights, phi, drawn, rng)
         require_alike_when_wider(weights, phi)
         points = density.joined(phi, x)
-        evidence = _evidence(space, found, points[: min(len(points) // 4 * 4, LOOKED_AT)], request)
+        looked_at = points[: min(len(points) // 4 * 4, LOOKED_AT)].reshape(4, -1, space.size)
+        estimate = LogEvidence(found.value, _error(found), "estimated")
+        evidence = audited_evidence(space, looked_at, request, estimate, lambda: SHARED_PRIOR, doubted=False)
         values = space.backward(points[: request.draws]) if request.draws else {}
         if request.draws:
             values |= deterministics(analysis.original, values)
-    tree = build_tree(request.model, values, request.draws)
-    if request.draws:
-        facts = {"importance_points": len(found.log_weights), "effective_share": found.efficiency}
-        tree["posterior"].attrs.update({**facts, "pareto_k": found.pareto_k})
-    post = request.posterior(evidence, tree)
-    return replace(post, plan=replace(post.plan, notes=(*post.plan.notes, _said(found))))
+    return weighted_posterior(request, evidence, values, found)
 
 
 def outlook(analysis: Analysis) -> str:
@@ -153,29 +145,6 @@ def _require_time(request: Request, weights: LatentWeights, space: Unconstrained
     return longest
 
 
-def _evidence(space: Unconstrained, found: ImportanceIntegral, points: np.ndarray, request: Request) -> LogEvidence:
-    """With what it is taken over; NoProposal where components can be exchanged."""
-    audited = request.audit
-    draws = points.reshape(4, -1, space.size)
-    parts = zip(space.variables, space.arguments(draws), strict=True)
-    by_value = {str(v.name): part for v, part in parts}
-    try:
-        symmetry = symmetries_of(space, draws, audited.one_ordering, by_value, request.random_seed)
-    except Refused as error:
-        raise NoProposal(str(error)) from error
-    if len(symmetry.maps) > 1:
-        raise NoProposal("the posterior has modes that are mirror images of each other")
-    if reason := audit_of_draws(space.model, audited, xr.Dataset()):
-        return LogEvidence(np.nan, np.inf, "estimated", reason)
-    if audited.shared:
-        raise NoProposal("an improper prior that compared models share is not integrated this way")
-    drawn = Drawn(request.analysis, audited, symmetry, False, request.random_seed)
-    try:
-        return drawn.evidence(lambda _: LogEvidence(found.value, _error(found), "estimated"), doubted=False)
-    except Refused as error:
-        raise NoProposal(str(error)) from error
-
-
 def _error(found: ImportanceIntegral) -> float:
     """With what one point more, as heavy as the heaviest, would add, and larger the heavier the tail of the weights.
 
@@ -185,8 +154,3 @@ def _error(found: ImportanceIntegral) -> float:
     """
     heaviest = math.exp(found.log_weights.max() - special.logsumexp(found.log_weights))
     return math.hypot(found.error, heaviest) / (1 - min(max(found.pareto_k, 0.0), 0.5))
-
-
-def _said(found: ImportanceIntegral) -> str:
-    number = f"{len(found.log_weights):,} points, of which {found.efficiency:.0%} are effective"
-    return f"importance sampling made {number}; Pareto k of their weights {found.pareto_k:.2f} (at most 0.5)"
