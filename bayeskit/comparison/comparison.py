@@ -32,6 +32,7 @@ COLUMNS = {
     "posterior_probability_error": "{:.1e}",
     "prior_probability": "{:.4f}",
     "elpd_loo": "{:.2f}",
+    "elpd_loo_error": "{:.1e}",
     "se_loo": "{:.2f}",
     "high_pareto_k": "{:.0f}",
 }
@@ -46,10 +47,13 @@ class Comparison:
     table : pandas.DataFrame
         One row a model, sorted by evidence: ``log_evidence``, ``error``, ``label``, ``log_bayes_factor`` (relative to
         the first row, so zero or below) and ``log_bayes_factor_error``, ``posterior_probability`` and
-        ``posterior_probability_error`` (to first order), ``prior_probability``, ``elpd_loo``, ``se_loo`` and
-        ``high_pareto_k`` (number of observations whose LOO term is not reliable); the last three are NaN where LOO was
-        not computed. It is exact, by ratios of evidences, for up to 40 observations of an exact posterior, and for up
-        to 10 whose Pareto k would be high where the evidence is no estimate; else from draws.
+        ``posterior_probability_error`` (to first order), ``prior_probability``, ``elpd_loo``, ``elpd_loo_error``,
+        ``se_loo`` and ``high_pareto_k``, NaN where LOO was not computed. ``elpd_loo`` is exact, by ratios of evidences,
+        for up to 40 observations of an exact posterior, and for up to 10 whose Pareto k would be high where the
+        evidence is no estimate; else from draws. ``elpd_loo_error`` is what these draws leave open of it: the Monte
+        Carlo standard error of all weights together (and the bounds of what is a ratio of evidences), NaN where some
+        Pareto k is high. ``se_loo`` is another thing, the standard error over other data of the kind.
+        ``high_pareto_k`` is the number of observations whose LOO term is not reliable.
         Errors come from the ``error`` column: standard errors add up in squares, bounds as they are.
     priors : mapping of str to tuple of str
         Each model's priors, with their numbers.

@@ -39,6 +39,10 @@ from bayeskit.results.records import Posterior
 
 __all__ = ["compare", "priors_of"]
 
+# As ``leave_one_out`` gives them; a posterior that was saved by an earlier version lacks the last.
+OF_SCORES = ("elpd_loo", "se_loo", "high_pareto_k", "elpd_loo_error")
+NO_SCORES = (math.nan,) * len(OF_SCORES)
+
 
 @checked
 def compare(
@@ -48,6 +52,7 @@ def compare(
     shared: Sequence[str] = (),
     loo: bool = True,
     random_seed: RandomSeed = None,
+    progressbar: bool = True,
 ) -> Comparison:
     """Compare models of the same data by their evidence.
 
@@ -67,6 +72,8 @@ def compare(
         Whether to compute LOO beside the evidence.
     random_seed : int, sequence of int or numpy.random.Generator, optional
         Of the draws that LOO is computed from; the evidence does not depend on it where it is exact.
+    progressbar : bool, default True
+        Where observations are left out in runs of their own.
 
     Returns
     -------
@@ -93,23 +100,25 @@ def compare(
         raise ModelError(f"{len(models)} model(s) to compare: give at least two")
     weights, seed = _prior_weights(list(models), prior_odds), whole_seed(random_seed)
     posteriors, notes = comparable_posteriors(models, shared, seed)
-    return _compared(posteriors, weights, loo, notes)
+    return _compared(posteriors, weights, loo, notes, progressbar)
 
 
-def _compared(posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: bool, notes: list[str]) -> Comparison:
-    rows = {}
+def _compared(
+    posteriors: Mapping[str, Posterior], weights: np.ndarray, loo: bool, notes: list[str], bar: bool
+) -> Comparison:
+    rows: dict[str, tuple[float | str, ...]] = {}
     conventions = {posterior.log_evidence.convention for posterior in posteriors.values()}
     if len(conventions) == 1 and any(conventions):
         notes.append(f"every log evidence is {conventions.pop()}")
     for name, posterior in posteriors.items():
-        elpd, note = leave_one_out(posterior) if loo else ((math.nan, math.nan, math.nan), "")
+        scores, note = leave_one_out(posterior, bar) if loo else (NO_SCORES, "")
         if note:
             notes.append(f"{name}: {note}")
         evidence = posterior.log_evidence
         if evidence.convention and len(conventions) > 1:
             notes.append(f"{name}: the evidence is {evidence.convention}")
         notes += [f"{name}: {doubt}" for doubt in doubts_of(posterior, "its draws")]
-        rows[name] = (evidence.value, evidence.error, evidence.label, *elpd)
+        rows[name] = (evidence.value, evidence.error, evidence.label, *(*scores, math.nan)[: len(OF_SCORES)])
     if any(posterior.log_evidence.label != "exact" for posterior in posteriors.values()):
         notes.append("not every log evidence is exact: mind the error columns")
     table = _table(rows, weights)
@@ -142,7 +151,7 @@ def _prior_weights(names: list[str], prior_odds: Mapping[str, float] | None) -> 
 
 
 def _table(rows: Mapping[str, tuple[float | str, ...]], weights: np.ndarray) -> pd.DataFrame:
-    table = pd.DataFrame.from_dict(rows, orient="index", columns=[*list(COLUMNS)[:3], *list(COLUMNS)[-3:]])
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=[*list(COLUMNS)[:3], *OF_SCORES])
     log_evidence = table["log_evidence"].to_numpy(dtype=float)
     error, best = table["error"].to_numpy(dtype=float), int(np.argmax(log_evidence))
     sampled = (table["label"] == "estimated").to_numpy()

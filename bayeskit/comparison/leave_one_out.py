@@ -2,29 +2,33 @@
 
 Where the log evidence is exact, or found by quadrature, so is log p(y_i | the others), the difference of two of them.
 Of few observations of an exact posterior all are scored so, in 10 ms each; of others those that draws cannot score,
-whose Pareto k is high, if these are few.
+whose Pareto k is high, if these are few. Where an observation has a parameter of its own, that is integrated out of its
+likelihood at each draw of the others (:mod:`bayeskit.comparison.integrated_likelihood`), before its weights are taken.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import find_observations
 
-from bayeskit.comparison.evidence_of_subsets import SubsetEvidence
+from bayeskit.comparison.evidence_of_subsets import SubsetEvidence, difference
 from bayeskit.comparison.excluded_parameters import excluding
+from bayeskit.comparison.integrated_likelihood import integrated_log_likelihood
 from bayeskit.comparison.smoothed_loo import Smoothed, smoothed_loo
 from bayeskit.errors import BayeskitError
 from bayeskit.model.observations import ENTRY, by_observation
 from bayeskit.model.snapshot import on_its_data, written_down
 from bayeskit.results.log_densities import log_densities
 from bayeskit.results.records import Posterior
+from bayeskit.terminal import watched
 
-__all__ = ["leave_one_out", "pointwise_loo"]
+__all__ = ["LeaveOneOut", "leave_one_out", "loo_from_draws", "pointwise_loo"]
 
 # Pointwise log likelihoods kept at once for LOO (draws × observations, 8 bytes each), and the fewest draws LOO is
 # computed from.
@@ -33,48 +37,92 @@ LOO_MIN_DRAWS = 500
 SCORED_EXACTLY, RESCUED = 40, 10  # observations
 
 
+@dataclass(frozen=True, eq=False)
+class LeaveOneOut:
+    """log p(y_i | the others) of each observation i; empty, or NaN where draws cannot have it, with a note.
+
+    ``error`` is what draws leave open of the sum, NaN where some Pareto k is high.
+    """
+
+    elpd: np.ndarray
+    k: np.ndarray  # Pareto k of its weights
+    drawn: np.ndarray  # whether the score is from these, and no ratio of evidences
+    good_k: float
+    error: float
+    note: str
+
+    @property
+    def decisive(self) -> np.ndarray:
+        """The observations of high Pareto k, without which the posterior is another."""
+        return self.k > self.good_k
+
+    @property
+    def high(self) -> np.ndarray:
+        """Those of them whose score is from draws, and not reliable."""
+        return self.decisive & self.drawn
+
+    @property
+    def known(self) -> bool:
+        """Whether every observation has a score."""
+        return self.elpd.size > 0 and bool(np.all(np.isfinite(self.elpd)))
+
+    @property
+    def total(self) -> tuple[float, float, float, float]:
+        """Of all observations elpd, its standard error over data, the number of high Pareto k, and ``error``."""
+        if not self.known:
+            return math.nan, math.nan, math.nan, math.nan
+        spread = math.sqrt(self.elpd.size * np.var(self.elpd, ddof=1)) if self.elpd.size > 1 else math.nan
+        return float(self.elpd.sum()), spread, float(self.high.sum()), self.error
+
+
 @written_down
-def leave_one_out(posterior: Posterior) -> tuple[tuple[float, float, float], str]:
-    """(elpd, its standard error, number of high Pareto k) and a note; NaN and the reason where LOO is not available."""
-    elpd, high, note = pointwise_loo(posterior)
-    if not elpd.size:
-        return (math.nan, math.nan, math.nan), note
-    return (float(elpd.sum()), math.sqrt(elpd.size * np.var(elpd, ddof=1)), float(high)), note
+def leave_one_out(posterior: Posterior, bar: bool = False) -> tuple[tuple[float, float, float, float], str]:
+    """The ``total`` of :class:`LeaveOneOut` and its note."""
+    found = pointwise_loo(posterior, bar)
+    return found.total, found.note
 
 
-def pointwise_loo(posterior: Posterior) -> tuple[np.ndarray, int, str]:
-    """log p(y_i | the others) of each observation, the number of high Pareto k, and a note.
+def pointwise_loo(posterior: Posterior, bar: bool = False, costly: bool = True) -> LeaveOneOut:
+    """Each observation given the others, under a ``bar`` where that takes long.
 
-    No number, and the reason, where LOO is not available.
+    What is not ``costly`` is a closed form, or from draws.
     """
     found, note = loo_from_draws(posterior)
-    if found is not None:
-        of_all = posterior.log_evidence.label == "exact" and found.elpd.size <= SCORED_EXACTLY
-        which = np.flatnonzero(found.high | of_all)
-        few = of_all or 0 < which.size <= RESCUED
-        if few and (exact := _exact_scores(posterior, which)) is not None:
-            elpd = found.elpd.copy()
-            elpd[which] = exact
-            rescued = f"{which.size} observation(s) of high Pareto k have exact scores, by ratios of evidences"
-            return elpd, 0, "" if of_all else rescued
-    if found is not None and np.all(np.isfinite(found.elpd)):
-        return found.elpd, int(found.high.sum()), note
-    known = "" if found is None else "; bayeskit.cross_validate leaves each out in a run of its own"
-    return np.empty(0), 0, f"{note}{known}"
+    if found is None:
+        none = np.empty(0)
+        return LeaveOneOut(none, none, none.astype(bool), math.nan, math.nan, note)
+    drawn = np.ones(found.elpd.size, dtype=bool)
+    of_all = posterior.log_evidence.label == "exact" and found.elpd.size <= SCORED_EXACTLY
+    which = np.flatnonzero(found.high | of_all)
+    few = of_all or (costly and 0 < which.size <= RESCUED)
+    if few and (exact := _exact_scores(posterior, which, bar)) is not None:
+        elpd = found.elpd.copy()
+        elpd[which], drawn[which] = exact[0], False
+        error = exact[1] + (found.error_of(drawn) if drawn.any() else 0.0)
+        rescued = f"{which.size} observation(s) of high Pareto k have exact scores, by ratios of evidences"
+        return LeaveOneOut(elpd, found.k, drawn, found.good_k, error, "" if of_all else rescued)
+    if not np.all(np.isfinite(found.elpd)):
+        more = f"{note}; bayeskit.cross_validate leaves each out in a run of its own"
+        return LeaveOneOut(found.elpd, found.k, drawn, found.good_k, math.nan, more)
+    error = math.nan if found.high.any() else found.error_of(drawn)
+    return LeaveOneOut(found.elpd, found.k, drawn, found.good_k, error, note)
 
 
-def _exact_scores(posterior: Posterior, which: np.ndarray) -> np.ndarray | None:
-    """log p(y_i | the others) of some observations; None where evidences of the others are not known."""
+def _exact_scores(posterior: Posterior, which: np.ndarray, bar: bool) -> tuple[np.ndarray, float] | None:
+    """log p(y_i | the others) of some observations, and what their sum may be off by.
+
+    None where evidences of the others are not known.
+    """
     if posterior.log_evidence.label == "estimated" or len(posterior.model.observed_RVs) != 1:
         return None
     try:
         subsets, scores = SubsetEvidence("model", posterior, ENTRY, posterior.random_seed or 0), []
-        for i in which:
+        for i in watched(which.tolist(), "observations left out", bar):
             without = np.arange(len(subsets)) != i
-            scores.append(subsets(~np.zeros(len(subsets), dtype=bool)).value - subsets(without).value)
+            scores.append(difference(subsets(~np.zeros(len(subsets), dtype=bool)), subsets(without)))
     except BayeskitError:
         return None
-    return np.array(scores)
+    return np.array([value for value, _ in scores]), sum(error for _, error in scores)
 
 
 @on_its_data
@@ -113,7 +161,9 @@ def loo_from_draws(
     if not np.all(np.isfinite(pointwise)):
         count = int((~np.isfinite(pointwise)).any(axis=(0, 1)).sum())
         return None, f"LOO was not computed: the log likelihood of {count} observation(s) is not finite at some draw"
-    found = smoothed_loo(pointwise, draws, reff=1.0 if posterior.method == "exact" else None)
+    integrated = integrated_log_likelihood(posterior.model, draws, members) if posterior.model.free_RVs else None
+    worth = 1.0 if posterior.method == "exact" else None
+    found = smoothed_loo(pointwise if integrated is None else integrated, draws, reff=worth)
     unseen = excluding(posterior.model, draws, members, pointwise.shape[2])
     if unseen.any():
         what = "exclude parameters that all others allow, which no draw has seen"

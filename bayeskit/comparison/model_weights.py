@@ -116,12 +116,13 @@ def _aligned(posteriors: Mapping[str, Posterior]) -> tuple[dict[str, np.ndarray]
     for name, posterior in posteriors.items():
         try:
             observed[name] = [str(rv.name) for rv in posterior.model.observed_RVs]
-            terms[name], _, note = pointwise_loo(posterior)
+            found = pointwise_loo(posterior)
         except BayeskitError as error:
             raise ModelError(f"{name}: it has no stacking weight: {error}") from error
-        if not terms[name].size:
-            raise ModelError(f"{name}: it has no stacking weight: {note}; use weights='evidence'")
-        notes += [f"{name}: {note}"] if note else []
+        if not found.known:
+            raise ModelError(f"{name}: it has no stacking weight: {found.note}; use weights='evidence'")
+        terms[name] = found.elpd
+        notes += [f"{name}: {found.note}"] if found.note else []
     first = next(iter(terms))
     for name, values in terms.items():
         same_order = observed[name] == observed[first] or len(observed[name]) == len(observed[first]) == 1

@@ -221,8 +221,10 @@ def _with_narrow_modes(analysis: Analysis, symmetry: Symmetric, evidence: LogEvi
     except (NotImplementedError, TypeError, ValueError, AssertionError, np.linalg.LinAlgError):
         return evidence  # the density has no gradient, or no curvature
     if narrow.mass - CLEARLY * narrow.error > enough:
+        # Along the axes a mode may be as wide as the draws, and narrow across them, or in entries of a simplex.
+        where = narrow.where or "in several numbers together"
         raise Unvisited(
-            f"the posterior has a narrow mode ({narrow.where}), which holds about {narrow.mass:.2g} times what the "
+            f"the posterior has a narrow mode ({where}), which holds about {narrow.mass:.2g} times what the "
             "chains found, and hardly any draw is in it: NUTS does not step into modes this narrow"
         )
     if not narrow.mass > REAL * narrow.error:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from pymc.distributions.distribution import Distribution
 from pytensor.compile import ViewOp
 from pytensor.compile.sharedvalue import SharedVariable
@@ -65,6 +66,7 @@ WRITTEN = {("Exponential", "mu"): "scale"}
 # The parameters of distributions whose density PyMC derives from how they are drawn; the last is repeated.
 DERIVED = {
     "_LKJCholeskyCovRV": ("n", "eta", "sd_dist"),
+    "DiscreteMarkovChainRV": ("P", "steps", "init_dist"),
     "AutoRegressiveRV": ("rho", "sigma", "init_dist", "steps"),
     "MixtureRV": ("w", "comp_dists"),
     "RandomWalkRV": ("init_dist", "innovation_dist", "steps"),
@@ -263,10 +265,15 @@ def through(variable: Variable, named: Collection[Variable]) -> Variable:
 
 
 def constant_value(variable: Variable, named: Collection[Variable]) -> np.ndarray | None:
-    """Value of an expression in which no named and no random variable takes part."""
-    if any(v in named or (v.owner is None and not isinstance(v, Constant)) for v in ancestors([variable])):
+    """Value of an expression in which no named and no random variable takes part; the length of a dim has no name."""
+    if any(v in named or (v.owner is None and not _is_known(v)) for v in ancestors([variable])):
         return None
     return np.asarray(variable.data if isinstance(variable, Constant) else compile_small([], variable)())
+
+
+def _is_known(leaf: Variable) -> bool:
+    """Whether it is a constant, or the length of a dim, as a random walk over rows has for its steps."""
+    return isinstance(leaf, Constant) or (isinstance(leaf, SharedVariable) and leaf.type == pt.lscalar)
 
 
 def written_array(value: np.ndarray) -> str:

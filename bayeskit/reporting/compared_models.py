@@ -14,7 +14,7 @@ from bayeskit.results.tree import observed_data
 
 __all__ = ["collection_picture", "comparison_section", "comparison_sections"]
 
-OF_LOO = ("elpd_loo", "se_loo", "high_pareto_k")
+OF_LOO = ("elpd_loo", "elpd_loo_error", "se_loo", "high_pareto_k")
 PRIORS = "The evidence depends on the priors for good, so they are shown beside it."
 READING = (
     "The evidence is the probability of the data under a model, averaged over its prior; a log Bayes factor is a "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -25,6 +26,7 @@ LEAST_WIDTH = 480  # pixels of a picture, below which its letters are too small:
 NARROW = 368  # pixels for a picture in a window of 400: a wider one is moved along, which is said there
 WIDE = 8  # a table with more columns is set smaller
 LONG_NAME = 12  # letters of the name of a row, from which on it may be broken
+BREAKS = re.compile(r"(?<=[_,/])(?=\w)|(?<=\w)(?=\[)")  # where: after what joins words, and before an index
 SIMILAR = 300  # largest over smallest number of a column that is written with the same decimals
 
 NOTEBOOK = (
@@ -44,7 +46,8 @@ HEADS = {
     "ess_bulk": "ESS (bulk)",
     "ess_tail": "ESS (tail)",
     "elpd_loo": "elpd (LOO)",
-    "se_loo": "se (LOO)",
+    "elpd_loo_error": "Monte Carlo error",
+    "se_loo": "se over data",
     "mcmc_mean": "sampler's mean",
     "mcmc_sd": "sampler's sd",
     "log_bayes_factor": "log Bayes factor",
@@ -159,8 +162,9 @@ def _row(row: Sequence[Cell], cells: Sequence[str], style: Sequence[str]) -> str
     # Words among numbers may be a sentence: unbroken, it would push the numbers out of a narrow window.
     styles = [' class="number words"' if s and isinstance(v, str) else s for v, s in zip(row, style, strict=True)]
     rest = "".join(f"<td{s}>{cell}</td>" for cell, s in zip(others, styles[1:], strict=True))
-    if len(first) > LONG_NAME:  # in a narrow window it goes on below from its index, not from its next letter
-        first = first.replace("[", "<wbr>[", 1)
+    if isinstance(row[0], str) and len(row[0]) > LONG_NAME and first == _text(row[0]):
+        # In a narrow window it goes on below from its index, or its next word, not from its next letter.
+        first = "<wbr>".join(map(escape, BREAKS.split(plain_dates(row[0]))))
     return f'<tr><th scope="row"{style[0]}>{first}</th>{rest}</tr>\n'
 
 

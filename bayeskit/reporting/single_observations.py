@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
 import numpy as np
 import xarray as xr
 
-from bayeskit.comparison.leave_one_out import loo_from_draws
-from bayeskit.comparison.smoothed_loo import Smoothed
+from bayeskit.comparison.leave_one_out import LeaveOneOut, pointwise_loo
 from bayeskit.graphs.environment import silently
 from bayeskit.model.observations import ENTRY, observations_of
 from bayeskit.reporting.records import Section, Table
@@ -20,10 +20,13 @@ __all__ = ["loo_section"]
 TITLE = "Single observations"
 SHOWN, NAMED = 5, 5
 MEANING = (
-    "Each observation is predicted from the others (leave-one-out, by Pareto-smoothed importance sampling): the log "
-    "density sums to elpd {:.2f} (standard error {:.2f}). A Pareto k above {:.2f} says that an observation decides so "
-    "much that this cannot be told from these draws."
+    "Each observation is predicted from the others (leave-one-out, {how}): the log density sums to elpd {elpd:.2f}, "
+    "with a standard error over other data of {spread:.2f}.{error}"
 )
+BY_EVIDENCE = "exactly, by ratios of evidences"
+BY_DRAWS = "by Pareto-smoothed importance sampling of {} draws"
+ERROR = " The draws leave {:.2g} of the sum open (Monte Carlo standard error)."
+HIGH = " A Pareto k above {:.2f} says that an observation decides too much for {} draws to tell what is without it."
 
 
 def loo_section(subject: Subject) -> Section | None:
@@ -34,15 +37,23 @@ def loo_section(subject: Subject) -> Section | None:
         return Section("loo", TITLE, (f"LOO was not computed: {subject.densities}.",))
     tree = subject.densities
     with silently():  # an observation that some draws exclude all but
-        found, note = loo_from_draws(replace(subject.post, tree=tree))
-    if found is None:
-        return Section("loo", TITLE, (f"{note}.",))
+        found = pointwise_loo(replace(subject.post, tree=tree), costly=False)
+    if not found.elpd.size:
+        return Section("loo", TITLE, (f"{found.note}.",))
     names = _names(subject, tree["log_likelihood"].to_dataset(), found.elpd.size)
-    finite = found.elpd[np.isfinite(found.elpd)]
-    error = math.sqrt(found.elpd.size * np.var(finite, ddof=1)) if finite.size > 1 else math.nan
-    said = MEANING.format(finite.sum(), error, found.good_k)
-    doubts = _doubts(found, names) or ((note,) if note else ())
+    doubts = _doubts(found, names) or ((found.note,) if found.note else ())
+    said = _meaning(found, tree["posterior"].sizes)
     return Section("loo", TITLE, (said,), tables=(_table(found, names),), doubts=doubts)
+
+
+def _meaning(found: LeaveOneOut, sizes: Mapping[Hashable, int]) -> str:
+    """What the scores are, what they sum to, and how far that is open."""
+    finite = found.elpd[np.isfinite(found.elpd)]
+    spread = math.sqrt(found.elpd.size * np.var(finite, ddof=1)) if finite.size > 1 else math.nan
+    number, drawn = f"{sizes['chain'] * sizes['draw']:,}", bool(found.drawn.any())
+    how = BY_DRAWS.format(number) if drawn else BY_EVIDENCE
+    error = ERROR.format(found.error) if drawn and not math.isnan(found.error) else ""
+    return MEANING.format(how=how, elpd=finite.sum(), spread=spread, error=error) + HIGH.format(found.good_k, number)
 
 
 def _names(subject: Subject, pointwise: xr.Dataset, number: int) -> list[str]:
@@ -52,21 +63,22 @@ def _names(subject: Subject, pointwise: xr.Dataset, number: int) -> list[str]:
     return [str(label) for label in labels] if len(labels) == number else [str(k) for k in range(number)]
 
 
-def _doubts(found: Smoothed, names: list[str]) -> tuple[str, ...]:
-    high = [names[k] for k in np.argsort(-found.k) if found.high[k]]
+def _doubts(found: LeaveOneOut, names: list[str]) -> tuple[str, ...]:
+    high = [names[k] for k in np.argsort(-found.k) if found.decisive[k]]
     if not high:
         return ()
     more = f" and {len(high) - NAMED:,} more" if len(high) > NAMED else ""
     which = ", ".join(high[:NAMED]) + more if more else listed(high)
     one = "observation has" if len(high) == 1 else "observations have"
-    return (f"{len(high):,} {one} a high Pareto k ({which}), so that leave-one-out is unreliable there",)
+    so = "so that leave-one-out is unreliable there" if found.high.any() else "so much does the answer hang on it"
+    return (f"{len(high):,} {one} a high Pareto k ({which}), {so}",)
 
 
-def _table(found: Smoothed, names: list[str]) -> Table:
+def _table(found: LeaveOneOut, names: list[str]) -> Table:
     """All of high Pareto k, and those least expected."""
     order = np.argsort(np.nan_to_num(found.elpd, nan=-np.inf))
     least = list(order[:SHOWN])
-    high = [k for k in np.argsort(-found.k) if found.high[k] and k not in least]
+    high = [k for k in np.argsort(-found.k) if found.decisive[k] and k not in least]
     rows = tuple((names[k], float(found.elpd[k]), float(found.k[k])) for k in [*least, *high])
     head = ("observation", "log density given the others", "Pareto k")
     return Table(head, rows[:500], "The least expected first, then those of high Pareto k", digits=3)

@@ -25,7 +25,7 @@ from bayeskit.validation import Validation
 __all__ = ["PANEL_VARIABLE", "Subject", "is_series", "label_variables", "listed"]
 
 PRIOR_DRAWS, FEW_PRIOR_DRAWS = 4000, 500  # made together, and one by one
-DENSITIES, MOST_OBSERVATIONS = 2000, 2000  # draws that have log densities, and of how many observations
+DENSITIES, MOST_OBSERVATIONS = 4000, 2000  # draws that have log densities, and of how many observations
 PANEL_VARIABLE = 9  # a variable with more elements has no panel for each
 LABELS = ("categorical", "markov_chain")  # steps of the plan whose variables are labels
 SERIES = "pymc.distributions.timeseries"

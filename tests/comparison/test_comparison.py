@@ -161,17 +161,17 @@ def test_a_row_that_says_nothing_of_the_parameters_keeps_its_log_density_in_loo(
         precision = 0.01 + np.sum(x[others] ** 2)
         predictive = stats.norm(x[k] * np.sum((x * y)[others]) / precision, np.sqrt(1 + x[k] ** 2 / precision))
         terms[k] = predictive.logpdf(y[k])
-    (elpd, se, high), note = leave_one_out(bk.infer(model, random_seed=1))
+    (elpd, se, high, error), note = leave_one_out(bk.infer(model, random_seed=1))
     assert elpd == pytest.approx(terms.sum(), abs=0.05)
     assert se == pytest.approx(2 * terms.std(ddof=1), abs=0.05)
-    assert (high, note) == (0, "")
+    assert (high, note) == (0, "") and 0 <= error < 1e-9
 
 
 def test_the_loo_of_a_point_null_is_its_log_density() -> None:
     with pm.Model() as null:
         pm.Normal("y", 0.0, 1.0, observed=Y)
     terms = stats.norm.logpdf(Y)
-    (elpd, se, high), note = leave_one_out(bk.infer(null, random_seed=1))
+    (elpd, se, high, _), note = leave_one_out(bk.infer(null, random_seed=1))
     assert (elpd, se) == pytest.approx((terms.sum(), np.sqrt(terms.size) * terms.std(ddof=1)), rel=1e-12)
     assert (high, note) == (0, "")
 
@@ -458,9 +458,10 @@ def test_an_observation_that_draws_cannot_score_has_an_exact_score() -> None:
     posterior = bk.infer(model, random_seed=1)
     found, _ = loo_from_draws(posterior)
     assert found is not None and found.high.any() and posterior.method == "quadrature"
-    (elpd, _, high), note = leave_one_out(posterior)
+    (elpd, _, high, error), note = leave_one_out(posterior)
     exact = bk.cross_validate(posterior, progressbar=False).pointwise["model"].to_numpy()
     kept = ~found.high
     assert elpd == pytest.approx(exact[found.high].sum() + found.elpd[kept].sum(), abs=1e-8)
     assert abs(elpd - exact.sum()) < 0.1
     assert high == 0 and "exact scores, by ratios of evidences" in note
+    assert found.error_of(kept) < error < 0.1

@@ -139,7 +139,7 @@ def test_an_impossible_observation_of_weight_zero_is_absent() -> None:
 def test_what_no_draw_can_see_has_an_exact_score_where_evidences_are_known() -> None:
     posterior, everything = bk.infer(tanks(), random_seed=1), np.arange(5)
     right = [tanks_evidence(everything) - tanks_evidence(np.delete(everything, i)) for i in everything]
-    assert np.max(np.abs(pointwise_loo(posterior)[0] - right)) < 1e-10
+    assert np.max(np.abs(pointwise_loo(posterior).elpd - right)) < 1e-10
     numbers, note = leave_one_out(posterior)
     assert abs(numbers[0] - sum(right)) < 1e-9 and numbers[2] == 0 and not note
 
@@ -151,7 +151,7 @@ def test_compare_has_no_leave_one_out_from_draws_that_cannot_see() -> None:
     assert np.isnan(numbers).all()
     assert "1 observation(s) exclude parameters" in note
     assert "cross_validate" in note
-    assert not pointwise_loo(posterior)[0].size
+    assert not pointwise_loo(posterior).known
 
 
 def test_a_sampled_model_is_run_without_the_observation() -> None:
