@@ -25,7 +25,7 @@ from bayeskit.reporting.subject import Subject
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.validation.predictive_checks import replicated_data
 
-VOID = {"meta", "img", "br", "hr", "link", "input"}
+VOID = {"meta", "img", "br", "hr", "link", "input", "wbr"}
 
 
 def regression(name: str = "slope", rows: int = 16) -> pm.Model:
