@@ -266,14 +266,11 @@ def through(variable: Variable, named: Collection[Variable]) -> Variable:
 
 def constant_value(variable: Variable, named: Collection[Variable]) -> np.ndarray | None:
     """Value of an expression in which no named and no random variable takes part; the length of a dim has no name."""
-    if any(v in named or (v.owner is None and not _is_known(v)) for v in ancestors([variable])):
+    above = list(ancestors([variable]))
+    lengths = {v for v in above if isinstance(v, SharedVariable) and v.type == pt.lscalar}
+    if any(v in named or (v.owner is None and v not in lengths and not isinstance(v, Constant)) for v in above):
         return None
     return np.asarray(variable.data if isinstance(variable, Constant) else compile_small([], variable)())
-
-
-def _is_known(leaf: Variable) -> bool:
-    """Whether it is a constant, or the length of a dim, as a random walk over rows has for its steps."""
-    return isinstance(leaf, Constant) or (isinstance(leaf, SharedVariable) and leaf.type == pt.lscalar)
 
 
 def written_array(value: np.ndarray) -> str:

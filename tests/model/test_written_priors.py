@@ -37,6 +37,14 @@ CASES: dict[str, tuple[Any, str]] = {
         lambda: pm.GaussianRandomWalk("x", sigma=0.5, init_dist=pm.Normal.dist(0, 9), steps=3),
         "x ~ RandomWalk(init_dist=Normal(mu=0, sigma=9), innovation_dist=Normal(mu=0, sigma=0.5), steps=3), shape (4,)",
     ),
+    "as long as a dim": (
+        lambda: (
+            pm.Data("known", [2.0, 2.0, 2.0], dims="group"),
+            pm.GaussianRandomWalk("x", sigma=0.5, init_dist=pm.Normal.dist(0, 9), dims="group"),
+        ),
+        "x ~ RandomWalk(init_dist=Normal(mu=0, sigma=9), innovation_dist=Normal(mu=0, sigma=0.5), steps=2), "
+        "dims group (3)",
+    ),
 }
 
 
