@@ -39,7 +39,7 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "as long as a dim": (
         lambda: (
-            pm.Data("known", [2.0, 2.0, 2.0], dims="group"),
+            pm.modelcontext(None).add_coord("group", [1, 2, 3]),
             pm.GaussianRandomWalk("x", sigma=0.5, init_dist=pm.Normal.dist(0, 9), dims="group"),
         ),
         "x ~ RandomWalk(init_dist=Normal(mu=0, sigma=9), innovation_dist=Normal(mu=0, sigma=0.5), steps=2), "
