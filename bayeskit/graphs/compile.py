@@ -33,6 +33,7 @@ from pytensor.tensor.rewriting.math import local_useless_reduce
 from bayeskit.graphs.categorical_draws import draw_categories_together
 from bayeskit.graphs.clipping import clip_to_bounds
 from bayeskit.graphs.condensing import condensed
+from bayeskit.graphs.field_draws import draw_fields_by_one_factor
 from bayeskit.graphs.instructions import NotEvaluable
 from bayeskit.graphs.interpreter import evaluator
 from bayeskit.graphs.nodes import core_op
@@ -92,6 +93,7 @@ def _rewriter() -> Any:
         fill_to_alloc,
         clip_to_bounds,
         draw_categories_together,
+        draw_fields_by_one_factor,
         batched_vector_b_solve_to_matrix_b_solve,
         local_useless_reduce,
         local_useless_alloc,

@@ -24,7 +24,7 @@ from pymc.distributions import transforms
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.marginal_likelihood.permutations import Exchangeable, convention
 from bayeskit.marginal_likelihood.prior_integral import INCREASING
-from bayeskit.marginal_likelihood.prior_mass import PriorMass, prior_mass
+from bayeskit.marginal_likelihood.prior_mass import PriorMass, likelihood_mass, prior_mass
 from bayeskit.results.diagnostics import DIVERGENT
 from bayeskit.results.records import LogEvidence, Plan
 
@@ -47,12 +47,13 @@ class Audit:
     potentials: tuple[str, ...] = ()
     no_data: bool = False
     shared: tuple[str, ...] = ()  # improper priors that compared models share, with their constant
+    likelihoods: tuple[PriorMass, ...] = ()  # of the observed variables whose density leaves out a constant
 
     @property
     def reason(self) -> str:
         """Why there is no evidence; empty where there is one."""
-        unknown = [m for m in self.masses if m.reason]
-        said = [f"the prior of {m.variable} is not known to be normalised ({m.reason})" for m in unknown]
+        of = [*(("prior", m) for m in self.masses), *(("density", m) for m in self.likelihoods)]
+        said = [f"the {what} of {m.variable} is not known to be normalised ({m.reason})" for what, m in of if m.reason]
         return said[0] if said else ""
 
     @property
@@ -61,8 +62,22 @@ class Audit:
         written = f"of the joint density as written: the Potential {', '.join(self.potentials)} has no normaliser"
         of = ", ".join(self.shared)
         constant = f"{ARBITRARY}, that of the improper priors of {of}: only differences mean something"
-        said = [*([written] if self.potentials else []), *(m.convention for m in self.masses if m.convention)]
+        said = [*([written] if self.potentials else []), *(m.convention for m in self.divided_out if m.convention)]
         return [*said, *([constant] if self.shared else [])]
+
+    @property
+    def divided_out(self) -> tuple[PriorMass, ...]:
+        """All that PyMC's density has to be divided by."""
+        return (*self.masses, *self.likelihoods)
+
+    def log_mass_of_priors(self, model: pm.Model) -> float:
+        """What the priors of a model's free variables integrate to: those of a collapsed one are fewer.
+
+        Draws from a prior are of the normalised one, whatever PyMC's density of it integrates to. The share that an
+        order leaves is not part of it.
+        """
+        free = {str(rv.name) for rv in model.free_RVs}
+        return sum(m.log_mass for m in self.masses if not m.exchangeable and m.variable in free)
 
     @property
     def one_ordering(self) -> dict[str, PriorMass]:
@@ -81,8 +96,10 @@ def audit(analysis: Analysis) -> Audit:
     """Look at every prior of a model, before any number is computed."""
     joint = analysis.original
     masses = (prior_mass(joint, name) for name in joint.names if name not in joint.shared)
+    likelihoods = (likelihood_mass(joint, str(rv.name)) for rv in joint.model.observed_RVs)
     no_data = not joint.model.observed_RVs and not joint.potentials
-    return Audit(tuple(m for m in masses if m is not None), joint.loose_potentials, no_data, joint.shared)
+    known = (tuple(m for m in found if m is not None) for found in (masses, likelihoods))
+    return Audit(next(known), joint.loose_potentials, no_data, joint.shared, next(known))
 
 
 def stated(evidence: LogEvidence, groups: Sequence[Exchangeable], audit: Audit) -> LogEvidence:
@@ -94,8 +111,8 @@ def stated(evidence: LogEvidence, groups: Sequence[Exchangeable], audit: Audit) 
         return replace(evidence, value=math.nan, error=math.inf, reason=audit.reason)
     if not math.isfinite(evidence.value):
         return evidence
-    value = evidence.value - sum(m.log_mass for m in audit.masses)
-    error = evidence.error + sum(m.error for m in audit.masses)
+    value = evidence.value - sum(m.log_mass for m in audit.divided_out)
+    error = evidence.error + sum(m.error for m in audit.divided_out)
     said = [*([convention(groups)] if groups else []), *audit.conventions]
     return replace(evidence, value=value, error=error, convention="; ".join(said))
 

@@ -11,7 +11,9 @@ other variables are, the log evidence under the prior divided by it is the log i
   transform, whose K! labellings each hold the same share. The exchange is tried on the prior factor alone, at draws
   from the prior;
 - by the distribution function where the entries are independent and A is an interval;
-- by comparison with the right density where p is one of LKJ's (:mod:`bayeskit.marginal_likelihood.lkj`);
+- by comparison with the right density where p is one of LKJ's (:mod:`bayeskit.marginal_likelihood.lkj`) or a
+  conditional autoregression (:mod:`bayeskit.marginal_likelihood.conditional_autoregression`), of which the likelihood
+  may be one too;
 - by quadrature where it is over few numbers (:mod:`bayeskit.marginal_likelihood.prior_integral`).
 """
 
@@ -31,15 +33,17 @@ from pytensor.graph.traversal import ancestors
 from scipy import special
 
 from bayeskit.graphs.environment import silently
+from bayeskit.marginal_likelihood.conditional_autoregression import car_log_mass
 from bayeskit.marginal_likelihood.lkj import is_lkj, lkj_log_mass, lkj_parameters
 from bayeskit.marginal_likelihood.permutations import unchanged
 from bayeskit.marginal_likelihood.prior_integral import INCREASING, integral_of_prior, mass_of_cone, mass_of_intervals
+from bayeskit.model.areal_fields import has_car, is_car, neighbours
 from bayeskit.model.forward_sampling import over_draws, prior_points
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.support import has_own_transform, is_improper, support_without_transform, why_not_normalised
 from bayeskit.quadrature.integrate import NotIntegrable
 
-__all__ = ["PriorMass", "prior_mass"]
+__all__ = ["PriorMass", "likelihood_mass", "prior_mass"]
 
 POINTS = 4  # draws from the prior at which two entries are exchanged
 NOT_LKJ = "PyMC's density of it is not that of LKJ correlations, or its standard deviations may be negative"
@@ -77,17 +81,42 @@ def prior_mass(joint: LogJoint, name: str) -> PriorMass | None:
         what = f"what its transform {type(transform).__name__} leaves of it"
         unknown = why or _restriction(transform, ordered)
     others = frozenset(model.basic_RVs)
-    inputs = lkj_parameters(rv) if is_lkj(rv) and not why else rv.owner.inputs
-    parents = sorted(str(v.name) for v in ancestors(inputs) if v in others)
+    parents = sorted(str(v.name) for v in ancestors(_decisive(rv, own, why)) if v in others)
     if parents:
         return PriorMass(name, reason=f"{unknown}, and its integral may depend on {', '.join(parents)}")
     found = _log_mass(joint, name, why)
     if found is None:
         return PriorMass(name, reason=unknown)
-    log_mass, error = found
+    return _known(name, *found, f"the prior of {name}", what)
+
+
+def likelihood_mass(joint: LogJoint, name: str) -> PriorMass | None:
+    """The mass of the density of one observed variable; None where no ``pm.CAR`` is in it, which leaves out a constant.
+
+    Of densities that their author wrote nothing is asked: what they integrate to over all data is part of the model.
+    """
+    model, rv = joint.model, joint.model[name]
+    if not has_car(rv, frozenset(model.basic_RVs)):
+        return None
+    each = car_log_mass(rv) if is_car(rv) else None
+    if each is None:
+        return PriorMass(name, reason="PyMC's density of pm.CAR leaves out a constant, which is not known here")
+    total = each * math.prod(np.shape(model.rvs_to_values[rv].eval())[:-1])
+    what = "to which PyMC's density of it integrates over all data"
+    return _known(name, total, ROUNDING, f"the density of {name}", what)
+
+
+def _known(name: str, log_mass: float, error: float, of: str, what: str) -> PriorMass:
     mass = f"{math.exp(log_mass):.6g}" if abs(log_mass) < PLAIN else f"e^{log_mass:.6g}"
-    said = f"under the prior of {name} divided by {mass}, {what}"
+    said = f"under {of} divided by {mass}, {what}"
     return PriorMass(name, log_mass, error, convention=said if abs(log_mass) > NOTHING else "")
+
+
+def _decisive(rv: Any, own: bool, why: str) -> list[Any]:
+    """The inputs of a random variable on which the integral of its density may depend."""
+    if is_car(rv) and own:
+        return [neighbours(rv)]
+    return lkj_parameters(rv) if is_lkj(rv) and not why else list(rv.owner.inputs)
 
 
 def _log_mass(joint: LogJoint, name: str, why: str) -> tuple[float, float] | None:
@@ -96,6 +125,9 @@ def _log_mass(joint: LogJoint, name: str, why: str) -> tuple[float, float] | Non
     if is_lkj(rv):
         each = lkj_log_mass(rv) if has_own_transform(model, rv) and not why else None
         return None if each is None else (each * math.prod(shape[: -rv.owner.op.ndim_supp]), ROUNDING)
+    if is_car(rv) and has_own_transform(model, rv):
+        each = car_log_mass(rv)
+        return None if each is None else (each * math.prod(shape[:-1]), ROUNDING)
     transform = model.rvs_to_transforms.get(rv)
     if not why or is_improper(rv):
         cone = _ordered(transform, rv) is not None

@@ -89,7 +89,7 @@ class Drawn:
         """For an estimator."""
         symmetry = self.symmetry
         maps = symmetry.maps if len(symmetry.maps) > 1 else ()
-        mass = sum(m.log_mass for m in self.audited.masses if not m.exchangeable)
+        mass = self.audited.log_mass_of_priors(symmetry.space.model)
         target = Target(symmetry.space, self.random_seed, symmetry.draws, maps, self.analysis, mass)
         return target if points is None else replace(target, points=points)
 
@@ -193,8 +193,7 @@ def _without_doubt(
     # The mean likelihood of draws from the prior is the evidence too. It finds a mode that holds a good share of the
     # prior however narrow it is.
     if len(points) == PRIOR_DRAWS:
-        # Draws are of a normalised prior, whatever PyMC's density of it integrates to.
-        log_mass = sum(m.log_mass for m in audited.masses if not m.exchangeable)
+        log_mass = audited.log_mass_of_priors(space.model)
         log_weights = space.log_density(points) - space.log_prior(points) - (evidence.value - log_mass)
         if finds_more(log_weights, evidence.error):
             raise Unvisited("draws from the prior find more mass than the chains did: there is another mode")

@@ -122,8 +122,8 @@ def sampler_given(
         arguments = [np.asarray(draws[str(rv.name)], dtype=rv.type.dtype) for rv in known]
         compiled = dense and number >= COMPILED_FROM  # a matrix for each draw: PyTensor's compiled loops are faster
         if not compiled:
-            # Not where PyTensor cannot draw for many parameters at once, or not of this size.
-            with suppress(NotImplementedError, ValueError):
+            # Not where PyTensor cannot draw for many parameters at once (pm.CAR), or not of this size.
+            with suppress(NotImplementedError, TypeError, ValueError):
                 function = together()(rng)
                 some = [slice(start, start + TOGETHER) for start in range(0, number, TOGETHER)]
                 parts = [function(*[a[rows] for a in arguments]) for rows in some]

@@ -26,7 +26,9 @@ from pytensor.graph.traversal import graph_inputs
 
 from bayeskit.errors import ModelError
 from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.constant_matrices import with_constant_matrices
 from bayeskit.graphs.rewriting import depends_on, inline, shapes_of, substitute, wide_leaf, widen
+from bayeskit.model.areal_fields import require_neighbours
 from bayeskit.model.data_slots import DataSlot, sealed_in, unsealed
 from bayeskit.model.index_range import require_indices_inside
 from bayeskit.model.markov_chain import chain_parameters, is_chain
@@ -61,6 +63,7 @@ class LogJoint:
         """
         _require_readable(model)
         require_indices_inside(model)
+        require_neighbours(model)
         fresh: dict[Any, Any] = {rv: rv.clone(name=rv.name) for rv in model.basic_RVs}
         # Merging equal nodes reads and hashes every constant; a design matrix of a million rows is set aside for that.
         large = {v: v.type() for v in graph_inputs(model.basic_RVs) if _is_large(v, fold)}
@@ -82,7 +85,8 @@ class LogJoint:
         graphs = widen(inline(substitute(graphs, {v: d for v, d in data.items() if not _is_large(d)})))
         fgraph = FunctionGraph(outputs=graphs, clone=False)
         MergeOptimizer().rewrite(fgraph)
-        found = iter(substitute(list(fgraph.outputs), {v: wide_leaf(d) for v, d in set_aside.items()}))
+        leaves = {v: wide_leaf(d) for v, d in set_aside.items()}
+        found = iter(with_constant_matrices(substitute(list(fgraph.outputs), leaves)))
         factors = dict(zip([v.name for v in (*model.basic_RVs, *model.potentials)], found, strict=False))
         factors |= {n: pt.constant(0.0) for n in shared if type(model[n].owner.op).__name__ == "FlatRV"}
         return cls(

@@ -201,8 +201,7 @@ def support_without_transform(rv: Variable) -> Support:
     if name in KNOWN:
         return Support(KNOWN[name])
     if name == "CAR":
-        advice = "For an evidence, use pm.MvNormal with the precision tau (D - alpha W)."
-        return Support("other", improper(rv), advice, normalised=False)
+        return Support("real", normalised=False)  # Normal, but for a constant
     if (member := support_of_prior(type(op).__name__)) is not None:
         return Support(member.name)
     if name == "Uniform":

@@ -279,15 +279,6 @@ def test_flat_priors_are_collapsed_and_maximised() -> None:
     assert bk.collapse(model).free_RVs
 
 
-def test_a_field_on_a_graph_is_sampled_and_has_no_evidence_without_its_constant() -> None:
-    w = np.diag(np.ones(2), 1) + np.diag(np.ones(2), -1)
-    with pm.Model() as model:
-        field = pm.CAR("field", mu=np.zeros(3), tau=1.0, alpha=0.5, W=w)
-        pm.Normal("y", field, 1.0, observed=Y[:3])
-    post = bk.infer(model, draws=400, random_seed=1)
-    assert numbers(post) and "leaves out a constant" in post.log_evidence.reason
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_simulator_is_refused_by_name() -> None:
     with pm.Model() as model:
