@@ -21,6 +21,7 @@ MODELS = (
     "normal",
     "multivariate_normal",
     "linear_regression",
+    "beta_binomial_groups",
     "hierarchical_normal",
     "robust_regression",
     "logistic_regression",

@@ -70,6 +70,7 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
         ("normal", {"variance": (), "mu": ()}),
         ("multivariate_normal", {"precision": ("feature", "other_feature"), "mu": ("feature",)}),
         ("linear_regression", {"variance": (), "weights": ("basis",), "intercept": ()}),
+        ("beta_binomial_groups", {"mean": (), "spread": (), "theta": ("row",)}),
         ("hierarchical_normal", {"mu": (), "tau": (), "z": ("row",)}),
         ("robust_regression", {"weights": ("feature",), "intercept": (), "sigma": (), "nu": ()}),
         ("logistic_regression", {"weights": ("feature",), "intercept": ()}),
