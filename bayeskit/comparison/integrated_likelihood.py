@@ -13,18 +13,22 @@ Gaussian latent variable models", Journal of Machine Learning Research 17.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import find_observations
 
+from bayeskit.elimination.analysis import Analysis
 from bayeskit.finite.axis_dependence import EntriesMixed
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.support import support_of
 from bayeskit.plates.entry_terms import EntryRows
 from bayeskit.plates.integrate_out import NotAPlate, integrate_out
+from bayeskit.plates.plate import Plate
 from bayeskit.results.tree import stacked_draws
 
 __all__ = ["integrated_log_likelihood"]
@@ -33,30 +37,22 @@ MOST = 40_000_000  # numbers that the integrals at all draws take
 
 
 def integrated_log_likelihood(
-    model: pm.Model, draws: xr.Dataset, members: Mapping[str, np.ndarray] | None
+    model: pm.Model, draws: xr.Dataset, members: Mapping[str, np.ndarray] | None, analysis: Analysis | None = None
 ) -> np.ndarray | None:
     """Log densities of shape (chains, draws, observations); None where no variable can be integrated out of them.
 
-    ``members`` are as of :func:`bayeskit.comparison.leave_one_out.loo_from_draws`.
+    ``members`` are as of :func:`bayeskit.comparison.leave_one_out.loo_from_draws`, ``analysis`` is that of the model
+    where it is known.
     """
     values = find_observations(model)
-    if len(values) != 1 or model.potentials:
+    if len(values) != 1 or model.potentials or all(rv.ndim == 0 for rv in model.free_RVs):
         return None
     ((observed, value),) = values.items()
     numbers = np.arange(np.size(value)).reshape(np.shape(value)) if members is None else members[observed]
     lengths = draws.sizes["chain"], draws.sizes["draw"]
-    with lightly():
-        joint = LogJoint.from_model(model)
-    for name in joint.names:
-        if {f for f in joint.factors if name in joint.scopes[f]} != {name, observed}:
-            continue
-        try:
-            with lightly():
-                _, plate = integrate_out(joint, name, joint.shapes()[name], support_of(model, model[name]))
-        except (EntriesMixed, NotAPlate):
-            continue
-        rows = plate.terms.rows[list(joint.factors).index(observed) > list(joint.factors).index(name)]
-        entry = _entry_of(rows, numbers)
+    find = partial(_plates, model, observed, analysis)
+    for plate in find() if analysis is None else analysis.remembered_of(model, "plates of observations", find):
+        entry = _entry_of(plate.terms.rows[-1], numbers)
         if entry is None or plate.weight * lengths[0] * lengths[1] > MOST:
             continue
         at = stacked_draws(draws, plate.given)
@@ -64,6 +60,19 @@ def integrated_log_likelihood(
         found = integrals.reshape(*lengths, -1)[..., entry]
         return found if np.all(np.isfinite(found)) else None
     return None
+
+
+def _plates(model: pm.Model, observed: str, analysis: Analysis | None) -> list[Plate]:
+    """The variables that nothing but these data depend on, and these entry by entry: the rows of the data come last."""
+    found = []
+    with lightly():
+        joint = LogJoint.from_model(model) if analysis is None else analysis.original
+        for name in joint.names:
+            if model[name].ndim == 0 or {f for f in joint.factors if name in joint.scopes[f]} != {name, observed}:
+                continue
+            with suppress(EntriesMixed, NotAPlate):
+                found.append(integrate_out(joint, name, joint.shapes()[name], support_of(model, model[name]))[1])
+    return found
 
 
 def _entry_of(rows: EntryRows, numbers: np.ndarray) -> np.ndarray | None:

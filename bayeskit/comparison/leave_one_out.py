@@ -161,7 +161,7 @@ def loo_from_draws(
     if not np.all(np.isfinite(pointwise)):
         count = int((~np.isfinite(pointwise)).any(axis=(0, 1)).sum())
         return None, f"LOO was not computed: the log likelihood of {count} observation(s) is not finite at some draw"
-    integrated = integrated_log_likelihood(posterior.model, draws, members) if posterior.model.free_RVs else None
+    integrated = integrated_log_likelihood(posterior.model, draws, members, posterior.analysis)
     worth = 1.0 if posterior.method == "exact" else None
     found = smoothed_loo(pointwise if integrated is None else integrated, draws, reff=worth)
     unseen = excluding(posterior.model, draws, members, pointwise.shape[2])
