@@ -29,6 +29,7 @@ MODELS = (
     "softmax_regression",
     "poisson_regression",
     "survival",
+    "mixed_logistic_regression",
     "varying_slopes",
     "poisson_changepoint",
     "structural_time_series",

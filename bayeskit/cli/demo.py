@@ -78,7 +78,8 @@ def run(output: Path, *, random_seed: int = 20260101, progressbar: bool = True, 
     steps = track(finished, "catalogue", len(MODELS), console=Console(stderr=True), transient=True, disable=not shown)
     outcomes = sorted((outcome for _, outcome in steps), key=lambda outcome: MODELS.index(outcome.model))
     rows = [
-        (o.model, o.data, o.method, _evidence(o.log_evidence), f"{o.certificate:.1e}", o.agreement) for o in outcomes
+        (o.model, o.data, o.method, _evidence(o.log_evidence), _certificate(o.certificate), o.agreement)
+        for o in outcomes
     ]
     print_table(COLUMNS, rows, right=("log evidence", "certificate"))
     index = write_page(output / "index.html", _index(outcomes, random_seed))
@@ -174,6 +175,11 @@ def _evidence(evidence: LogEvidence) -> str:
     if evidence.label == "estimated":
         return f"{evidence.value:.3f} ± {evidence.error:.1g}"
     return f"{evidence.value:.6f}"
+
+
+def _certificate(spread: float) -> str:
+    """The spread in nats; of a latent Gaussian there is none, where nothing is integrated out in closed form."""
+    return "–" if np.isnan(spread) else f"{spread:.1e}"
 
 
 def _index(outcomes: list[Outcome], random_seed: int) -> str:

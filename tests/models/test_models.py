@@ -78,6 +78,7 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
         ("softmax_regression", {"weights": ("feature", "other_class"), "intercept": ("other_class",)}),
         ("poisson_regression", {"weights": ("feature",), "intercept": ()}),
         ("survival", {"weights": ("feature",), "intercept": ()}),
+        ("mixed_logistic_regression", {"weights": ("feature",), "intercept": (), "tau": (), "effect": ("group",)}),
         (
             "varying_slopes",
             {
