@@ -268,7 +268,12 @@ def _bounded_rate() -> None:
 
 
 def _flat() -> None:
-    pm.Normal("y", pm.Flat("mu"), 1.0, observed=REAL)
+    pm.Normal("y", pm.Flat("mu", transform=log), 1.0, observed=REAL)
+
+
+def _intrinsic_counts() -> None:
+    field = pm.ICAR("field", W=np.ones((len(COUNTS), len(COUNTS)), int) - np.eye(len(COUNTS), dtype=int))
+    pm.Poisson("y", pt.exp(field), observed=COUNTS)
 
 
 def _half_flat() -> None:
@@ -634,7 +639,8 @@ NEAR_MISSES: tuple[NearMiss, ...] = (
     _miss("Student-t prior, nearly Gaussian", _student_prior, "mu"),
     _miss("Laplace prior", _lasso, "w"),
     _miss("horseshoe scale", _horseshoe, "tau", eliminated="w"),
-    _miss("Flat prior", _flat, "mu"),
+    _miss("Flat prior moved by a log transform", _flat, "mu"),
+    _miss("ICAR field behind counts", _intrinsic_counts, "field"),
     _miss("HalfFlat prior", _half_flat, "rate"),
     _miss("CustomDist prior", _custom_prior, "mu"),
     _miss("ZeroSumNormal", _zero_sum, "effect"),

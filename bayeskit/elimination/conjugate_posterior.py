@@ -20,15 +20,15 @@ import numpy as np
 from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.elimination.impossible_data import entry_at_fault
 from bayeskit.elimination.log_joint_evaluator import Evaluator, Point
-from bayeskit.errors import InferenceError, UnanswerableError
+from bayeskit.errors import InferenceError
 from bayeskit.families.base import Parameters
 from bayeskit.gaussian.block import Gaussian, GaussianBlock
 from bayeskit.gaussian.factorisation import NotPositiveDefinite
+from bayeskit.gaussian.propriety import proper_at
 
 __all__ = ["Component", "Evaluator", "Part", "hypotheses", "solve_posterior"]
 
 SETTLED = 32  # units in the last place
-UNIDENTIFIED = 1e20  # condition of a precision without a prior, above which it has lost a rank to all but rounding
 AT_ONCE = 20_000_000  # numbers in the draws of a block above which they are made when they are read
 
 
@@ -172,19 +172,9 @@ def solve_posterior(analysis: Analysis, evaluator: Evaluator, fixed: Point | Non
 
 
 def _gaussian(block: GaussianBlock, point: Point) -> Gaussian:
-    constant = [n for n in block.names if n in block.joint.shared]
-    improper = (
-        f"the posterior of {', '.join(block.names)} is improper: the data do not tell {', '.join(constant)} apart, "
-        "whose prior is; leave out what is there twice, or give it a proper prior"
-    )
     try:
-        gaussian = block.at(point)
-        if constant and gaussian.precision.condition > UNIDENTIFIED:
-            raise UnanswerableError(improper)
-        return gaussian
+        return proper_at(block, point)
     except NotPositiveDefinite as error:
-        if constant:
-            raise UnanswerableError(improper) from error
         raise InferenceError(
             f"the posterior precision of {', '.join(block.names)} is not positive definite to working precision: "
             "a covariance in the model is singular, or scales differ by more than 1e15; rescale the data or the priors"

@@ -18,6 +18,7 @@ from bayeskit.errors import InferenceError
 from bayeskit.gaussian.block import GaussianBlock, boundary, known_value, latent_values
 from bayeskit.gaussian.factorisation import NotPositiveDefinite
 from bayeskit.gaussian.gram import Product, sides_of
+from bayeskit.gaussian.propriety import proper_at
 from bayeskit.gaussian.separable_forms import OFFSET, Form, NotSeparable
 from bayeskit.gaussian.separated import materialised
 from bayeskit.gaussian.separator import Separator, Targets
@@ -80,7 +81,7 @@ def setting_of(block: GaussianBlock, points: list[Point]) -> Setting:
     mean = np.zeros(block.theta.size)
     try:
         if not _sealed(block):
-            mean = block.at(points[0]).mean
+            mean = proper_at(block, points[0]).mean
     except NotPositiveDefinite as error:
         raise InferenceError(
             f"the posterior precision of {', '.join(block.names)} is not positive definite at a typical point: the "

@@ -58,8 +58,8 @@ class LogJoint:
     def from_model(cls, model: pm.Model, *, fold: int = LARGE, shared: Sequence[str] = ()) -> LogJoint:
         """Read a model; a ModelError if it is none, has no random variable, or PyMC cannot derive a log density.
 
-        Arrays of more than ``fold`` real numbers are not computed with. The density of a ``Flat`` variable that is
-        ``shared`` is the number it is, on which no variable has a bearing.
+        Arrays of more than ``fold`` real numbers are not computed with. The density of a ``Flat`` variable is the
+        number it is, on which no variable has a bearing.
         """
         _require_readable(model)
         require_indices_inside(model)
@@ -88,7 +88,7 @@ class LogJoint:
         leaves = {v: wide_leaf(d) for v, d in set_aside.items()}
         found = iter(with_constant_matrices(substitute(list(fgraph.outputs), leaves)))
         factors = dict(zip([v.name for v in (*model.basic_RVs, *model.potentials)], found, strict=False))
-        factors |= {n: pt.constant(0.0) for n in shared if type(model[n].owner.op).__name__ == "FlatRV"}
+        factors |= {rv.name: pt.constant(0.0) for rv in model.free_RVs if type(rv.owner.op).__name__ == "FlatRV"}
         return cls(
             model=model,
             values={rv.name: fresh[rv] for rv in model.free_RVs},

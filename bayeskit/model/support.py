@@ -50,6 +50,10 @@ IMPROPER = {
     "HalfFlat": "Use a proper prior, for example pm.Gamma or pm.InverseGamma.",
     "ICAR": "Use pm.CAR with alpha < 1.",
 }
+NO_SCALE = (
+    "and PyMC's density of it has no power of sigma in front, so that a sigma with a prior is no scale of it: leave it "
+    "at one, and multiply the field by its scale"
+)
 # Of those, the ones whose density is the same everywhere on the support named.
 CONSTANT = {"Flat": "real", "HalfFlat": "positive"}
 # Wrappers around a density that the user supplies.
@@ -120,7 +124,14 @@ def improper(rv: Variable) -> str:
     if _name(rv) == "CAR":
         return "PyMC's density of pm.CAR leaves out a constant, and integrates to something else than one"
     name = next((n for n in map(_name, [rv, *starts]) if n in IMPROPER), "")
-    return f"pm.{name} is improper: it has no normaliser, so there is no evidence" if name else ""
+    said = f"pm.{name} is improper: it has no normaliser, so there is no evidence" if name else ""
+    return f"{said}; {NO_SCALE}" if name == "ICAR" and _sigma_is_latent(rv) else said
+
+
+def _sigma_is_latent(rv: Variable) -> bool:
+    """Whether the sigma of an ICAR depends on another random variable."""
+    sigma = rv.owner.inputs[-2] if _name(rv) == "ICAR" else rv
+    return any(v.owner is not None and isinstance(v.owner.op, RandomVariable) for v in ancestors([sigma]))
 
 
 def support_of(model: pm.Model, rv: Variable, *, shared: bool = False) -> Support:
@@ -128,7 +139,7 @@ def support_of(model: pm.Model, rv: Variable, *, shared: bool = False) -> Suppor
     transform = model.rvs_to_transforms.get(rv)
     if shared and (kind := CONSTANT.get(_name(rv))) and has_own_transform(model, rv):
         return Support(kind, normalised=False)
-    if not is_improper(rv) and not has_own_transform(model, rv):
+    if _name(rv) != "HalfFlat" and not has_own_transform(model, rv):
         return Support(
             "other",
             f"its transform {type(transform).__name__} is not the one of its distribution and may restrict its support",
@@ -196,6 +207,8 @@ def support_without_transform(rv: Variable) -> Support:
     name = _name(rv)
     if name == "PartialObserved" and support_without_transform(rv.owner.inputs[0]).kind == "real":
         return Support("real")  # the entries of a vector of real numbers that are missing from the data
+    if name in ("Flat", "ICAR"):
+        return Support("real", normalised=False)  # a constant, and Normal but for directions that it leaves free
     if name in IMPROPER:
         return Support("other", improper(rv), IMPROPER[name], normalised=False)
     if name in KNOWN:

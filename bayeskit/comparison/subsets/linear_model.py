@@ -217,6 +217,8 @@ def linear_model(model: pm.Model, name: str) -> LinearModel:
     for n in joint.names:
         if not (has_own_transform(model, model[n]) or is_improper(model[n])):
             raise ModelError(f"the transform of {n!r} may restrict its support: leave it out")
+    if is_improper(joint.model[name]):
+        raise _improper(name)
     coefficients = [name]
     _require_quadratic(joint, coefficients)
     for other in joint.names:
@@ -262,15 +264,19 @@ def _require_quadratic(joint: LogJoint, names: list[str]) -> None:
         raise ModelError(f"no data depend on {name!r}: there is nothing to select by")
 
 
+def _improper(name: str) -> ModelError:
+    return ModelError(
+        f"the prior of {name!r} is improper, and each submodel would have its own arbitrary constant: the evidence "
+        "of a subset means nothing; give it a proper prior, such as Zellner's g prior"
+    )
+
+
 def require_centred(linear: LinearModel, point: Point) -> None:
     """A ModelError where the prior of w has no normaliser, or its mean is not zero."""
     name, kept = linear.name, linear.theta.slices[linear.name]
     prior, slope = linear.precision(name, point)[kept, kept], linear.slope(name, point)[kept]
-    if not np.all(np.diag(prior) > 0) or is_improper(linear.joint.model[name]):
-        raise ModelError(
-            f"the prior of {name!r} is improper, and each submodel would have its own arbitrary constant: the evidence "
-            "of a subset means nothing; give it a proper prior, such as Zellner's g prior"
-        )
+    if not np.all(np.diag(prior) > 0):
+        raise _improper(name)
     if np.any(np.abs(slope) > CENTRED * np.sqrt(np.diag(prior))):
         raise ModelError(
             f"the prior of {name!r} is not centred at zero: a coefficient that is left out is zero, which its prior "
