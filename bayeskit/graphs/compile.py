@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,8 @@ def fill_to_alloc(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     return [Apply(pt.alloc, [pt.cast(value, kind.dtype), *lengths], [kind()]).outputs[0]]
 
 
-def _rewriter() -> Any:
+@cache
+def _rewriter() -> Any:  # one for all: it remembers what applies to which node
     return dfs_rewriter(
         fill_to_alloc,
         clip_to_bounds,

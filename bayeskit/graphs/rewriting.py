@@ -51,8 +51,20 @@ NARROW = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float16", "floa
 def _rebuild(node: Apply, inputs: list[Variable], memo: dict[Variable, Variable]) -> None:
     """Note the outputs of a node with other inputs, but those that something is noted for already."""
     if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-        for old, new in zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True):
+        for old, new in zip(node.outputs, _with_inputs(node, inputs).outputs, strict=True):
             memo.setdefault(old, new)
+
+
+def _with_inputs(node: Apply, inputs: list[Variable]) -> Apply:
+    """A node with other inputs; where it is an ``alloc`` of the same lengths, without finding them again.
+
+    Made anew, it would rewrite the graphs of its lengths to see which are constant.
+    """
+    if isinstance(node.op, Alloc) and all(new is old for new, old in zip(inputs[1:], node.inputs[1:], strict=True)):
+        old, new, (out,) = node.inputs[0].type, inputs[0].type, node.outputs
+        if isinstance(old, TensorType) and isinstance(new, TensorType) and new.shape == old.shape:
+            return Apply(node.op, inputs, [out.type.clone(dtype=new.dtype)()])
+    return node.clone_with_new_inputs(inputs, strict=False)
 
 
 @cache

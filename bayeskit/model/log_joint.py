@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.logprob.basic import conditional_logp
+from pymc.logprob.rewriting import logprob_rewrites_db
 from pymc.logprob.utils import ParameterValueError, replace_rvs_by_values
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import MergeOptimizer
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import graph_inputs
 
 from bayeskit.errors import ModelError
@@ -71,7 +73,7 @@ class LogJoint:
         widened = widen(substitute(list(model.basic_RVs), large))
         wide = dict(zip(widened, fresh.values(), strict=True))
         try:
-            logps = conditional_logp(wide, warn_rvs=False)
+            logps = conditional_logp(wide, warn_rvs=False, ir_rewriter=_measurable_form())
         except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             raise ModelError(f"PyMC has no log density for this model: {str(error).splitlines()[0]}") from error
         data = {fresh[rv]: model.rvs_to_values[rv] for rv in model.observed_RVs}
@@ -189,6 +191,12 @@ class LogJoint:
         if negative := next((n for n, shape in shapes.items() if any(k < 0 for k in shape)), None):
             raise ModelError(f"{negative!r} has the shape {shapes[negative]}: a length cannot be negative")
         return shapes
+
+
+@cache
+def _measurable_form() -> Any:
+    """What PyMC rewrites a model by before it derives densities; made once, it remembers what applies to which node."""
+    return logprob_rewrites_db.query(RewriteDatabaseQuery(include=["basic"]))
 
 
 def _is_large(var: Variable, limit: int = LARGE) -> bool:
