@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import forked_kernel
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -25,7 +26,10 @@ def stored_and_run(
     stored = nbformat.read(request.param, as_version=4)
     fresh = nbformat.read(request.param, as_version=4)
     client = NotebookClient(fresh, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
-    client.execute()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", str(Path(__file__).parent))  # of `warm_process`
+        patched.setattr("jupyter_client.provisioning.local_provisioner.launch_kernel", forked_kernel.launch)
+        client.execute()
     return stored, fresh
 
 
