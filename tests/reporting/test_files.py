@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bayeskit.errors import OptionError
+from bayeskit.reporting import files
 from bayeskit.reporting.files import check_writable, replacing
 
 
@@ -101,13 +102,13 @@ def test_what_ends_the_writing_leaves_what_was_there(tmp_path: Path, error: type
 
 def test_a_killed_process_leaves_its_target_alone(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("old")
-    code = (
-        "import os, signal, sys; from pathlib import Path; from bayeskit.reporting.files import replacing\n"
-        "with replacing(Path(sys.argv[1]), 'x') as temporary:\n"
+    code = (  # the file alone: its package imports PyMC
+        "import os, runpy, signal, sys; from pathlib import Path\n"
+        "with runpy.run_path(sys.argv[1])['replacing'](Path(sys.argv[2]), 'x') as temporary:\n"
         "    temporary.write_text('half')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "page.html")])
+    done = subprocess.run([sys.executable, "-c", code, files.__file__, str(tmp_path / "page.html")])
     assert done.returncode == -9
     assert (tmp_path / "page.html").read_text() == "old"
     (beside,) = {*names(tmp_path)} - {"page.html"}
