@@ -113,7 +113,7 @@ def compare_with_distribution(draws: Array, probability: Array, moments: Sequenc
         folded = _normal_scores(np.abs(2 * probability - 1))
         z_sd = folded.mean() * np.sqrt(float(array_stats.ess(folded, method="mean")))
         scale = "folded scores"
-    distance = float(stats.ks_1samp(probability.ravel(), stats.uniform.cdf, method="asymp").statistic)
+    distance = _distance_from_uniform(probability.ravel())
     z_mean, p_ecdf = float(judged.mean() * np.sqrt(n_mean)), _kolmogorov_p(distance, min(n_ecdf, draws.size))
     p_extreme = min(1.0, 2 * draws.size * float(min(probability.min(), 1 - probability.max())))
     return ScalarTests(z_mean, float(z_sd), p_ecdf, n_ecdf, rhat, scale, "", p_extreme, bulk, tail)
@@ -162,6 +162,13 @@ def _effective_sizes(judged: Array, scores: Array) -> tuple[float, float, float,
     if not np.isfinite([n_mean, n_sd, bulk, tail]).all():
         return "the effective sample size is not finite"
     return n_mean, n_sd, bulk, tail, rhat
+
+
+def _distance_from_uniform(values: Array) -> float:
+    """Kolmogorov's D of values in [0, 1]; :func:`scipy.stats.ks_1samp` takes a fifth of the time of all four tests."""
+    steps = np.arange(values.size + 1) / values.size
+    in_order = np.sort(values)
+    return float(max((steps[1:] - in_order).max(), (in_order - steps[:-1]).max()))
 
 
 def _kolmogorov_p(distance: float, size: float) -> float:

@@ -18,7 +18,7 @@ from statsmodels.stats.multitest import multipletests
 from bayeskit import BayeskitError
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.inference.ladder import infer
-from bayeskit.validation import assert_matches_exact, judge, one_step_ahead, validate
+from bayeskit.validation import assert_matches_exact, judge, one_step_ahead, statistics, validate
 from bayeskit.validation.statistics import compare_with_distribution, compare_with_draws, holm
 
 SEEDS = 300
@@ -193,6 +193,12 @@ def test_scores_are_uniform_whatever_the_marginal() -> None:
         for dist in (stats.expon(), stats.invgamma(2.5))
     ]
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("size", [1, 2, 1000])
+def test_the_distance_from_uniform_is_scipys(size: int) -> None:
+    values = np.random.default_rng(size).beta(0.9, 1.1, size=size)
+    assert statistics._distance_from_uniform(values) == stats.ks_1samp(values, stats.uniform.cdf).statistic
 
 
 def test_holm_agrees_with_statsmodels(monkeypatch: pytest.MonkeyPatch) -> None:
