@@ -1,8 +1,8 @@
 """Calibration: how long a data set takes, what a second process brings, and how often a right method is failed.
 
 Run as ``python benchmarks/bench_calibration.py``; some minutes. ``--catalogue`` calibrates every model of the catalogue
-that has a closed form or is integrated, by its own method, and prints a row each; ``--sampled`` those that are sampled,
-a quarter of an hour.
+that has a closed form or is integrated by quadrature, by its own method, and prints a row each; ``--sampled`` those
+that are answered by importance sampling, with NUTS where that gives up, some minutes each.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def alarms() -> list[Row]:
 
 
 def catalogue(sampled: bool, datasets: int) -> list[Row]:
-    """Every model by its own method, where that is, or is not, a sampler's."""
+    """Every model by its own method, where that draws, or does not."""
     rows = []
     for name in MODELS:
         module = load_model(name)
         model = module.build(example_data(module.EXAMPLE, module.VARIABLES), **module.EXAMPLE.options)
-        if (bk.explain(model).method == "nuts") != sampled:
+        if (bk.explain(model).method in ("importance", "nuts")) != sampled:
             continue
         started = time.process_time()
         try:

@@ -83,6 +83,7 @@ class Repeated(Protocol):
 
     of: Experiment
     notes: list[str]
+    of_chains: list[str]  # what a reader must know where chains answered for some data sets
 
     def fingerprint(self) -> dict[str, Any]:
         """What tells this experiment from another."""

@@ -42,6 +42,7 @@ class RepeatedComparison:
         _require_models(models, experiment)
         self.of = experiment
         self.notes: list[str] = []
+        self.of_chains: list[str] = []
         self.models: Mapping[str, pm.Model] = models
         with on_one_thread(), lightly():
             self.analyses = {name: analyse(model) for name, model in models.items()}

@@ -96,13 +96,14 @@ class RepeatedInference:
         # Where quadrature gives up, for some data sets, a sampler answers: 200 draws are too few of one.
         planned = explain(self.analysis).method if experiment.method == "auto" else experiment.method
         self.number = experiment.draws or (RANKED if planned == "exact" else SAMPLED)
-        if planned == "nuts":
+        self.of_chains: list[str] = []
+        if planned != "exact":  # of any other method NUTS may have to answer for some data sets
             alike = {n for group in groups_without_order(self.model, self.analysis) for n in group.axes}
             named = ", ".join(name for name in self.names if name in alike)
-            self.notes += [ANY_LABELLING.format(named)] if named else []
+            self.of_chains += [ANY_LABELLING.format(named)] if named else []
             given = self.model.rvs_to_initial_values
             started = ", ".join(str(rv.name) for rv in self.model.free_RVs if given.get(rv) is not None)
-            self.notes += [GIVEN_STARTS.format(started)] if started else []
+            self.of_chains += [GIVEN_STARTS.format(started)] if started else []
 
     @property
     def model(self) -> pm.Model:

@@ -129,7 +129,8 @@ def _calibrated(
     done.sort(key=lambda r: r.dataset)
     if all(r.failure for r in done):
         raise InferenceError(f"none of {datasets} data sets had an answer; of the first: {done[0].failure}")
-    return calibration_of(done, alpha, experiment.random_seed, repeated.notes)
+    chains = repeated.of_chains if any(r.method == "nuts" for r in done) else []
+    return calibration_of(done, alpha, experiment.random_seed, [*repeated.notes, *chains])
 
 
 def _read_from(path: Path, header: Mapping[str, Any]) -> list[Repetition]:

@@ -158,12 +158,12 @@ def test_that_components_have_no_order_and_where_chains_start_is_said() -> None:
     with pm.Model() as model:
         weights, scale = pm.Dirichlet("weights", np.ones(3)), pm.HalfNormal("scale", shape=3)
         pm.NormalMixture("y", weights, pm.Normal("mean", 0.0, 3.0, shape=3), scale, observed=np.linspace(-2, 2, 9))
-    (note,) = RepeatedInference(Experiment(model, None, "nuts", None, {}, 1)).notes
+    (note,) = RepeatedInference(Experiment(model, None, "nuts", None, {}, 1)).of_chains
     assert note.startswith("the components of weights, scale, mean have no order")
-    assert not RepeatedInference(Experiment(regression(), None, "nuts", None, {}, 1)).notes
+    assert not RepeatedInference(Experiment(regression(), None, "nuts", None, {}, 1)).of_chains
     with pm.Model() as started:
         pm.Poisson("y", pm.math.exp(pm.Normal("slope", initval=2.0)), observed=3)
-    (note,) = RepeatedInference(Experiment(started, None, "nuts", None, {}, 1)).notes
+    (note,) = RepeatedInference(Experiment(started, None, "nuts", None, {}, 1)).of_chains
     assert note.startswith("chains start where the model puts slope (initval)")
 
 
