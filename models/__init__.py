@@ -33,6 +33,7 @@ MODELS = (
     "varying_slopes",
     "poisson_changepoint",
     "structural_time_series",
+    "stochastic_volatility",
     "gaussian_process",
     "probabilistic_pca",
     "gaussian_classifier",

@@ -98,6 +98,10 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
             | {"forecast": ("missing_row",)},
         ),
         (
+            "stochastic_volatility",
+            {"level": (), "persistence": (), "step_variance": (), "deviation": ("row",)},
+        ),
+        (
             "gaussian_process",
             {"amplitude": (), "lengthscale": (), "noise": (), "f_new": ("new",), "y_new": ("new",)},
         ),
