@@ -23,7 +23,7 @@ from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
 from bayeskit.gaussian.triangular_factors import Banded, Bordered, Dense, Triangular
 from bayeskit.types import Array
 
-__all__ = ["NotPositiveDefinite", "Precision", "factorise", "factorise_entries", "factorise_root"]
+__all__ = ["NotPositiveDefinite", "Precision", "factorise", "factorise_each", "factorise_entries", "factorise_root"]
 
 LARGEST_DENSE = 20_000  # variables in a dense precision matrix, which then takes 3.2 GB
 DRAWN = 50_000  # numbers drawn at a time, if not as many as L has: they stay in the cache until they are done
@@ -125,36 +125,58 @@ def factorise(matrix: Any) -> Precision:
 
 def factorise_entries(entries: Array, plan: Layout, places: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Precision:
     """Factorise a matrix by a layout, given a list of its entries and from :meth:`Layout.places` where each stands."""
-    padded = np.append(entries, 0.0)
-    band, border, corner = (padded[place] for place in places)
-    scale = _inverse_root(np.concatenate([band[0] if len(band) else np.zeros(0), np.diag(corner)]))
-    inner, shared = scale[: len(plan.inner)], scale[len(plan.inner) :]
-    for k in range(len(band)):
-        band[k, : len(inner) - k] *= inner[k:] * inner[: len(inner) - k]
-    border *= inner[:, None] * shared
-    corner *= shared[:, None] * shared
+    (found,) = factorise_each(entries[None], plan, places)
+    if found is None:
+        raise NotPositiveDefinite
+    return found
+
+
+def factorise_each(
+    entries: Array, plan: Layout, places: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> list[Precision | None]:
+    """Factorise matrices of one layout, a row of entries each; None where one is not positive definite."""
+    padded = np.concatenate([entries, np.zeros((len(entries), 1))], axis=1)
+    band, border, corner = (padded[:, place] for place in places)
+    number, order = len(plan.inner), plan.order
+    diagonal = np.concatenate([band[:, :1].reshape(len(band), -1), np.diagonal(corner, 0, 1, 2)], axis=1)
+    usable = np.all(np.isfinite(diagonal) & (diagonal > 0), axis=1)
+    scale = 1.0 / np.sqrt(np.where(usable[:, None], diagonal, 1.0))
+    inner, shared = scale[:, :number], scale[:, number:]
+    for k in range(band.shape[1]):
+        band[:, k, : number - k] *= inner[:, k:] * inner[:, : number - k]
+    border *= inner[:, :, None] * shared[:, None]
+    corner *= shared[:, :, None] * shared[:, None]
     inverse_scale = np.empty_like(scale)
-    inverse_scale[plan.order] = scale
+    inverse_scale[:, order] = scale
+    return [
+        _precision(inverse_scale[k], band[k], border[k], corner[k], order) if usable[k] else None
+        for k in range(len(entries))
+    ]
+
+
+def _precision(
+    inverse_scale: np.ndarray, band: np.ndarray, border: np.ndarray, corner: np.ndarray, order: np.ndarray
+) -> Precision | None:
     try:
-        return Precision(inverse_scale, _factor(band, border, corner), plan.order)
-    except (np.linalg.LinAlgError, ValueError) as error:
-        raise NotPositiveDefinite from error
+        return Precision(inverse_scale, _factor(band, border, corner), order)
+    except (np.linalg.LinAlgError, ValueError):
+        return None
 
 
 def _factor(band: np.ndarray, border: np.ndarray, corner: np.ndarray) -> Triangular:
     if not len(border):
-        return Dense(linalg.cholesky(corner, lower=True))
-    upper = Banded(linalg.cholesky_banded(band, lower=True))
+        return Dense.of(corner)
+    upper = Banded.of(band)
     if not len(corner):
         return upper
     half = upper.forward(border)
-    return Bordered(upper, half, Dense(linalg.cholesky(corner - half.T @ half, lower=True)))
+    return Bordered(upper, half, Dense.of(corner - half.T @ half))
 
 
 def _dense(matrix: np.ndarray) -> Precision:
     scale = _inverse_root(np.diag(matrix))
     try:
-        factor = Dense(linalg.cholesky(matrix * scale[:, None] * scale, lower=True))
+        factor = Dense.of(matrix * scale[:, None] * scale)
     except (np.linalg.LinAlgError, ValueError) as error:
         raise NotPositiveDefinite from error
     return Precision(scale, factor, np.arange(len(matrix)))

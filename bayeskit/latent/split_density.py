@@ -21,7 +21,7 @@ from scipy import sparse
 from bayeskit.errors import BayeskitError
 from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
 from bayeskit.gaussian.coloured_jacobians import colours_of
-from bayeskit.gaussian.factorisation import NotPositiveDefinite, Precision, factorise_entries
+from bayeskit.gaussian.factorisation import Precision, factorise_each
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.condensing import condensed
 from bayeskit.graphs.environment import silently
@@ -209,12 +209,6 @@ class SplitDensity:
         result: list[Precision | None] = []
         for part in self._parts(len(points), directions.size):
             entries = self._along(points[part], directions)[:, product, place]
-            result += [self._factorised(e) for e in entries]
+            charge(len(entries) * (FACTOR + self.size * (self.layout.width + len(self.layout.shared)) ** 2))
+            result += factorise_each(entries, self.layout, self._places)
         return result
-
-    def _factorised(self, entries: np.ndarray) -> Precision | None:
-        charge(FACTOR + self.size * (self.layout.width + len(self.layout.shared)) ** 2)
-        try:
-            return factorise_entries(entries, self.layout, self._places)
-        except NotPositiveDefinite:
-            return None
