@@ -28,7 +28,7 @@ class Dense:
         if not len(matrix):
             return cls(np.zeros((0, 0)))
         lower, failed = lapack.dpotrf(matrix, lower=1, clean=1)
-        if failed:  # where there is no number, too
+        if failed or not np.isfinite(np.diag(lower)).all():  # OpenBLAS finds nothing wrong with what is no number
             raise np.linalg.LinAlgError(f"the leading minor of order {failed} is not positive definite")
         return cls(lower)
 

@@ -95,6 +95,27 @@ def test_colour_is_a_root_of_the_covariance_and_whiten_its_inverse(case):
     np.testing.assert_allclose(precision.whiten(deviation), np.arange(1.0, len(matrix) + 1), rtol=1e-8)
 
 
+@pytest.mark.parametrize("structure", ["chain", "bordered chain", "small", "full"])
+def test_of_many_matrices_those_that_are_no_precision_have_no_factor(structure: str) -> None:
+    """An eigenvalue below zero behind a positive diagonal, and entries that are no numbers, on and off the diagonal."""
+    good = STRUCTURES[structure][0](np.random.default_rng(7))
+    lower = sparse.coo_array(sparse.tril(good, format="csr"))
+    rows, columns = lower.coords
+    order = np.lexsort((columns, rows))
+    rows, columns, entries = rows[order], columns[order], lower.data[order]
+    plan = layout(good.shape[0], rows, columns)
+    off = int(np.flatnonzero((rows != columns) & (entries != 0))[-1])
+    on = int(np.flatnonzero(rows == columns)[3])
+    many = np.repeat(entries[None], 6, axis=0)
+    many[1, off] = 2 * math.sqrt(good[rows[off], rows[off]] * good[columns[off], columns[off]])
+    many[2, off], many[3, on], many[4, on] = np.nan, np.inf, -1.0
+    found = factorisation.factorise_each(many, plan, plan.places(Lookup(good.shape[0], rows, columns)))
+    assert [p is None for p in found] == [False, True, True, True, True, False]
+    for precision in (found[0], found[5]):
+        assert precision is not None
+        np.testing.assert_allclose(precision.covariance() @ good.toarray(), np.eye(good.shape[0]), atol=1e-7)
+
+
 def test_draws_are_coloured_noise_however_many_at_a_time(case, monkeypatch):
     precision = case[0]
     noise = np.random.default_rng(3).standard_normal((7, precision.size))
