@@ -27,6 +27,9 @@ def latent_gaussian(analysis: Analysis) -> tuple[str, ...]:
     A persistence that multiplies the states of a series is quadratic in them: it is no part of a block with the states.
     Nor is the mean of returns with their log volatilities, though either is Normal beforehand: the density of the data
     is not log-concave in both, (y − m)² exp(−h), and has no approximation that could be trusted.
+
+    Where every variable is one, the smallest is none: of abilities and difficulties of known scales, say, one is to be
+    given when the other is approximated.
     """
     joint = analysis.original
     chosen: list[str] = []
@@ -38,6 +41,8 @@ def latent_gaussian(analysis: Analysis) -> tuple[str, ...]:
         found = degrees(priors, targets)
         if all(found.get(graph, 0) <= 2 for graph in priors) and not _multiplied(joint, trial):
             chosen = trial
+    if len(chosen) > 1 and len(chosen) == len(joint.names):
+        chosen.pop()
     return tuple(n for n in joint.names if n in chosen)
 
 

@@ -136,6 +136,14 @@ def test_what_is_normal_beforehand_is_the_latent_gaussian() -> None:
     assert latent_gaussian(analyse(model)) == ("mean", "level", "after")
 
 
+def test_where_all_is_normal_beforehand_the_smallest_variable_is_given() -> None:
+    with pm.Model() as model:
+        difficulty = pm.Normal("difficulty", 0, 2, shape=3)
+        ability = pm.Normal("ability", 0, 1, shape=20)
+        pm.Bernoulli("right", logit_p=ability[:, None] - difficulty, observed=np.ones((20, 3), int))
+    assert latent_gaussian(analyse(model)) == ("ability",)
+
+
 @pytest.mark.parametrize("student", [False, True])
 def test_the_mean_of_returns_is_not_taken_with_their_volatility(student: bool) -> None:
     """The density of returns is not log-concave in both; the level of the volatility is another matter."""
