@@ -97,6 +97,9 @@ class Marginal:
     def _labelled(self, values: Any) -> Any:
         if not self.dims or np.ndim(values) != len(self.dims):
             return float(values) if np.ndim(values) == 0 else values
+        lengths = [len(self.coords.get(dim, range(n))) for dim, n in zip(self.dims, np.shape(values), strict=True)]
+        if np.shape(values) != tuple(lengths):  # quantiles at several probabilities, of one entry
+            return values
         return xr.DataArray(values, dims=self.dims, coords=dict(self.coords), name=self.name)
 
     def mean(self) -> Any:

@@ -88,3 +88,12 @@ def test_another_than_a_free_variable_is_said_to_be_one(
     if name == "doubled":
         np.testing.assert_allclose(one.tree["posterior"][name], 2 * one.tree["posterior"]["a"])
     assert one.marginal("a").mean().shape == (2,)
+
+
+def test_quantiles_at_several_probabilities_of_one_entry_have_no_label() -> None:
+    with pm.Model(coords={"group": ["a"]}) as model:
+        mean = pm.Normal("mean", 0, 1, dims="group")
+        pm.Normal("y", mean, 1, observed=np.ones(1), dims="group")
+    marginal = bk.infer(model, draws=4).marginal("mean")
+    assert marginal.ppf(0.5).dims == ("group",)
+    np.testing.assert_allclose(marginal.ppf([0.1, 0.9]), stats.norm(0.5, np.sqrt(0.5)).ppf([0.1, 0.9]))
