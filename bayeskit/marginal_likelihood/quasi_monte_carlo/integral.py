@@ -8,8 +8,7 @@ mixture of Student t's that was adapted to the density in coordinates z in which
 
 and they are independent of each other: :math:`\log \hat Z` is the log of their mean, and its standard error theirs,
 whatever the dependence within a sequence, which makes it far smaller than that of as many independent points (Owen
-1997); smaller still where an expansion explains the weights (:mod:`.control_variates`). Points are doubled until the
-error is small and there is one for each draw asked for.
+1997). Points are doubled until the error is small and there is one for each draw asked for.
 
 **Draws.** A point is kept with probability :math:`w_i / w_{max}`: kept points have the density exp f as far as the
 largest weight seen is the largest there is. Where so few would be kept that many more points were needed, they are
@@ -34,7 +33,6 @@ from numpy.random import Generator
 
 from bayeskit.marginal_likelihood.mixture_proposal import MixtureProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import PROPOSALS, NoProposal, adapted
-from bayeskit.marginal_likelihood.quasi_monte_carlo.control_variates import controlled_mean
 from bayeskit.marginal_likelihood.quasi_monte_carlo.first_proposal import first_proposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.gates import require_no_edge, require_seen_wider, trusted_pareto_k
 from bayeskit.marginal_likelihood.quasi_monte_carlo.modes import SearchedDensity
@@ -120,8 +118,7 @@ def importance_integral(
         raise refusal or NoProposal("no proposal was found")
     points = coordinates.forward(found.points.reshape(-1, space.size))[0]
     logs = found.log_weights.ravel()
-    value, off = controlled_mean(found, proposal)
-    return ImportanceIntegral(value, off, pareto, found.effective / logs.size, made, points, logs)
+    return ImportanceIntegral(found.mean, found.error, pareto, found.effective / logs.size, made, points, logs)
 
 
 def _judged(
