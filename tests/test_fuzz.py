@@ -132,7 +132,11 @@ def rows() -> dict[str, Row]:
         Row(bk.prior_check, {"model": a_line, "draws": 20, "plausible": {"y": (-9, 9)}, "random_seed": 1}, FEWER),
         Row(bk.recover, {"model": a_count, "draws": other.tree, "random_seed": 1}),
         Row(bk.classify, {"post": of_class, "new_data": {"x": [0.0]}, "label": "c", "method": "estimated", "draws": 2}),
-        Row(bk.compare, {"models": [post, sampled], "prior_odds": None, "shared": (), "loo": False, "random_seed": 1}),
+        Row(
+            bk.compare,
+            {"models": [post, sampled], "prior_odds": None, "shared": (), "loo": False, "random_seed": 1}
+            | {"progressbar": False},
+        ),
         Row(bk.cross_validate, {"models": post, "shared": (), **folding, **SEEDED}, FEWER),
         Row(bk.em, {**mixing, "objective": "likelihood", **SEEDED}, FEWER),
         Row(bk.information_criteria, {"models": a_line, "shared": (), "observations": None, "random_seed": 1}, FEWER),

@@ -101,9 +101,9 @@ def likelihood_mass(joint: LogJoint, name: str) -> PriorMass | None:
     each = car_log_mass(rv) if is_car(rv) else None
     if each is None:
         return PriorMass(name, reason="PyMC's density of pm.CAR leaves out a constant, which is not known here")
-    total = each * math.prod(np.shape(model.rvs_to_values[rv].eval())[:-1])
+    fields = math.prod(np.shape(model.rvs_to_values[rv].eval())[:-1])
     what = "to which PyMC's density of it integrates over all data"
-    return _known(name, total, ROUNDING, f"the density of {name}", what)
+    return _known(name, fields * each[0], fields * each[1], f"the density of {name}", what)
 
 
 def _known(name: str, log_mass: float, error: float, of: str, what: str) -> PriorMass:
@@ -126,8 +126,8 @@ def _log_mass(joint: LogJoint, name: str, why: str) -> tuple[float, float] | Non
         each = lkj_log_mass(rv) if has_own_transform(model, rv) and not why else None
         return None if each is None else (each * math.prod(shape[: -rv.owner.op.ndim_supp]), ROUNDING)
     if is_car(rv) and has_own_transform(model, rv):
-        each = car_log_mass(rv)
-        return None if each is None else (each * math.prod(shape[:-1]), ROUNDING)
+        field, number = car_log_mass(rv), math.prod(shape[:-1])
+        return None if field is None else (number * field[0], number * field[1])
     transform = model.rvs_to_transforms.get(rv)
     if not why or is_improper(rv):
         cone = _ordered(transform, rv) is not None

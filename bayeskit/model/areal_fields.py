@@ -15,7 +15,7 @@ from bayeskit.errors import ModelError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 
-__all__ = ["has_car", "is_car", "neighbours", "require_neighbours", "weights_of"]
+__all__ = ["has_car", "is_car", "neighbours", "require_neighbours", "room_to_singular", "weights_of"]
 
 
 def is_car(rv: Any) -> bool:
@@ -35,12 +35,25 @@ def neighbours(rv: Any) -> Variable:
     return found
 
 
-def weights_of(rv: Any) -> np.ndarray | None:
-    """W, dense; None where it depends on a random variable."""
-    if any(v.owner is not None and isinstance(v.owner.op, RandomVariable) for v in ancestors([neighbours(rv)])):
+def _known(graph: Variable) -> Any:
+    """The value of a graph; None where it depends on a random variable."""
+    if any(v.owner is not None and isinstance(v.owner.op, RandomVariable) for v in ancestors([graph])):
         return None
     with silently():
-        given = compile_small([], neighbours(rv))()
+        return compile_small([], graph)()
+
+
+def room_to_singular(rv: Any) -> float:
+    """1 − |α|, by which the precision is far from singular; one where α depends on a random variable."""
+    alpha = _known(rv.owner.inputs[4])
+    return 1.0 if alpha is None else float(1.0 - np.max(np.abs(alpha)))
+
+
+def weights_of(rv: Any) -> np.ndarray | None:
+    """W, dense; None where it depends on a random variable."""
+    given = _known(neighbours(rv))
+    if given is None:
+        return None
     dense = given.toarray() if sparse.issparse(given) else np.asarray(given)
     return dense.reshape(dense.shape[-2:]).astype(float)
 

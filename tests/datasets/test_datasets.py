@@ -145,7 +145,7 @@ def test_every_model_has_an_example_that_is_shipped() -> None:
 
 
 def test_unknown_example_is_refused_with_the_list() -> None:
-    listed = r"no example data set 'galton'; there are bcg_vaccine, british_doctors, cavendish, coal_mining, digits, "
+    listed = r"no example data set 'galton'; there are bcg_vaccine, british_doctors, cattle_infection, cavendish, "
     with pytest.raises(DataError, match=listed):
         load_example("galton")
 

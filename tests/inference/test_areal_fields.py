@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import mpmath
 import numpy as np
 import pymc as pm
 import pytest
@@ -55,6 +56,20 @@ def test_a_field_is_integrated_out_and_its_constant_divided_out(w: Any, dense: n
     found = post.marginal("field")
     assert np.allclose(found.mean(), np.linalg.solve(precision, Y / 0.64), atol=1e-10)
     assert np.allclose(found.std(), np.sqrt(np.diag(np.linalg.inv(precision))), atol=1e-10)
+
+
+@pytest.mark.parametrize("room", [1e-6, 1e-9, 1e-12])
+def test_next_to_a_singular_precision_the_error_has_the_rounding_of_the_determinant(room: float) -> None:
+    """PyMC's determinant is off by 1e-7 at α = 1 − 1e-9; here fifty digits."""
+    alpha = 1 - room
+    with mpmath.workdps(50):
+        q = 2 * (mpmath.diag([int(d) for d in W.sum(axis=0)]) - mpmath.mpf(alpha) * mpmath.matrix(W.tolist()))
+        spread, y = q**-1 + mpmath.mpf(0.8) ** 2 * mpmath.eye(6), mpmath.matrix(Y.tolist())
+        square = (y.T * spread**-1 * y)[0]
+        expected = -(square + mpmath.log(mpmath.det(spread)) + 6 * mpmath.log(2 * mpmath.pi)) / 2
+        found = bk.infer(model(alpha=alpha), draws=4).log_evidence
+        off = float(abs(found.value - expected))
+    assert off < found.error < 20 * np.finfo(float).eps / room + 1e-10
 
 
 def test_pymc_leaves_out_the_constant_that_is_divided_out() -> None:
