@@ -73,8 +73,13 @@ def _moments(marginal: Marginal, shape: tuple[int, ...]) -> tuple[NDArray[np.flo
 
 
 def probability_of(marginal: Marginal, draws: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """F(x), drawn uniformly within the jump where the marginal is discrete."""
+    """F(x), drawn uniformly within the jump where the marginal is discrete, or all that round to x are many."""
     values = np.asarray(marginal.dist.cdf(draws), dtype=np.float64)
     if hasattr(marginal.dist, "pmf"):
-        values = values - rng.random(values.shape) * marginal.dist.pmf(draws)
+        return values - rng.random(values.shape) * marginal.dist.pmf(draws)
+    ended = (values <= 0) | (values >= 1)
+    if ended.any():
+        # A chance of which a tenth of the distribution rounds to one is no truth that F = 1 makes impossible.
+        before = marginal.dist.cdf(np.nextafter(draws, np.where(values >= 1, -np.inf, np.inf)))
+        values = np.where(ended, values + rng.random(values.shape) * (before - values), values)
     return values

@@ -18,7 +18,9 @@ from statsmodels.stats.multitest import multipletests
 from bayeskit import BayeskitError
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.inference.ladder import infer
+from bayeskit.results.marginals import Marginal
 from bayeskit.validation import assert_matches_exact, judge, one_step_ahead, statistics, validate
+from bayeskit.validation.scalars import probability_of
 from bayeskit.validation.statistics import compare_with_distribution, compare_with_draws, holm
 
 SEEDS = 300
@@ -106,6 +108,21 @@ def test_right_autocorrelated_draws_pass(kind: str, rho: float) -> None:
     chains = autocorrelated(rng, rho, chains=4 * SEEDS).reshape(SEEDS, 4, 1000)
     draws = MARGINALS[kind].ppf(special.ndtr(np.moveaxis(chains, 0, -1)))
     assert alarms(MARGINALS[kind], draws) <= ALLOWED_ALARMS
+
+
+@pytest.mark.parametrize("upside_down", [False, True])
+def test_a_number_to_which_much_of_a_distribution_rounds_is_spread_over_that(upside_down: bool) -> None:
+    """A third of Beta(1, 0.03) is nearer to one than 1e-16, a third of Beta(0.0015, 1) below every number but zero."""
+    dist = stats.beta(0.0015, 1.0) if upside_down else stats.beta(1.0, 0.03)
+    marginal = Marginal("b", dist, "beta")
+    rng = np.random.default_rng(3)
+    draws = dist.rvs(size=4000, random_state=rng)
+    end = 0.0 if upside_down else 1.0
+    assert 0.1 < np.mean(draws == end) < 0.6
+    values = probability_of(marginal, draws, rng)
+    assert stats.ks_1samp(values, stats.uniform.cdf).pvalue > 1e-3
+    far = Marginal("b", stats.norm(0.0, 1.0), "normal")
+    np.testing.assert_array_equal(probability_of(far, np.array([-50.0, 50.0]), rng), [0.0, 1.0])
 
 
 def test_right_draws_without_closed_form_pass() -> None:
