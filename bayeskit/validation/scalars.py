@@ -13,6 +13,7 @@ from bayeskit.validation.statistics import ScalarTests, compare_with_distributio
 __all__ = ["judge_variable", "probability_of"]
 
 CONSTANT = 1e-9  # relative range of exact draws up to which the value is one number, but for rounding
+AT_AN_END = 1e-12  # F is zero or one but for rounding of a sum over nodes, say
 
 
 def judge_variable(
@@ -77,9 +78,9 @@ def probability_of(marginal: Marginal, draws: NDArray[np.float64], rng: np.rando
     values = np.asarray(marginal.dist.cdf(draws), dtype=np.float64)
     if hasattr(marginal.dist, "pmf"):
         return values - rng.random(values.shape) * marginal.dist.pmf(draws)
-    ended = (values <= 0) | (values >= 1)
+    ended = (values < AT_AN_END) | (values > 1 - AT_AN_END)
     if ended.any():
         # A chance of which a tenth of the distribution rounds to one is no truth that F = 1 makes impossible.
-        before = marginal.dist.cdf(np.nextafter(draws, np.where(values >= 1, -np.inf, np.inf)))
+        before = marginal.dist.cdf(np.nextafter(draws, np.where(values > 0.5, -np.inf, np.inf)))
         values = np.where(ended, values + rng.random(values.shape) * (before - values), values)
     return values
