@@ -94,8 +94,10 @@ class SolvedBand:
 
 def solved_band(form: QuadraticForm | Plates, entries: Any) -> SolvedBand:
     """Of a form that has a band, from the entries of T."""
-    plan = layout(form.size, form.rows, form.columns)
-    lookup, values, eta, _ = _parts(form, entries)
+    return _solved_band(layout(form.size, form.rows, form.columns), *_parts(form, entries)[:3])
+
+
+def _solved_band(plan: Layout, lookup: Lookup, values: Any, eta: Any) -> SolvedBand:
     inner, shared = plan.inner, plan.shared
     band, border, own = (-values[place.ravel()].reshape(place.shape) for place in plan.places(lookup))
     columns = pt.concatenate([eta[inner][:, None], border], axis=1) if len(shared) else eta[inner][:, None]
@@ -112,7 +114,7 @@ def _integral(form: QuadraticForm | Plates, entries: Any) -> tuple[Graph, Any]:
     if not len(plan.inner):
         _, _, place = plan.places(lookup)
         return corner, constant + dense_integral(-values[place.ravel()].reshape(place.shape), eta)
-    solved = solved_band(form, entries)
+    solved = _solved_band(plan, lookup, values, eta)
     result = 0.5 * solved.square - 0.5 * solved.log_determinant
     if solved.bordered:
         result = result + dense_integral(*solved.left)
