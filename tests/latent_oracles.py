@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from scipy import stats
+from scipy.linalg import toeplitz
 
 __all__ = ["COUNTS", "LIKELIHOODS", "RETURNS", "STEPS", "by_grid", "counts", "volatility"]
 
@@ -52,7 +53,7 @@ def by_grid(log_likelihood: Callable[[np.ndarray], np.ndarray], scale: float) ->
     step = scale / 3
     x = np.arange(-9.0, 9.0 + step, step)
     seen = log_likelihood(x)
-    transition = np.exp(stats.norm.logpdf(x[:, None], x, scale)) * step
+    transition = toeplitz(stats.norm.pdf(x - x[0], 0.0, scale)) * step
     state, total = np.exp(stats.norm.logpdf(x)) * step, 0.0
     for t in range(STEPS):
         state = (transition @ state if t else state) * np.exp(seen[t])

@@ -116,7 +116,7 @@ def test_a_meta_analysis_with_heavy_tailed_effects() -> None:
     moments = []
     for y, error in zip(EFFECT, ERROR, strict=True):
         effect = mean[:, None, None] + tau[:, None] * z
-        likelihood = stats.norm.pdf(y, effect, error) * weight
+        likelihood = np.exp(-0.5 * ((y - effect) / error) ** 2) * (weight / (error * np.sqrt(2 * np.pi)))
         area = likelihood.sum(axis=-1)
         total = total + np.log(area)
         moments.append([(likelihood * effect**p).sum(axis=-1) / area for p in (1, 2)])
