@@ -18,6 +18,8 @@ __all__ = [
 class BayeskitError(ValueError):
     """Something a user can mend; the message says what, where and how, in one line."""
 
+    heavy_tails: bool = False  # whether a method gave up over tails that it could not follow
+
     def __init__(self, message: object) -> None:
         super().__init__(" ".join(str(message).splitlines()))  # names of files may have several
 

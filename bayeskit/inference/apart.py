@@ -88,7 +88,8 @@ def answer_apart(request: Request, rungs: Sequence[Method], climb: Climb) -> Pos
         unproved = any(isinstance(e, CertificateError) for f in failures.values() for e in (f, f.__cause__))
         # Last, for a sampler ends what makes the building of graphs quick.
         left = [rung for rung in samplers if not (unproved and rung.closed_form)]
-        found[together] = climb(left, _request(request, together, len(blocks) + 1))
+        heavy = any(error.heavy_tails for error in failures.values())
+        found[together] = climb(left, replace(_request(request, together, len(blocks) + 1), heavy_tails=heavy))
     notes = [f"{_named(block)}: {str(error).splitlines()[0]}; NUTS was used" for block, error in failures.items()]
     return _joined(request, found, notes)
 

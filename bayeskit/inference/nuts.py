@@ -6,6 +6,10 @@ sampling on the collapsed density, which has fewer dimensions and no funnels.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -20,6 +24,8 @@ from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.cost import seconds_of_gradient
 from bayeskit.inference.methods import Request
 from bayeskit.marginal_likelihood.sampled import evidence_of_draws
+from bayeskit.marginal_likelihood.symmetries import flat
+from bayeskit.marginal_likelihood.unreached_tails import unreached_tail
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.records import LogEvidence, Posterior
@@ -81,4 +87,15 @@ def sampled_with_evidence(
     tree = sample_nuts(*arguments, unconstrained=True, sampler=request.sampler)
     unconstrained, statistics = pop_unconstrained(tree), tree["sample_stats"].to_dataset()
     drawn = request.analysis, model, unconstrained, statistics, request.random_seed, weight, request.modes
-    return tree, evidence_of_draws(*drawn, audited=request.audit)
+    evidence = evidence_of_draws(*drawn, audited=request.audit)
+    whole = model.discrete_value_vars
+    if request.heavy_tails and unconstrained and not whole and not evidence.unvisited:
+        evidence = replace(evidence, unvisited=_unreached(Unconstrained(model, weight), unconstrained, request))
+    return tree, evidence
+
+
+def _unreached(space: Unconstrained, unconstrained: Mapping[str, np.ndarray], request: Request) -> str:
+    """A tail that the chains hardly reached; none where the density cannot be followed at many points."""
+    with lightly(), suppress(NotImplementedError, TypeError, ValueError, RuntimeError, AssertionError):
+        return unreached_tail(space, flat(space, unconstrained), request.random_seed)
+    return ""

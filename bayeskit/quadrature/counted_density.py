@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["CountedDensity", "NotIntegrable", "safe"]
+__all__ = ["CountedDensity", "NotIntegrable", "SlowDecay", "safe"]
 
 
 FAR = 1e4  # nats
@@ -17,6 +17,13 @@ class NotIntegrable(Exception):
     """Why quadrature does not answer; one sentence for people, and the modes (rows) where it knows of several."""
 
     modes: np.ndarray | None = None
+    heavy_tails: bool = False
+
+
+class SlowDecay(NotIntegrable):
+    """The density falls off more slowly than quadrature can follow; a sampler may not reach its tails either."""
+
+    heavy_tails: bool = True
 
 
 class CountedDensity:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bayeskit.quadrature.change_of_variable import Bend, Frame, Stretch, fit_stretch
-from bayeskit.quadrature.counted_density import NotIntegrable
+from bayeskit.quadrature.counted_density import SlowDecay
 from bayeskit.quadrature.many_scales import ManyScales
 from bayeskit.quadrature.mode_search import Landscape
 from bayeskit.quadrature.trapezoid import Lattice
@@ -58,7 +58,7 @@ def bulk(land: Landscape) -> tuple[np.ndarray, np.ndarray]:
         frame = Frame.build(centre, covariance, tuple(range(k)), SINH)
         lattice = _coarse(land, frame, 2 * REACH, BULK_CUT)
         if lattice.escaped:
-            raise NotIntegrable(SLOW)
+            raise SlowDecay(SLOW)
         t = lattice.positions(lattice.nodes)
         x, log_f = frame.forward(t), lattice.values - frame.log_jacobian(t)
         # By the height of f itself: a heavy tail has no covariance worth the name.
@@ -94,7 +94,7 @@ def choose_frame(
     frame = Frame.build(centre, covariance, order, SINH)
     lattice = _coarse(land, frame, 2 * REACH, land.cut)
     if lattice.escaped:
-        raise NotIntegrable(SLOW)
+        raise SlowDecay(SLOW)
     straight = _fit_frame(lattice, land.cut, bent=False)
     if k == 1:
         return straight, np.full(1, RESOLVING)

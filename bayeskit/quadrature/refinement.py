@@ -12,7 +12,7 @@ from numpy.random import Generator
 
 from bayeskit.quadrature.axis_density import AxisDensity
 from bayeskit.quadrature.change_of_variable import Frame
-from bayeskit.quadrature.counted_density import NotIntegrable
+from bayeskit.quadrature.counted_density import NotIntegrable, SlowDecay
 from bayeskit.quadrature.frames import REACH, SLOW
 from bayeskit.quadrature.mode_search import Landscape
 from bayeskit.quadrature.trapezoid import Lattice, depth
@@ -74,7 +74,7 @@ def refined(
         while stalled < STALLED and not rough:
             lattice.fill(seeds, cut)
             if lattice.escaped:
-                raise NotIntegrable(SLOW)
+                raise SlowDecay(SLOW)
             tail = lattice.truncation(cut)
             if tail > SMALL_TAIL and np.isnan(lattice.values).any():
                 raise NotIntegrable(UNDEFINED)
@@ -113,7 +113,8 @@ def refined(
     if (stalled or rough) and not refusal:
         raise NotIntegrable("the density is not smooth: refinement gains nothing")
     undefined = UNDEFINED if np.isnan(lattice.values).any() else ""
-    raise refusal or NotIntegrable(undefined or "the density falls off too slowly for the error bound to be met")
+    slow = SlowDecay("the density falls off too slowly for the error bound to be met")
+    raise refusal or (NotIntegrable(undefined) if undefined else slow)
 
 
 def _better(spline: float, run: LatticeSum, best: tuple[float, LatticeSum], enough: float) -> bool:

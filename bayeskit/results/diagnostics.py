@@ -69,7 +69,7 @@ class Diagnostics:
         The least energy fraction of missing information of a chain; NaN where the sampler says nothing of energy.
     draws_at_max_tree_depth : int
     unvisited : str
-        A mode that no chain visited, where one was found when the log evidence was estimated.
+        A mode that no chain visited, or a tail that hardly one reached, where one was found after sampling.
     relabelled : Diagnostics or None
         The same of the draws as :func:`bayeskit.relabel` gives them, where those of exchangeable components had
         exchanged labels and do worse.

@@ -34,7 +34,7 @@ class LogEvidence:
         What the integral is taken over, where that is not plain: all labellings of exchangeable components, or a prior
         restricted to an order.
     unvisited : str
-        What no draw shows of the posterior, where that came to light: a mode, or mirror images.
+        What the draws do not show of the posterior, where that came to light: a mode, a tail, or mirror images.
     """
 
     value: float

@@ -30,7 +30,7 @@ from bayeskit.marginal_likelihood.quasi_monte_carlo.weighted_mixture import (
 )
 from bayeskit.types import Array, ArrayFunction
 
-__all__ = ["PROPOSALS", "NoProposal", "adapted"]
+__all__ = ["PROPOSALS", "HeavyTails", "NoProposal", "adapted"]
 
 ROUNDS, FEWEST, EACH, MOST = 6, 9, 30, 12  # rounds; points of one, for each dimension; powers of two
 PROPOSALS = 3  # that are made, each to better the tails of the one before
@@ -42,6 +42,12 @@ ALIKE = 0.85  # of the best efficiency, at which a proposal of fewer components 
 
 class NoProposal(BayeskitError):
     """No proposal was found, or not one that could be trusted; the message says why."""
+
+
+class HeavyTails(NoProposal):
+    """The density has more mass far out than a proposal covers; a sampler may not reach it either."""
+
+    heavy_tails: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +107,7 @@ def adapted(log_density: ArrayFunction, first: MixtureProposal, size: int, rng: 
         if reached[-1] > GOOD or (len(reached) > 2 and reached[-1] < BETTER * min(reached[-3:-1])):
             break
     if reached[-1] < HOPELESS:
-        raise NoProposal(f"only {reached[-1]:.1%} of the points of a fitted proposal carry the importance weight")
+        raise HeavyTails(f"only {reached[-1]:.1%} of the points of a fitted proposal carry the importance weight")
     yield proposal
     yield guarded(proposal)
     for _ in range(FURTHER):

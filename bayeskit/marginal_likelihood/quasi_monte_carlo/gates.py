@@ -10,7 +10,7 @@ from scipy import special
 
 from bayeskit.marginal_likelihood.mixture_proposal import MixtureProposal
 from bayeskit.marginal_likelihood.proposal import Proposal, pareto_k
-from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
+from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import HeavyTails, NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighed import Weighed, weighed
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighted_mixture import SobolPoints
 from bayeskit.types import ArrayFunction
@@ -33,11 +33,11 @@ def trusted_pareto_k(found: Weighed, draws: int, most: float) -> float:
         raise NoProposal("the density is infinite, or zero at every point")
     pareto = pareto_k(logs)
     if not pareto <= most:
-        raise NoProposal(f"the importance weights have too heavy a tail (Pareto k {pareto:.2f}, at most {most})")
+        raise HeavyTails(f"the importance weights have too heavy a tail (Pareto k {pareto:.2f}, at most {most})")
     if found.effective < LEAST * logs.size:
-        raise NoProposal(f"only {found.effective:.0f} of {logs.size:,} points carry the importance weight")
+        raise HeavyTails(f"only {found.effective:.0f} of {logs.size:,} points carry the importance weight")
     if found.relative.max() > DOMINATES * len(found.relative):
-        raise NoProposal("one scrambling of the points decides the integral")
+        raise HeavyTails("one scrambling of the points decides the integral")
     if not found.enough_for(draws):
         raise NoProposal(f"{logs.size:,} points are too few for {draws:,} draws")
     return pareto
@@ -74,9 +74,9 @@ def require_seen_wider(density: ArrayFunction, proposal: MixtureProposal, one: W
     other = weighed(density, [SobolPoints(wider, rng) for _ in range(OTHERS)], POWER)
     error = math.hypot(one.error, other.error)
     if not abs(math.expm1(other.mean - one.mean)) < DIFFERENT * error + ALIKE:
-        raise NoProposal(f"a wider proposal finds an integral that differs by {other.mean - one.mean:.2g} nats")
+        raise HeavyTails(f"a wider proposal finds an integral that differs by {other.mean - one.mean:.2g} nats")
     (mean, off), (mean_there, off_there) = one.moments(), other.moments()
     spread = np.sqrt(np.maximum(mean[size:] - mean[:size] ** 2, 0))
     scale = np.concatenate([spread, 2 * spread * np.sqrt(mean[size:])])
     if np.any(np.abs(mean - mean_there) > DIFFERENT * np.hypot(off, off_there) + SMALL * scale):
-        raise NoProposal("a wider proposal finds other moments")
+        raise HeavyTails("a wider proposal finds other moments")
