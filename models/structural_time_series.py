@@ -35,6 +35,7 @@ is for a season that repeats and a slope that is one number.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -163,7 +164,10 @@ def _series(data: xr.Dataset, period: int, ahead: int) -> np.ndarray:
 def _spread(values: np.ndarray, y: np.ndarray) -> float:
     """The root mean square of changes of y, or the sd of y; where there are none, or all are zero, 1."""
     seen = values[~np.isnan(values)]
-    spread = float(np.std(seen) if values is y else np.sqrt(np.mean(seen**2))) if seen.size else 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = float(np.std(seen) if values is y else np.sqrt(np.mean(seen**2))) if seen.size else 0.0
+    if not math.isfinite(spread):
+        raise DataError("the squares of 'y' are beyond the largest number there is; give the series in a larger unit")
     return spread if spread > 1e-12 * np.nanmax(np.abs(y)) else 1.0
 
 

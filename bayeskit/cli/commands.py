@@ -49,7 +49,10 @@ def _models(arguments: argparse.Namespace) -> int:
         return DONE
     for record in records:
         print(": ".join(filter(None, (record["name"], record["description"]))) + "\n")
-        variables = [[v["name"], " × ".join(v["dims"]), v["kind"], v["doc"]] for v in record["variables"]]
+        variables = [
+            [v["name"], " × ".join(v["dims"]), v["kind"] + ", optional" * (not v["required"]), v["doc"]]
+            for v in record["variables"]
+        ]
         options = [[o["name"], str(o["default"]).lower(), o["allowed"], o["doc"]] for o in record["options"]]
         print_table(["data", "dims", "kind", "meaning"], variables)
         print()

@@ -33,13 +33,23 @@ def carried_shared(models: Mapping[str, pm.Model | Posterior]) -> tuple[str, ...
     return first if all({*first} == {*other} for other in others) else ()
 
 
+def _is_of_data(given: pm.Model | Posterior) -> bool:
+    model = given.model if isinstance(given, Posterior) else given
+    return isinstance(model, pm.Model) and bool(model.observed_RVs)
+
+
 def comparable_posteriors(
     models: Mapping[str, pm.Model | Posterior], shared: Sequence[str], random_seed: int
 ) -> tuple[dict[str, Posterior], list[str]]:
     """The posteriors of models that are of the same data and have an evidence, and what a reader must know of it."""
     variables = declared_shared(models, shared)
-    for name, model in models.items():
-        require_evidence(name, model, variables)
+    try:
+        for name, model in models.items():
+            require_evidence(name, model, variables)
+    except ModelError:
+        if all(_is_of_data(model) for model in models.values()):
+            require_same_data(models)  # first: of other data, no declaration makes them comparable
+        raise
     notes = require_same_data(models)
     given: Mapping[str, pm.Model | Analysis | Posterior] = models
     if variables:

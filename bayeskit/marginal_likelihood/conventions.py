@@ -53,8 +53,12 @@ class Audit:
     def reason(self) -> str:
         """Why there is no evidence; empty where there is one."""
         of = [*(("prior", m) for m in self.masses), *(("density", m) for m in self.likelihoods)]
-        said = [f"the {what} of {m.variable} is not known to be normalised ({m.reason})" for what, m in of if m.reason]
-        return said[0] if said else ""
+        for what, mass in of:
+            if mass.improper:
+                return f"the {what} of {mass.variable} has no normaliser: {mass.reason}"
+            if mass.reason:
+                return f"the {what} of {mass.variable} is not known to be normalised ({mass.reason})"
+        return ""
 
     @property
     def conventions(self) -> list[str]:

@@ -61,6 +61,7 @@ class PriorMass:
     error: float = 0.0  # nats
     reason: str = ""  # why that is not known
     convention: str = ""  # for a reader of the evidence
+    improper: bool = False  # whether there is none
     exchangeable: bool = False  # whether it is the share of one ordering of K!, so that the order can be taken away
 
 
@@ -82,9 +83,11 @@ def prior_mass(joint: LogJoint, name: str) -> PriorMass | None:
         unknown = why or _restriction(transform, ordered)
     others = frozenset(model.basic_RVs)
     parents = sorted(str(v.name) for v in ancestors(_decisive(rv, own, why)) if v in others)
+    found = None if parents else _log_mass(joint, name, why)
+    if found is None and is_improper(rv):
+        return PriorMass(name, reason=unknown, improper=True)
     if parents:
         return PriorMass(name, reason=f"{unknown}, and its integral may depend on {', '.join(parents)}")
-    found = _log_mass(joint, name, why)
     if found is None:
         return PriorMass(name, reason=unknown)
     return _known(name, *found, f"the prior of {name}", what)

@@ -124,7 +124,7 @@ def improper(rv: Variable) -> str:
     if _name(rv) == "CAR":
         return "PyMC's density of pm.CAR leaves out a constant, and integrates to something else than one"
     name = next((n for n in map(_name, [rv, *starts]) if n in IMPROPER), "")
-    said = f"pm.{name} is improper: it has no normaliser, so there is no evidence" if name else ""
+    said = f"pm.{name} is improper, so there is no evidence" if name else ""
     return f"{said}; {NO_SCALE}" if name == "ICAR" and _sigma_is_latent(rv) else said
 
 

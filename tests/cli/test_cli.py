@@ -170,6 +170,9 @@ def test_models_lists_the_catalogue(run: Run) -> None:
     code, out, _ = run("models", "normal")
     assert code == 0
     assert "linear_regression" not in out
+    _, out, _ = run("models", "structural_time_series")
+    rows = {line.split()[0]: line for line in out.splitlines() if line.startswith(("x ", "y "))}
+    assert "real, optional" in rows["x"] and "optional" not in rows["y"]
 
 
 def log_beta_binomial(successes: list[int], trials: list[int], alpha: float, beta: float) -> float:

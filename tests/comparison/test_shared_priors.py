@@ -300,6 +300,12 @@ NEAR_MISSES: dict[str, tuple[Callable[[], pm.Model], tuple[str, ...], str]] = {
 }
 
 
+def test_models_of_other_data_are_not_told_to_share_a_prior() -> None:
+    flat = {name: normal(lambda v: pm.Flat("mu"), y=y) for name, y in (("a", Y), ("b", Y[:-1]))}
+    with pytest.raises(ModelError, match="a and b do not explain the same data"):
+        compare(flat)
+
+
 @pytest.mark.parametrize("case", NEAR_MISSES)
 def test_what_is_not_shared_is_refused_by_name(case: str) -> None:
     second, shared, message = NEAR_MISSES[case]

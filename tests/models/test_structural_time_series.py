@@ -127,6 +127,13 @@ def test_csv_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "forecast[2024-03]" in printed
 
 
+def test_a_series_whose_squares_overflow_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "large.csv").write_text("y\n1e300\n2e300\n-1e300\n3e300\n")
+    assert main(["infer", "structural_time_series", "--data", str(tmp_path / "large.csv"), "--columns", "y=y"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1 and "give the series in a larger unit" in printed.err
+
+
 @pytest.mark.parametrize(
     ("features", "options", "message"),
     [
