@@ -15,7 +15,7 @@ import numpy as np
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.certificate import certify_collapsed
-from bayeskit.elimination.collapsed_density import collapsed_density
+from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.graphs.compile import has_loops
@@ -33,7 +33,7 @@ from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.records import Posterior
 
-__all__ = ["answer", "obstacle"]
+__all__ = ["answer", "obstacle", "too_dear"]
 
 NUMBERS = 40  # real numbers that remain, at most
 LEAST, MOST = 25_000, 1_000_000  # evaluations that an answer takes, and that are made at most
@@ -48,13 +48,27 @@ def obstacle(analysis: Analysis) -> str:
     return obstacle_to("importance sampling", analysis, NUMBERS, f"at most {NUMBERS}")
 
 
+def too_dear(analysis: Analysis) -> str:
+    """That there would be too few evaluations in the time that sampling takes; else empty."""
+    try:
+        with on_one_thread(), silently():
+            _wanted(_space(collapsed_density(analysis)), 0, 1)
+    except NoProposal as error:
+        return str(error)
+    return ""
+
+
+def _space(collapsed: Collapsed) -> Unconstrained:
+    return Unconstrained(collapsed_model(collapsed, open_circles=True), collapsed.weight)
+
+
 def answer(request: Request) -> Posterior:
     """Independent draws, exact recovery of the rest, and the log evidence with its standard error."""
     analysis, random_seed = request.analysis, request.random_seed
     rng = np.random.default_rng(random_seed)
     with lightly(), on_one_thread(), silently():
         collapsed = collapsed_density(analysis)
-        space = Unconstrained(collapsed_model(collapsed, open_circles=True), collapsed.weight)
+        space = _space(collapsed)
         recovery = Recovery(collapsed)
         wanted = _wanted(space, request.draws, request.among)
         _require_labels_that_count(space, random_seed)

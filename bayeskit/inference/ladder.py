@@ -41,7 +41,7 @@ from bayeskit.graphs.environment import lightly
 from bayeskit.inference.apart import answer_apart, plan_apart
 from bayeskit.inference.convergence import with_diagnostics
 from bayeskit.inference.methods import Method, Request, ladder, method_names
-from bayeskit.marginal_likelihood.conventions import audit
+from bayeskit.marginal_likelihood.conventions import Audit, audit
 from bayeskit.model.index_range import require_indices_inside
 from bayeskit.model.snapshot import Snapshot, restored
 from bayeskit.model.unconstrained import evaluations_counted
@@ -77,15 +77,26 @@ def explain(model: pm.Model | Analysis) -> Plan:
     with lightly(), ExitStack() as data:
         analysis = model if isinstance(model, Analysis) else analyse(model)
         data.enter_context(restored(analysis.snapshot))
-        first = next(method for method in ladder() if not method.obstacle(method.seen(analysis)))
         model, audited = analysis.original.model, audit(analysis)
-        plan = plan_apart(Request(model, analysis, 0, 0, audited))
-        plan = plan or first.planned(first.seen(analysis), audited)
+        plan = plan_apart(Request(model, analysis, 0, 0, audited)) or _plan_in_time(analysis, audited)
         try:
             require_answerable(analysis)
         except BayeskitError as error:
             return replace(plan, outlook=f"bayeskit.infer will refuse: {error}.")
     return plan
+
+
+def _plan_in_time(analysis: Analysis, audited: Audit) -> Plan:
+    """The plan of the first method that applies and is not known to take longer than sampling."""
+    dear: list[str] = []
+    for method in ladder():
+        if method.obstacle(seen := method.seen(analysis)):
+            continue
+        if not (reason := method.too_dear(seen)):
+            break
+        dear.append(f"{method.title} will not do: {reason}")
+    plan = method.planned(seen, audited)
+    return replace(plan, notes=(*plan.notes, *dear))
 
 
 @checked

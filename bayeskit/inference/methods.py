@@ -1,8 +1,9 @@
 """The methods of inference, in the order in which they are tried.
 
 A method is a record here and a module with two functions: ``obstacle(analysis)`` says why the method cannot answer and
-what to do instead, or is empty; ``answer(request)`` gives a posterior or raises. The modules are imported when they are
-needed: the command line reads the names before PyMC is imported.
+what to do instead, or is empty; ``answer(request)`` gives a posterior or raises. A third, ``too_dear(analysis)``, may
+tell by a few evaluations that it would raise for its cost. The modules are imported when they are needed: the command
+line reads the names before PyMC is imported.
 """
 
 from __future__ import annotations
@@ -94,6 +95,13 @@ class Method:
     def obstacle(self, analysis: Analysis) -> str:
         """Why the method cannot answer, and what to do instead; empty where it can."""
         return str(import_module(self.home).obstacle(analysis))
+
+    def too_dear(self, analysis: Analysis) -> str:
+        """Why the method would refuse for its cost, as counted at a few points; empty where it is not known to."""
+        try:
+            return str(getattr(import_module(self.home), "too_dear", lambda _: "")(analysis))
+        except Exception:  # whatever it is, the answer will say it
+            return ""
 
     def answer(self, request: Request) -> Posterior:
         """The posterior, or an exception of any type."""

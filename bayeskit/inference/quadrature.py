@@ -16,6 +16,7 @@ from bayeskit.elimination.collapsed_density import collapsed_density
 from bayeskit.elimination.collapsed_model import collapsed_model
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.errors import UnanswerableError
+from bayeskit.graphs.compile import has_loops
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.graphs.operation_costs import operations_counted
 from bayeskit.inference.cost import seconds_of_evaluation, seconds_of_sampling
@@ -36,7 +37,7 @@ from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree
 from bayeskit.types import ArrayFunction
 
-__all__ = ["Integrand", "answer", "collapsed_integral", "obstacle"]
+__all__ = ["Integrand", "answer", "collapsed_integral", "obstacle", "too_dear"]
 
 NUMBERS = 3  # real numbers that are integrated over, at most
 FEWEST = 4  # draws at which the certificate is evaluated where none are asked for
@@ -120,6 +121,25 @@ def _within_time(log_density: ArrayFunction, longest: float) -> ArrayFunction:
     return evaluate
 
 
+def too_dear(analysis: Analysis) -> str:
+    """That the integral would take longer than sampling, by the cost of an evaluation near the start; else empty."""
+    made: Integrand = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
+    if has_loops([made.space.graph]):
+        return ""  # a few points may take seconds
+    made, seconds = _counted(analysis)
+    try:
+        _budget(made.space, made.work, made.sampled, seconds, 1, 1.0)
+    except NotIntegrable as error:
+        return str(error)
+    return ""
+
+
+def _counted(analysis: Analysis) -> tuple[Integrand, float]:
+    """The collapsed density, and the seconds of an evaluation."""
+    made: Integrand = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
+    return made, analysis.remembered("seconds", lambda: seconds_of_evaluation(made.space))
+
+
 def collapsed_integral(analysis: Analysis, among: int = 1, patience: float = 1.0) -> tuple[Integrand, Quadrature]:
     """The collapsed density of a model, and its integral; NotIntegrable where it has none that can be bounded.
 
@@ -135,9 +155,8 @@ def collapsed_integral(analysis: Analysis, among: int = 1, patience: float = 1.0
 def _collapsed_integral(analysis: Analysis, among: int, patience: float) -> tuple[Integrand, Quadrature]:
     if reason := obstacle(analysis):  # of a posterior that was answered block by block, say
         raise NotIntegrable(reason)
-    made: Integrand = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
+    made, seconds = _counted(analysis)
     space = made.space
-    seconds = analysis.remembered("seconds", lambda: seconds_of_evaluation(space))
     if analysis.plates:
         require_smooth_entries(analysis, made.space, made.recovery)
     numbers = min(max(space.size, 1), NUMBERS)

@@ -58,7 +58,8 @@ class Plan:
     remaining : tuple of str
         Variables that no closed form integrates out.
     method : str
-        The first method that :func:`bayeskit.infer` will try, or the one that answered; empty where none is asked.
+        The first method that :func:`bayeskit.infer` will try and that is not known to be too dear, or the one that
+        answered; empty where none is asked.
     refusals : tuple of Refusal
         One for each remaining variable.
     notes : tuple of str

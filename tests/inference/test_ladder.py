@@ -218,6 +218,16 @@ def test_explain_names_the_method_that_infer_asks_first(monkeypatch: pytest.Monk
     assert str(plan).startswith(f"method: {plan.method}\n")
 
 
+def test_explain_names_the_method_after_one_that_is_too_dear() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((20_000, 3))
+    with pm.Model() as model:
+        pm.Poisson("y", pm.math.exp(x @ pm.Normal("w", shape=3)), observed=rng.poisson(1.0, 20_000))
+    plan = bk.explain(model)
+    assert plan.method == "importance" and plan.outlook.startswith("w will be integrated by importance sampling")
+    assert "quadrature will not do: over 3 real numbers it would take longer than sampling" in plan.notes
+
+
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.title)
 def test_an_obstacle_says_what_to_do(method: Method) -> None:
     """A model for which each rung is no use, and the words of it."""
