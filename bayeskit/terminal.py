@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+import traceback
 import warnings
 from _thread import interrupt_main
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -20,6 +21,7 @@ __all__ = [
     "is_terminal",
     "logged_from",
     "quiet",
+    "raised_by_a_signal",
     "warnings_of",
     "watched",
 ]
@@ -136,6 +138,21 @@ def warnings_of(name: str) -> Iterator[None]:
 
 class _Interrupt(BaseException):
     """Ctrl-C, under a name that no library catches."""
+
+
+def raised_by_a_signal(error: BaseException, before: BaseException | None = None) -> BaseException | None:
+    """What a signal's handler raised, if it is this error or what this one came of: an alarm is no failure.
+
+    Not what was handled ``before``, in whose ``except`` all that is raised now has it for a context.
+    """
+    known = [signal.getsignal(number) for number in signal.valid_signals()]
+    handlers = {getattr(handler, "__code__", None) for handler in known} - {None}
+    at: BaseException | None = error
+    while at is not None and at is not before:
+        if isinstance(at, TimeoutError) or any(f.f_code in handlers for f, _ in traceback.walk_tb(at.__traceback__)):
+            return at
+        at = at.__cause__ or at.__context__
+    return None
 
 
 @contextmanager

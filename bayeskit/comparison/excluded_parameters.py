@@ -43,16 +43,23 @@ FAILURES = (ArithmeticError, IndexError, NotImplementedError, TypeError, ValueEr
 type Points = dict[str, np.ndarray]
 
 
-def excluding(model: pm.Model, draws: xr.Dataset, members: Mapping[str, np.ndarray] | None, number: int) -> np.ndarray:
+def excluding(
+    model: pm.Model,
+    draws: xr.Dataset,
+    members: Mapping[str, np.ndarray] | None,
+    number: int,
+    joint: LogJoint | None = None,
+) -> np.ndarray:
     """For each of a number of observations, whether it excludes parameters near draws which the others allow.
 
     ``members`` are as of :func:`bayeskit.comparison.leave_one_out.loo_from_draws`; at the draws every term is finite.
+    ``joint`` is the model's density, where it is known.
     """
     nowhere = np.zeros(number, dtype=bool)
     if not model.free_RVs or all(map(is_real_always, model.observed_RVs)):
         return nowhere
     with lightly(), silently():
-        terms = _Terms(model, members)
+        terms = _Terms(LogJoint.from_model(model) if joint is None else joint, members)
         rng = np.random.default_rng(0)
         starts, ways = _rays(model, terms.joint, draws, max(1, HELD // number), rng)
         return _found(terms, starts, ways, nowhere)
@@ -61,10 +68,10 @@ def excluding(model: pm.Model, draws: xr.Dataset, members: Mapping[str, np.ndarr
 class _Terms:
     """The log prior and the log likelihood of each observation, at many points at once."""
 
-    def __init__(self, model: pm.Model, members: Mapping[str, np.ndarray] | None) -> None:
-        self.joint = LogJoint.from_model(model)
+    def __init__(self, joint: LogJoint, members: Mapping[str, np.ndarray] | None) -> None:
+        self.joint = joint
         self._members = members
-        self._observed = [str(rv.name) for rv in model.observed_RVs]
+        self._observed = [str(rv.name) for rv in joint.model.observed_RVs]
         others = [pt.sum(graph) for name, graph in self.joint.factors.items() if name not in self._observed]
         graphs = [pt.add(*others, pt.constant(0.0)), *(self.joint.factors[n] for n in self._observed)]
         self._graphs = without_checks(with_constant_data(graphs))

@@ -28,13 +28,14 @@ from bayeskit.results.log_densities import log_densities
 from bayeskit.results.records import Posterior
 from bayeskit.terminal import watched
 
-__all__ = ["LeaveOneOut", "leave_one_out", "loo_from_draws", "pointwise_loo"]
+__all__ = ["REMEDY", "LeaveOneOut", "leave_one_out", "loo_from_draws", "pointwise_loo"]
 
 # Pointwise log likelihoods kept at once for LOO (draws × observations, 8 bytes each), and the fewest draws LOO is
 # computed from.
 LOO_ELEMENTS = 20_000_000
 LOO_MIN_DRAWS = 500
 SCORED_EXACTLY, RESCUED = 40, 10  # observations
+REMEDY = "bayeskit.cross_validate leaves each out in a run of its own"
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +102,9 @@ def pointwise_loo(posterior: Posterior, bar: bool = False, costly: bool = True) 
         error = exact[1] + (found.error_of(drawn) if drawn.any() else 0.0)
         rescued = f"{which.size} observation(s) of high Pareto k have exact scores, by ratios of evidences"
         return LeaveOneOut(elpd, found.k, drawn, found.good_k, error, "" if of_all else rescued)
-    if not np.all(np.isfinite(found.elpd)):
-        more = f"{note}; bayeskit.cross_validate leaves each out in a run of its own"
-        return LeaveOneOut(found.elpd, found.k, drawn, found.good_k, math.nan, more)
-    error = math.nan if found.high.any() else found.error_of(drawn)
-    return LeaveOneOut(found.elpd, found.k, drawn, found.good_k, error, note)
+    known = np.all(np.isfinite(found.elpd)) and not found.high.any()
+    error = found.error_of(drawn) if known else math.nan
+    return LeaveOneOut(found.elpd, found.k, drawn, found.good_k, error, note if known else f"{note}; {REMEDY}")
 
 
 def _exact_scores(posterior: Posterior, which: np.ndarray, bar: bool) -> tuple[np.ndarray, float] | None:
@@ -164,7 +163,8 @@ def loo_from_draws(
     integrated = integrated_log_likelihood(posterior.model, draws, members, posterior.analysis)
     worth = 1.0 if posterior.method == "exact" else None
     found = smoothed_loo(pointwise if integrated is None else integrated, draws, reff=worth)
-    unseen = excluding(posterior.model, draws, members, pointwise.shape[2])
+    joint = None if posterior.analysis is None else posterior.analysis.original
+    unseen = excluding(posterior.model, draws, members, pointwise.shape[2], joint)
     if unseen.any():
         what = "exclude parameters that all others allow, which no draw has seen"
         return found.without(unseen), f"no LOO from these draws: {int(unseen.sum())} observation(s) {what}"

@@ -22,6 +22,7 @@ draws from nothing.
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +49,7 @@ from bayeskit.model.unconstrained import evaluations_counted
 from bayeskit.quadrature.counted_density import NotIntegrable
 from bayeskit.results.records import Plan, Posterior
 from bayeskit.sampling.options import checked_options
-from bayeskit.terminal import counted_aloud, interruptible, is_terminal
+from bayeskit.terminal import counted_aloud, interruptible, is_terminal, raised_by_a_signal
 
 __all__ = ["explain", "infer"]
 
@@ -200,6 +201,7 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
     obstacles: list[str] = []
     failures: dict[Method, Exception] = {}
     unproved: Exception | None = None
+    before = sys.exception()
     for rung in rungs:
         if unproved and rung.closed_form:
             continue
@@ -215,6 +217,8 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
         except UnanswerableError:
             raise
         except Exception as error:
+            if (alarm := raised_by_a_signal(error, before)) is not None:
+                raise alarm from alarm.__cause__  # whoever set it wants no other method
             # Whatever its type: a slow answer is better than none. The note keeps the type for who mends it.
             failures[rung] = error
             heavy = request.heavy_tails or getattr(error, "heavy_tails", False)

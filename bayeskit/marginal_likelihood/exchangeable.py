@@ -33,6 +33,7 @@ from functools import cached_property
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 from scipy import sparse
 
 from bayeskit.errors import ModelError
@@ -40,26 +41,37 @@ from bayeskit.graphs.environment import lightly
 from bayeskit.marginal_likelihood.permutations import Coordinates, Exchangeable, exchanged
 from bayeskit.model.ascent import climb
 from bayeskit.model.unconstrained import Unconstrained
+from bayeskit.results.tree import thinned
 
 __all__ = ["exchangeable", "exchangeable_in"]
 
 LARGEST = 20  # labels
 TRIALS = 65_536  # evaluations of the density at most, in the search for one number of labels
 SCALES = (1e-3, 1e-2, 1e-1, 1.0)  # distances from a point at which all components coincide
+LOOKED_AT = 100  # draws that say where the posterior lies
 DRAWS = 4  # posterior draws at which (1) is checked; without any, as many prior draws
 STEPS = 50  # of the climb to a point at which some component explains the observations
 
 
-def exchangeable(model: pm.Model, *, random_seed: int = 0) -> tuple[Exchangeable, ...]:
+def exchangeable(
+    model: pm.Model, draws: xr.DataTree | None = None, *, random_seed: int = 0
+) -> tuple[Exchangeable, ...]:
     """The exchangeable components of a model of continuous variables: groups whose permutations commute.
 
-    A symmetry between variables with names of their own (``mu_0`` and ``mu_1``) is not looked for.
+    A symmetry between variables with names of their own (``mu_0`` and ``mu_1``) is not looked for. With posterior
+    ``draws`` of all variables it is checked at some of these, and no point uphill has to be climbed to.
     """
     if model.discrete_value_vars:
         names = ", ".join(str(v.name) for v in model.discrete_value_vars)
         raise ModelError(f"{names} is discrete; sum it out before looking for exchangeable components")
     with lightly():
-        return exchangeable_in(Unconstrained(model, None), random_seed=random_seed)
+        space = Unconstrained(model, None)
+        points = None
+        if draws is not None and set(space.names) <= set(draws["posterior"].data_vars):
+            some = thinned(draws, space.names, LOOKED_AT)
+            points = space.forward_over(some, len(next(iter(some.values()))))
+            points = points if np.all(np.isfinite(points)) else None
+        return exchangeable_in(space, points, random_seed=random_seed)
 
 
 def exchangeable_in(

@@ -103,7 +103,7 @@ def relabel(
         raise OptionError("relabel needs the model that the draws are from: relabel(draws, model)")
     tree = draws.copy() if isinstance(draws, xr.DataTree) else xr.DataTree.from_dict({"posterior": draws})
     if looked_for := groups is None:
-        of, look = model, lambda: exchangeable(_without_labels(of, known))
+        of, look = model, lambda: exchangeable(_without_labels(of, known), None if known is None else tree)
         groups = look() if known is None else known.remembered_of(of, "exchangeable", look)
     if not groups:
         raise ModelError("the model has no exchangeable components: exchanging labels changes its density")

@@ -121,10 +121,11 @@ class Plate:
 
     def log_integrals(self, given: Sequence[np.ndarray], number: int) -> np.ndarray:
         """The log integrals of all entries for each φ, (N, *shape)."""
-        result = np.empty((number, self.terms.size))
-        for sums in integrate_entries(self.on_line(given), *self.centres(given, number), self.terms.length):
+        different = number if given else min(number, 1)  # given nothing, they are the same each time
+        result = np.empty((different, self.terms.size))
+        for sums in integrate_entries(self.on_line(given), *self.centres(given, different), self.terms.length):
             result[sums.of] = sums.log_integral
-        return result.reshape(number, *self.shape)
+        return np.broadcast_to(result, (number, self.terms.size)).reshape(number, *self.shape)
 
     def integrals(self, given: Sequence[np.ndarray], number: int) -> Integrals:
         """As :meth:`log_integrals`, with the nodes."""

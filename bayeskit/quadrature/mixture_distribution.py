@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from scipy.fft import dct
+from scipy.optimize.elementwise import find_root
 
 from bayeskit.results.marginals import ArrayDistribution
 
@@ -102,20 +103,14 @@ class MixtureDensity(ArrayDistribution):
         return self._mixed("sf", x)
 
     def ppf(self, q: Any) -> Any:
-        """Quantiles, by bisection between the smallest and the largest of the components' own."""
+        """Quantiles, by Chandrupatla's method between the smallest and the largest of the components' own."""
         q = np.asarray(q, dtype=float)
         if q.ndim > 0 and q.shape != self.shape:
             return np.stack([np.asarray(self.ppf(one)) for one in q.ravel()]).reshape((*q.shape, *self.shape))
         level = np.broadcast_to(q, self.shape)
         own = np.asarray(self.components.ppf(level))
-        low, high = own.min(axis=0), own.max(axis=0)
-        for _ in range(200):
-            middle = _middle(low, high)
-            below = self._average(np.asarray(self.components.cdf(middle))) < level
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-            if np.all(high - low <= 4e-16 * (np.abs(low) + np.abs(high))):
-                break
-        return (0.5 * (low + high))[()]
+        low, high = np.asarray(own.min(axis=0)), np.asarray(own.max(axis=0))
+        return _root(lambda x: np.asarray(self._average(np.asarray(self.components.cdf(x))) - level), low, high)[()]
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Any:
         """Independent draws of each entry."""
@@ -127,13 +122,31 @@ class MixtureDensity(ArrayDistribution):
         return draws[np.arange(number), chosen].reshape((*lead, *self.shape))[()]
 
 
-def _middle(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Between two numbers; by orders of magnitude where they are of one sign: quantiles near an end may be 1e-200."""
-    near, far = (np.where(v == 0, np.copysign(np.finfo(float).tiny, low + high), v) for v in (low, high))
-    apart = (np.sign(near) == np.sign(far)) & (
-        np.maximum(np.abs(near), np.abs(far)) > 4 * np.minimum(np.abs(near), np.abs(far))
-    )
-    return np.where(apart, np.copysign(np.sqrt(np.abs(near)) * np.sqrt(np.abs(far)), near), 0.5 * (low + high))
+def _root(rising: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Where each entry of a rising function is zero, between two ends."""
+    tiny = np.finfo(float).tiny
+    # By orders of magnitude first, where both ends are of one sign: quantiles near an end may be 1e-200.
+    while True:
+        near, far = (np.maximum(of(np.abs(low), np.abs(high)), tiny) for of in (np.minimum, np.maximum))
+        apart = (low * np.sign(high) >= 0) & (far > 4 * near) & np.isfinite(far)
+        if not np.any(apart):
+            break
+        middle = np.where(apart, np.copysign(np.sqrt(near) * np.sqrt(far), low + high), low)
+        below = rising(middle) < 0
+        low, high = np.where(apart & below, middle, low), np.where(apart & ~below, middle, high)
+    at_low, at_high = rising(low), rising(high)
+    root = np.where(np.abs(at_low) <= np.abs(at_high), low, high)  # where rounding leaves it at an end
+    entries = np.flatnonzero((at_low < 0) & (at_high > 0))
+    if not entries.size:
+        return root
+
+    def at(x: np.ndarray, some: np.ndarray) -> np.ndarray:
+        whole = root.copy()
+        np.put(whole, some, x)
+        return np.take(rising(whole), some)
+
+    np.put(root, entries, find_root(at, (low.flat[entries], high.flat[entries]), args=(entries,), maxiter=200).x)
+    return root
 
 
 def _interpolated(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray | None:

@@ -8,6 +8,9 @@ from typing import Any
 import arviz_plots as azp
 import numpy as np
 import xarray as xr
+from arviz_stats.base import array_stats
+from matplotlib.cbook import pts_to_prestep
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from bayeskit.reporting.distinct_labels import distinct_labels
@@ -17,7 +20,8 @@ from bayeskit.reporting.records import BLUE, ORANGE, figure_of, say_instead, sub
 
 __all__ = ["OVERLAID", "distribution_figure", "interval_figure", "rootogram_figure", "value_figure", "words_figure"]
 
-OVERLAID = 40  # replicated data sets
+OVERLAID, CHOSEN = 40, 4214  # replicated data sets, and the seed by which they are chosen
+STEPS = 200  # of a distribution function
 SIZE = (7.4, 2.9)  # inches
 ROW = 2.0  # inches, of panels below each other
 COLUMNS = 2
@@ -78,18 +82,38 @@ def rootogram_figure(observed: _Columns, predicted: _Columns) -> tuple[Figure, s
 
 
 def distribution_figure(kind: str, observed: _Columns, predicted: _Columns) -> tuple[Figure, str]:
-    """Densities, or distribution functions, of some replicated data sets and of the observed one, a panel a column."""
-    visuals = {
-        "predictive_dist": {"color": BLUE, "alpha": 0.25, "width": 0.8},
-        "observed_dist": {"color": ORANGE, "width": 2},
-        "title": False,
-    }
-    shape = {"kind": kind, "num_samples": OVERLAID, **_panels(len(observed))}
-    figure = _drawn("plot_ppc_dist", observed, predicted, visuals, **shape)
-    for axes, name in zip(figure.axes, observed, strict=False):
+    """Densities, or distribution functions, of some replicated data sets and of the observed one, a panel a column.
+
+    The lines of all replicated data sets are one artist: :func:`arviz_plots.plot_ppc_dist` has one for each, and takes
+    a quarter of the time of a page.
+    """
+    columns, rows = (1, 1) if len(observed) == 1 else (COLUMNS, -(-len(observed) // COLUMNS))
+    figure, grid = subplots(
+        rows, columns, figsize=SIZE if rows == columns == 1 else (SIZE[0], ROW * rows + 0.2), squeeze=False
+    )
+    for axes in grid.flat[len(observed) :]:
+        axes.remove()
+    for axes, (name, values) in zip(grid.flat, observed.items(), strict=False):
+        drawn = predicted[name].transpose("chain", "draw", *values.dims).to_numpy().reshape(-1, values.size)
+        some = np.random.default_rng(CHOSEN).choice(len(drawn), size=min(OVERLAID, len(drawn)), replace=False)
+        lines = [np.column_stack(_distribution(kind, row)) for row in drawn[some]]
+        axes.add_collection(LineCollection(lines, colors=BLUE, alpha=0.25, linewidths=0.8))
+        axes.plot(*_distribution(kind, np.ravel(values.to_numpy())), color=ORANGE, linewidth=2)
         axes.set_xlabel(name)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
     what = "Estimated densities" if kind == "kde" else "Distribution functions"
     return figure, f"{what} of {OVERLAID} replicated data sets (blue) and of the observed data (orange)."
+
+
+def _distribution(kind: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places, and a density there or the corners of a distribution function."""
+    if kind == "kde":
+        return array_stats.kde(values)[:2]
+    few = len(values) <= STEPS  # all of them; of more, ArviZ has as many places
+    found = (np.sort(values), np.arange(1, len(values) + 1) / len(values)) if few else array_stats.ecdf(values)[:2]
+    x, y = pts_to_prestep(*found)
+    return x, y
 
 
 def _panels(number: int) -> dict[str, Any]:

@@ -42,11 +42,10 @@ class Components:
 
     def densities(self, points: np.ndarray) -> np.ndarray:
         """Density of each component at points of shape (points, dimensions), for each draw: (draws, K, points)."""
-        inverse = np.linalg.inv(self.covariance)
-        away = points - self.mean[..., None, :]
-        square = np.einsum("nkpi,nkij,nkpj->nkp", away, inverse, away, optimize=True)
+        whiten = np.linalg.inv(np.linalg.cholesky(self.covariance))
+        z = whiten @ points.T - whiten @ self.mean[..., None]
         log_scale = 0.5 * np.linalg.slogdet(2 * np.pi * self.covariance)[1]
-        return np.exp(-0.5 * square - log_scale[..., None])
+        return np.exp(-0.5 * np.einsum("nkip,nkip->nkp", z, z) - log_scale[..., None])
 
 
 def gaussian_components(post: Posterior, states: LatentStates) -> Components | None:

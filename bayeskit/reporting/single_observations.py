@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from bayeskit.comparison.leave_one_out import LeaveOneOut, pointwise_loo
+from bayeskit.comparison.leave_one_out import REMEDY, LeaveOneOut, pointwise_loo
 from bayeskit.graphs.environment import silently
 from bayeskit.model.observations import ENTRY, observations_of
 from bayeskit.reporting.records import Section, Table
@@ -70,7 +70,8 @@ def _doubts(found: LeaveOneOut, names: list[str]) -> tuple[str, ...]:
     more = f" and {len(high) - NAMED:,} more" if len(high) > NAMED else ""
     which = ", ".join(high[:NAMED]) + more if more else listed(high)
     one = "observation has" if len(high) == 1 else "observations have"
-    so = "so that leave-one-out is unreliable there" if found.high.any() else "so much does the answer hang on it"
+    unreliable = f"so that leave-one-out is unreliable there; {REMEDY}"
+    so = unreliable if found.high.any() else "so much does the answer hang on it"
     return (f"{len(high):,} {one} a high Pareto k ({which}), {so}",)
 
 

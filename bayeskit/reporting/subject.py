@@ -10,9 +10,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 import xarray as xr
+from pymc.distributions.multivariate import MvNormalRV
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.comparison.comparison import Comparison
+from bayeskit.graphs.nodes import core_op
 from bayeskit.model.forward_sampling import draws_together, prior_points
 from bayeskit.model.snapshot import WrittenModel
 from bayeskit.reporting.formulas import VariableText, describe_variables
@@ -26,6 +28,7 @@ __all__ = ["PANEL_VARIABLE", "Subject", "is_series", "label_variables", "listed"
 
 PRIOR_DRAWS, FEW_PRIOR_DRAWS = 4000, 500  # made together, and one by one
 DENSITIES, MOST_OBSERVATIONS = 4000, 2000  # draws that have log densities, and of how many observations
+DENSITIES_OF_MATRICES, LARGE_MATRIX = 1000, 32  # where each takes a covariance matrix of so many rows
 PANEL_VARIABLE = 9  # a variable with more elements has no panel for each
 LABELS = ("categorical", "markov_chain")  # steps of the plan whose variables are labels
 SERIES = "pymc.distributions.timeseries"
@@ -110,11 +113,13 @@ class Subject:
         if size > MOST_OBSERVATIONS:
             return f"there are {size:,} observations, and a page has time for {MOST_OBSERVATIONS:,}"
         tree = post.tree
-        step = max(1, tree["posterior"].sizes["draw"] * tree["posterior"].sizes["chain"] // DENSITIES)
+        wanted = DENSITIES_OF_MATRICES if _has_large_matrices(post) else DENSITIES
+        step = max(1, tree["posterior"].sizes["draw"] * tree["posterior"].sizes["chain"] // wanted)
         groups = [name for name in KEPT_GROUPS if name in tree.children]
         few = {name: tree[name].to_dataset().isel(draw=slice(None, None, step)) for name in groups}
         try:
-            return with_log_densities(post.model, xr.DataTree.from_dict(few))
+            joint = None if post.analysis is None else post.analysis.original
+            return with_log_densities(post.model, xr.DataTree.from_dict(few), joint)
         except (ArithmeticError, NotImplementedError, TypeError, ValueError, RuntimeError) as error:
             return str(error).partition("\n")[0]
 
@@ -143,3 +148,11 @@ def listed(words: Iterable[str]) -> str:
     """Words with commas, and an "and" before the last."""
     *first, last = [*words] or [""]
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def _has_large_matrices(post: Posterior) -> bool:
+    """Whether a log density factorises a large covariance matrix for each draw, as that of a Gaussian process does."""
+    groups = [post.tree["posterior"].to_dataset(), observed_data(post.tree)]
+    rows = {str(n): v.shape[-1] for group in groups for n, v in group.data_vars.items() if v.ndim}
+    normals = [rv for rv in post.model.basic_RVs if isinstance(core_op(rv.owner), MvNormalRV)]
+    return any(rows.get(str(rv.name), 0) >= LARGE_MATRIX for rv in normals)

@@ -39,8 +39,8 @@ KEPT = 125_000_000  # numbers of a group, 8 bytes each
 GROUPS = {"log_likelihood": compute_log_likelihood, "log_prior": compute_log_prior}
 
 
-def with_log_densities(model: pm.Model, tree: xr.DataTree) -> xr.DataTree:
-    """A tree of the same draws that has ``log_likelihood`` and ``log_prior``, too."""
+def with_log_densities(model: pm.Model, tree: xr.DataTree, joint: LogJoint | None = None) -> xr.DataTree:
+    """A tree of the same draws with ``log_likelihood`` and ``log_prior``, too; ``joint`` is the model's, if known."""
     if "posterior" not in tree.children:
         raise ModelError("there are no draws, so they have no log likelihood; infer with draws=4000")
     if not (absent := [group for group in GROUPS if group not in tree.children]):
@@ -49,15 +49,17 @@ def with_log_densities(model: pm.Model, tree: xr.DataTree) -> xr.DataTree:
         missing = "observed" if model.free_RVs else "free"
         raise ModelError(f"the model has no {missing} variable, so there is no log likelihood of a draw")
     result = tree.copy(deep=False)
-    found = log_densities(model, tree["posterior"].to_dataset(), absent)
+    found = log_densities(model, tree["posterior"].to_dataset(), absent, joint)
     result.update({group: xr.DataTree(of) for group, of in found.items()})
     return result
 
 
-def log_densities(model: pm.Model, draws: xr.Dataset, groups: Iterable[str] = tuple(GROUPS)) -> dict[str, xr.Dataset]:
+def log_densities(
+    model: pm.Model, draws: xr.Dataset, groups: Iterable[str] = tuple(GROUPS), joint: LogJoint | None = None
+) -> dict[str, xr.Dataset]:
     """log p(y_i | θ) and log p(θ_j) of each entry of the variables, at draws with the dims ``chain`` and ``draw``."""
     with lightly():
-        joint = LogJoint.from_model(model)
+        joint = LogJoint.from_model(model) if joint is None else joint
     rvs = {"log_likelihood": model.observed_RVs, "log_prior": model.free_RVs}
     names = {group: [str(rv.name) for rv in rvs[group]] for group in groups}
     return {group: _log_densities(joint, draws, of, group) for group, of in names.items() if of}

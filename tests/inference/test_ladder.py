@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -290,3 +291,44 @@ def test_a_posterior_may_be_sent_to_another_process(build: Callable[[], pm.Model
     assert other.summary().equals(post.summary())
     again, new = (bk.infer(p.analysis.with_data({"y": Y + 1}), draws=20, random_seed=1) for p in (post, other))
     assert new.log_evidence.value == again.log_evidence.value
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_what_the_handler_of_a_signal_raises_is_no_failure_of_a_method(
+    monkeypatch: pytest.MonkeyPatch, wrapped: bool
+) -> None:
+    class Alarm(Exception):
+        pass
+
+    def alarm(*_: object) -> None:
+        raise Alarm("time is up")
+
+    def answer(request: Request) -> Posterior:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except Alarm as error:
+            if not wrapped:
+                raise
+            raise ValueError("in other words") from error
+        raise AssertionError
+
+    monkeypatch.setattr(sys.modules["bayeskit.inference.exact"], "answer", answer)
+    before = signal.signal(signal.SIGTERM, alarm)
+    try:
+        with pytest.raises(Alarm, match="time is up"):
+            bk.infer(conjugate(), draws=10, progressbar=False)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_time_that_was_up_before_does_not_end_the_next_inference(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, "bayeskit.inference.exact", TimeoutError("this one ends it"))
+    with pytest.raises(TimeoutError, match="this one ends it"):
+        bk.infer(conjugate(), draws=10, progressbar=False)
+    failing(monkeypatch, "bayeskit.inference.exact", ValueError("fails"))
+    asked = answering(monkeypatch, AS_WRITTEN)
+    try:
+        raise TimeoutError("an earlier one")
+    except TimeoutError:
+        bk.infer(conjugate(), draws=10, progressbar=False)
+    assert asked

@@ -15,6 +15,7 @@ from pymc.exceptions import ImputationWarning
 from scipy import stats
 
 import bayeskit as bk
+from bayeskit.comparison.leave_one_out import pointwise_loo
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.reporting.dates import plain_dates
 from bayeskit.reporting.html import render
@@ -180,3 +181,12 @@ def test_a_section_shows_itself_in_a_notebook_and_takes_tables_of_pandas() -> No
     markup = section._repr_html_()
     assert "Costs &amp; such" in markup and "Not &lt;much&gt;" in markup and "&lt;tea&gt;" in markup
     assert "<li>it was dear.</li>" in render("A page", [section])
+
+
+def test_leave_one_out_that_is_unreliable_names_what_is_not() -> None:
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu", 0.0, 10.0), pm.HalfNormal("sigma", 5.0), observed=np.append(np.zeros(9), 30.0))
+    post = bk.infer(model, draws=1000, random_seed=1)
+    found = pointwise_loo(post, costly=False)
+    assert found.high.any() and "bayeskit.cross_validate" in found.note
+    assert any("bayeskit.cross_validate" in doubt for doubt in bk.report_section(post, "loo").doubts)

@@ -38,6 +38,9 @@ from bayeskit.validation.predictive_checks.prior_sentences import of_data, of_pa
 
 __all__ = ["prior_check"]
 
+NO_ORDER = (
+    "the values of {} are categories: their codes have no median, interval, mean or spread, which the table leaves open"
+)
 INTERVAL = (0.03, 0.97)
 SCALARS = 30  # entries of a variable that have a row each
 FAR = 10.0  # lengths of the observed range
@@ -97,11 +100,13 @@ def _summarised(model: pm.Model, draws: int, ranges: Mapping[str, tuple[float, f
     found = sampled_from_prior(model, names, draws, seed)
     observed = {n: np.asarray(v) for n, v in find_observations(model).items()}
     rows: dict[str, list[Any]] = {"parameters": [], "predicted": []}
+    coded: list[str] = []
     with silently():
         for name in (n for n in names if found[n].size):
             if name in [rv.name for rv in model.observed_RVs]:
                 row, said = _of_observed(model, name, found[name], observed.get(name), ranges.get(name))
                 rows["predicted"].append(row)
+                coded += [NO_ORDER.format(name)] if np.isnan(row[1]["median"]) and row[1]["not_finite"] < 1 else []
             else:
                 table, said = _of_parameter(found, name, ranges.get(name))
                 rows["parameters"] += table
@@ -109,7 +114,15 @@ def _summarised(model: pm.Model, draws: int, ranges: Mapping[str, tuple[float, f
     tables = [pd.DataFrame([r for _, r in of], index=[n for n, _ in of]) for of in rows.values()]
     parameters = tables[0] if len(tables[0]) else pd.DataFrame(columns=COLUMNS, dtype=float)
     shaped = {n: (dims_of(model, n, v.ndim), v) for n, v in observed.items()}
-    record = (parameters, tables[1], tuple(sentences), draws, found, xr.Dataset(shaped), _notes(model, improper, names))
+    record = (
+        parameters,
+        tables[1],
+        tuple(sentences),
+        draws,
+        found,
+        xr.Dataset(shaped),
+        (*_notes(model, improper, names), *coded),
+    )
     return PriorCheck(*record)
 
 

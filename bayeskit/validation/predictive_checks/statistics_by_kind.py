@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import stats
 
 from bayeskit.validation.predictive_checks.data_kinds import DataKind
 
@@ -30,6 +29,7 @@ DIFFERING = 0.1  # spread of predicted means, in predictive standard deviations,
 SERIES = 8  # rows from which on neighbours, and the PIT, are looked at
 SHARES = 8  # categories whose shares are looked at
 PIT_ELEMENTS = 2_000_000  # ranks held in memory
+IN_CACHE = 200_000  # numbers that are worked on at once: of ten times as many, most time is that of memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +69,13 @@ class Column:
         mean, _ = self.moments
         own, number = self.observed - mean, len(self.replicated)
         deviations = self.replicated - mean
-        centers = (own - deviations) / number
-        squares = np.sum(deviations**2, axis=0) + own**2
-        spread = np.sqrt(np.maximum((squares - deviations**2) / number - centers**2, 0.0))
-        deviations -= centers
-        return np.divide(deviations, spread, out=deviations, where=spread > 0)
+        squares = np.einsum("drk,drk->rk", deviations, deviations) + own**2
+        for part in np.array_split(deviations, max(1, deviations.size // IN_CACHE)):
+            centers = (own - part) / number
+            spread = np.sqrt(np.maximum((squares - part * part) / number - centers * centers, 0.0))
+            part -= centers
+            np.divide(part, spread, out=part, where=spread > 0)
+        return deviations
 
     @property
     def differing(self) -> bool:
@@ -117,10 +119,12 @@ def _neighbours(values: np.ndarray, column: Column) -> np.ndarray:
     """The lag-1 autocorrelation of residuals along the rows; of categories, the share that are as the one before."""
     if column.kind == "category":
         return (values[:, 1:] == values[:, :-1]).mean(axis=(1, 2))
-    residuals = column.residuals(values)
-    residuals = residuals - residuals.mean(axis=1, keepdims=True)
-    products, squares = (residuals[:, 1:] * residuals[:, :-1]).sum(axis=(1, 2)), (residuals**2).sum(axis=(1, 2))
-    return np.divide(products, squares, out=np.zeros(len(values)), where=squares > 0)
+    found, residuals = np.zeros(len(values)), column.residuals(values)
+    for rows in np.array_split(np.arange(len(values)), max(1, residuals.size // IN_CACHE)):
+        some = residuals[rows] - residuals[rows].mean(axis=1, keepdims=True)
+        products, squares = np.einsum("drk,drk->d", some[:, 1:], some[:, :-1]), np.einsum("drk,drk->d", some, some)
+        found[rows] = np.divide(products, squares, out=np.zeros(len(rows)), where=squares > 0)
+    return found
 
 
 LEVEL = "a level that the model does not follow"
@@ -257,8 +261,22 @@ def column_pit(column: Column, rng: np.random.Generator) -> tuple[np.ndarray, np
     drawn, data = column.replicated[kept].reshape(len(kept), -1), column.observed.ravel()
     below, equal = (drawn < data).sum(axis=0), (drawn == data).sum(axis=0)
     pit = (below + rng.random(data.size) * (equal + 1)) / (len(kept) + 1)
-    least, most = (stats.rankdata(drawn, method=which, axis=0) for which in ("min", "max"))
+    least, most = (ranks.T for ranks in _ranks(np.ascontiguousarray(drawn.T)))
     return pit, (least - 1 + rng.random(drawn.shape) * (most - least + 1)) / len(kept)
+
+
+def _ranks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the largest rank that each value of a row may have: SciPy's, of one sorting instead of two."""
+    order = np.argsort(values, axis=1)
+    ascending, number = np.take_along_axis(values, order, axis=1), np.arange(1, values.shape[1] + 1)
+    new = np.diff(ascending, axis=1) > 0
+    one = np.ones((len(values), 1), dtype=bool)
+    first = np.maximum.accumulate(np.where(np.hstack([one, new]), number, 0), axis=1)
+    last = np.minimum.accumulate(np.where(np.hstack([new, one]), number, number[-1:])[:, ::-1], axis=1)[:, ::-1]
+    least, most = np.empty(values.shape), np.empty(values.shape)
+    np.put_along_axis(least, order, first, axis=1)
+    np.put_along_axis(most, order, last, axis=1)
+    return least, most
 
 
 def _from_uniform(pit: np.ndarray) -> np.ndarray:

@@ -122,3 +122,11 @@ def test_an_observed_variable_without_entries_is_left_out(data: np.ndarray) -> N
     draws = {"mu": np.zeros((2, 50)), "y_unobserved": np.zeros((2, 50, 4))}
     with pytest.raises(ModelError, match="nothing to check"):
         bk.posterior_check(az.from_dict({"posterior": draws}), model)
+
+
+def test_a_row_of_categories_says_what_it_leaves_open() -> None:
+    with pm.Model() as model:
+        pm.OrderedLogistic("grade", eta=pm.Normal("ability"), cutpoints=[-1.0, 1.0], observed=np.arange(6) % 3)
+    found = bk.prior_check(model, draws=50, random_seed=1)
+    assert found.predicted.loc["grade", ["median", "low", "high"]].isna().all()
+    assert [note for note in found.notes if note.startswith("the values of grade are categories")]
