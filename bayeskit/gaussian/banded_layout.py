@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -42,7 +43,7 @@ class Layout:
     width: int  # diagonals of the band
     shared: np.ndarray  # entries of θ outside the band; all of them where Λ is dense
 
-    @property
+    @cached_property
     def order(self) -> np.ndarray:
         """The entries of θ in the order in which Λ is factorised."""
         return np.concatenate([self.inner, self.shared])

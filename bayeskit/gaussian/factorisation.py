@@ -21,6 +21,7 @@ from scipy import linalg, sparse
 from bayeskit.errors import InferenceError
 from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
 from bayeskit.gaussian.triangular_factors import Banded, Bordered, Dense, Triangular
+from bayeskit.graphs.batched_linalg import LARGEST, MANY, cholesky
 from bayeskit.types import Array
 
 __all__ = ["NotPositiveDefinite", "Precision", "factorise", "factorise_each", "factorise_entries", "factorise_root"]
@@ -148,10 +149,21 @@ def factorise_each(
     corner *= shared[:, :, None] * shared[:, None]
     inverse_scale = np.empty_like(scale)
     inverse_scale[:, order] = scale
+    if not number and len(entries) >= MANY and len(order) <= LARGEST:
+        return _dense_each(inverse_scale, corner, usable, order)
     return [
         _precision(inverse_scale[k], band[k], border[k], corner[k], order) if usable[k] else None
         for k in range(len(entries))
     ]
+
+
+def _dense_each(
+    inverse_scale: np.ndarray, matrices: np.ndarray, usable: np.ndarray, order: np.ndarray
+) -> list[Precision | None]:
+    """Of many small matrices, by one call for all."""
+    lower = cholesky(np.where(usable[:, None, None], matrices, np.eye(len(order))))
+    usable = usable & np.all(np.isfinite(lower), axis=(1, 2))
+    return [Precision(inverse_scale[k], Dense(lower[k]), order) if usable[k] else None for k in range(len(usable))]
 
 
 def _precision(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayeskit.gaussian.factorisation import Precision
+from bayeskit.gaussian.many_precisions import log_determinants, solve_each
 from bayeskit.latent.split_density import SplitDensity
 
 __all__ = ["Approximations", "Start", "approximations", "start_at"]
@@ -73,23 +74,17 @@ def approximations(density: SplitDensity, phi: np.ndarray, start: Start, *, clos
         points = density.joined(phi[left], mode[left])
         slopes = density.value_and_gradient(points)[1]
         factors = density.precisions(points)
-        steps, lengths = np.zeros_like(slopes), np.full(len(left), np.nan)
+        steps = solve_each(factors, slopes)
+        lengths = np.sum(steps * slopes, axis=1)
+        steps = np.where(np.isnan(lengths)[:, None], 0.0, steps)
         for k, factor in enumerate(factors):
             precision[left[k]] = factor
-            if factor is not None and np.all(np.isfinite(slopes[k])):
-                steps[k] = factor.solve(slopes[k])
-                lengths[k] = steps[k] @ slopes[k]
         moved, reached = _stepped(density, phi[left], mode[left], height[left], steps, lengths)
         mode[left], height[left] = moved, np.where(np.isnan(lengths), -np.inf, reached)
         left = left[lengths > near]  # not where there is no number
     height[left] = -np.inf  # no end in sight
-    return Approximations(mode, precision, height + np.array([_volume(p) for p in precision]))
-
-
-def _volume(precision: Precision | None) -> float:
-    if precision is None:
-        return -math.inf
-    return 0.5 * (precision.size * math.log(2 * math.pi) - precision.log_determinant)
+    volume = 0.5 * (density.size * math.log(2 * math.pi) - log_determinants(precision))
+    return Approximations(mode, precision, np.where(np.isnan(volume), -np.inf, height + volume))
 
 
 def _stepped(

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special, stats
 
+from bayeskit.gaussian.many_precisions import colour_each, log_determinants
 from bayeskit.graphs.operation_costs import charge
 from bayeskit.latent.approximation import Start, approximations
 from bayeskit.latent.split_density import SplitDensity
@@ -86,13 +87,12 @@ class LatentWeights:
     def _of(self, phi: np.ndarray) -> WeightedLatent:
         found, size = approximations(self.density, phi, self.start), self.density.size
         noise = self._noise(phi)
-        x = np.broadcast_to(found.mode[:, None], noise.shape).copy()
-        log_q = np.full(noise.shape[:2], np.inf)
-        squares = np.sum(noise**2, axis=2) / self.wider**2
-        for k, precision in enumerate(found.precision):
-            if precision is not None and np.isfinite(found.log_density[k]):
-                x[k] += precision.colour(noise[k].T).T
-                log_q[k] = 0.5 * precision.log_determinant - size * math.log(self.wider) + self._standard(squares[k])
+        known = [p if np.isfinite(f) else None for p, f in zip(found.precision, found.log_density, strict=True)]
+        away = colour_each(known, noise)
+        x = found.mode[:, None] + np.where(np.isnan(away), 0.0, away)
+        standard = self._standard(np.sum(noise**2, axis=2) / self.wider**2) - size * math.log(self.wider)
+        volume = 0.5 * log_determinants(known)[:, None]
+        log_q = np.where(np.isnan(volume), np.inf, volume + standard)
         values = self.density.values(phi, x)
         logs = np.where(np.isnan(values), -np.inf, values) - log_q
         return WeightedLatent(x, logs)
