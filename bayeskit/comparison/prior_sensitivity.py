@@ -30,7 +30,7 @@ from arviz_stats.base import array_stats
 
 from bayeskit.arguments import RandomSeed, checked, whole_seed
 from bayeskit.comparison.comparison import Comparison
-from bayeskit.comparison.evidence_of_priors import CLOSED, HEAVY, EvidenceOfPriors, evidence_of_priors
+from bayeskit.comparison.evidence_of_priors import HEAVY, EvidenceOfPriors, evidence_of_priors, in_closed_form
 from bayeskit.comparison.extrapolated_differences import derivative
 from bayeskit.comparison.given_models import posterior_of
 from bayeskit.comparison.prior_at_draws import PriorAtDraws
@@ -185,7 +185,7 @@ def _of_posterior(post: Posterior) -> tuple[dict[str, tuple[Any, ...]], list[str
     notes = list(_said_before(post, constants))
     post = over_all_labellings(post)
     prior = PriorAtDraws.of(post)
-    closed = post.method in CLOSED and math.isfinite(post.log_evidence.value)
+    closed = in_closed_form(post) and math.isfinite(post.log_evidence.value)
     evidence = evidence_of_priors(post, constants, nearby=True) if closed else None
     rows: dict[str, tuple[Any, ...]] = {}
     refusals: list[tuple[str, str]] = []

@@ -16,6 +16,7 @@ from bayeskit.elimination.closed_forms import closed_forms_of
 from bayeskit.elimination.plan import analyse
 from bayeskit.finite.axis_dependence import EntriesMixed
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.plates.entry_integral import COARSE, FINE, EntryRule
 from bayeskit.plates.integrate_out import NotAPlate, integrate_out
 from bayeskit.plates.plate import Plate
 from bayeskit.results.plan import ENTRYWISE, Refusal, Step
@@ -23,6 +24,7 @@ from bayeskit.results.plan import ENTRYWISE, Refusal, Step
 __all__ = ["with_plates"]
 
 FEW = 3  # numbers, which are integrated over as they are
+SEVERAL = 4  # numbers, up to which they are integrated over more coarsely, and each entry with them
 
 
 def with_plates(plain: Analysis) -> Analysis | None:
@@ -36,18 +38,25 @@ def _with_plates(plain: Analysis) -> Analysis | None:
     before = numbers_left(plain)
     if before <= FEW or plain.plates or any(plain.supports[n].kind == "finite" for n in plain.plan.remaining):
         return None
+    found = _integrated(plain, FINE)
+    if found is not None and FEW < numbers_left(found) <= SEVERAL:
+        found = _integrated(plain, COARSE)
+    return found
+
+
+def _integrated(plain: Analysis, rule: EntryRule) -> Analysis | None:
     left = plain.joint.without(plain.ancestral)
     plates: list[Plate] = []
     for name in sorted(plain.plan.remaining, key=lambda n: -size_of(plain, n)):
         try:
-            left, plate = integrate_out(left, name, plain.shapes[name], plain.supports[name])
+            left, plate = integrate_out(left, name, plain.shapes[name], plain.supports[name], rule)
         except (EntriesMixed, NotAPlate):
             continue
         plates.append(plate)
     if not plates:
         return None
     found = closed_forms_of(left, plain)
-    if not found.plan.remaining or numbers_left(found) >= before:
+    if not found.plan.remaining or numbers_left(found) >= numbers_left(plain):
         return None
     first = [s for s in plain.plan.eliminated if s.family == "ancestral" or s.variables[0] in _summed(plain)]
     return replace(

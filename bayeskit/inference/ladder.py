@@ -3,8 +3,8 @@
 The ladder (:mod:`bayeskit.inference.methods`):
 
 1. ``exact``: every variable integrates out in closed form; log evidence exact, draws independent.
-2. ``quadrature``: what remains is integrated numerically (one to three real numbers); log evidence with an error
-   bound, draws independent.
+2. ``quadrature``: what remains is integrated numerically (one to three real numbers; four, where entries that are
+   independent given them are integrated one by one); log evidence with an error bound, draws independent.
 3. ``importance``: what remains, at most some forty real numbers, is integrated by importance sampling at quasi-random
    points; log evidence with a standard error, draws independent.
 4. ``importance`` of a latent Gaussian: hundreds of numbers that are Normal before the data are seen are integrated by

@@ -1,5 +1,7 @@
 """Quadrature over what remains, one to three real numbers, given which everything else has a closed form.
 
+Where entries are integrated one by one given what remains, that may be four numbers, to 1e-4.
+
 The integral of the collapsed density comes with an error bound, draws from it are independent, and the eliminated
 variables come back exactly from their conditional distribution. The certificate is part of the error.
 """
@@ -39,24 +41,26 @@ from bayeskit.types import ArrayFunction
 
 __all__ = ["Integrand", "answer", "collapsed_integral", "obstacle", "too_dear"]
 
-NUMBERS = 3  # real numbers that are integrated over, at most
+NUMBERS, SHARED = 3, 4  # real numbers that are integrated over, at most; and where entries are integrated given them
 FEWEST = 4  # draws at which the certificate is evaluated where none are asked for
-TOLERANCE = {1: 1e-8, 2: 1e-8, 3: 1e-6}  # nats, by number of dimensions
-ACCEPTABLE = {1: 1e-6, 2: 1e-5, 3: 1e-5}  # where the budget runs out
+TOLERANCE = {1: 1e-8, 2: 1e-8, 3: 1e-6, 4: 8e-5}  # nats, by number of dimensions
+ACCEPTABLE = {1: 1e-6, 2: 1e-5, 3: 1e-5, 4: 2e-4}  # where the budget runs out
 # Where entries are integrated about a number that is not zero: an sd of 1e-14 about 1 is not told from rounding, and
 # with it no tail of 14 more orders of magnitude can be followed.
 COARSER = 1e-6
 CALL = 30  # numbers that handling one matrix by itself counts for
-MOST = {1: 500_000, 2: 1_000_000, 3: 2_000_000}  # evaluations, however little each takes
-LEAST = {1: 3_000, 2: 10_000, 3: 200_000}  # evaluations that an integral takes
+MOST = {1: 500_000, 2: 1_000_000, 3: 2_000_000, 4: 400_000}  # evaluations, however little each takes
+LEAST = {1: 3_000, 2: 10_000, 3: 200_000, 4: 60_000}  # evaluations that an integral takes
 FEWER = 50_000  # evaluations that importance sampling takes
-ENTRYWISE = {1: 1_500, 2: 20_000, 3: 130_000}  # the same, of shared numbers: those of the entries are gone
+ENTRYWISE = {1: 1_500, 2: 20_000, 3: 130_000, 4: 50_000}  # the same, of shared numbers: those of the entries are gone
 LONGEST, AT_ONCE = 10.0, 256  # seconds in which entries are integrated, and points between two looks at their cost
 NODE = 5e-6  # seconds that the rule itself takes for an evaluation
 
 
 def obstacle(analysis: Analysis) -> str:
-    """Nothing remains, or more than three real numbers do."""
+    """Nothing remains, or more than three real numbers do; four, where entries are integrated given them."""
+    if analysis.plates:
+        return obstacle_to("quadrature", analysis, SHARED, "one to four")
     return obstacle_to("quadrature", analysis, NUMBERS, "one to three")
 
 
@@ -87,7 +91,7 @@ def _budget(space: Unconstrained, work: int, sampled: int, seconds: float, among
 
     With ``patience``, so many times as long.
     """
-    kind = min(max(space.size, 1), NUMBERS)
+    kind = min(max(space.size, 1), SHARED)
     seconds += NODE
     # Importance sampling takes far fewer evaluations than an integral over three numbers: of several blocks, such an
     # integral has the share of a sampler's start only. Eight of 300,000 evaluations each take as long as sampling all.
@@ -159,8 +163,9 @@ def _collapsed_integral(analysis: Analysis, among: int, patience: float) -> tupl
     space = made.space
     if analysis.plates:
         require_smooth_entries(analysis, made.space, made.recovery)
-    numbers = min(max(space.size, 1), NUMBERS)
-    goals = {"tolerance": COARSER if analysis.plates else TOLERANCE[numbers], "acceptable": ACCEPTABLE[numbers]}
+    numbers = min(max(space.size, 1), SHARED)
+    tolerance = max(COARSER, TOLERANCE[numbers]) if analysis.plates else TOLERANCE[numbers]
+    goals = {"tolerance": tolerance, "acceptable": ACCEPTABLE[numbers]}
     budget = _budget(space, made.work, made.sampled, seconds, among, patience)
     with silently():  # draws from the prior, at which other modes are looked for
         probes = analysis.remembered_unread("probes", lambda: prior_probes(space))

@@ -43,7 +43,7 @@ def quadrature_marginals(
 ) -> dict[str, Marginal]:
     """Of what remains, densities on a grid; of what was eliminated, mixtures over the nodes of the rule."""
     densities: dict[str, tuple[Any, str]] = {}
-    for name, transform in onto.items():
+    for name, transform in onto.items() if result.marginals else ():
         axes = np.empty(space.initial[name].shape, dtype=object)
         axes.reshape(-1)[:] = result.marginals[space.slices[name]]
         densities[name] = GridDensity(axes, transform), "quadrature"

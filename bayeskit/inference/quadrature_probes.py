@@ -33,7 +33,7 @@ __all__ = ["named_points", "peaks_of_components", "prior_probes"]
 
 DRAWS = 1_000
 ONE_BY_ONE = 40  # draws, where they cannot be made together
-NUMBERS = {1: 500, 2: 25, 3: 8}  # values tried for each of one to three numbers, all combinations of them
+NUMBERS = {1: 500, 2: 25, 3: 8, 4: 4}  # values tried for each of one to four numbers, all combinations of them
 PLACES, PEAKS, ROUNDS = 2_000, 200, 14  # looked at along the line, of components, and of coming four times closer
 
 

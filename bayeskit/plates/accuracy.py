@@ -15,12 +15,19 @@ import numpy as np
 
 from bayeskit.graphs.compile import compile_stacked
 from bayeskit.graphs.environment import silently
-from bayeskit.plates.entry_integral import CURVED, EntryDensity, EntryLattice, integrate_entries, modes_of_entries
+from bayeskit.plates.entry_integral import (
+    CURVED,
+    EntryDensity,
+    EntryLattice,
+    EntryRule,
+    integrate_entries,
+    modes_of_entries,
+)
 from bayeskit.plates.plate import LINES, Plate
 
 __all__ = ["differences"]
 
-FINE, STRICT = EntryLattice(0.19, -30, 30), 1e-6
+STRICT = EntryRule(EntryLattice(0.19, -30, 30), 1e-6)
 AFAR = EntryLattice(0.5, -120, 120)  # to 1e8 widths, in steps of a sixth of the distance
 ASIDE, WIDER = 0.37, 1.3  # of a width, by which the second rule differs
 BESIDE = 1e-3  # of a width, over which slopes are taken
@@ -40,16 +47,14 @@ def _differences(plate: Plate, given: Sequence[np.ndarray], number: int) -> np.n
     log_density, size = plate.on_line(given), plate.terms.length
     found = plate.integrals(given, number)
     again = np.full(found.log_integral.shape, np.nan)
-    for sums in integrate_entries(
-        log_density, found.mode + ASIDE * found.width, WIDER * found.width, size, lattice=FINE, agreed=STRICT
-    ):
+    for sums in integrate_entries(log_density, found.mode + ASIDE * found.width, WIDER * found.width, size, STRICT):
         again[sums.of] = np.where(sums.resolved[:, None], sums.log_integral, np.nan)
     with np.errstate(all="ignore"):
         off = np.abs(found.log_integral - again)
     for mode, width, where in _other_peaks(log_density, found.mode, found.width):
         rows = np.flatnonzero(where.any(axis=1))
         some = _at(log_density, rows)
-        for sums in integrate_entries(some, mode[rows], width[rows], size, lattice=FINE, agreed=STRICT):
+        for sums in integrate_entries(some, mode[rows], width[rows], size, STRICT):
             each = rows[sums.of]
             apart = np.abs(found.log_integral[each] - sums.log_integral)
             # No number where the two peaks are too far apart, for their widths, to be integrated over together.

@@ -16,13 +16,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["CURVED", "EntryLattice", "integrate_entries", "log_sum_of_nodes", "modes_of_entries"]
+__all__ = [
+    "AT_ONCE",
+    "COARSE",
+    "CURVED",
+    "FINE",
+    "EntryLattice",
+    "EntryRule",
+    "integrate_entries",
+    "log_sum_of_nodes",
+    "modes_of_entries",
+]
 
 # Of N values of φ (rows of what is given) and places (N, K, G) of all entries, L of the same shape.
 EntryDensity = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 CURVED = 0.3  # c
-STEP, ENDS = 0.5, (-10, 10)  # the first lattice: 7 sds on either side
 AGREED = 1e-5  # log of the ratio of the two sums, whose square is about the error
 FALLEN = -25.0  # log of a term at an end over the sum of all
 FINER, LONGER = 0.5, 1.6  # factors by which a lattice changes
@@ -32,16 +41,16 @@ CLIMBS = 40  # steps up to which modes are looked for
 NEAR = 0.2  # of a width, that the last step may take, and by which the width may change
 FLAT = 1e-13  # of a log density, by which rounding alone may change it
 CLOSER, TINY = 0.1, 1e-300  # of a step that led downhill, and the least
-AT_ONCE = 300_000  # numbers in the terms that are evaluated together: of a million, memory takes half as long again
+AT_ONCE = 100_000  # numbers in the terms that are evaluated together: of 300,000, memory takes half as long again
 
 
 @dataclass(frozen=True)
 class EntryLattice:
     """The nodes of one rule: u_k = h k, k from ``first`` to ``last``."""
 
-    step: float = STEP
-    first: int = ENDS[0]
-    last: int = ENDS[1]
+    step: float = 0.5  # of the first lattice, which has 7 sds on either side
+    first: int = -10
+    last: int = 10
 
     @property
     def size(self) -> int:
@@ -60,7 +69,17 @@ class EntryLattice:
         return EntryLattice(self.step * FINER, 2 * first, 2 * last) if coarse else EntryLattice(self.step, first, last)
 
 
-FIRST = EntryLattice()
+@dataclass(frozen=True)
+class EntryRule:
+    """A first lattice, and when it will do: how well half of it has to agree, and how far its ends have to fall."""
+
+    lattice: EntryLattice = EntryLattice()
+    agreed: float = AGREED
+    fallen: float = FALLEN
+
+
+#: To about 1e-10 an entry; and to about 1e-8 for two fifths of the nodes, under a rule that knows 1e-5.
+FINE, COARSE = EntryRule(), EntryRule(EntryLattice(0.7, -7, 7), 1e-3, -16.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,11 +158,11 @@ def integrate_entries(
     mode: np.ndarray,
     width: np.ndarray,
     cost: int,
-    lattice: EntryLattice = FIRST,
-    agreed: float = AGREED,
+    rule: EntryRule = FINE,
 ) -> Iterator[Sums]:
     """log ∫ exp L of each entry for each value of φ, some of these at a time; ``cost`` are the rows of all entries."""
-    pending = [(np.arange(len(mode)), lattice)] if len(mode) else []
+    agreed, fallen = rule.agreed, rule.fallen
+    pending = [(np.arange(len(mode)), rule.lattice)] if len(mode) else []
     while pending:
         several, lattice = pending.pop()
         some = max(1, AT_ONCE // max(1, cost * lattice.size))
@@ -158,7 +177,7 @@ def integrate_entries(
             half = log_sum_of_nodes(values[:, (lattice.first % 2) :: 2]) + np.log(2.0)
             apart = np.where(whole == half, 0.0, np.abs(whole - half))
             ends = values[:, [0, -1]] - whole[:, None]
-        open_ends = np.any((ends > FALLEN) & np.isfinite(whole)[:, None], axis=2)
+        open_ends = np.any((ends > fallen) & np.isfinite(whole)[:, None], axis=2)
         # Nodes are rounded: of a width of 1e-14 about 8 a handful of numbers is left.
         noise = ROUNDED * np.abs(mode[several]) / width[several]
         whole[(noise > LOST) | (whole == np.inf)] = np.nan

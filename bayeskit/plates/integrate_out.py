@@ -20,6 +20,7 @@ from pytensor.graph.traversal import graph_inputs
 from bayeskit.graphs.rewriting import apart_from_checks, inline, widen
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.support import Support
+from bayeskit.plates.entry_integral import FINE, EntryRule
 from bayeskit.plates.entry_terms import entry_terms
 from bayeskit.plates.plate import LINES, Plate
 from bayeskit.plates.plate_op import log_integrals
@@ -35,7 +36,9 @@ class NotAPlate(Exception):
     """The entries of a variable cannot be integrated one by one; the message says why."""
 
 
-def integrate_out(joint: LogJoint, name: str, shape: tuple[int, ...], support: Support) -> tuple[LogJoint, Plate]:
+def integrate_out(
+    joint: LogJoint, name: str, shape: tuple[int, ...], support: Support, rule: EntryRule = FINE
+) -> tuple[LogJoint, Plate]:
     """The density of everything else, in which one factor stands for the integrals over the entries of a variable.
 
     EntriesMixed where a factor depends on several entries at once, NotAPlate for another reason.
@@ -65,7 +68,7 @@ def integrate_out(joint: LogJoint, name: str, shape: tuple[int, ...], support: S
     given = tuple(n for n in joint.names if joint.values[n] in terms.given)
     checks = vectorize_graph(within, {variable: terms.places}) if within else ()
     start = _centre_of_prior(joint, name, shape, set(given))
-    plate = Plate(name, support.kind, terms, given, f"integral over {name}", start, tuple(checks))
+    plate = Plate(name, support.kind, terms, given, f"integral over {name}", start, tuple(checks), rule)
     total = log_integrals(plate)
     for operation, condition in outside:
         total = operation(total, condition)

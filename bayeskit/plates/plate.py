@@ -8,7 +8,7 @@ depend on φ; the integral does not depend on them, so that the gradient is that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,15 @@ from scipy import special
 
 from bayeskit.graphs.compile import compile_stacked
 from bayeskit.graphs.environment import silently
-from bayeskit.plates.entry_integral import FIRST, EntryDensity, integrate_entries, modes_of_entries
+from bayeskit.plates.entry_integral import (
+    AT_ONCE,
+    FINE,
+    EntryDensity,
+    EntryRule,
+    Sums,
+    integrate_entries,
+    modes_of_entries,
+)
 from bayeskit.plates.entry_terms import EntryTerms
 
 __all__ = ["LINES", "Integrals", "Plate"]
@@ -67,6 +75,7 @@ class Plate:
     start: Variable | None = None  # where its prior is centred, on its support, in the same variables
     # Checks of parameters that depend on b: they have to hold wherever it may be.
     checks: tuple[Variable, ...] = ()
+    rule: EntryRule = FINE
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k != "_centre"}
@@ -79,13 +88,17 @@ class Plate:
     @property
     def weight(self) -> int:
         """About how many numbers the integrals at one φ take: the lattice, and the search for its middle."""
-        return (FIRST.size + 9) * self.terms.length
+        return (self.rule.lattice.size + 9) * self.terms.length
 
     def on_line(self, given: Sequence[np.ndarray]) -> EntryDensity:
         """L of some values of φ, given by their indices, at x on the line, Jacobian included."""
         move = LINES[self.kind]
 
         def log_density(of: np.ndarray, x: np.ndarray) -> np.ndarray:
+            parts = x.shape[1] * self.terms.length * len(of) // (2 * AT_ONCE)
+            if parts > 1 and len(of) > 1:
+                pairs = zip(np.array_split(of, parts), np.array_split(x, parts), strict=True)
+                return np.concatenate([log_density(some, at) for some, at in pairs if len(some)])
             with np.errstate(all="ignore"):
                 b, jacobian = move(x)
                 return self.terms(b, [g[of] for g in given]) + jacobian
@@ -119,18 +132,21 @@ class Plate:
         axes = self.start.type.ndim
         return lambda *given: value if np.ndim(value := function(*given)) > axes else np.asarray(value)[None]
 
+    def _sums(self, given: Sequence[np.ndarray], mode: np.ndarray, width: np.ndarray) -> Iterator[Sums]:
+        return integrate_entries(self.on_line(given), mode, width, self.terms.length, self.rule)
+
     def log_integrals(self, given: Sequence[np.ndarray], number: int) -> np.ndarray:
         """The log integrals of all entries for each φ, (N, *shape)."""
         different = number if given else min(number, 1)  # given nothing, they are the same each time
         result = np.empty((different, self.terms.size))
-        for sums in integrate_entries(self.on_line(given), *self.centres(given, different), self.terms.length):
+        for sums in self._sums(given, *self.centres(given, different)):
             result[sums.of] = sums.log_integral
         return np.broadcast_to(result, (number, self.terms.size)).reshape(number, *self.shape)
 
     def integrals(self, given: Sequence[np.ndarray], number: int) -> Integrals:
         """As :meth:`log_integrals`, with the nodes."""
         mode, width = self.centres(given, number)
-        parts = list(integrate_entries(self.on_line(given), mode, width, self.terms.length))
+        parts = list(self._sums(given, mode, width))
         most = max((s.lattice.size for s in parts), default=1)
         log_integral, step, first = np.empty((number, self.terms.size)), np.empty(number), np.empty(number, int)
         places, shares = (np.zeros((number, most, self.terms.size)) for _ in range(2))

@@ -1,1 +1,1 @@
-"""Integrals of smooth densities over one to three numbers."""
+"""Integrals of smooth densities over one to four numbers."""

@@ -18,6 +18,7 @@ from bayeskit.quadrature.trapezoid import Lattice
 __all__ = ["Lookout"]
 
 NUMBER, SHARE = (2_000, 16_000), 110  # points, and the share of the budget that they take
+FEW = 500  # points in four variables, where they are far apart and evaluations far out are dear
 WIDER = 0.5  # of the range of the probes, on either side
 NEGLIGIBLE = 16.0  # nats below the top: a region that is no higher holds about a ten-millionth
 
@@ -28,7 +29,7 @@ class Lookout:
     def __init__(self, f: CountedDensity, probes: np.ndarray, modes: np.ndarray, seed: int) -> None:
         k = modes.shape[1]
         known = np.concatenate([probes[np.all(np.isfinite(probes), axis=1)], modes])
-        number = int(np.clip(f.budget // SHARE, *NUMBER))
+        number = int(np.clip(f.budget // SHARE, *NUMBER)) if k < 4 else FEW
         uniform = qmc.Halton(k, rng=np.random.default_rng(seed)).random(number)
         low, high = known.min(axis=0), known.max(axis=0)
         even = low + (high - low) * ((1 + 2 * WIDER) * uniform[: number // 2] - WIDER)

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import special
 
 from bayeskit.quadrature.change_of_variable import Bend, Frame, Stretch, fit_stretch
 from bayeskit.quadrature.counted_density import SlowDecay
 from bayeskit.quadrature.many_scales import ManyScales
 from bayeskit.quadrature.mode_search import Landscape
-from bayeskit.quadrature.trapezoid import Lattice
+from bayeskit.quadrature.trapezoid import LAYERED, Lattice
 
 __all__ = ["REACH", "SLOW", "bulk", "choose_frame", "frame_of_scales"]
 
 SLOW = "the density falls off too slowly, not at all, or along too curved a ridge"
 REACH = 60.0  # how far a lattice may grow, in widths of the bulk
-COARSE = {1: 0.5, 2: 0.6, 3: 1.0}  # steps of the lattices that only steer, by the number of variables
+COARSE = {1: 0.5, 2: 0.6, 3: 1.0, 4: 1.2}  # steps of the lattices that only steer, by the number of variables
 OFFSETS = 0.2  # of their nodes, in steps
 RESOLVING = 0.7  # step at which a standard normal is just resolved
 SINH = Stretch(0.2, right=(0.4, 0.5), left=(0.4, 0.5))
@@ -30,6 +31,7 @@ FLOOR = 0.02  # share of the covariance before that stays in the next, so that i
 # Aliases of a normal density fall as exp(−c / step²), which would be a power of a half; a little more, to be safe.
 ALIAS_POWER = 0.52
 ALIASES = (1e-12, 0.5)  # between which they say something of the step
+ENOUGH = 2.5  # times the nodes of a normal density that are not worth a search for fewer, in four variables
 GAIN = 0.7  # share of the nodes that another bend must save
 TEMPER = 0.3  # power of the density of which moments are taken, so that the tails count too
 NEAR = 2.0  # nats below the maximum at which the near width of a side is taken
@@ -99,6 +101,8 @@ def choose_frame(
     if k == 1:
         return straight, np.full(1, RESOLVING)
     candidates = [(*_promise(_coarse(land, straight, REACH, land.cut), tolerance), straight)]
+    if k > LAYERED and candidates[0][0] < ENOUGH * _nodes_of_normal(k, land.cut):
+        return straight, candidates[0][1]
     for _ in range(3 if k == 2 else 2):
         frame = _fit_frame(lattice, land.cut, bent=True)
         lattice = _coarse(land, frame, 2 * REACH, land.cut)
@@ -111,12 +115,18 @@ def choose_frame(
     return frame, step
 
 
+def _nodes_of_normal(k: int, cut: float) -> float:
+    """About how many nodes of step one a standard normal density takes, with those beside the last that count."""
+    return float(np.pi ** (k / 2) / special.gamma(k / 2 + 1) * (np.sqrt(2 * cut) + 1) ** k)
+
+
 def _promise(lattice: Lattice, tolerance: float) -> tuple[float, np.ndarray]:
     """About how many nodes and which steps the tolerance will take, if the aliases fall as exponentials do."""
     if lattice.escaped:
         return np.inf, np.full(lattice.k, RESOLVING)
     by_axis = np.clip(lattice.aliasing()[1], *ALIASES)
-    step = lattice.step * (np.log(by_axis) / np.log(tolerance / 8)) ** ALIAS_POWER
+    goal = tolerance / (8 if lattice.k <= LAYERED else 80)
+    step = lattice.step * (np.log(by_axis) / np.log(goal)) ** ALIAS_POWER
     return float(len(lattice.nodes) * np.prod(lattice.step / step)), step
 
 

@@ -1,4 +1,4 @@
-"""Integrals of smooth densities over one to three real variables, with an error bound, marginals and exact draws.
+"""Integrals of smooth densities over one to four real variables, with an error bound, marginals and exact draws.
 
 The density is located (modes, widths), carried over to coordinates t in which it is about as wide as a standard normal
 and falls fast on every side (:mod:`bayeskit.quadrature.change_of_variable`), and summed over a lattice grown outward
@@ -9,6 +9,9 @@ The bound on the error of log ∫f is the sum of what the spectrum of the sums s
 across the border says of the rest, of four times the largest difference between the lattices, and of rounding. For a
 sheared product of three log-gamma densities and 1e-8 this takes about 2e5 evaluations; ``scipy.integrate.cubature``
 takes 4.6e7 by its Gauss–Kronrod rule, and its Genz–Malik rule states 1e-4 where its error is 2e-3.
+
+In four variables nodes are many and evaluations dear: there are two lattices in the same coordinates, no marginals, and
+bounds of 1e-4 are aimed for. Narrow bumps are looked for along the rays from modes, but not along the axes.
 
 Limits. A mode that no probe comes near (twenty times narrower than the rest, say, or hundreds of widths away) cannot be
 seen by any method that only evaluates the density. One lattice serves all modes: in one or two variables its axes may
@@ -30,20 +33,23 @@ from bayeskit.quadrature.frames import bulk, choose_frame, frame_of_scales
 from bayeskit.quadrature.line_scan import bumps_on_lines, lines_through, survey_line
 from bayeskit.quadrature.mode_search import Landscape, survey, survey_further
 from bayeskit.quadrature.refinement import LatticeSum, marginal, refined
-from bayeskit.quadrature.trapezoid import Lattice
+from bayeskit.quadrature.trapezoid import LAYERED, Lattice
 from bayeskit.types import ArrayFunction
 
 __all__ = ["NotIntegrable", "Quadrature", "integrate"]
 
 # Lattices, draws and probes use fixed random numbers: the same density always gives the same answer.
 SEED = 20240229
-PROPOSALS, SLACK = 2000, 1.3  # from which the bound of the rejection is taken, and its factor above the largest ratio
+MOST = 4  # variables
+# From which the bound of the rejection is taken, in four variables, and its factor above the largest ratio.
+PROPOSALS, FEWER, SLACK = 2000, 500, 1.3
 LEAST_RATE, MOST_PROPOSALS = 0.02, 100_000  # of acceptance that is planned with, and proposals at once
 FURTHER = 4  # rounds in which regions that were passed over are looked for
 SPREAD = 4  # times the largest difference between lattices, or neighbours, that the bound counts
 # Widths in which the density is a parabola but for rounding, and about which points, in widths from the mode, it is
 # looked at. log(1 - Φ(x)) of x = 6 is a staircase, whose steps are a millionth of a width wide and higher farther out.
 NEXT_TO_NONE, PROBED, ABOUT = 1e-6, 8, np.array([-3.0, -1.5, 0.0, 1.5, 3.0])
+FINER = 0.96  # factor of the steps by which a second lattice in four variables differs, and its random shift
 SHIFT, WIDER = 0.37, 1.3  # sds and factor of variance by which a second lattice in one variable differs
 WIDE = 30.0  # times the bulk that the mass of one mode may reach before the mode is a spike upon a slab
 CLOSE = 0.3  # first step of a lattice in a frame of many scales
@@ -88,12 +94,13 @@ class Quadrature:
             return t, np.where(np.isnan(log_f), -np.inf, log_f) - log_height
 
         accepted: list[np.ndarray] = []
-        t, log_ratio = propose(PROPOSALS)
+        few = PROPOSALS if lattice.k <= LAYERED else FEWER
+        t, log_ratio = propose(few)
         bound = log_ratio.max() + np.log(SLACK)
         while True:
             if log_ratio.max() > bound:
                 accepted, bound = [], log_ratio.max() + np.log(SLACK)
-                t, log_ratio = propose(PROPOSALS)
+                t, log_ratio = propose(few)
                 continue
             accepted.append(t[np.log(rng.uniform(size=len(t))) < log_ratio - bound])
             missing = number - sum(map(len, accepted))
@@ -126,7 +133,7 @@ def integrate(
     acceptable: float = 1e-6,
     budget: int = 500_000,
 ) -> Quadrature:
-    """Integrate exp(log_density) over R^k for k = 1, 2 or 3; NotIntegrable where there is no integral, or no bound.
+    """Integrate exp(log_density) over R^k for k = 1, 2, 3 or 4; NotIntegrable where there is no integral, or no bound.
 
     The log density maps (n, k) points to n values; −inf is allowed, and nan far out in the tails. It is not zero at the
     ``start``; the ``probes`` are points where further modes might be, besides those that are tried anyway. The error
@@ -134,11 +141,11 @@ def integrate(
     """
     start = np.atleast_1d(np.asarray(start, float))
     k, rng = len(start), np.random.default_rng(SEED)
-    if k not in (1, 2, 3):
-        raise NotIntegrable(f"quadrature is for one to three variables, not {k}")
+    if not 1 <= k <= MOST:
+        raise NotIntegrable(f"quadrature is for one to four variables, not {k}")
     f = CountedDensity(log_density, budget)
     # In one variable nodes are cheap, and moments want the tails.
-    cut = -np.log(tolerance) + (14.0 if k == 1 else 1.0 + k)
+    cut = -np.log(tolerance) + (14.0 if k == 1 else 1.0 + k if k <= LAYERED else k - 1.7)
     probes = np.empty((0, k)) if probes is None else np.asarray(probes, float)
     land = survey_line(f, start, probes, cut) if k == 1 else survey(f, start, probes, cut, rng)
     if not len(land.modes):
@@ -159,7 +166,8 @@ def integrate(
     except NotIntegrable as refusal:
         refusal.modes = land.separate()
         raise
-    value, marginals = float(np.mean([r.log_integral for r in runs])), tuple(marginal(r) for r in runs[:k])
+    value = float(np.mean([r.log_integral for r in runs]))
+    marginals = tuple(marginal(r) for r in runs[:k]) if k <= LAYERED else ()
     return Quadrature(value, error, f.count, marginals, runs[0].lattice, land.modes, land.unseen)
 
 
@@ -180,7 +188,8 @@ def _covering(
 ) -> tuple[Landscape, list[LatticeSum]]:
     """Lattices that pass nothing over, and the landscape that they are made for."""
     about = bulk(land)
-    bumps = land.modes.shape[1] > 1 and (_stands_on_more(land, about[1]) or bumps_on_lines(land, probes))
+    k = land.modes.shape[1]
+    bumps = k > 1 and (_stands_on_more(land, about[1]) or (k <= LAYERED and bumps_on_lines(land, probes)))
     runs = _to_scale(land, about, probes, tolerance, acceptable, rng, bumps)
     if land.modes.shape[1] == 1:
         return land, runs
@@ -248,8 +257,14 @@ def _lattices(
         lines = (land,)
     spread = np.diag([max(line.reach, *line.own_widths) ** 2 for line in lines]) if lines else covariance
     _follow_rays(land, spread, rng)
-    runs = []
-    for number in range(max(k, 2)):
+    runs: list[LatticeSum] = []
+    lattices = max(k, 2) if k <= LAYERED else 2
+    for number in range(lattices):
+        if k > LAYERED and number:
+            # The same coordinates, in which other nodes are as good: to find others takes as many evaluations.
+            frame, step = runs[0].lattice.frame, runs[0].lattice.step * FINER
+            runs.append(refined(land, frame, step, tolerance, acceptable, rng, 0))
+            break
         first = number if k > 1 else 0
         order = (first, *(i for i in range(k) if i != first))
         if lines:
@@ -259,7 +274,7 @@ def _lattices(
                 # A second opinion in one dimension: another centre and scale, hence other nodes and another stretch.
                 centre, covariance = centre + SHIFT * np.sqrt(covariance[0]), covariance * WIDER
             frame, step = choose_frame(land, centre, covariance, order, tolerance)
-        later = max(k, 2) - 1 - number
+        later = lattices - 1 - number
         runs.append(refined(land, frame, step, tolerance, acceptable, rng, later))
         land.density.require(later * len(runs[-1].lattice.nodes) // 2)
     return runs
@@ -268,7 +283,7 @@ def _lattices(
 def _follow_rays(land: Landscape, covariance: np.ndarray, rng: np.random.Generator) -> None:
     """Refuse where r f(r) does not decrease at the far end of a ray: a floor far below has an infinite integral too."""
     f, mode, k = land.density, land.modes[0], len(covariance)
-    directions = np.concatenate([np.eye(k), -np.eye(k), rng.standard_normal((4 * (k > 1) * k, k))])
+    directions = np.concatenate([np.eye(k), -np.eye(k), rng.standard_normal((4 * (1 < k <= LAYERED) * k, k))])
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     steps = RAY[:, None, None] * (directions @ np.linalg.cholesky(covariance).T)
     values = f((mode + steps).reshape(-1, k)).reshape(len(RAY), -1)

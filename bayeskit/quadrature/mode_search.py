@@ -12,6 +12,7 @@ import numpy as np
 
 from bayeskit.quadrature.counted_density import CountedDensity, NotIntegrable, safe
 from bayeskit.quadrature.finite_differences import stencil_derivatives, stencil_of
+from bayeskit.quadrature.rays import directions_from_a_mode, radii_from_a_mode
 
 __all__ = ["Landscape", "first_peak", "survey", "survey_further", "widths"]
 
@@ -239,18 +240,6 @@ def _overlooked(f: CountedDensity, probes: np.ndarray, values: np.ndarray, peaks
     return _unexplained(f, probes[extra], values[extra], peaks)
 
 
-def _directions(k: int) -> np.ndarray:
-    """Directions that cover the circle or the sphere evenly."""
-    if k == 2:
-        angle = 2 * np.pi * (np.arange(64) + 0.3) / 64
-        return np.column_stack([np.cos(angle), np.sin(angle)])
-    n = 240
-    height = 1 - (2 * np.arange(n) + 1) / n
-    angle = np.pi * (3 - np.sqrt(5)) * np.arange(n)
-    radius = np.sqrt(1 - height**2)
-    return np.column_stack([radius * np.cos(angle), radius * np.sin(angle), height])
-
-
 def _outward(f: CountedDensity, peak: _Peak, rng: np.random.Generator) -> _Suspects:
     """Points on rays from a mode to 300 widths that seem to belong to another mode.
 
@@ -258,8 +247,9 @@ def _outward(f: CountedDensity, peak: _Peak, rng: np.random.Generator) -> _Suspe
     it falls, another mode has taken over.
     """
     mode, k, scale = peak[0], len(peak[0]), widths(f, *peak)
-    directions = _directions(k) @ np.linalg.qr(rng.standard_normal((k, k)))[0]
-    radii = np.geomspace(0.7, 300, 16)
+    directions = directions_from_a_mode(k) @ np.linalg.qr(rng.standard_normal((k, k)))[0]
+    radii = radii_from_a_mode(k)
+    last = len(radii) - 1
     points = mode + radii[:, None, None] * (directions @ np.linalg.cholesky(scale).T)
     values = safe(f(points.reshape(-1, k))).reshape(points.shape[:2])
     with np.errstate(invalid="ignore"):
@@ -267,7 +257,7 @@ def _outward(f: CountedDensity, peak: _Peak, rng: np.random.Generator) -> _Suspe
         falls = steepness[1:] < 0.9 * steepness[:-1] - 0.5
     # The first fall on each ray, at its outer end.
     first = np.argmax(falls, axis=0) + 2
-    ray = np.flatnonzero(falls.any(axis=0) & np.isfinite(values[np.minimum(first, 15), np.arange(len(directions))]))
+    ray = np.flatnonzero(falls.any(axis=0) & np.isfinite(values[np.minimum(first, last), np.arange(len(directions))]))
     return points[first[ray], ray], values[first[ray], ray]
 
 

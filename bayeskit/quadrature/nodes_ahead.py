@@ -12,19 +12,32 @@ from itertools import count
 
 import numpy as np
 
-__all__ = ["NodesAhead", "key_of", "moves"]
+__all__ = ["NodesAhead", "key_of", "largest_coordinate", "moves"]
 
-TOGETHER = {2: 512, 3: 192}  # nodes that are evaluated at once, where fewer are asked for, by the number of variables
+TOGETHER = {
+    2: 512,
+    3: 192,
+    4: 192,
+}  # nodes that are evaluated at once, where fewer are asked for, by the number of variables
 # Rings around those asked for that are taken wherever they are: a lattice grows at its border for as many rounds.
-BESIDE = {2: 12, 3: 6}
-OFFSET = 1 << 20
+BESIDE = {2: 12, 3: 6, 4: 0}
+BITS, MOST_BITS = 63, 21  # of a key, and of one coordinate
+
+
+def largest_coordinate(k: int) -> int:
+    """Of a node in k variables, that a key has room for."""
+    return 1 << (_bits(k) - 1)
+
+
+def _bits(k: int) -> int:
+    return min(BITS // k, MOST_BITS)
 
 
 def key_of(nodes: np.ndarray) -> np.ndarray:
     """One number for each node, in the order of the layers."""
-    key = np.zeros(len(nodes), np.int64)
+    key, k = np.zeros(len(nodes), np.int64), nodes.shape[1]
     for column in nodes.T:
-        key = (key << 21) | (column + OFFSET)
+        key = (key << _bits(k)) | (column + largest_coordinate(k))
     return key
 
 

@@ -15,13 +15,15 @@ from bayeskit.quadrature.change_of_variable import Frame
 from bayeskit.quadrature.counted_density import NotIntegrable, SlowDecay
 from bayeskit.quadrature.frames import REACH, SLOW
 from bayeskit.quadrature.mode_search import Landscape
-from bayeskit.quadrature.trapezoid import Lattice, depth
+from bayeskit.quadrature.trapezoid import LAYERED, Lattice, depth
 
 __all__ = ["LatticeSum", "marginal", "refined"]
 
 UNDEFINED = "the density is not a number at points where it matters"
 # What the spline through the layers may be off, relative to its top, by the number of variables.
-SMOOTH = {1: 1e-9, 2: 5e-7, 3: 2e-6}
+SMOOTH = {1: 1e-9, 2: 5e-7, 3: 2e-6, 4: np.inf}
+# Share of the tolerance for the estimate of one lattice, by the number of variables: in four, two of them agree.
+FOR_ONE = {1: 0.25, 2: 0.25, 3: 0.25, 4: 0.75}
 ROUGH = 10  # times that, where the budget has run out
 RESOLVED = 1.0  # steps in widths of a mode: the sum over a normal density at this distance is good to 1e-8
 # Refinements without gain after which what remains is noise of the density itself: PyMC takes the distance of two
@@ -30,12 +32,16 @@ STALLED = 3
 # Halvings of one variable's step over which the spline must gain so much for each, or reach its goal within the budget:
 # at a kink, |y − x| of a Laplace density, a halving gains two, and half a million nodes are too few.
 SLOW_FOR, LEAST_GAIN = 5, 8.0
-STEPS = (0.3, 1.0)  # of a first lattice, in widths
+STEPS, LONG = (0.3, 1.0), 1.3  # of a first lattice, in widths; and at most in four variables
 # Its largest step from layer to layer, by the number of variables: closer than the sum needs, for the spline through
 # them; in one variable nodes cost less than rounds.
-LAYERS = {1: 0.1, 2: 0.45, 3: 0.45}
+LAYERS = {1: 0.1, 2: 0.45, 3: 0.45, 4: LONG}
 BEYOND_MODES, UNSTRETCHED = 1.2, 150.0  # how far it may reach: times the farthest mode, and farther without stretches
-DEEPEST, DEEPER = 60.0, 4.0  # nats: no cut is lowered from below the first; each is lowered by the second at least
+DEEPEST, DEEPER, LITTLE = (
+    60.0,
+    4.0,
+    1.0,
+)  # nats: no cut is lowered from below the first; each is lowered by the second at least, in four variables the third
 SMALL_TAIL = 1e-3  # share of the integral outside the lattice below which values that are no numbers do no harm
 SEEN = 8.0  # nats below a mode at which a node near it still sees it
 LARGEST_LOG = 100.0  # of a ratio of heights
@@ -59,9 +65,9 @@ def refined(
     land: Landscape, frame: Frame, step: np.ndarray, tolerance: float, acceptable: float, rng: Generator, later: int
 ) -> LatticeSum:
     """Refine one lattice until its own error estimate is a quarter of the tolerance, as long as others can follow."""
-    k, goal, cut = len(step), tolerance / 4, land.cut
+    k, goal, cut = len(step), tolerance * FOR_ONE[len(step)], land.cut
     modes, seeds = frame.backward(land.modes), frame.backward(land.everywhere)
-    step = np.clip(step, *STEPS)
+    step = np.clip(step, STEPS[0], STEPS[1] if k <= LAYERED else LONG)
     step[0] = min(step[0], LAYERS[k])
     # Without stretches, as where there are several modes, tails reach farther; where each has its scale, as often.
     farther = UNSTRETCHED * (len(modes) if k == 1 else 1) if len(modes) > 1 else 0.0
@@ -81,7 +87,7 @@ def refined(
             alias, by_axis = lattice.aliasing()
             missed = _missed(lattice, land, modes)
             run = LatticeSum(lattice.copy(), cut, lattice.log_sum(), float(2 * (tail + alias + missed)))
-            spline = _spline_error(lattice, cut, run.error) if missed == 0 else np.inf
+            spline = 0.0 if k > LAYERED else _spline_error(lattice, cut, run.error) if missed == 0 else np.inf
             if run.error <= goal and spline <= SMOOTH[k]:
                 if k > 1 or cut > DEEPEST or marginal(run).tails_are_seen:
                     return run
@@ -95,7 +101,7 @@ def refined(
             deeper = cut <= DEEPEST and not np.isnan(lattice.values).any()
             # A lower cut takes a third of the nodes more where halving doubles them: first what is larger.
             if deeper and tail > goal / 4 and (tail > alias + missed or alias + missed <= goal / 4):
-                lower = cut + DEEPER + max(0.0, np.log(tail / goal) / 2)
+                lower = cut + (DEEPER if k <= LAYERED else LITTLE) + max(0.0, np.log(tail / goal) / 2)
                 land.density.require(int(((1 + later) * (lower / cut) ** (k / 2) - 1) * len(lattice.nodes)))
                 cut, splines = lower, []
             elif alias + missed > goal / 4 or tail <= goal / 4:

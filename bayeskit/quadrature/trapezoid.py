@@ -20,24 +20,32 @@ import numpy as np
 
 from bayeskit.quadrature.change_of_variable import Frame
 from bayeskit.quadrature.counted_density import CountedDensity
-from bayeskit.quadrature.nodes_ahead import NodesAhead, key_of, moves
+from bayeskit.quadrature.mass_by_depth import mass_below
+from bayeskit.quadrature.nodes_ahead import NodesAhead, key_of, largest_coordinate, moves
 
-__all__ = ["Lattice", "depth"]
+__all__ = ["LAYERED", "Lattice", "depth"]
 
 # Irrational shifts from layer to layer (powers of the reciprocal of the plastic number, brought near zero).
 SHEAR = (0.0, 0.7548776662466927 - 1.0, 0.5698402909980532 - 1.0)
 LAYER_CUT = 14.0
+LAYERED = 3  # variables, at most, of which each has a lattice whose layers are its marginal density
 NEAR = 1.4  # times the cut, up to which t² of a node is sure to be asked for: at the border it is about twice the cut
 PLENTY = 600_000  # evaluations in a budget from which one takes far less than a call: those not asked for do no harm
 AHEAD = 48  # nodes of a line that are evaluated before the sum has grown as far: a call takes longer than so many
 MOST_ROUNDS = 1_000  # by which a lattice grows: a strip as long takes minutes, where a region as wide is many nodes
 # Just below one half, where the sum is real and may vanish by the symmetry of the integrand alone.
-NEAR_HALF = 0.47
+QUARTER, NEAR_HALF = 0.25, 0.47
 
 
 def depth(cut: float) -> float:
     """How far below the top the sums over layers are to be trusted."""
     return max(cut - 4, 18.0)
+
+
+def _spectrum(g: np.ndarray, frequency: float, turn: np.ndarray, group: np.ndarray) -> float:
+    phase = 2 * np.pi * frequency * np.arange(turn.max(initial=0) + 1)
+    real, imaginary = (np.bincount(group, g * wave(phase)[turn]) for wave in (np.cos, np.sin))
+    return float(np.hypot(real, imaginary).sum())
 
 
 class Lattice:
@@ -52,7 +60,7 @@ class Lattice:
         self.density, self.frame, self.reach = density, frame, reach
         self.step, self.shift = np.array(step, float), np.array(shift, float)
         self.k = len(self.step)
-        self.shear = np.array(SHEAR[: self.k])
+        self.shear = np.array(SHEAR[: self.k]) if self.k <= LAYERED else np.zeros(self.k)
         self.nodes = np.empty((0, self.k), np.int64)
         self.values = np.empty(0)
         self.keys = np.empty(0, np.int64)
@@ -131,7 +139,8 @@ class Lattice:
             self._sort()
 
     def _within_reach(self, nodes: np.ndarray) -> np.ndarray:
-        return np.all(np.abs(self.positions(nodes)) < self.reach, axis=1)
+        inside = np.abs(self.positions(nodes)) < self.reach
+        return np.all(inside & (np.abs(nodes) < largest_coordinate(self.k) - 1), axis=1)
 
     def _log_density_at(self, nodes: np.ndarray) -> np.ndarray:
         return self.log_density(self.positions(nodes))
@@ -166,6 +175,8 @@ class Lattice:
         their layer, so that the sums over layers are right relative to themselves.
         """
         values = np.where(np.isnan(self.values), -np.inf, self.values)
+        if self.k > LAYERED:
+            return values >= self.top - cut
         # Nodes are kept in the order of their layers.
         starts = np.flatnonzero(np.diff(self.nodes[:, 0], prepend=self.nodes[0, 0] - 1))
         highest = np.repeat(np.maximum.reduceat(values, starts), np.diff(np.append(starts, len(values))))
@@ -227,8 +238,11 @@ class Lattice:
             # Lines that leave the region at a tangent fall slowly at first and faster later: within ten units.
             longest = 1e9 if self.k == 1 else 10 / self.step[axis]
             geometric = np.minimum(ratio / np.maximum(1 - ratio, 1e-12), longest)
-            beyond += float(np.sum(np.exp(inner[border]) * ratio * geometric))
+            further = np.exp(inner[border]) * ratio * geometric
+            beyond += float(np.sum(further)) if self.k <= LAYERED else 0.0
             beyond += float(np.sum(np.exp(inner[border][np.isnan(outer)])))
+        if self.k > LAYERED:
+            beyond += mass_below(self.top - self.values, self.weights(), cut)
         return beyond / total
 
     def aliasing(self) -> tuple[float, np.ndarray]:
@@ -239,6 +253,9 @@ class Lattice:
         g, nodes = g[keep], self.nodes[keep]
         layer = nodes[:, 0] - nodes[:, 0].min(initial=0)
         error, by_axis = 0.0, np.zeros(self.k)
+        # In four variables nodes are dear: exponential decay is carried on as such, and taken for it at fewer nodes.
+        few = self.k > LAYERED
+        beyond, slow = ((1 - NEAR_HALF) / (NEAR_HALF - QUARTER), 0.15) if few else (2.0, 0.05)
         for direction in product((-1, 0, 1), repeat=self.k):
             if next((d for d in direction if d), -1) < 0:
                 continue
@@ -246,19 +263,14 @@ class Lattice:
             turn -= turn.min(initial=0)
             # Frequencies within the layers are judged layer by layer: no cancellation between layers is relied on.
             group = layer if direction[0] == 0 else np.zeros(len(g), np.int64)
-            quarter, half = (self._spectrum(g, f, turn, group) / total for f in (0.25, NEAR_HALF))
+            quarter, half = (_spectrum(g, f, turn, group) / total for f in (QUARTER, NEAR_HALF))
             floor = 1e-16
             decay = min(1.0, max(half, floor) / max(quarter, floor))
-            estimate = 2 * half * (decay if decay > 0.05 else decay**2)
+            estimate = 2 * half * (decay if decay > slow else decay**beyond)
             error += estimate
+            estimate = 2 * half * decay**beyond if few else estimate  # steps are chosen by what they gain
             by_axis = np.maximum(by_axis, np.where(np.array(direction) != 0, estimate / np.count_nonzero(direction), 0))
         return error, by_axis
-
-    @staticmethod
-    def _spectrum(g: np.ndarray, frequency: float, turn: np.ndarray, group: np.ndarray) -> float:
-        phase = 2 * np.pi * frequency * np.arange(turn.max(initial=0) + 1)
-        real, imaginary = (np.bincount(group, g * wave(phase)[turn]) for wave in (np.cos, np.sin))
-        return float(np.hypot(real, imaginary).sum())
 
     def layers(self) -> tuple[np.ndarray, np.ndarray]:
         """The coordinate t₁ of every layer and the logarithm of the integral of g over it."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from bayeskit.plates.entry_integral import MOST, integrate_entries, modes_of_entries
+from bayeskit.plates.entry_integral import MOST, EntryRule, integrate_entries, modes_of_entries
 
 Density = Callable[[np.ndarray], np.ndarray]
 
@@ -65,7 +65,7 @@ def test_a_kink_is_not_taken_for_a_smooth_density() -> None:
     def kinked(x: np.ndarray) -> np.ndarray:
         return np.asarray(stats.laplace.logpdf(x, 0.3, 1.0) + stats.norm.logpdf(x))
 
-    assert not integrals(kinked, np.array([0.0, 1.0, -2.0]), agreed=1e-9)[1]
+    assert not integrals(kinked, np.array([0.0, 1.0, -2.0]), rule=EntryRule(agreed=1e-9))[1]
 
 
 @pytest.mark.parametrize(
