@@ -46,6 +46,7 @@ class DensityOfPriors:
     variables: Mapping[str, str]  # that stand for the numbers, by the numbers' names
     written: Draws  # the numbers, by these variables
     certificate: float
+    centres: Mapping[str, float]  # means of priors that are numbers, by their variables
     _compiled: dict[int, Any] = field(default_factory=dict)
 
     @classmethod
@@ -67,14 +68,16 @@ class DensityOfPriors:
                 if {*analysis.plan.remaining} != {*post.analysis.plan.remaining, *variables.values()}:
                     return None
                 collapsed = collapsed_density(analysis)
-                found = cls(collapsed, variables, written, _certificate(post, collapsed, written))
+                means = {place.removesuffix(".mu"): c.value for place, c in own.items() if place.endswith(".mu")}
+                centres = {name: float(value) for name, value in means.items() if np.ndim(value) == 0}
+                found = cls(collapsed, variables, written, _certificate(post, collapsed, written), centres)
                 _ = found._natural  # compiled, if it can be
         except Exception:  # whatever it is, there is another way, which is slower
             return None
         return found
 
-    def terms(self, name: str, numbers: Mapping[str, np.ndarray], x: Draws) -> np.ndarray:
-        """The terms of the density on the line that a number enters, with some numbers changed.
+    def terms(self, name: str | None, numbers: Mapping[str, np.ndarray], x: Draws) -> np.ndarray:
+        """The terms of the density on the line that a number enters, with some numbers changed; all, without a name.
 
         ``x`` are values of the remaining variables as PyMC moves them, first axis these.
         """
@@ -84,9 +87,9 @@ class DensityOfPriors:
             part = {n: v[start : start + step] for n, v in values.items()}
             place, jacobian = self._at(part)
             number = len(jacobian)
-            if moves := self.variables[name] in self._in_transforms:
+            if moves := name is None or self.variables[name] in self._in_transforms:
                 total[start : start + step] += jacobian
-            for function in self._functions(name, every=moves):
+            for function in self._functions(None if moves else name):
                 total[start : start + step] += function(place, number)[0]
         return total
 
@@ -104,12 +107,12 @@ class DensityOfPriors:
         *place, jacobian = self._natural(values, len(next(iter(values.values()))))
         return dict(zip(self.collapsed.remaining, place, strict=True)), jacobian
 
-    def _functions(self, name: str, every: bool) -> list[Any]:
+    def _functions(self, name: str | None) -> list[Any]:
         joint = self.collapsed.analysis.joint
-        variable = joint.values[self.variables[name]]
+        variable = None if name is None else joint.values[self.variables[name]]
         found = []
         for k, graph in enumerate(self._graphs):
-            if every or variable in ancestors([graph]):
+            if variable is None or variable in ancestors([graph]):
                 if k not in self._compiled:
                     plain = diagonals_as_choices(without_checks(inline(widen([graph])))[0])
                     self._compiled[k] = over_draws([plain], {n: joint.values[n] for n in self.collapsed.remaining})

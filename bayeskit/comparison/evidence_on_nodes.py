@@ -1,7 +1,8 @@
 """log p(y | η) of a posterior by quadrature, as a function of the numbers η of its priors: sums over nodes that it has.
 
 The nodes of the posterior serve numbers nearby (:mod:`bayeskit.quadrature.shared_nodes`); where they do not reach far
-or are not close enough, which their own sum shows, an integral with other numbers is made, whose nodes serve further
+or are not close enough, which their own sum shows, they are moved as the prior moves
+(:mod:`bayeskit.comparison.nodes_along_a_prior`), or an integral with other numbers is made, whose nodes serve further
 ones. Between two numbers at which the sum was compared with an integral of its own it is believed. Close to the numbers
 that a model was written with it needs no comparison: what it sums is proved for all of them, and the modes are those of
 the posterior.
@@ -13,10 +14,12 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from bayeskit.comparison.density_of_priors import DensityOfPriors
+from bayeskit.comparison.nodes_along_a_prior import nodes_along
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.ladder import answer
@@ -38,6 +41,7 @@ CLOSE = 10.0  # times the error of the posterior that it may be off, and of its 
 AGREE = 1e-8  # relative, by which two ways to one number may differ beside their errors
 SAME = 1e-9  # relative, by which two ways to one place may differ
 SETS = 12  # of nodes for one number, at most
+FEW, LOOKED_AT = 2, 9  # of them, which are moved along with a prior; nodes that say how the prior moves
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +52,35 @@ class _Nodes:
     x: Draws  # the remaining variables at them, as PyMC moves them
     value: np.ndarray
     terms: np.ndarray  # of the density that the number enters, with that value
+    constant: PriorConstant
+    density: DensityOfPriors
+
+    def as_they_are(self, value: np.ndarray) -> tuple[float, float]:
+        """log p(y) with another value of the number, and what it may be off."""
+        name = self.constant.name
+        return self.nodes.reweighted(self.density.terms(name, {name: value}, self.x) - self.terms)
+
+    def along(self, value: np.ndarray) -> _Nodes | None:
+        """Nodes for another value of the number that went along with the prior; None where there is no way for them."""
+        model, name = self.density.collapsed.analysis.original.model, self.constant.name
+        ways = list(nodes_along(model, self.constant, self.value, value, self.x, self.density.centres))
+        if not ways:
+            return None
+        some = np.linspace(0, len(self.terms) - 1, LOOKED_AT).astype(int)
+
+        def change(way: tuple[Draws, float]) -> float:
+            """Of the prior's density, which is none where the nodes moved as it did."""
+            now = self.density.terms(name, {name: value}, {n: v[some] for n, v in way[0].items()})
+            return float(np.nan_to_num(np.abs(now + way[1] - self.terms[some]), nan=np.inf).max())
+
+        x, volume = min(ways, key=change)
+        nodes = self.nodes.with_ratio(self.density.terms(None, {name: value}, x) + volume - self._all_terms)
+        terms = self.density.terms(name, {name: value}, x)
+        return None if nodes is None else replace(self, nodes=nodes, x=x, value=value, terms=terms)
+
+    @cached_property
+    def _all_terms(self) -> np.ndarray:
+        return self.density.terms(None, {self.constant.name: self.value}, self.x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,34 +133,43 @@ class EvidenceOnNodes:
             if not all(np.allclose(beside[0][n], beside[1][n], rtol=SAME, atol=0.0, equal_nan=True) for n in x):
                 raise ValueError("the density is another function of what is integrated over")
             terms = self.density.terms(constant.name, {constant.name: value}, x)
-            known.append(_Nodes(nodes, x, value, terms))
+            known.append(_Nodes(nodes, x, value, terms, constant, self.density))
 
     def _quick(self, constant: PriorConstant, value: np.ndarray) -> LogEvidence | None:
         name = constant.name
         if not self._serves(name):
             return None
-        best, off = math.nan, math.inf
+        best = math.nan, math.inf
         try:
             if name not in self._nodes:
                 self._add(self.post.analysis, constant, constant.value)
-            for held in sorted(self._nodes[name], key=lambda held: float(np.abs(held.value - value).max())):
-                with on_one_thread(), silently():
-                    ratio = self.density.terms(name, {name: value}, held.x) - held.terms
-                    found, error = held.nodes.reweighted(ratio)
-                if error < off:
-                    best, off = found, error
-                if error <= CLOSE * held.nodes.error:
-                    break
+            nearest = sorted(self._nodes[name], key=lambda held: float(np.abs(held.value - value).max()))
+            rough = OF_THREE if nearest and nearest[0].nodes.lattice.k == 3 and not self.nearby else ACCEPTABLE
+            acceptable = max(rough, CLOSE * self.post.log_evidence.error)
+            with on_one_thread(), silently():
+                for held in nearest:
+                    best = min(best, held.as_they_are(value), key=_error)
+                    if _error(best) <= CLOSE * held.nodes.error:
+                        break
+                if not (_error(best) <= acceptable or self.nearby):
+                    moved = (held.along(value) for held in nearest[:FEW])
+                    for found in (held for held in moved if held is not None and held.nodes.error <= acceptable):
+                        best = found.nodes.log_integral, found.nodes.error
+                        self._nodes[name].append(found)
+                        break
         except (ArithmeticError, ValueError):  # a matrix that is none of a covariance, say
             return None
-        acceptable = OF_THREE if held.nodes.lattice.k == 3 and not self.nearby else ACCEPTABLE
-        if not off <= max(acceptable, CLOSE * self.post.log_evidence.error):
+        if not _error(best) <= acceptable:
             return None
         certificate = max(self.post.certificate, self.density.certificate)
         # What a prior integrates to may change with the numbers.
         audited = audit(self.post.analysis)
         audited = audit(self.moved(constant, value)) if audited.masses else audited
-        return stated(LogEvidence(best, off + certificate, "quadrature"), (), audited)
+        return stated(LogEvidence(best[0], best[1] + certificate, "quadrature"), (), audited)
+
+
+def _error(found: tuple[float, float]) -> float:
+    return found[1]
 
 
 def agree(a: LogEvidence, b: LogEvidence) -> bool:

@@ -10,7 +10,7 @@ lies beyond (:mod:`bayeskit.quadrature.trapezoid`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -48,17 +48,23 @@ class SharedNodes:
 
     def reweighted(self, log_ratio: np.ndarray) -> tuple[float, float]:
         """log ∫ g r, and what it may be off, from log r at the nodes; infinite where they do not reach far enough."""
+        found = self.with_ratio(log_ratio)
+        return (np.nan, np.inf) if found is None else (found.log_integral, found.error)
+
+    def with_ratio(self, log_ratio: np.ndarray) -> SharedNodes | None:
+        """The nodes of g r, from log r at them; None where they do not reach far enough."""
         nowhere = ~(self.lattice.values > -np.inf)
         with np.errstate(invalid="ignore"):
             values = np.where(nowhere, -np.inf, self.lattice.values + log_ratio)
         # Of what lies where g is zero nothing is known.
         if np.any(np.isnan(values)) or np.any(log_ratio[nowhere] > -np.inf) or not np.isfinite(values.max()):
-            return np.nan, np.inf
+            return None
         twin = self.lattice.copy()
         twin.values = values
         total = twin.weights().sum()
         value = self.log_integral + twin.log_sum() - self.lattice.log_sum()
-        return value, self.error + COUNTED * (twin.aliasing()[0] + self._beyond(twin) / total)
+        error = self.error + COUNTED * (twin.aliasing()[0] + self._beyond(twin) / total)
+        return replace(self, lattice=twin, log_integral=value, error=error)
 
     def _beyond(self, twin: Lattice) -> float:
         """What the lines hold beyond their ends, were they to fall on as they do there."""

@@ -161,3 +161,32 @@ def test_a_closed_form_that_another_end_has_not() -> None:
     assert list(table["label"]) == ["quadrature", "exact", "quadrature"]
     for row in table.itertuples():
         assert abs(row.log_evidence - evidence(row.value)) < row.error + 1e-12
+
+
+def weighed(mean: float = 0.0, sd: float = 1.0) -> pm.Model:
+    with pm.Model() as model:
+        w = pm.Normal("a", 0.0, 2.0), pm.Normal("b", mean, sd)
+        pm.Bernoulli("y", logit_p=w[0] + w[1] * TIME / 50, observed=FAILURES > 2)
+    return model
+
+
+def weighed_evidence(mean: float, sd: float) -> float:
+    """By the trapezoidal rule over standard deviations of both priors, closer to their means: a wide one has a step."""
+    u, v = np.linspace(-9, 9, 181), np.linspace(-7.0, 7.0, 1001)
+    z = 0.02 * np.sinh(v)
+    logit = 2.0 * u[:, None, None] + (mean + sd * z[:, None]) * TIME / 50
+    log_p = -np.logaddexp(0.0, np.where(FAILURES > 2, -logit, logit)).sum(axis=-1)
+    log_p += stats.norm.logpdf(u)[:, None] + stats.norm.logpdf(z) + np.log(0.02 * np.cosh(v))
+    return float(special.logsumexp(log_p) + np.log((u[1] - u[0]) * (v[1] - v[0])))
+
+
+@pytest.mark.parametrize("mean", [0.0, 3.0])
+def test_nodes_go_along_with_a_prior_over_four_decades(mean: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a small sd the posterior is the prior, and goes where that goes."""
+    post = bk.infer(weighed(mean), random_seed=1)
+    made = counts_of_integrals(monkeypatch)
+    table = robustness([post], "b.sigma", np.geomspace(0.01, 100.0, 50)).table
+    assert len(made) <= 3
+    assert set(table["label"]) == {"quadrature"} and table["error"].max() < 2e-6
+    for row in table.iloc[::16].itertuples():
+        assert abs(row.log_evidence - weighed_evidence(mean, row.value)) < row.error + 1e-9
