@@ -19,10 +19,9 @@ __all__ = ["loo_section"]
 
 TITLE = "Single observations"
 SHOWN, NAMED = 5, 5
-MEANING = (
-    "Each observation is predicted from the others (leave-one-out, {how}): the log density sums to elpd {elpd:.2f}, "
-    "with a standard error over other data of {spread:.2f}.{error}"
-)
+MEANING = "Each observation is predicted from the others (leave-one-out, {}): "
+SUM = "the log density sums to elpd {:.2f}, with a standard error over other data of {:.2f}."
+NO_SUM = "{:,} of {:,} observations have no score, so that there is no sum over all of them."
 BY_EVIDENCE = "exactly, by ratios of evidences"
 BY_DRAWS = "by Pareto-smoothed importance sampling of {} draws"
 ERROR = " The draws leave {:.2g} of the sum open (Monte Carlo standard error)."
@@ -41,19 +40,22 @@ def loo_section(subject: Subject) -> Section | None:
     if not found.elpd.size:
         return Section("loo", TITLE, (f"{found.note}.",))
     names = _names(subject, tree["log_likelihood"].to_dataset(), found.elpd.size)
-    doubts = _doubts(found, names) or ((found.note,) if found.note else ())
+    doubts = _doubts(found, names)
+    if found.note and not (doubts and found.known):
+        doubts = (found.note, *doubts)
     said = _meaning(found, tree["posterior"].sizes)
     return Section("loo", TITLE, (said,), tables=(_table(found, names),), doubts=doubts)
 
 
 def _meaning(found: LeaveOneOut, sizes: Mapping[Hashable, int]) -> str:
     """What the scores are, what they sum to, and how far that is open."""
-    finite = found.elpd[np.isfinite(found.elpd)]
-    spread = math.sqrt(found.elpd.size * np.var(finite, ddof=1)) if finite.size > 1 else math.nan
     number, drawn = f"{sizes['chain'] * sizes['draw']:,}", bool(found.drawn.any())
+    elpd, spread, _, open_by = found.total
+    unscored = int(np.sum(~np.isfinite(found.elpd)))
+    total = SUM.format(elpd, spread) if found.known else NO_SUM.format(unscored, found.elpd.size)
+    error = ERROR.format(open_by) if drawn and not math.isnan(open_by) else ""
     how = BY_DRAWS.format(number) if drawn else BY_EVIDENCE
-    error = ERROR.format(found.error) if drawn and not math.isnan(found.error) else ""
-    return MEANING.format(how=how, elpd=finite.sum(), spread=spread, error=error) + HIGH.format(found.good_k, number)
+    return MEANING.format(how) + total + error + HIGH.format(found.good_k, number)
 
 
 def _names(subject: Subject, pointwise: xr.Dataset, number: int) -> list[str]:

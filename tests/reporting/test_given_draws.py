@@ -238,3 +238,14 @@ def test_a_label_with_a_line_break_leaves_the_line_on_convergence_whole() -> Non
     draws = xr.Dataset({"x": (("chain", "draw", "part"), values)}, {"part": ["a", "b\nbreak"]})
     post = posterior_of_draws(xr.DataTree.from_dict({"posterior": draws}), model)
     assert "b break" in str(post.diagnostics).splitlines()[0] and "ESS" in str(post.diagnostics).splitlines()[0]
+
+
+def test_where_an_observation_has_no_score_there_is_no_sum() -> None:
+    """The largest observation excludes ends that all others allow: a sum without it is that of other data."""
+    with pm.Model() as model:
+        pm.Uniform("y", 0.0, pm.Pareto("end", 1.0, 1.0), observed=[1.0, 2.0, 3.0, 0.5, 2.5, 2.9])
+    ends = 3.0 / np.random.default_rng(1).uniform(size=(4, 500)) ** (1 / 7)
+    draws = xr.Dataset({"end": (("chain", "draw"), ends)})
+    section = bk.report_section(xr.DataTree.from_dict({"posterior": draws}), "loo", model=model)
+    assert "1 of 6 observations have no score, so that there is no sum over all of them" in section.paragraphs[0]
+    assert "exclude parameters that all others allow" in section.doubts[0] and "cross_validate" in section.doubts[0]
