@@ -23,7 +23,7 @@ from bayeskit.graphs.environment import lightly
 from bayeskit.marginal_likelihood.conventions import Audit, audit, audit_of_draws, stated
 from bayeskit.marginal_likelihood.endless_tails import endless_tail
 from bayeskit.marginal_likelihood.estimators import Target, first_estimate, refused
-from bayeskit.marginal_likelihood.known_modes import doubt_of_modes
+from bayeskit.marginal_likelihood.known_modes import require_visits
 from bayeskit.marginal_likelihood.narrow_modes import narrow_mass
 from bayeskit.marginal_likelihood.other_modes import Away, unvisited_mass
 from bayeskit.marginal_likelihood.permutations import labellings
@@ -102,8 +102,8 @@ class Drawn:
         if not math.isfinite(evidence.value):
             return evidence
         if doubted:
-            if self.modes is not None and not self.in_order and (doubt := doubt_of_modes(symmetry, self.modes)):
-                raise Refused(doubt)
+            if self.modes is not None and not self.in_order:
+                require_visits(symmetry, self.modes)
             evidence = _without_doubt(self.analysis, symmetry, evidence, self.random_seed, audited)
         # Of PyMC's own density, which is that of one order.
         evidence = replace(evidence, value=evidence.value - symmetry.added)
