@@ -110,7 +110,18 @@ class MixtureDensity(ArrayDistribution):
         level = np.broadcast_to(q, self.shape)
         own = np.asarray(self.components.ppf(level))
         low, high = np.asarray(own.min(axis=0)), np.asarray(own.max(axis=0))
-        return _root(lambda x: np.asarray(self._average(np.asarray(self.components.cdf(x))) - level), low, high)[()]
+
+        def rising(x: np.ndarray) -> np.ndarray:
+            return np.asarray(self._average(np.asarray(self.components.cdf(x))) - level)
+
+        # One component's own quantile may be beyond all numbers, and that of the mixture not.
+        if np.any(beyond := (low < high) & (np.isinf(low) | np.isinf(high)) & (level > 0) & (level < 1)):
+            most = np.finfo(float).max
+            ends = np.where(beyond, np.clip(low, -most, most), low), np.where(beyond, np.clip(high, -most, most), high)
+            zero = beyond & (ends[0] < 0) & (ends[1] > 0)
+            below = rising(np.where(zero, 0.0, ends[0])) < 0
+            low, high = np.where(zero & below, 0.0, ends[0]), np.where(zero & ~below, 0.0, ends[1])
+        return _root(rising, low, high)[()]
 
     def rvs(self, size: Any = None, random_state: Any = None) -> Any:
         """Independent draws of each entry."""
@@ -131,7 +142,7 @@ def _root(rising: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.
         apart = (low * np.sign(high) >= 0) & (far > 4 * near) & np.isfinite(far)
         if not np.any(apart):
             break
-        middle = np.where(apart, np.copysign(np.sqrt(near) * np.sqrt(far), low + high), low)
+        middle = np.where(apart, np.copysign(np.sqrt(near) * np.sqrt(far), np.sign(low) + np.sign(high)), low)
         below = rising(middle) < 0
         low, high = np.where(apart & below, middle, low), np.where(apart & ~below, middle, high)
     at_low, at_high = rising(low), rising(high)

@@ -46,3 +46,11 @@ def test_smooth_functions_are_interpolated_and_steps_are_not() -> None:
     np.testing.assert_allclose(smooth, stats.norm.cdf(x), rtol=0, atol=1e-12)
     assert mixture_density._interpolated(lambda rows: (rows > 0.3).astype(float), x) is None
     assert mixture_density._interpolated(stats.norm.cdf, np.append(x, np.inf)) is None
+
+
+@pytest.mark.parametrize("level", [0.01, 0.5, 0.975, 0.99])
+def test_a_quantile_is_found_where_one_of_the_components_has_its_own_beyond_all_numbers(level: float) -> None:
+    with np.errstate(all="ignore"):
+        for components in (stats.t([0.001, 3.0]), stats.invgamma([0.001, 5.0], scale=[1.0, 1.5])):
+            mixture = MixtureDensity(np.array([0.001, 0.999]), components)
+            assert mixture.cdf(mixture.ppf(level)) == pytest.approx(level, rel=1e-12)
