@@ -1,4 +1,4 @@
-r"""Nodes of an integral that go along with a prior whose scale or place changes.
+r"""Nodes of an integral that go along with a prior whose scale changes.
 
 Where data say little of a variable its posterior is its prior, and goes where that goes: under a standard deviation of
 0.01 the nodes for 0.1 are ten times too far apart, and those for 0.001 reach a tenth of the way. Moved with the prior,
@@ -31,7 +31,7 @@ def nodes_along(
     x: Draws,
     centres: Mapping[str, float],
 ) -> Iterator[tuple[Draws, float]]:
-    """Nodes moved as the priors of their variables may be, when a number goes from ``held`` to ``value``.
+    """Nodes moved as a scale or a rate of their priors moves them, when a number goes from ``held`` to ``value``.
 
     With the log of how much larger the volume about each is. ``x`` are values as PyMC moves them, first axis nodes;
     ``centres`` what a variable is scaled about, zero where it is not listed.
