@@ -23,10 +23,11 @@ from bayeskit.reporting.records import Picture, to_picture
 from bayeskit.reporting.residual_checks import residual_figure
 from bayeskit.reporting.time_checks import time_figure
 from bayeskit.results.records import Posterior
+from bayeskit.validation.predictive_checks.columns import Column
 from bayeskit.validation.predictive_checks.data_kinds import MAX_CATEGORIES, data_kind, in_columns, is_time
 from bayeskit.validation.predictive_checks.replicated_data import replicated_data
 from bayeskit.validation.predictive_checks.row_groups import in_time, row_groups
-from bayeskit.validation.predictive_checks.statistics_by_kind import SERIES, Column
+from bayeskit.validation.predictive_checks.statistics_by_kind import SERIES
 
 __all__ = ["check_pictures", "generator", "kind_of_check"]
 

@@ -17,7 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bayeskit.reporting.records import BLUE, COLOURS, MUTED, ORANGE, say_instead, subplots
-from bayeskit.validation.predictive_checks.statistics_by_kind import Column, column_pit
+from bayeskit.validation.predictive_checks.columns import Column
+from bayeskit.validation.predictive_checks.residuals import observed_residuals
+from bayeskit.validation.predictive_checks.statistics_by_kind import column_pit
 
 __all__ = ["pit_outside", "residual_figure"]
 
@@ -39,7 +41,7 @@ def residual_figure(
     numbered = labels.dtype.kind in "iuf"
     places = labels if numbered else np.arange(len(labels))
     for number, column in enumerate(columns):
-        mean, residuals = column.moments[0].ravel(), column.residuals(column.observed)
+        mean, residuals = column.moments[0].ravel(), observed_residuals(column.observed, column.replicated)
         # One colour a column, where there are several.
         marks: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)] if len(columns) > 1 else BLUE}
         marks |= {"markersize": 3, "alpha": 0.7, "rasterized": residuals.size > MANY}

@@ -3,15 +3,17 @@ r"""``posterior_check``: would the fitted model produce data like these?
 .. math:: p_T = \Pr\{T(\tilde y) \ge T(y) \mid y\}, \quad
           \tilde y \sim p(\cdot \mid \theta), \; \theta \sim p(\theta \mid y)
 
-A statistic T lies in its tail if 2 min(p_T, 1 − p_T) is small. From n independent data sets, k of them on that side,
-the probability is (k + 1) / (n + 1), which is no smaller than n can show; correlated draws count as many as they are
-worth. All statistics are corrected together by Holm's method.
+With p_T' = Pr{T(ỹ) ≤ T(y) | y} the tail probability is 2 min(p_T, p_T'), or p_T of a distance, which says nothing where
+it is small. From n independent data sets, k of them on that side, p_T is (k + 1) / (n + 1), which is no smaller than n
+can show; correlated draws count as many as they are worth. All statistics are corrected together by Holm's method.
+
+Residuals are of each draw of the parameters: T(ỹ, θ) against T(y, θ), of several data sets from each of a part of the
+draws (realised discrepancies, Gelman, Meng and Stern 1996).
 
 The data are used twice: θ has seen y, and statistics that a parameter is fitted to (mean and sd of a Normal) are hardly
-ever in their tails. So a right model is accused less often than the level says, of 300 data sets drawn from a Normal, a
-Poisson or a regression with their priors none at level 0.05; and a wrong one may pass: what passes here is not proved.
-(In theory a probability below α of a statistic of the data alone comes up at most 2 α of the time, Meng 1994; those of
-residuals have no such bound, and only their side that the double use makes rarer is looked at.)
+ever in their tails. So a right model is accused less often than the level says; and a wrong one may pass: what passes
+here is not proved. (In theory p_T below α comes up at most 2 α of the time, of statistics of the data and of realised
+ones alike, Meng 1994.)
 
 Sources: Rubin (1984), Annals of Statistics 12; Meng (1994), Annals of Statistics 22; Gelman, Meng and Stern (1996),
 Statistica Sinica 6; Gelman et al. (2013), Bayesian Data Analysis, chapter 6.
@@ -20,6 +22,7 @@ Statistica Sinica 6; Gelman et al. (2013), Bayesian Data Analysis, chapter 6.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,16 +36,21 @@ from bayeskit.errors import ModelError
 from bayeskit.graphs.environment import silently
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.results.records import Posterior
+from bayeskit.validation.predictive_checks.columns import Column
 from bayeskit.validation.predictive_checks.data_kinds import data_kind, in_columns
 from bayeskit.validation.predictive_checks.misfit_sentences import misfit_sentence
 from bayeskit.validation.predictive_checks.predictive_check import PredictiveCheck
-from bayeskit.validation.predictive_checks.replicated_data import Replicated, replicated_data
-from bayeskit.validation.predictive_checks.statistics_by_kind import Column, statistics_of
+from bayeskit.validation.predictive_checks.replicated_data import REPEATED, Replicated, replicated_data
+from bayeskit.validation.predictive_checks.statistics_by_kind import Measured, statistics_of
 from bayeskit.validation.statistics import holm
 
 __all__ = ["posterior_check"]
 
 SAMPLE = ("chain", "draw")
+SMALL_RESIDUALS = (
+    "of the residuals of {} only large ones are looked at: the replicated data are one set a draw, and there is no "
+    "model to draw more"
+)
 TIES = 1e-9  # relative difference of numbers that are the same but for rounding
 
 
@@ -60,7 +68,7 @@ def posterior_check(
     Mean, standard deviation, minimum and maximum of measurements and counts, the share of zeros of counts, the shares
     of categories; the likeness of neighbouring rows; the spread and the largest of the residuals, where rows are
     predicted to differ, and where they are not, whether the observed values lie in their predictive distributions as
-    draws do (PIT).
+    draws do (PIT). Both tails mean a misfit: data may vary more, and less, than the model says.
     Each column of a matrix of at most eight is looked at by itself.
 
     Parameters
@@ -115,13 +123,17 @@ def _checked(replicated: Replicated, names: Sequence[str], alpha: float, rng: np
     notes: list[str] = []
     sizes = replicated.predicted.sizes["chain"], replicated.predicted.sizes["draw"]
     for column, distribution in _columns(replicated, names, notes):
-        for statistic, observed, values in statistics_of(column, rng):
-            tail = _tail(observed, values, sizes, replicated.independent, statistic.below is not None)
+        for found in statistics_of(column, rng):
+            statistic, observed = found.statistic, float(found.observed.mean())
+            tail = _tail(found, sizes, replicated.independent)
             rows.append({"variable": column.name, "statistic": statistic.name, "observed": observed, **tail})
             said = (column.name, column.kind, distribution, statistic, observed, tail["median"], tail["below"])
             sentences.append(misfit_sentence(*said))
-            if len(values) == sizes[0] * sizes[1]:
-                draws[f"{column.name}: {statistic.name}"] = (SAMPLE, values.reshape(sizes))
+            one_sided = statistic.below is not None and not found.two_sided
+            if one_sided and (note := SMALL_RESIDUALS.format(column.name)) not in notes:
+                notes.append(note)
+            if found.replicated.size == sizes[0] * sizes[1]:
+                draws[f"{column.name}: {statistic.name}"] = (SAMPLE, found.replicated.reshape(sizes))
     table = pd.DataFrame(rows, columns=["variable", "statistic", "observed", "median", "below", "tail", "error"])
     tails = holm(table["tail"].to_numpy(dtype=float), alpha)
     table["verdict"] = np.where(tails, "in its tail", "")
@@ -146,7 +158,8 @@ def _columns(replicated: Replicated, names: Sequence[str], notes: list[str]) -> 
             rows = y.shape[0] if y.ndim else 1
             many = many.reshape(many.shape[0] * many.shape[1], rows, -1)
             labels = replicated.labels.get(name, ())
-            column = Column(f"{name}{label}", kind, y.reshape(rows, -1), many, labels)
+            repeated = partial(_repeated, replicated, name, label, rows)
+            column = Column(f"{name}{label}", kind, y.reshape(rows, -1), many, labels, repeated)
             if column.sorted and rows > 2:
                 notes.append(
                     f"the rows of {column.name} are in the order of their values: neighbours were not compared"
@@ -154,19 +167,39 @@ def _columns(replicated: Replicated, names: Sequence[str], notes: list[str]) -> 
             yield column, replicated.distributions.get(name, "")
 
 
-def _tail(
-    observed: float, values: np.ndarray, sizes: tuple[int, int], independent: bool, two_sided: bool
-) -> dict[str, float]:
+def _repeated(replicated: Replicated, name: str, label: str, rows: int) -> np.ndarray | None:
+    """Several data sets of each of some draws of the parameters, of one column; None where there are none."""
+    if replicated.repeated is None or not np.isfinite(drawn := replicated.repeated[name]).all():
+        return None
+    values = in_columns(drawn, REPEATED)[label].to_numpy()
+    return values.reshape(*values.shape[:2], rows, -1)
+
+
+def _tail(found: Measured, sizes: tuple[int, int], independent: bool) -> dict[str, float]:
     """The tail probability of an observed statistic among replicated ones, and its Monte Carlo standard error."""
-    same = TIES * max(abs(observed), float(np.max(np.abs(values))))
-    smaller, larger = float(np.mean(values <= observed + same)), float(np.mean(values >= observed - same))
-    number = float(len(values))
-    if not independent and len(values) == sizes[0] * sizes[1]:
-        worth = float(array_stats.ess(values.reshape(sizes), method="mean", chain_axis=0, draw_axis=1))
-        number = min(number, worth) if np.isfinite(worth) else number
-    share = min(smaller, larger) if two_sided else larger
-    share = (1 + number * share) / (1 + number)
-    times = 2 if two_sided else 1
+    values, observed = found.replicated, found.observed[:, None]
+    same = TIES * max(float(np.max(np.abs(observed))), float(np.max(np.abs(values))))
+    sides = [values <= observed + same, values >= observed - same]
+    smaller, larger = (float(side.mean()) for side in sides)
+    side = sides[0] if found.two_sided and smaller < larger else sides[1]
+    number = _worth(found, side, sizes, independent)
+    share = (1 + number * float(side.mean())) / (1 + number)
+    times = 2 if found.two_sided else 1
     error = times * float(np.sqrt(share * (1 - share) / number))
     below = (smaller + 1 - larger) / 2
     return {"median": float(np.median(values)), "below": below, "tail": min(1.0, times * share), "error": error}
+
+
+def _worth(found: Measured, side: np.ndarray, sizes: tuple[int, int], independent: bool) -> float:
+    """As how many independent data sets the replicated ones count, for the share that lie on one side."""
+    number, parameters = float(side.size), len(side)
+    # Of realised statistics the draws of the parameters differ in the observed one, of others in the replicated ones.
+    series = found.observed if parameters > 1 else found.replicated.ravel()
+    apart = 1.0
+    if not independent and series.size % sizes[0] == 0 and (parameters > 1 or series.size == sizes[0] * sizes[1]):
+        worth = float(array_stats.ess(series.reshape(sizes[0], -1), method="mean", chain_axis=0, draw_axis=1))
+        apart = min(1.0, worth / series.size) if np.isfinite(worth) else 1.0
+    if parameters > 1 and (variance := side.mean(axis=1).var(ddof=1) / parameters) > 0:
+        # Data sets of one draw are alike in it.
+        number = min(number, float(side.mean() * (1 - side.mean()) / variance))
+    return number * apart

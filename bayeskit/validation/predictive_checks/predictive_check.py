@@ -22,9 +22,10 @@ class PredictiveCheck(DrawnResult):
     ----------
     table : pandas.DataFrame
         One row a variable (or column of one) and statistic: ``variable``, ``statistic``, ``observed``, the ``median``
-        of the replicated ones, ``below`` (share of them below the observed; half of those equal to it), the two-sided
-        tail probability ``tail`` with its Monte Carlo standard error ``error``, and ``verdict`` ("in its tail", or
-        nothing).
+        of the replicated ones, ``below`` (share of them below the observed; half of those equal to it), the tail
+        probability ``tail`` (two-sided, but for the distance of PIT) with its Monte Carlo standard error ``error``,
+        and ``verdict`` ("in its tail", or nothing). Of residuals, which are those of each of several draws of the
+        parameters, ``observed`` is a mean over these.
     sentences : tuple of str
         What the model does not reproduce: one for each statistic in its tail.
     alpha : float

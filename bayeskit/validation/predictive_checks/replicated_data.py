@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import find_observations
 
-from bayeskit.arguments import RandomSeed
+from bayeskit.arguments import RandomSeed, whole_seed
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.model.snapshot import WrittenModel
+from bayeskit.results.predicted_series import predicted_series
 from bayeskit.results.predictive import predict
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import dims_of, observed_data
 from bayeskit.validation.predictive_checks.data_kinds import category_labels, distributions_of
 
-__all__ = ["Replicated", "replicated_data"]
+__all__ = ["REPEATED", "Replicated", "replicated_data"]
 
 MAX_ELEMENTS = 20_000_000  # replicated values held in memory
 FEWEST = 40  # data sets, whatever their size
+REPEATED = ("parameter", "repeat")
+REPEATS = range(20, 61)  # data sets of one draw of the parameters, whichever number the draws are a multiple of
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +37,12 @@ class Replicated:
     labels: dict[str, tuple[str, ...]]  # of categories, by variable
     distributions: dict[str, str]  # as PyMC calls them, by variable
     independent: bool  # whether the draws are
+    again: Callable[[], xr.Dataset | None] = lambda: None  # draws several data sets of each of some parameters
+
+    @cached_property
+    def repeated(self) -> xr.Dataset | None:
+        """Several data sets of each of some draws, over ``parameter`` and ``repeat``; None without a model to draw."""
+        return self.again()
 
     @property
     def names(self) -> list[str]:
@@ -67,7 +78,8 @@ def replicated_data(
     predicted = _predicted(posterior, tree, model, max(v.size for v in observed.data_vars.values()), random_seed)
     independent = isinstance(posterior, Posterior) and posterior.diagnostics is None
     labels, names = ({}, {}) if model is None else (category_labels(model), distributions_of(model))
-    found = Replicated(observed, predicted, labels, names, independent)
+    again = partial(_repeated, tree, model, max(v.size for v in observed.data_vars.values()), random_seed)
+    found = Replicated(observed, predicted, labels, names, independent, again)
     for name in found.names:
         shape, drawn = observed[name].shape, predicted[name].transpose("chain", "draw", ...).shape
         if drawn[2:] != shape or 0 in drawn:
@@ -101,8 +113,7 @@ def _predicted(
         return posterior.posterior_predictive(random_seed=random_seed)
     few = tree
     if number * size > MAX_ELEMENTS:
-        kept = max(1, max(MAX_ELEMENTS // size, FEWEST) // draws.sizes["chain"])
-        few = xr.DataTree.from_dict({"posterior": draws.isel(draw=slice(kept))})
+        few = xr.DataTree.from_dict({"posterior": draws.isel(draw=slice(_fitting(draws, size)))})
     try:
         return predict(model, few, {}, random_seed=random_seed)
     except BayeskitError:
@@ -110,3 +121,38 @@ def _predicted(
     except Exception as error:  # whatever draws of another model make PyMC raise
         why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise DataError(f"no data could be replicated from these draws of this model ({why})") from error
+
+
+def _fitting(draws: xr.Dataset, size: int) -> int:
+    """Of how many draws of each chain replicated data are held in memory."""
+    return min(draws.sizes["draw"], max(1, max(MAX_ELEMENTS // size, FEWEST) // draws.sizes["chain"]))
+
+
+def _repeated(tree: xr.DataTree, model: pm.Model | None, size: int, random_seed: RandomSeed) -> xr.Dataset | None:
+    """As many data sets as there are draws, but several of each of a part of the draws, evenly spaced."""
+    if model is None or isinstance(model, WrittenModel) or "posterior" not in tree.children:
+        return None
+    draws = tree["posterior"].to_dataset()
+    if not {rv.name for rv in model.free_RVs} <= {*draws.data_vars} or not draws.sizes.get("draw"):
+        return None
+    number = _fitting(draws, size)
+    each = min((k for k in REPEATS if number % k == 0), key=lambda k: abs(k - FEWEST), default=FEWEST)
+    parameters = max(1, number // each)
+    places = np.linspace(0, draws.sizes["draw"] - 1, parameters).round().astype(int)
+    some = draws.isel(draw=np.repeat(places, each)).assign_coords(draw=np.arange(parameters * each))
+    part = xr.DataTree.from_dict({"posterior": some})
+    # A stream of its own: with the seed alone the noise would be that of the other replicated data.
+    seed = np.random.default_rng(np.random.SeedSequence(whole_seed(random_seed), spawn_key=(3,)))
+    series = predicted_series(model, part, seed)
+    drawn = predict(model, part, {}, random_seed=seed) if series is None else series
+    flat = drawn.drop_vars(("chain", "draw")).stack(both=("chain", "draw"), create_index=False)
+    apart = xr.Dataset(
+        {
+            name: (
+                (*REPEATED, *values.dims[:-1]),
+                np.moveaxis(values.to_numpy(), -1, 0).reshape(-1, each, *values.shape[:-1]),
+            )
+            for name, values in flat.data_vars.items()
+        }
+    )
+    return apart.assign_coords({n: c for n, c in flat.coords.items() if n in apart.dims})

@@ -1,10 +1,12 @@
 r"""Test statistics T(y) of one column of data, by its kind: what is looked at, and what it says in its tail.
 
-With m and s the mean and standard deviation of an entry over all other data sets, r = (y − m) / s are residuals.
-Statistics of them are taken where the entries are predicted to differ, for there the mean structure hides what is wrong
-with the noise. But the posterior has seen the observed y and no replicated one: where entries have parameters of their
-own, observed residuals of a right model are small, and neighbouring ones less alike. So only large values of these say
-something:
+Residuals (y − m) / s are taken where the entries are predicted to differ, for there the mean structure hides what is
+wrong with the noise. Their m and s are the mean and standard deviation of an entry over data sets of *one* draw of the
+parameters θ, of which ``repeated`` has several. For the posterior has seen the observed y and no replicated one: by the
+moments of the posterior predictive, where entries have parameters of their own, observed residuals of a right model are
+small. Given θ the observed data are like the replicated ones, whatever θ has seen, and both tails say something. Where
+there is one data set a draw and no model to draw more, the moments are those of the posterior predictive, and only
+large values are looked at.
 
 .. math:: \text{lag-1} = \frac{\sum_t (r_t - \bar r)(r_{t+1} - \bar r)}{\sum_t (r_t - \bar r)^2}
 
@@ -17,82 +19,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from bayeskit.validation.predictive_checks.columns import Column
 from bayeskit.validation.predictive_checks.data_kinds import DataKind
+from bayeskit.validation.predictive_checks.residuals import IN_CACHE, observed_residuals, replicated_residuals
 
-__all__ = ["Column", "Statistic", "column_pit", "statistics_of"]
+__all__ = ["Measured", "Statistic", "column_pit", "statistics_of"]
 
-DIFFERING = 0.1  # spread of predicted means, in predictive standard deviations, from which on entries differ
 SERIES = 8  # rows from which on neighbours, and the PIT, are looked at
 SHARES = 8  # categories whose shares are looked at
 PIT_ELEMENTS = 2_000_000  # ranks held in memory
-IN_CACHE = 200_000  # numbers that are worked on at once: of ten times as many, most time is that of memory
-
-
-@dataclass(frozen=True, eq=False)
-class Column:
-    """One column of an observed variable: its rows (first axis), and as many data sets of it as there are draws."""
-
-    name: str
-    kind: DataKind
-    observed: np.ndarray  # (rows, others)
-    replicated: np.ndarray  # (draws, rows, others)
-    labels: tuple[str, ...] = ()  # of categories
-
-    @property
-    def size(self) -> int:
-        return self.observed.size
-
-    @cached_property
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """The predictive mean and standard deviation of each entry; one where all replicated values are the same."""
-        spread = self.replicated.std(axis=0)
-        return self.replicated.mean(axis=0), np.where(spread > 0, spread, 1.0)
-
-    def residuals(self, values: np.ndarray) -> np.ndarray:
-        """In predictive standard deviations, of the observed data, or of the replicated ones."""
-        if values is self.replicated:
-            return self._replicated_residuals
-        mean, spread = self.moments
-        return (values - mean) / spread
-
-    @cached_property
-    def _replicated_residuals(self) -> np.ndarray:
-        """Of each replicated data set against the observed and all other ones, as the observed is against these.
-
-        Were it one of those that its own mean is of, its residuals would be smaller than observed ones: by a twentieth
-        of 40 data sets. Of a hundred thousand rows and 208 data sets that called a right model overdispersed.
-        """
-        mean, _ = self.moments
-        own, number = self.observed - mean, len(self.replicated)
-        deviations = self.replicated - mean
-        squares = np.einsum("drk,drk->rk", deviations, deviations) + own**2
-        for part in np.array_split(deviations, max(1, deviations.size // IN_CACHE)):
-            centers = (own - part) / number
-            spread = np.sqrt(np.maximum((squares - part * part) / number - centers * centers, 0.0))
-            part -= centers
-            np.divide(part, spread, out=part, where=spread > 0)
-        return deviations
-
-    @property
-    def differing(self) -> bool:
-        """Whether the entries are predicted to differ from each other, in their means or in their spread."""
-        mean, spread = self.moments
-        # Of few data sets the moments differ by chance: their variances, s²/R and about s²/2R, are no difference.
-        noise = np.mean(spread**2) / len(self.replicated)
-        return bool(max(mean.var() - noise, spread.var() - noise / 2) > (DIFFERING * np.mean(spread)) ** 2)
-
-    @property
-    def sorted(self) -> bool:
-        """Whether the rows are in the order of their values, or each value is in one block: neighbours are alike."""
-        if self.observed.shape[1] > 1:
-            return False
-        steps = np.diff(self.observed[:, 0])
-        blocks = np.count_nonzero(steps) + 1 == np.unique(self.observed).size
-        return bool(np.all(steps >= 0) or np.all(steps <= 0) or (self.kind == "category" and blocks))
 
 
 @dataclass(frozen=True)
@@ -105,22 +43,40 @@ class Statistic:
 
     name: str
     plural: str
-    of: Callable[[np.ndarray, Column], np.ndarray]
+    of: Callable[[np.ndarray], np.ndarray]  # data sets, or residuals of them, along the first axis
     above: tuple[str, str]
     below: tuple[str, str] | None
+    residual: bool = False
 
 
-def _over(function: Callable[..., np.ndarray]) -> Callable[[np.ndarray, Column], np.ndarray]:
+@dataclass(frozen=True)
+class Measured:
+    """A statistic of the observed data, and those of replicated ones.
+
+    A realised one has an observed value for each of several draws of the parameters, and beside it, along the second
+    axis, those of data replicated from that draw. Of the others there is one observed value, and one row.
+    """
+
+    statistic: Statistic
+    observed: np.ndarray  # (parameters,)
+    replicated: np.ndarray  # (parameters, data sets)
+    two_sided: bool
+
+
+def _over(function: Callable[..., np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
     """A function of all entries of a data set."""
-    return lambda values, column: function(values, axis=(1, 2))
+    return lambda values: function(values, axis=(1, 2))
 
 
-def _neighbours(values: np.ndarray, column: Column) -> np.ndarray:
-    """The lag-1 autocorrelation of residuals along the rows; of categories, the share that are as the one before."""
-    if column.kind == "category":
-        return (values[:, 1:] == values[:, :-1]).mean(axis=(1, 2))
-    found, residuals = np.zeros(len(values)), column.residuals(values)
-    for rows in np.array_split(np.arange(len(values)), max(1, residuals.size // IN_CACHE)):
+def _repeats(values: np.ndarray) -> np.ndarray:
+    """The share of rows that are as the one before."""
+    return (values[:, 1:] == values[:, :-1]).mean(axis=(1, 2))
+
+
+def _autocorrelation(residuals: np.ndarray) -> np.ndarray:
+    """At lag one along the rows."""
+    found = np.zeros(len(residuals))
+    for rows in np.array_split(np.arange(len(residuals)), max(1, residuals.size // IN_CACHE)):
         some = residuals[rows] - residuals[rows].mean(axis=1, keepdims=True)
         products, squares = np.einsum("drk,drk->d", some[:, 1:], some[:, :-1]), np.einsum("drk,drk->d", some, some)
         found[rows] = np.divide(products, squares, out=np.zeros(len(rows)), where=squares > 0)
@@ -166,7 +122,7 @@ MOST = Statistic(
 ZEROS = Statistic(
     "zeros",
     "shares of zeros",
-    lambda values, column: (values == 0).mean(axis=(1, 2)),
+    lambda values: (values == 0).mean(axis=(1, 2)),
     ("{values} are zero more often than {law} gives", "zero inflation, or overdispersion"),
     ("{values} are zero less often than {law} gives", "too few zeros for {law}"),
 )
@@ -180,31 +136,37 @@ ONES = Statistic(
 RESIDUAL_SPREAD = Statistic(
     "residual sd",
     "standard deviations of residuals",
-    lambda values, column: column.residuals(values).std(axis=(1, 2)),
-    ("about their predictions {values} vary more than {law}", "overdispersion"),
-    None,
+    _over(np.std),
+    ("about their predictions {values} vary more than {law}", "overdispersion, or noise that is set too small"),
+    ("about their predictions {values} vary less than {law}", "underdispersion, or noise that is set too large"),
+    residual=True,
 )
 FARTHEST = Statistic(
     "largest residual",
     "largest residuals",
-    lambda values, column: np.abs(column.residuals(values)).max(axis=(1, 2)),
+    lambda residuals: np.abs(residuals).max(axis=(1, 2)),
     (
         "one of {values} lies farther from its prediction than the model allows",
         "outliers, or tails heavier than {law}'s",
     ),
-    None,
+    (
+        "all of {values} lie nearer to their predictions than the model has it",
+        "noise that is set too large, or tails lighter than {law}'s",
+    ),
+    residual=True,
 )
 NEIGHBOURS = Statistic(
     "lag-1",
     "lag-1 autocorrelations",
-    _neighbours,
+    _autocorrelation,
     ("neighbouring rows are more alike than in the model", "rows that depend on their neighbours, or a missing trend"),
-    None,
+    ("neighbouring rows are less alike than in the model", "rows that alternate, or that make up for the one before"),
+    residual=True,
 )
 REPEATS = Statistic(
     "repeats",
     "shares of rows that are as the one before",
-    _neighbours,
+    _repeats,
     ("neighbouring rows are the same more often than in the model", "rows that depend on their neighbours"),
     ("neighbouring rows are the same less often than in the model", "rows that alternate"),
 )
@@ -216,17 +178,30 @@ BY_KIND: dict[DataKind, tuple[Statistic, ...]] = {
 }
 
 
-def statistics_of(column: Column, rng: np.random.Generator) -> Iterator[tuple[Statistic, float, np.ndarray]]:
-    """The statistics that suit a column: each with its observed value, and that of every replicated data set."""
+def statistics_of(column: Column, rng: np.random.Generator) -> Iterator[Measured]:
+    """The statistics that suit a column, of its observed data and of every replicated data set."""
     found = list(_suiting(column))
+    repeated = column.repeated() if column.differing and any(s.residual for s in found) else None
     for statistic in found:
-        observed, replicated = (statistic.of(v, column) for v in (column.observed[None], column.replicated))
-        yield statistic, float(observed[0]), np.asarray(replicated, dtype=float)
+        if statistic.residual and repeated is not None:
+            yield _realised(statistic, column.observed, repeated)
+            continue
+        data = column.residuals if statistic.residual else (column.observed[None], column.replicated)
+        observed, replicated = (statistic.of(values.reshape(-1, *column.observed.shape)) for values in data)
+        two_sided = statistic.below is not None and not (statistic.residual and column.differing)
+        yield Measured(statistic, observed.astype(float), replicated[None].astype(float), two_sided)
     if column.kind in ("continuous", "count") and column.size >= SERIES and not column.differing:
         pit, of_replicated = column_pit(column, rng)
         shape = ("{values} do not lie in their predictive distributions as draws of them", "another shape than {law}'s")
-        distance = Statistic("PIT", "distances of PIT from uniform", lambda v, c: _from_uniform(v), shape, None)
-        yield distance, float(_from_uniform(pit[None])[0]), _from_uniform(of_replicated)
+        distance = Statistic("PIT", "distances of PIT from uniform", _from_uniform, shape, None)
+        yield Measured(distance, _from_uniform(pit[None]), _from_uniform(of_replicated)[None], two_sided=False)
+
+
+def _realised(statistic: Statistic, observed: np.ndarray, repeated: np.ndarray) -> Measured:
+    """A statistic of residuals given each of several draws of the parameters."""
+    own = [statistic.of(observed_residuals(observed, sets)[None])[0] for sets in repeated]
+    others = [statistic.of(replicated_residuals(observed, sets)) for sets in repeated]
+    return Measured(statistic, np.array(own), np.array(others), two_sided=True)
 
 
 def _suiting(column: Column) -> Iterator[Statistic]:
@@ -248,7 +223,7 @@ def _share(code: int, labels: tuple[str, ...]) -> Statistic:
     return Statistic(
         f"share of {label}",
         f"shares of {label}",
-        lambda values, column: (values == code).mean(axis=(1, 2)),
+        lambda values: (values == code).mean(axis=(1, 2)),
         (f"{label} is more frequent than the model predicts", LEVEL),
         (f"{label} is less frequent than the model predicts", LEVEL),
     )

@@ -21,13 +21,16 @@ DRAWS, ROWS = 1000, 50
 LEVEL = 0.05
 
 
-def checked(y: np.ndarray, replicated: np.ndarray, law: str, seed: int = 0) -> bk.PredictiveCheck:
+def checked(
+    y: np.ndarray, replicated: np.ndarray, law: str, seed: int = 0, repeated: np.ndarray | None = None
+) -> bk.PredictiveCheck:
     """The check of data and replicated data that are computed here: four chains of independent draws."""
     many = replicated.reshape(4, -1, *y.shape)
     dims = ("row", "column")[: y.ndim]
     groups = (xr.Dataset({"y": (dims, y)}), xr.Dataset({"y": (("chain", "draw", *dims), many)}))
     labels = {"y": ("a", "b", "c")} if law == "Categorical" else {}
-    found = Replicated(*groups, labels, {"y": law}, independent=True)
+    again = None if repeated is None else xr.Dataset({"y": (("parameter", "repeat", *dims), repeated)})
+    found = Replicated(*groups, labels, {"y": law}, independent=True, again=lambda: again)
     return against_replicated._checked(found, ["y"], LEVEL, np.random.default_rng(seed))
 
 
@@ -57,7 +60,22 @@ def nothing_unknown(y: np.ndarray, rng: np.random.Generator) -> bk.PredictiveChe
 def a_mean_each(y: np.ndarray, rng: np.random.Generator) -> bk.PredictiveCheck:
     """Each value has a mean of its own, N(0, 9), and unit noise: its residual is small because the mean has seen it."""
     mean = 0.9 * y + np.sqrt(0.9) * rng.normal(size=(DRAWS, y.size))
-    return checked(y, mean + rng.normal(size=mean.shape), "Normal")
+    return with_unit_noise(y, mean, rng)
+
+
+def given_unit_noise(y: np.ndarray, rng: np.random.Generator) -> bk.PredictiveCheck:
+    """A straight line on −1, …, 1 with noise N(0, 1): coefficients N(0, 9)."""
+    x = np.column_stack([np.ones(y.size), np.linspace(-1, 1, y.size)])
+    precision = np.eye(2) / 9 + x.T @ x
+    factor = np.linalg.cholesky(np.linalg.inv(precision))
+    draws = np.linalg.solve(precision, x.T @ y) + rng.normal(size=(DRAWS, 2)) @ factor.T
+    return with_unit_noise(y, draws @ x.T, rng)
+
+
+def with_unit_noise(y: np.ndarray, mean: np.ndarray, rng: np.random.Generator) -> bk.PredictiveCheck:
+    """Of each mean a data set, and of every fortieth mean forty."""
+    repeated = mean[::40, None, :] + rng.normal(size=(DRAWS // 40, 40, y.size))
+    return checked(y, mean + rng.normal(size=mean.shape), "Normal", repeated=repeated)
 
 
 def line_data(rng: np.random.Generator) -> np.ndarray:
@@ -66,11 +84,15 @@ def line_data(rng: np.random.Generator) -> np.ndarray:
     return coefficients[0] + coefficients[1] * np.linspace(-1, 1, ROWS) + rng.normal(0, sigma, ROWS)
 
 
-def neighbours(rng: np.random.Generator) -> np.ndarray:
+def neighbours(rng: np.random.Generator, like: float = 0.7) -> np.ndarray:
     noise = rng.normal(size=ROWS)
     for row in range(1, ROWS):
-        noise[row] += 0.7 * noise[row - 1]
+        noise[row] += like * noise[row - 1]
     return noise
+
+
+def unit_line(rng: np.random.Generator, noise: float) -> np.ndarray:
+    return rng.normal(0, 3) + rng.normal(0, 3) * np.linspace(-1, 1, ROWS) + rng.normal(0, noise, ROWS)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +101,7 @@ def neighbours(rng: np.random.Generator) -> np.ndarray:
         (nothing_unknown, lambda rng: rng.normal(size=ROWS)),
         (given_poisson, lambda rng: rng.poisson(rng.gamma(2, 2.0), ROWS)),
         (given_line, line_data),
+        (given_unit_noise, lambda rng: unit_line(rng, 1.0)),
         (a_mean_each, lambda rng: rng.normal(0, 3, ROWS) + rng.normal(size=ROWS)),
     ],
 )
@@ -97,11 +120,24 @@ def test_a_right_model_is_accused_no_more_often_than_stated(
         (given_poisson, lambda rng: rng.negative_binomial(2, 1 / 3, ROWS), "vary more than a Poisson", 10),
         (given_poisson, lambda rng: rng.poisson(4, ROWS) * (rng.random(ROWS) < 0.6), "zero inflation", 10),
         (given_poisson, lambda rng: rng.binomial(4, 0.9, ROWS), "underdispersion", 10),
+        (given_unit_noise, lambda rng: unit_line(rng, 0.4), "noise that is set too large", 10),
+        (given_unit_noise, lambda rng: unit_line(rng, 2.0), "noise that is set too small", 10),
+        (given_unit_noise, lambda rng: unit_line(rng, 0) + 0.7 * neighbours(rng, -0.7), "rows that alternate", 7),
         (given_line, lambda rng: rng.standard_t(2, 4 * ROWS), "heavier than a Normal's", 7),
         (given_line, lambda rng: neighbours(rng), "depend on their neighbours", 7),
         (given_line, lambda rng: np.linspace(-2, 2, ROWS) ** 2 + rng.normal(size=ROWS), "missing trend", 7),
     ],
-    ids=["overdispersed", "zeros", "underdispersed", "heavy tails", "AR(1)", "a curve"],
+    ids=[
+        "overdispersed",
+        "zeros",
+        "underdispersed",
+        "noise too large",
+        "noise too small",
+        "alternating",
+        "heavy tails",
+        "AR(1)",
+        "a curve",
+    ],
 )
 def test_a_misfit_is_named(
     given: Callable[..., bk.PredictiveCheck], simulate: Callable[..., np.ndarray], words: str, least: int
@@ -165,6 +201,18 @@ def test_few_or_infinite_replicated_data_are_said() -> None:
     assert "not finite" in found.notes[0]
 
 
+def test_small_residuals_say_nothing_where_no_data_are_drawn_again() -> None:
+    """The mean of each row has seen the row: of a right model the residuals by the predictive moments are small."""
+    rng = np.random.default_rng(2)
+    y = rng.normal(0, 3, ROWS) + rng.normal(size=ROWS)
+    predicted = 0.9 * y + rng.normal(0, np.sqrt(1.9), (DRAWS, ROWS))
+    found = checked(y, predicted, "Normal")
+    table = found.table.set_index("statistic")
+    assert table.loc["residual sd", "below"] == 0 and found.passed
+    assert any("only large ones are looked at" in note for note in found.notes)
+    assert not a_mean_each(y, rng).notes
+
+
 def model_of_counts(data: np.ndarray) -> pm.Model:
     with pm.Model() as model:
         pm.Poisson("n", pm.Gamma("rate", 2.0, 0.5), observed=data)
@@ -189,6 +237,21 @@ def test_a_posterior_and_its_draws_as_a_tree_are_told_the_same(post: bk.Posterio
     assert any("overdispersion" in s for s in theirs.sentences)
     assert "statistics of 1,000 replicated data sets" in str(ours)
     assert ours.plot(backend="none") is not None
+
+
+def test_counts_under_a_regression_vary_less_than_its_poisson() -> None:
+    """Data of which a tenth of the Poisson's variance is left; the model draws its data again."""
+    x = np.linspace(-1, 1, 40)
+    rng = np.random.default_rng(4)
+    counts = rng.binomial(np.round(np.exp(2 + x) / 0.9).astype(int), 0.9)
+    with pm.Model() as model:
+        pm.Poisson("n", pm.math.exp(pm.Normal("a") + pm.Normal("b") * x), observed=counts)
+    draws = np.random.default_rng(5).normal([2, 1], 0.06, (4, 250, 2))
+    tree = xr.DataTree.from_dict(
+        {"posterior": xr.Dataset({n: (("chain", "draw"), draws[..., k]) for k, n in enumerate("ab")})}
+    )
+    found = bk.posterior_check(tree, model, random_seed=1)
+    assert any("about their predictions the counts vary less than a Poisson" in s for s in found.sentences)
 
 
 def test_what_cannot_be_checked_is_refused(post: bk.Posterior) -> None:
@@ -221,8 +284,7 @@ def test_residuals_of_replicated_data_are_those_that_they_would_have_as_observed
         exchanged = sets.copy()
         exchanged[[0, k]] = exchanged[[k, 0]]
         as_observed = Column("y", "continuous", exchanged[0], exchanged[1:])
-        expected = as_observed.residuals(as_observed.observed)
-        np.testing.assert_allclose(column.residuals(column.replicated)[k - 1], expected, rtol=1e-12)
+        np.testing.assert_allclose(column.residuals[1][k - 1], as_observed.residuals[0], rtol=1e-12)
 
 
 def test_means_of_few_replicated_data_sets_differ_by_chance_only() -> None:

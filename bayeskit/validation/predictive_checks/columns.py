@@ -1,0 +1,62 @@
+"""One column of an observed variable, with the data sets that were replicated from the posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bayeskit.validation.predictive_checks.data_kinds import DataKind
+from bayeskit.validation.predictive_checks.residuals import moments_over, observed_residuals, replicated_residuals
+
+__all__ = ["Column"]
+
+DIFFERING = 0.1  # spread of predicted means, in predictive standard deviations, from which on entries differ
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One column of an observed variable: its rows (first axis), and as many data sets of it as there are draws."""
+
+    name: str
+    kind: DataKind
+    observed: np.ndarray  # (rows, others)
+    replicated: np.ndarray  # (draws, rows, others)
+    labels: tuple[str, ...] = ()  # of categories
+    repeated: Callable[[], np.ndarray | None] = lambda: None  # (parameters, data sets of each, rows, others)
+
+    @property
+    def size(self) -> int:
+        return self.observed.size
+
+    @cached_property
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """The predictive mean and standard deviation of each entry; one where all replicated values are the same."""
+        return moments_over(self.replicated)
+
+    @cached_property
+    def residuals(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the observed data against the replicated ones; of each of these against the observed and the others."""
+        return (
+            observed_residuals(self.observed, self.replicated),
+            replicated_residuals(self.observed, self.replicated),
+        )
+
+    @property
+    def differing(self) -> bool:
+        """Whether the entries are predicted to differ from each other, in their means or in their spread."""
+        mean, spread = self.moments
+        # Of few data sets the moments differ by chance: their variances, s²/R and about s²/2R, are no difference.
+        noise = np.mean(spread**2) / len(self.replicated)
+        return bool(max(mean.var() - noise, spread.var() - noise / 2) > (DIFFERING * np.mean(spread)) ** 2)
+
+    @property
+    def sorted(self) -> bool:
+        """Whether the rows are in the order of their values, or each value is in one block: neighbours are alike."""
+        if self.observed.shape[1] > 1:
+            return False
+        steps = np.diff(self.observed[:, 0])
+        blocks = np.count_nonzero(steps) + 1 == np.unique(self.observed).size
+        return bool(np.all(steps >= 0) or np.all(steps <= 0) or (self.kind == "category" and blocks))
