@@ -4,6 +4,9 @@ They all derive from :class:`BayeskitError`, which is a ``ValueError``, so that 
 line, can turn any of them into one readable line: what was wrong, where, and what to do.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 __all__ = [
     "BayeskitError",
     "CertificateError",
@@ -19,6 +22,7 @@ class BayeskitError(ValueError):
     """Something a user can mend; the message says what, where and how, in one line."""
 
     heavy_tails: bool = False  # whether a method gave up over tails that it could not follow
+    named_modes: tuple[Mapping[str, Any], ...] = ()  # that a method could not integrate over
 
     def __init__(self, message: object) -> None:
         super().__init__(" ".join(str(message).splitlines()))  # names of files may have several

@@ -210,7 +210,7 @@ class _Asked:
         moved = space.layout.split(space.forward_over(draws, math.prod(shape)))
         values = zip(space.variables, space.names, strict=True)
         unconstrained = {str(v.name): moved[n].reshape(*shape, *moved[n].shape[1:]) for v, n in values}
-        return drawn_from(analysis, model, unconstrained, statistics, self.random_seed, weight, None, audited)
+        return drawn_from(analysis, model, unconstrained, statistics, self.random_seed, weight, audited)
 
 
 def _number_of(tree: xr.DataTree) -> int:

@@ -89,7 +89,9 @@ def answer_apart(request: Request, rungs: Sequence[Method], climb: Climb) -> Pos
         # Last, for a sampler ends what makes the building of graphs quick.
         left = [rung for rung in samplers if not (unproved and rung.closed_form)]
         heavy = any(error.heavy_tails for error in failures.values())
-        found[together] = climb(left, replace(_request(request, together, len(blocks) + 1), heavy_tails=heavy))
+        modes = tuple(found for error in failures.values() for found in error.named_modes)
+        asked_last = _request(request, together, len(blocks) + 1)
+        found[together] = climb(left, replace(asked_last, heavy_tails=heavy, modes=modes))
     notes = [f"{_named(block)}: {str(error).splitlines()[0]}; NUTS was used" for block, error in failures.items()]
     return _joined(request, found, notes)
 

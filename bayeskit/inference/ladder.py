@@ -222,7 +222,7 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
             # Whatever its type: a slow answer is better than none. The note keeps the type for who mends it.
             failures[rung] = error
             heavy = request.heavy_tails or getattr(error, "heavy_tails", False)
-            request = replace(request, modes=getattr(error, "modes", request.modes), heavy_tails=heavy)
+            request = replace(request, modes=(*request.modes, *getattr(error, "named_modes", ())), heavy_tails=heavy)
             unproved = unproved or (error if isinstance(error, CertificateError) else None)
             continue
         if unproved:
@@ -232,7 +232,7 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
         raise ModelError(obstacles[0])
     require_indices_inside(request.model)  # of other data than those that were read
     at_fault = entry_at_fault(request.analysis, typical_points(request.analysis, 1)[0])
-    raise _no_answer(failures, at_fault, request.heavy_tails)
+    raise _no_answer(failures, at_fault, request)
 
 
 @contextmanager
@@ -254,7 +254,7 @@ def _planned(rung: Method, request: Request, failures: dict[Method, Exception]) 
     return replace(analysis, plan=replace(plan, notes=(*plan.notes, *notes)))
 
 
-def _no_answer(failures: dict[Method, Exception], at_fault: str, heavy_tails: bool) -> BayeskitError:
+def _no_answer(failures: dict[Method, Exception], at_fault: str, request: Request) -> BayeskitError:
     """The last failure, in words for the person who asked, with data at fault; the earlier ones are its notes."""
     *earlier, (last, error) = failures.items()
     others = ", ".join(repr(name) for name in method_names() if name != last.name)
@@ -264,7 +264,7 @@ def _no_answer(failures: dict[Method, Exception], at_fault: str, heavy_tails: bo
     if result is None:
         result = InferenceError(f"no answer by {last.name}{at_fault}: {_said(error)}; {remedy}")
         result.__cause__ = error
-    result.heavy_tails = heavy_tails
+    result.heavy_tails, result.named_modes = request.heavy_tails, request.modes
     for rung, failure in earlier:
         result.add_note(f"{rung.title} was tried before: {_said(failure)}")
     return result

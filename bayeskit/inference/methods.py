@@ -43,7 +43,8 @@ class Request:
     among: int = 1  # independent blocks, of which this is one
     patience: float = 1.0  # times as long as sampling takes that a method may take
     heavy_tails: bool = False  # whether a method refused it for tails that it could not follow
-    modes: np.ndarray | None = None  # that quadrature found and could not integrate over, on the unconstrained scale
+    # Sets of modes that quadrature found and could not integrate over: rows, by variable on the unconstrained scale.
+    modes: tuple[Mapping[str, np.ndarray], ...] = ()
 
     def posterior(
         self,

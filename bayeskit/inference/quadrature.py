@@ -177,6 +177,9 @@ def _collapsed_integral(analysis: Analysis, among: int, patience: float) -> tupl
         with silently():
             return made, integrate(density, space.start, probes=probes, budget=budget, **goals)
     except NotIntegrable as error:
+        if error.modes is not None:
+            parts = zip(space.variables, space.slices.values(), strict=True)
+            error.named_modes = ({str(v.name): error.modes[:, places] for v, places in parts},)
         if names := [str(rv.name) for rv in analysis.original.model.free_RVs if is_improper(rv)]:
             of = f"the prior of {', '.join(names)} is improper, and so the posterior may be: it needs a proper one"
             error.args = (f"{error}; {of}",)

@@ -54,7 +54,7 @@ def audited_evidence(
         return LogEvidence(np.nan, np.inf, "estimated", reason)
     if audited.shared and (reason := why_improper()):
         raise NoProposal(reason)
-    drawn = Drawn(request.analysis, audited, symmetry, False, request.random_seed)
+    drawn = Drawn(request.analysis, audited, symmetry, request.random_seed)
     try:
         return drawn.evidence(lambda _: estimate, doubted=doubted)
     except Refused as error:

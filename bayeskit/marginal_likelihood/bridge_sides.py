@@ -40,9 +40,7 @@ def side_of_t(
     require_more_draws_than(sample)
     proposal = fitted(sample)
     share = Share(proposal, symmetries)
-
-    def shared(points: Array) -> Array:
-        return np.asarray(log_density(points)) + share.log(points)
+    shared = share.of(log_density)
 
     def log_ratio(points: Array, values: Array) -> tuple[Array, NDArray[np.bool_]]:
         both = np.stack([values, shared(2 * proposal.centre - points)])
@@ -75,7 +73,8 @@ def side_of_mixture(
     share = Share(proposal, symmetries)
     points, values = _relabelled(log_density, share, use.reshape(-1, use.shape[-1]), heights.ravel(), rng)
     proposed = proposal.draw(rng, MANY)
-    new = np.asarray(log_density(proposed)) + share.log(proposed)
+    shared = share.of(log_density)
+    new = shared(proposed)
     if np.any(new == np.inf):
         raise Refused("the density is infinite somewhere")
     lost = np.isnan(new)
@@ -84,7 +83,8 @@ def side_of_mixture(
     again = fit[:, :: -(-fit.shape[1] // fit_heights.shape[1])].reshape(-1, fit.shape[-1])
     at_fitted = fit_heights + (share.log(again) - proposal.log_density(again)).reshape(fit_heights.shape)
     ratio = np.where(lost, -np.inf, new) - proposal.log_density(proposed)
-    return BridgeSide(drawn, ratio, np.zeros(heights.shape, dtype=bool), lost, at_fitted)
+    sure = np.zeros(heights.shape, dtype=bool)
+    return BridgeSide(drawn, ratio, sure, lost, at_fitted, lambda x: shared(x) - proposal.log_density(x))
 
 
 def _relabelled(

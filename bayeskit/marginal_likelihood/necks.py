@@ -68,12 +68,19 @@ class Neck:
 
 
 def mass_in_necks(
-    log_density: Callable[[Array], Array], draws: Array, heights: Array, covered: Array, rng: np.random.Generator
+    log_density: Callable[[Array], Array],
+    draws: Array,
+    heights: Array,
+    covered: Array,
+    rng: np.random.Generator,
+    cover: Callable[[Array], Array] | None = None,
 ) -> tuple[float, float]:
     """What an estimate lacks of the necks, relative to all, and its standard error.
 
     Draws are of shape (chains, length, D), heights the log density at them. ``covered`` is 1 where the estimate rests
-    on a proposal, whatever draws there are, and 0 where it rests on the draws alone. Zeros where there is no neck.
+    on a proposal, whatever draws there are, and 0 where it rests on the draws alone; ``cover`` gives the same at other
+    points, for a proposal may follow a curved ridge as far as the draws went, and no farther. Zeros where there is no
+    neck.
     """
     if len(draws) == 1:  # one chain gives no error; its halves do
         half = draws.shape[1] // 2
@@ -83,8 +90,10 @@ def mass_in_necks(
     missing, variance = 0.0, 0.0
     for neck in necks_of(draws.reshape(-1, draws.shape[-1])):
         depth = neck.depth(draws)
-        if float(covered[depth <= np.quantile(depth, LOWEST)].mean()) < BARE:
-            differences = _beyond_the_draws(log_density, draws, heights, neck, rng)
+        bare = float(covered[depth <= np.quantile(depth, LOWEST)].mean()) < BARE
+        if bare or cover is not None:
+            thin = np.ones(covered.shape) if bare else 1 - covered
+            differences = _beyond_the_draws(log_density, draws, heights, neck, rng, thin, None if bare else cover)
             missing += max(0.0, float(differences.mean()))
             variance += float(differences.var(ddof=1)) / len(differences)
     return missing, math.sqrt(variance)
@@ -196,10 +205,19 @@ class _Particles:
 
 
 def _beyond_the_draws(
-    log_density: Callable[[Array], Array], draws: Array, heights: Array, neck: Neck, rng: np.random.Generator
+    log_density: Callable[[Array], Array],
+    draws: Array,
+    heights: Array,
+    neck: Neck,
+    rng: np.random.Generator,
+    thin: Array,
+    cover: Callable[[Array], Array] | None,
 ) -> Array:
-    """For each chain, the mass below the first slab less the share of its draws there; zeros where it has too few."""
-    depth = neck.depth(draws)
+    """For each chain, the mass below the first slab less the share of its draws there; zeros where it has too few.
+
+    Of both only what no proposal stands for, ``thin`` at the draws.
+    """
+    depth, size = neck.depth(draws), draws.shape[-1]
     low, high = np.quantile(depth, [LOWER, UPPER])
     inside = (depth >= low) & (depth < high)
     if inside.sum(axis=1).min() < FEWEST:
@@ -222,7 +240,8 @@ def _beyond_the_draws(
             if np.all(ratio == -np.inf):
                 break
             particles.sweep(neck)
-        mass += first * np.exp(ratio)
+        bare = 1.0 if cover is None else 1 - cover(particles.points.reshape(-1, size)).reshape(particles.heights.shape)
+        mass += first * np.exp(ratio) * np.mean(bare * np.ones(particles.heights.shape), axis=1)
         if first * float(np.exp(ratio).mean()) < END:
             break
         step = height / 2
@@ -230,4 +249,4 @@ def _beyond_the_draws(
             slopes = np.log(spread / particles.spread) / height
         slopes[neck.driver] = 0.0
         neck = Neck(neck.driver, neck.sign, np.clip(np.where(np.isfinite(slopes), slopes, 0.0), 0.0, STEEPEST))
-    return np.asarray(mass - (depth < low).mean(axis=1))
+    return np.asarray(mass - (thin * (depth < low)).mean(axis=1))

@@ -25,7 +25,7 @@ output"; Stephens (2000), Journal of the Royal Statistical Society B 62, 795-809
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,6 +68,10 @@ class Share[P: HasDensity]:
         for value in values:
             total = np.logaddexp(total, value)
         return np.asarray(unmoved - total + math.log(len(self.symmetries)))
+
+    def of(self, log_density: Callable[[Array], Array]) -> Callable[[Array], Array]:
+        """log f₁ of (1), from log f."""
+        return lambda points: np.asarray(log_density(points)) + self.log(points)
 
     def drawn(self, points: Array, rng: np.random.Generator) -> NDArray[np.intp]:
         """π with probability q(T_π x) / Σ q(T_σ x), by the Gumbel distribution of the largest."""

@@ -7,6 +7,7 @@ The proposal is a multivariate Normal or Student t fitted to draws. The identity
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,6 +124,7 @@ class BridgeSide:
     lost_draws: NDArray[np.bool_]
     lost_proposals: NDArray[np.bool_]
     at_fitted: Array | None = None  # the same at the draws that the proposal was fitted to, where that costs nothing
+    at: Callable[[Array], Array] | None = None  # the same at any points (n, D), of a mixture
 
     def solve(self, s: float) -> BridgeSolution:
         """Solve the bridge identity with s₁ = s."""
@@ -152,9 +154,10 @@ class BridgeSide:
         again = None if self.at_fitted is None else special.expit(log_z - self.at_fitted - odds)
         return BridgeSolution(log_z, drawn / drawn.mean(), proposed / overlap, unknown, again)
 
-    def covered(self, log_z: float) -> Array:
-        """For each draw, how far the proposal stands for the density there: 1 where it is as high, to 0."""
-        return np.minimum(1.0, 2 * special.expit(log_z - self.draws))
+    def covered(self, log_z: float, points: Array | None = None) -> Array:
+        """How far the proposal stands for the density at draws, or points (n, D): 1 where it is as high, to 0."""
+        ratio = self.draws if points is None or self.at is None else self.at(points)
+        return np.minimum(1.0, 2 * special.expit(log_z - ratio))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ for. Either is said in the result's ``convention``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,7 @@ from bayeskit.graphs.environment import lightly
 from bayeskit.marginal_likelihood.conventions import Audit, audit, audit_of_draws, stated
 from bayeskit.marginal_likelihood.endless_tails import endless_tail
 from bayeskit.marginal_likelihood.estimators import Target, first_estimate, refused
-from bayeskit.marginal_likelihood.known_modes import require_visits
+from bayeskit.marginal_likelihood.known_modes import unvisited_mode
 from bayeskit.marginal_likelihood.narrow_modes import narrow_mass
 from bayeskit.marginal_likelihood.other_modes import Away, unvisited_mass
 from bayeskit.marginal_likelihood.permutations import labellings
@@ -52,26 +52,42 @@ def evidence_of_draws(
     sample_stats: xr.Dataset,
     random_seed: int,
     weight: int | None = None,
-    modes: np.ndarray | None = None,
+    modes: Sequence[Mapping[str, np.ndarray]] = (),
     audited: Audit | None = None,
 ) -> LogEvidence:
     """The log evidence from the draws of NUTS, or NaN with the reason where none could be trusted.
 
     ``model`` was sampled: that of the analysis, as the user wrote it, or its collapsed form. ``unconstrained`` has the
     draws of its value variables, axes (chain, draw, ...), ``sample_stats`` their ``diverging`` and ``logp``; ``weight``
-    is about how many numbers the evaluation of the density at one point holds, ``modes`` are known beforehand (rows).
+    is about how many numbers the evaluation of the density at one point holds. ``modes`` are known beforehand, sets of
+    them by value variable (rows): draws that did not visit each of a set are in doubt, whatever the evidence.
     """
     audited = audit(analysis) if audited is None else audited
     if reason := audit_of_draws(model, audited, sample_stats):
         space = Unconstrained(model, weight)
         missing = _missing_mode(analysis, space, unconstrained, sample_stats, random_seed)
-        return replace(refused(reason), unvisited=missing)
+        return replace(refused(reason), unvisited=missing or _unvisited(modes, unconstrained))
     with lightly():
         try:
-            drawn = drawn_from(analysis, model, unconstrained, sample_stats, random_seed, weight, modes, audited)
+            drawn = drawn_from(analysis, model, unconstrained, sample_stats, random_seed, weight, audited)
+        except Refused as error:
+            result = refused(error)
+            return replace(result, unvisited=result.unvisited or _unvisited(modes, unconstrained))
+        try:
+            if unvisited := _unvisited(modes, unconstrained, drawn.symmetry):
+                raise Unvisited(unvisited)
             return drawn.evidence(first_estimate)
         except Refused as error:
             return refused(error)
+
+
+def _unvisited(
+    modes: Sequence[Mapping[str, np.ndarray]],
+    unconstrained: Mapping[str, np.ndarray],
+    symmetry: Symmetric | None = None,
+) -> str:
+    """What the first of some sets of modes that the chains did not visit makes doubtful; empty if there is none."""
+    return next((said for each in modes if (said := unvisited_mode(each, unconstrained, symmetry))), "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +97,7 @@ class Drawn:
     analysis: Analysis
     audited: Audit
     symmetry: Symmetric
-    in_order: bool  # whether the order that PyMC's density is restricted to was taken away
     random_seed: int
-    modes: np.ndarray | None = None
 
     def target(self, points: int | None = None) -> Target:
         """For an estimator."""
@@ -102,8 +116,6 @@ class Drawn:
         if not math.isfinite(evidence.value):
             return evidence
         if doubted:
-            if self.modes is not None and not self.in_order:
-                require_visits(symmetry, self.modes)
             evidence = _without_doubt(self.analysis, symmetry, evidence, self.random_seed, audited)
         # Of PyMC's own density, which is that of one order.
         evidence = replace(evidence, value=evidence.value - symmetry.added)
@@ -112,10 +124,10 @@ class Drawn:
             result = replace(result, convention=f"{result.convention}; {LOOKED_AT}")
         if symmetry.only_labels:
             return result
-        said = f"over the mirror images of {'; '.join(symmetry.mirrored)}"
+        said = f"over the mirror images of {'; '.join(dict.fromkeys(symmetry.mirrored))}"
         unvisited = ""
         if symmetry.apart:
-            names = "; ".join(symmetry.apart)
+            names = "; ".join(dict.fromkeys(symmetry.apart))
             unvisited = f"the posterior has mirror images that the chains did not visit alike: fix a sign among {names}"
         convention = "; ".join([said, *([result.convention] if result.convention else [])])
         return replace(result, convention=convention, unvisited=unvisited)
@@ -128,7 +140,6 @@ def drawn_from(
     sample_stats: xr.Dataset,
     random_seed: int,
     weight: int | None,
-    modes: np.ndarray | None,
     audited: Audit,
 ) -> Drawn:
     """As :func:`evidence_of_draws`, before anything is estimated; Refused where the density is not the draws'."""
@@ -140,7 +151,7 @@ def drawn_from(
     if audited.shared and (reason := endless_tail(space, draws)):
         raise Refused(reason)
     symmetry = symmetries_of(space, draws, audited.one_ordering, unconstrained, random_seed)
-    return Drawn(analysis, audited, symmetry, symmetry.space is not space, random_seed, modes)
+    return Drawn(analysis, audited, symmetry, random_seed)
 
 
 def _missing_mode(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -14,9 +14,13 @@ WAY = 0.5 ** np.arange(1, 12)[:, None, None]
 
 
 class NotIntegrable(Exception):
-    """Why quadrature does not answer; one sentence for people, and the modes (rows) where it knows of several."""
+    """Why quadrature does not answer; one sentence for people, and the modes (rows) where it knows of several.
+
+    Who knows what the numbers are gives the modes by the names of variables, too.
+    """
 
     modes: np.ndarray | None = None
+    named_modes: tuple[Mapping[str, np.ndarray], ...] = ()
     heavy_tails: bool = False
 
 

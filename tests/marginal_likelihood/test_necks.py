@@ -163,3 +163,31 @@ def test_bayesian_lasso_by_nuts() -> None:
     assert exact == pytest.approx(-13.7882, abs=1e-3)
     estimate = bk.infer(model, method="nuts", draws=4000, random_seed=3, progressbar=False).log_evidence
     assert abs(estimate.value - exact) < 2.5 * estimate.error < 0.5
+
+
+def product_of_factors(points: np.ndarray) -> np.ndarray:
+    """ab ~ Normal(1, 0.3) under Student t's of two degrees, at rows (a, b)."""
+    a, b = points.T
+    return np.asarray(stats.t.logpdf(a, 2) + stats.t.logpdf(b, 2) + stats.norm.logpdf(a * b, 1.0, 0.3))
+
+
+@pytest.mark.parametrize("within", [4.0, math.inf])
+def test_folded_draws_lack_the_ends_of_a_ridge(within: float) -> None:
+    """Chains that agree once they are folded, and none of which went where one factor is next to nothing."""
+    a = np.sinh(np.linspace(-10, 10, 1501))
+    given = [np.trapezoid(np.exp(product_of_factors(np.column_stack([np.full_like(a, x), a]))), a) for x in a]
+    truth = math.log(np.trapezoid(given, a))
+    unmoved = np.eye(2)
+    symmetries = [unmoved, -unmoved, unmoved[::-1], -unmoved[::-1]]
+    z = []
+    for seed in range(3):
+        rng = np.random.default_rng([7, seed])
+        points = rng.standard_t(2, size=(60_000, 2))
+        points = points[
+            np.log(rng.random(len(points))) < stats.norm.logpdf(points.prod(axis=1), 1, 0.3) + math.log(0.75)
+        ]
+        points = points[np.abs(points).max(axis=1) < within][:4000]
+        points *= np.sign(points[:, :1]) * np.repeat([1, -1, 1, -1], 1000)[:, None]  # each chain keeps its sign
+        evidence = bridge(product_of_factors, points.reshape(4, 1000, 2), random_seed=seed, symmetries=symmetries)
+        z.append((evidence.value - truth) / evidence.error)
+    assert abs(np.mean(z)) < 1.5 and max(np.abs(z)) < 2.5
