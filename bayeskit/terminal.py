@@ -10,8 +10,10 @@ import warnings
 from _thread import interrupt_main
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from threading import Timer, current_thread, main_thread
+from types import CodeType, FrameType
 from typing import NoReturn
 
 __all__ = [
@@ -19,9 +21,9 @@ __all__ = [
     "draws_rich_bars",
     "interruptible",
     "is_terminal",
+    "let_alarms_through",
     "logged_from",
     "quiet",
-    "raised_by_a_signal",
     "warnings_of",
     "watched",
 ]
@@ -140,19 +142,33 @@ class _Interrupt(BaseException):
     """Ctrl-C, under a name that no library catches."""
 
 
-def raised_by_a_signal(error: BaseException, before: BaseException | None = None) -> BaseException | None:
-    """What a signal's handler raised, if it is this error or what this one came of: an alarm is no failure.
+def let_alarms_through(error: BaseException) -> None:
+    """Raise what a signal's handler raised, if it is this error or what this one came of: an alarm is no failure.
 
-    Not what was handled ``before``, in whose ``except`` all that is raised now has it for a context.
+    The first line of every ``except Exception``, but for those that raise what they caught. Not what was handled before
+    the ``try``, in whose ``except`` all that is raised now has it for a context: it was caught by a frame around that.
     """
     known = [signal.getsignal(number) for number in signal.valid_signals()]
-    handlers = {getattr(handler, "__code__", None) for handler in known} - {None}
+    handlers = {_code(handler) for handler in known} - {None}
+    around: set[FrameType] = set()
+    frame = error.__traceback__.tb_frame.f_back if error.__traceback__ else None
+    while frame is not None:
+        around.add(frame)
+        frame = frame.f_back
     at: BaseException | None = error
-    while at is not None and at is not before:
-        if isinstance(at, TimeoutError) or any(f.f_code in handlers for f, _ in traceback.walk_tb(at.__traceback__)):
-            return at
+    while at is not None and not (at.__traceback__ and at.__traceback__.tb_frame in around):
+        if any(f.f_code in handlers for f, _ in traceback.walk_tb(at.__traceback__)):
+            raise at from at.__cause__  # whoever set it wants nothing else
         at = at.__cause__ or at.__context__
-    return None
+
+
+def _code(handler: object) -> CodeType | None:
+    """What runs where a signal's handler is called: a function, a method, a partial or an object that can be called."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    if callable(handler) and not hasattr(handler, "__code__"):
+        handler = type(handler).__call__
+    return getattr(handler, "__code__", None)
 
 
 @contextmanager

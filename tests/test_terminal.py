@@ -10,15 +10,21 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pymc as pm
 import pytest
 
 import bayeskit as bk
+from bayeskit.marginal_likelihood.estimators import Target, first_estimate
 from bayeskit.model.unconstrained import evaluations_counted
-from bayeskit.terminal import counted_aloud, interruptible, warnings_of
+from bayeskit.quadrature.nodes_ahead import NodesAhead
+from bayeskit.terminal import counted_aloud, interruptible, let_alarms_through, warnings_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -94,6 +100,89 @@ def test_nothing_but_the_command_line_catches_an_interrupt() -> None:
                 if any(name in caught for name in ("BaseException", "KeyboardInterrupt", "_Interrupt")):
                     found.append((path.relative_to(ROOT).as_posix(), caught))
     assert found == [("bayeskit/cli/__init__.py", "KeyboardInterrupt")]
+
+
+class Alarm(Exception):
+    """Of a handler below."""
+
+
+def rings(*_: object) -> None:
+    raise Alarm("time is up")
+
+
+class Bell:
+    """An object that can be called, and one with a method that can."""
+
+    def __call__(self, *_: object) -> None:
+        raise Alarm("time is up")
+
+    def ring(self, *_: object) -> None:
+        raise Alarm("time is up")
+
+
+def swallows(work: Callable[[], object]) -> None:
+    try:
+        work()
+    except Exception as error:
+        let_alarms_through(error)
+
+
+def says_it_in_other_words() -> None:
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except Alarm as error:
+        raise ValueError("in other words") from error
+
+
+def at_the_first_call() -> Callable[[np.ndarray], np.ndarray]:
+    """A density while which an alarm goes off, once."""
+    called: list[int] = []
+
+    def density(points: np.ndarray) -> np.ndarray:
+        called.append(len(points))
+        if len(called) == 1:
+            signal.raise_signal(signal.SIGTERM)
+        return points[:, 0].astype(float)
+
+    return density
+
+
+def by_an_estimator() -> None:
+    space: Any = SimpleNamespace(log_density=at_the_first_call())
+    first_estimate(Target(space, 1, np.zeros((4, 100, 1))))
+
+
+def beside_nodes() -> None:
+    NodesAhead().at(np.zeros((1, 1), dtype=np.int64), at_the_first_call(), None)
+
+
+@pytest.mark.parametrize("handler", [rings, partial(rings, 1), Bell(), Bell().ring, partial(Bell(), 1)])
+@pytest.mark.parametrize("work", [says_it_in_other_words, by_an_estimator, beside_nodes])
+def test_an_alarm_is_no_failure(handler: Callable[..., None], work: Callable[[], None]) -> None:
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        with pytest.raises(Alarm):
+            swallows(work)
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except Alarm:  # what fails now has it for a context
+            swallows(lambda: 1 / 0)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    swallows(lambda: 1 / 0)
+
+
+def test_every_except_of_all_lets_alarms_through() -> None:
+    """First thing, but where a copy of this process hands on what it caught."""
+    found = []
+    for path in sorted((ROOT / "bayeskit").rglob("*.py")):
+        text = path.read_text()
+        assert "suppress(Exception" not in text
+        for node in ast.walk(ast.parse(text)) if "except Exception" in text else ():
+            if isinstance(node, ast.ExceptHandler) and ast.unparse(node.type or node) == "Exception":
+                first = ast.unparse(node.body[0])
+                found += [path.relative_to(ROOT).as_posix()] * (first != f"let_alarms_through({node.name})")
+    assert found == ["bayeskit/graphs/copies.py"]
 
 
 def test_warnings_of_one_of_several_models_name_it(caplog: pytest.LogCaptureFixture) -> None:

@@ -30,6 +30,7 @@ from bayeskit.model.forward_sampling import over_draws
 from bayeskit.model.prior_constants import PriorConstant, prior_constants, with_variables
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import stacked_draws
+from bayeskit.terminal import let_alarms_through
 from bayeskit.types import Draws
 
 __all__ = ["DensityOfPriors"]
@@ -72,7 +73,8 @@ class DensityOfPriors:
                 centres = {name: float(value) for name, value in means.items() if np.ndim(value) == 0}
                 found = cls(collapsed, variables, written, _certificate(post, collapsed, written), centres)
                 _ = found._natural  # compiled, if it can be
-        except Exception:  # whatever it is, there is another way, which is slower
+        except Exception as error:  # whatever it is, there is another way, which is slower
+            let_alarms_through(error)
             return None
         return found
 

@@ -41,6 +41,7 @@ from bayeskit.model.unconstrained import Unconstrained, evaluations_counted
 from bayeskit.results.diagnostics import doubts_of
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.records import Posterior
+from bayeskit.terminal import let_alarms_through
 
 __all__ = ["evidence"]
 
@@ -227,6 +228,7 @@ def _estimated(estimator: Estimator, drawn: Drawn, points: int) -> LogEvidence:
     except Refused as error:
         return refused(error)
     except Exception as error:  # the others are asked all the same; the type is for who mends it
+        let_alarms_through(error)
         return refused(f"{estimator.title} failed ({type(error).__name__}: {error})")
 
 

@@ -23,6 +23,7 @@ from bayeskit.model.support import Support
 from bayeskit.model.written_data import written_elsewhere
 from bayeskit.plates.plate import Plate
 from bayeskit.results.records import Plan
+from bayeskit.terminal import let_alarms_through
 
 __all__ = ["Analysis", "Scale", "numbers_left", "size_of"]
 
@@ -103,7 +104,8 @@ class Analysis:
             try:
                 with sealed(self._memory["unread"]):
                     self._memory[key] = make()
-            except Exception:  # whatever becomes of it without its data, it is not built
+            except Exception as error:  # whatever becomes of it without its data, it is not built
+                let_alarms_through(error)
                 self._memory[key] = None
         return make() if self._memory[key] is None else self._memory[key]
 
@@ -247,6 +249,7 @@ def _without(analysis: Analysis, model: pm.Model, slots: Iterable[DataSlot]) -> 
         with lightly(), sealed(slots):
             general = analysis.analyse(model)
     except Exception as error:  # whatever becomes of a proof that is refused its data, it is no proof
+        let_alarms_through(error)
         return None, f"the proof reads it ({type(error).__name__}: {error})"
     if (general.plan, general.shapes) != (analysis.plan, analysis.shapes):
         return None, "without its values the plan is another"

@@ -22,7 +22,6 @@ draws from nothing.
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +48,7 @@ from bayeskit.model.unconstrained import evaluations_counted
 from bayeskit.quadrature.counted_density import NotIntegrable
 from bayeskit.results.records import Plan, Posterior
 from bayeskit.sampling.options import checked_options
-from bayeskit.terminal import counted_aloud, interruptible, is_terminal, raised_by_a_signal
+from bayeskit.terminal import counted_aloud, interruptible, is_terminal, let_alarms_through
 
 __all__ = ["explain", "infer"]
 
@@ -201,7 +200,6 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
     obstacles: list[str] = []
     failures: dict[Method, Exception] = {}
     unproved: Exception | None = None
-    before = sys.exception()
     for rung in rungs:
         if unproved and rung.closed_form:
             continue
@@ -217,8 +215,7 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
         except UnanswerableError:
             raise
         except Exception as error:
-            if (alarm := raised_by_a_signal(error, before)) is not None:
-                raise alarm from alarm.__cause__  # whoever set it wants no other method
+            let_alarms_through(error)
             # Whatever its type: a slow answer is better than none. The note keeps the type for who mends it.
             failures[rung] = error
             heavy = request.heavy_tails or getattr(error, "heavy_tails", False)

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from bayeskit.terminal import let_alarms_through
+
 if TYPE_CHECKING:
     import numpy as np
     import pymc as pm
@@ -101,7 +103,8 @@ class Method:
         """Why the method would refuse for its cost, as counted at a few points; empty where it is not known to."""
         try:
             return str(getattr(import_module(self.home), "too_dear", lambda _: "")(analysis))
-        except Exception:  # whatever it is, the answer will say it
+        except Exception as error:  # whatever it is, the answer will say it
+            let_alarms_through(error)
             return ""
 
     def answer(self, request: Request) -> Posterior:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from bayeskit.marginal_likelihood.proposal import Refused, Unvisited
 from bayeskit.results.records import LogEvidence
+from bayeskit.terminal import let_alarms_through
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,6 +96,7 @@ def first_estimate(target: Target) -> LogEvidence:
             try:
                 evidence = estimator.estimate(target)
             except Exception as error:
+                let_alarms_through(error)
                 # The draws are good whatever happens to their evidence; the type is for who mends it.
                 reason = f"{estimator.title} failed ({type(error).__name__}: {error})"
             else:

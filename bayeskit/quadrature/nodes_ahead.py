@@ -12,6 +12,8 @@ from itertools import count
 
 import numpy as np
 
+from bayeskit.terminal import let_alarms_through
+
 __all__ = ["NodesAhead", "key_of", "largest_coordinate", "moves"]
 
 TOGETHER = {
@@ -69,7 +71,8 @@ class NodesAhead:
         further = missing[:0] if wanted is None else self._around(missing, wanted)
         try:
             computed = log_density(np.concatenate([missing, further]))
-        except Exception:  # it need not be defined where nobody has asked for it
+        except Exception as error:  # it need not be defined where nobody has asked for it
+            let_alarms_through(error)
             computed, further = log_density(missing), missing[:0]
         values[~known] = computed[: len(missing)]
         keys = np.concatenate([self.keys, key_of(further)])

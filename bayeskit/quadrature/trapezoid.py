@@ -22,6 +22,7 @@ from bayeskit.quadrature.change_of_variable import Frame
 from bayeskit.quadrature.counted_density import CountedDensity
 from bayeskit.quadrature.mass_by_depth import mass_below
 from bayeskit.quadrature.nodes_ahead import NodesAhead, key_of, largest_coordinate, moves
+from bayeskit.terminal import let_alarms_through
 
 __all__ = ["LAYERED", "Lattice", "depth"]
 
@@ -156,10 +157,10 @@ class Lattice:
         line = line[(self._find(line) < 0) & (np.abs(self.positions(line)[:, 0]) < self.reach)]
         try:
             values = self.log_density(self.positions(line))
-        except Exception:  # it need not be defined where nobody has asked for it
+        except Exception as error:
+            let_alarms_through(error)  # else: it need not be defined where nobody has asked for it
             return nodes, self.log_density(self.positions(nodes))
-        top = max(self.top, np.nanmax(values, initial=-np.inf))
-        high = line[values >= top - max(cut, depth(cut))]
+        high = line[values >= max(self.top, np.nanmax(values, initial=-np.inf)) - max(cut, depth(cut))]
         wanted = np.isin(line[:, 0], np.concatenate([nodes, high, high - 1, high + 1]))
         return line[wanted], values[wanted]
 

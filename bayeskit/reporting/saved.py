@@ -34,6 +34,7 @@ from bayeskit.reporting.graph import read_structure
 from bayeskit.reporting.plain_data import packed, unpacked
 from bayeskit.results.log_densities import log_densities
 from bayeskit.results.records import Posterior
+from bayeskit.terminal import let_alarms_through
 from bayeskit.validation.predictive_checks.data_kinds import category_labels, distributions_of
 
 __all__ = ["load", "save"]
@@ -130,6 +131,7 @@ def load(path: str | os.PathLike[str], *, model: pm.Model | None = None) -> Post
     except DataError:
         raise
     except Exception as error:  # whatever readers make of a file that is not theirs
+        let_alarms_through(error)
         why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise DataError(f"{target} is damaged, or no posterior that bayeskit saved ({why})") from error
     tree = xr.DataTree.from_dict({"/": xr.Dataset(attrs=attributes), **groups})

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from bayeskit.errors import OptionError
+from bayeskit.terminal import let_alarms_through
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -145,6 +146,7 @@ def _function_of(home: str) -> Callable[..., Any]:
     try:
         function = getattr(import_module(module), name)
     except Exception as error:  # whatever a module of somebody else's raises
+        let_alarms_through(error)
         raise OptionError(f"sampler {home!r} cannot be loaded ({type(error).__name__}: {error})") from error
     finally:
         sys.path.remove(here)

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import cloudpickle
 
 from bayeskit.errors import OptionError
+from bayeskit.terminal import let_alarms_through
 
 __all__ = ["add_line", "appending", "digest_of", "finished"]
 
@@ -76,5 +77,6 @@ def digest_of(function: Any) -> str:
     """A function with all that it holds on to, as a short text."""
     try:
         return hashlib.sha256(cloudpickle.dumps(function)).hexdigest()[:16]
-    except Exception:  # whatever cannot be pickled in it
+    except Exception as error:  # whatever cannot be pickled in it
+        let_alarms_through(error)
         return str(getattr(function, "__name__", "a function"))

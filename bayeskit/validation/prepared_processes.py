@@ -13,6 +13,7 @@ import cloudpickle
 
 from bayeskit.errors import InferenceError, OptionError
 from bayeskit.graphs.processes import in_processes
+from bayeskit.terminal import let_alarms_through
 
 __all__ = ["in_prepared_processes"]
 
@@ -40,6 +41,7 @@ def in_prepared_processes[Job, Result](
         try:
             path.write_bytes(cloudpickle.dumps(source))
         except Exception as error:  # whatever a function of somebody else's holds on to
+            let_alarms_through(error)
             raise OptionError(f"processes: the model or a function cannot be sent to them: {error}") from error
         try:
             for _, result in in_processes(partial(_in_process, prepare, str(path)), jobs, processes, own):

@@ -322,13 +322,24 @@ def test_what_the_handler_of_a_signal_raises_is_no_failure_of_a_method(
 
 
 def test_a_time_that_was_up_before_does_not_end_the_next_inference(monkeypatch: pytest.MonkeyPatch) -> None:
-    failing(monkeypatch, "bayeskit.inference.exact", TimeoutError("this one ends it"))
-    with pytest.raises(TimeoutError, match="this one ends it"):
-        bk.infer(conjugate(), draws=10, progressbar=False)
+    def alarm(*_: object) -> None:
+        raise TimeoutError("an earlier one")
+
     failing(monkeypatch, "bayeskit.inference.exact", ValueError("fails"))
     asked = answering(monkeypatch, AS_WRITTEN)
+    before = signal.signal(signal.SIGTERM, alarm)
     try:
-        raise TimeoutError("an earlier one")
+        signal.raise_signal(signal.SIGTERM)
     except TimeoutError:
         bk.infer(conjugate(), draws=10, progressbar=False)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert asked
+
+
+def test_a_time_out_that_no_signal_raised_is_one_methods_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a server that a Potential asks, say."""
+    failing(monkeypatch, "bayeskit.inference.exact", TimeoutError("no answer from the server"))
+    asked = answering(monkeypatch, AS_WRITTEN)
+    bk.infer(conjugate(), draws=10, progressbar=False)
     assert asked

@@ -23,6 +23,7 @@ from bayeskit.model.snapshot import restored
 from bayeskit.model.written_data import without_predictions_from_data
 from bayeskit.results.marginals import scalar_labels
 from bayeskit.results.tree import stacked_draws
+from bayeskit.terminal import let_alarms_through
 from bayeskit.validation.calibration.experiment import (
     Experiment,
     Quantity,
@@ -166,6 +167,7 @@ class RepeatedInference:
             try:
                 given = self.of.method(model, seed)
             except Exception as error:  # whatever a sampler of somebody else's raises
+                let_alarms_through(error)
                 raise DataError(f"the sampler raised {type(error).__name__}: {error}") from error
             template = self._dataset(simulated.parameters if self.of.generator is None else self._any_point())
             draws, rhat = independent_draws(as_arrays(given, template, free), self.of.draws or RANKED)
@@ -231,6 +233,7 @@ def _values(name: str, quantity: Quantity, points: xr.Dataset) -> np.ndarray:
     try:
         values = quantity(points)
     except Exception as error:  # whatever a function of somebody else's raises
+        let_alarms_through(error)
         raise OptionError(f"the quantity {name!r} raised {type(error).__name__}: {error}") from error
     lacking = {"chain", "draw"} - set(getattr(values, "dims", ()))
     if lacking:

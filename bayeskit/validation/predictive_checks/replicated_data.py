@@ -18,6 +18,7 @@ from bayeskit.results.predicted_series import predicted_series
 from bayeskit.results.predictive import predict
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import dims_of, observed_data
+from bayeskit.terminal import let_alarms_through
 from bayeskit.validation.predictive_checks.data_kinds import category_labels, distributions_of
 
 __all__ = ["REPEATED", "Replicated", "replicated_data"]
@@ -119,6 +120,7 @@ def _predicted(
     except BayeskitError:
         raise
     except Exception as error:  # whatever draws of another model make PyMC raise
+        let_alarms_through(error)
         why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise DataError(f"no data could be replicated from these draws of this model ({why})") from error
 

@@ -16,7 +16,7 @@ from bayeskit.arguments import seed_of
 from bayeskit.errors import DataError
 from bayeskit.graphs.environment import on_one_thread
 from bayeskit.sampling.named_samplers import NamedSampler, Settings
-from bayeskit.terminal import quiet
+from bayeskit.terminal import let_alarms_through, quiet
 from bayeskit.validation.against_exact import scalar_tests
 from bayeskit.validation.references.reference_posterior import ReferencePosterior
 from bayeskit.validation.statistics import ScalarTests
@@ -95,6 +95,7 @@ def outcome_of(
             with at_most(time_limit):
                 given = sampler.sample(model, replace(settings, seed=seed))
     except Exception as error:  # whatever a sampler of somebody else's raises
+        let_alarms_through(error)
         said = " ".join(str(error).split())[:LONGEST]
         seconds = _processor_seconds() - started
         return replace(found, ended="failed", reason=f"{type(error).__name__}: {said}", seconds=seconds)
