@@ -47,6 +47,7 @@ from bayeskit.model.snapshot import Snapshot, restored
 from bayeskit.model.unconstrained import evaluations_counted
 from bayeskit.quadrature.counted_density import NotIntegrable
 from bayeskit.results.records import Plan, Posterior
+from bayeskit.results.tails_of_draws import doubted_moments
 from bayeskit.sampling.options import checked_options
 from bayeskit.terminal import counted_aloud, interruptible, is_terminal, let_alarms_through
 
@@ -184,7 +185,7 @@ def answer(
             own = snapshot if request.model is written else Snapshot.of(request.model, borrow=False)
             seen = replace(rung.seen(request.analysis), snapshot=own)
             post = replace(post, account=rung.account, analysis=seen, snapshot=own)
-            post = with_diagnostics(post) if rung.samples else post
+            post = _with_noted_tails(with_diagnostics(post) if rung.samples else post)
             return replace(post, seconds=time.perf_counter() - begun)
 
         post = answer_apart(request, ladder(method), climb)
@@ -193,6 +194,15 @@ def answer(
         else:
             post = replace(post, analysis=replace(analysis, snapshot=snapshot), snapshot=snapshot)
     return replace(post, seconds=time.perf_counter() - started)
+
+
+def _with_noted_tails(post: Posterior) -> Posterior:
+    """With a note on what was drawn from no closed form and has no mean or variance that its draws tell."""
+    if not post.tree.children:
+        return post
+    draws = post.tree["posterior"].to_dataset()
+    said = doubted_moments(draws, [n for n in post.plan.remaining if n in draws and n not in post.marginals])
+    return replace(post, plan=replace(post.plan, notes=(*post.plan.notes, *said))) if said else post
 
 
 def _first_that_answers(rungs: Sequence[Method], request: Request, building: ExitStack) -> tuple[Method, Posterior]:

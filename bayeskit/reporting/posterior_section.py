@@ -18,6 +18,7 @@ from bayeskit.reporting.records import Picture, Section, frame_table
 from bayeskit.reporting.states import state_picture, state_series
 from bayeskit.reporting.subject import Subject, listed
 from bayeskit.results.records import Posterior
+from bayeskit.results.tails_of_draws import doubted_moments
 
 __all__ = ["posterior_section"]
 
@@ -45,11 +46,13 @@ def posterior_section(subject: Subject) -> Section:
     labels = "Rows labelled exact come from the closed form and those labelled quadrature from numerical integration, "
     data = "those labelled observed are data; " if "observed" in set(summary["label"]) else ""
     paragraphs = [f"{labels}without Monte Carlo error; {data}the others come from draws."]
-    if set(summary["label"]) == {"estimated"}:
+    if summary["label"].str.startswith("estimated").all():
         paragraphs = ["All rows are estimated from draws."]
     if hidden:
         paragraphs.append(f"Not drawn, because there are many: {listed(hidden[:8])}{' …' if len(hidden) > 8 else ''}.")
-    return Section("posterior", "The posterior", tuple(paragraphs), "", tables, pictures, folded=folded)
+    draws = post.tree["posterior"].to_dataset()
+    doubts = doubted_moments(draws, [str(name) for name in draws.data_vars if name not in post.marginals])
+    return Section("posterior", "The posterior", tuple(paragraphs), "", tables, pictures, doubts, folded=folded)
 
 
 def _folded(name: str, rows: pd.DataFrame) -> Section:

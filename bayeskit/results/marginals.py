@@ -16,7 +16,7 @@ from bayeskit.arguments import numeric, shown
 from bayeskit.errors import OptionError
 from bayeskit.graphs.environment import silently
 from bayeskit.model.snapshot import WrittenModel
-from bayeskit.results.moments import moments_where_unknown
+from bayeskit.results.moments import moments_from_draws, moments_where_unknown
 from bayeskit.results.notebook_html import marginal_html
 
 __all__ = [
@@ -218,8 +218,9 @@ def summarise(draws: xr.Dataset, marginals: Mapping[str, Marginal], ci_prob: flo
                 if np.any(np.isnan(mean) | np.isnan(sd)):
                     mean, sd, mcse, label = moments_where_unknown(mean, sd, values, label)
             else:
-                mean, sd, label = sample.mean((0, 1)), sample.std((0, 1), ddof=1), "estimated"
+                mean, sd = sample.mean((0, 1)), sample.std((0, 1), ddof=1)
                 mcse = az.mcse(draws[[name]], method="mean")[name].values
+                mean, sd, mcse, label = moments_from_draws(mean, sd, mcse, values)
             labels = scalar_labels(draws, str(name))
             ends = {f"eti{percent}_lb": low, f"eti{percent}_ub": high}
             columns = {"mean": mean, "sd": sd, **ends, "mcse_mean": mcse}
@@ -238,7 +239,7 @@ def with_known_entries(table: pd.DataFrame, draws: xr.Dataset, partly_observed: 
     for name, values in draws.data_vars.items():
         size = int(np.prod([n for d, n in values.sizes.items() if d not in ("chain", "draw")], dtype=int))
         rows, first = np.arange(first, first + size), first + size
-        if not size or table["label"].iloc[rows[0]] != "estimated":  # closed forms need no draws
+        if not size or not table["label"].iloc[rows[0]].startswith("estimated"):  # closed forms need no draws
             continue
         sample = values.transpose("chain", "draw", ...).to_numpy().reshape(-1, size)
         same = np.all(sample == sample[:1], axis=0)

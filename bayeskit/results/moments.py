@@ -1,12 +1,15 @@
-r"""Means and sds from draws, where a density that is known on a grid does not tell them.
+r"""Means and sds from draws, and whether there are any.
 
-A tail that falls off as a power of log x, seen on a grid of log x, may or may not have a mean. The draws are from the
-same density. Where the tails of the draws, fitted by a generalised Pareto distribution, have a shape
+Where the tails of the draws, fitted by a generalised Pareto distribution, have a shape
 
 .. math:: \hat k < 1/2
 
-the variance exists as far as draws can tell, and their mean has a standard error. Elsewhere there is none to be had,
-and the label says so.
+the variance exists as far as draws can tell, and their mean has a standard error. From 1/2 on, the shape of 1/x³, there
+is no variance to be had, and from min(1 − 1 / log10 S, 0.7) of S draws on no mean either: draws of a half-Cauchy have a
+mean and an sd, of which every seed has others. The label says so.
+
+A density that is known on a grid does not always tell its moments: a tail that falls off as a power of log x may or may
+not have a mean. The draws are from the same density, and take its place.
 
 Source: Vehtari, Simpson, Gelman, Yao and Gabry (2024), Journal of Machine Learning Research 25 (72).
 """
@@ -18,9 +21,43 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-__all__ = ["moments_where_unknown"]
+__all__ = ["moments_from_draws", "moments_where_unknown", "unknown_moments"]
 
 HEAVIEST = 0.5  # shape of a tail from which on there is no variance
+NO_MEAN = 0.7
+LIGHT = 8.0  # distances between the quartiles, from the median, that no draw of 1/x³ among many stays within
+
+
+def moments_from_draws(
+    mean: np.ndarray, sd: np.ndarray, errors: np.ndarray, draws: xr.DataArray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Moments of draws without those that their tails do not tell, and the label of each entry."""
+    mean, sd, errors = (np.ravel(v).astype(float) for v in (mean, sd, errors))
+    labels = np.full(len(mean), "estimated", dtype=object)
+    for k, (index, missing) in unknown_moments(draws).items():
+        sd[k] = np.nan
+        if missing != "sd":
+            mean[k] = errors[k] = np.nan
+        labels[k] = f"estimated; {missing} not known (tail index k = {index:.2f})"
+    return mean, sd, errors, labels
+
+
+def unknown_moments(draws: xr.DataArray) -> dict[int, tuple[float, str]]:
+    """By the number of an entry, in C order: its tail index, and which moments the draws do not tell; few have any."""
+    sample = draws.transpose("chain", "draw", ...).to_numpy()
+    flat = sample.reshape(*sample.shape[:2], -1)
+    if not flat.size or flat.dtype.kind != "f":
+        return {}
+    low, middle, high = np.quantile(flat, (0.25, 0.5, 0.75), axis=(0, 1))
+    with np.errstate(invalid="ignore"):
+        farthest = np.maximum(flat.max(axis=(0, 1)) - middle, middle - flat.min(axis=(0, 1)))
+        far = np.isfinite(farthest) & (high > low) & (farthest > LIGHT * (high - low))
+    from arviz_stats.base import array_stats
+
+    number = flat.shape[0] * flat.shape[1]
+    without_mean = min(1 - 1 / np.log10(max(number, 11)), NO_MEAN)
+    indices = {int(k): float(array_stats.pareto_khat(flat[..., k])) for k in np.flatnonzero(far)}
+    return {k: (i, "mean and sd" if i >= without_mean else "sd") for k, i in indices.items() if i >= HEAVIEST}
 
 
 def moments_where_unknown(

@@ -9,7 +9,7 @@ import xarray as xr
 from scipy import stats
 
 import bayeskit as bk
-from bayeskit.results.moments import moments_where_unknown
+from bayeskit.results.moments import moments_where_unknown, unknown_moments
 
 DOSE = np.tile([0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100], 2)
 RESPONSE = np.array([2.1, 3.0, 4.8, 11, 28, 55, 78, 90, 95, 1.2, 2.4, 6.1, 13, 31, 52, 81, 88, 97])
@@ -72,3 +72,43 @@ def test_an_sd_that_is_known_to_be_infinite_stays_so_whatever_the_draws_say() ->
     assert sd[0] == np.inf
     assert error[0] == 0.0
     assert label[0] == "quadrature; the sd is infinite, the mean not known"
+
+
+@pytest.mark.parametrize("length", [250, 1000])
+@pytest.mark.parametrize(
+    ("law", "fewest", "most"),
+    [
+        (stats.norm(), 0, 0),
+        (stats.t(5), 0, 1),
+        (stats.expon(), 0, 0),
+        (stats.invgamma(5), 0, 3),
+        (stats.halfcauchy(), 95, 100),
+        (stats.pareto(2), 40, 100),
+    ],
+    ids=["Normal", "t5", "Exponential", "InverseGamma", "half-Cauchy", "1/x³"],
+)
+def test_draws_without_a_variance_are_found_and_others_are_left_alone(
+    law: stats.rv_continuous, fewest: int, most: int, length: int
+) -> None:
+    draws = xr.DataArray(law.rvs(size=(4, length, 100), random_state=1), dims=("chain", "draw", "entry"))
+    found = unknown_moments(draws)
+    assert fewest <= len(found) <= most
+    if law.dist.name == "halfcauchy":
+        assert sum(missing == "mean and sd" for _, missing in found.values()) >= 80
+
+
+def test_importance_sampling_and_a_tree_of_draws_say_that_a_scale_has_no_variance() -> None:
+    """Of a half-Cauchy scale of one effect, which has an observation, the density falls like 1/x³."""
+    with pm.Model() as model:
+        local, shared = pm.HalfCauchy("local", 1.0, shape=3), pm.HalfNormal("shared", 1.0)
+        effect = pm.Normal("effect", 0.0, local * shared, shape=3)
+        pm.Normal("y", effect, 1.0, observed=[0.3, -0.2, 9.0])
+    post = bk.infer(model, method="importance", random_seed=1)
+    row = post.summary().loc["local[2]"]
+    assert np.isnan(row["sd"]) and row["label"].startswith("estimated; ") and "tail index k = " in row["label"]
+    assert np.isfinite(row["eti89_ub"])
+    assert np.isfinite(post.summary().loc["shared", "sd"])
+    assert any("not finite, or not known from draws, for local[" in note for note in post.plan.notes)
+    draws = xr.DataTree.from_dict({"posterior": post.tree["posterior"].to_dataset()})
+    doubts = bk.report_section(draws, "posterior", model=model).doubts
+    assert any("not finite, or not known from draws, for local[" in doubt for doubt in doubts)
