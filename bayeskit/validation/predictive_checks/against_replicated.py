@@ -12,10 +12,10 @@ draws (realised discrepancies, Gelman, Meng and Stern 1996).
 
 The data are used twice: θ has seen y, and statistics that a parameter is fitted to (mean and sd of a Normal) are hardly
 ever in their tails. So a right model is accused less often than the level says; and a wrong one may pass: what passes
-here is not proved. Of 300 data sets each, with parameters from the prior and exact draws, accused at level 0.05 were 2 of
-a line with known noise, 2 of a Poisson regression, 2 of Binomials under one Beta, and none of a line with unknown noise
-or where rows have means or chances of their own. (In theory p_T below α comes up at most 2 α of the time, of statistics
-of the data and of realised ones alike, Meng 1994.)
+here is not proved. Of 300 data sets each, with parameters from the prior and exact draws, at level 0.05 two of a line
+with known noise were accused, two of a Poisson regression, two of Binomials under one Beta, and none of a line with
+unknown noise or where rows have means or chances of their own. (In theory p_T below α comes up at most 2 α of the time,
+of statistics of the data and of realised ones alike, Meng 1994.)
 
 Sources: Rubin (1984), Annals of Statistics 12; Meng (1994), Annals of Statistics 22; Gelman, Meng and Stern (1996),
 Statistica Sinica 6; Gelman et al. (2013), Bayesian Data Analysis, chapter 6.
