@@ -36,7 +36,7 @@ from bayeskit.types import Draws
 __all__ = ["EvidenceOnNodes", "agree"]
 
 ACCEPTABLE = 1e-6  # nats that a sum over nodes may be off
-OF_THREE = 1e-5  # over three numbers and far from those as written, where an integral of its own may be off as much
+OF_THREE = 1e-4  # over three numbers and far from those as written: an integral may be off a tenth as much, and is dear
 CLOSE = 10.0  # times the error of the posterior that it may be off, and of its nodes before others are tried
 AGREE = 1e-8  # relative, by which two ways to one number may differ beside their errors
 SAME = 1e-9  # relative, by which two ways to one place may differ

@@ -21,7 +21,7 @@ half is most likely is another one where a small share of the draws lies far fro
 of a mixture of irises are far more precise than. Where a draw has a much larger :math:`f/q` than most, a t is added
 about it, of the spread of the draws nearest to it, time and again (Raftery and Bao 2010): a draw in a hundred that no
 point comes near makes an estimate too low nearly always, its error too small with it, and is seldom far too high. As
-many are made as a standard error of two hundredths takes, up to 120,000. Draws then say where
+many are made as a standard error of two hundredths takes, up to 600,000. Draws then say where
 q is too thin: one at which f/q is far above any weight lies where no proposal fell.
 
 **Refusals.** Where the weights' tail has no variance (Pareto k above 0.7; Vehtari, Simpson, Gelman, Yao and Gabry
@@ -58,7 +58,7 @@ from bayeskit.results.records import LogEvidence
 __all__ = ["estimate", "obstacle"]
 
 STREAM = 0x13907
-MOST, MARGIN = 120_000, 1.3  # points, and how many more are made than seem to be needed
+MOST, MARGIN = 600_000, 1.3  # points, and how many more are made than seem to be needed
 MISSED = 0.01  # share of the draws that may
 LOOKED_AT = 2_000  # draws that may lie where no proposal does
 PARETO_K = 0.7
