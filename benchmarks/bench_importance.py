@@ -1,9 +1,9 @@
 """Importance sampling at quasi-random points: its stated errors, and its speed beside nutpie.
 
-Run as ``python benchmarks/bench_importance.py``; half an hour for 200 seeds a density (``--seeds 20`` for fewer). The
-densities are priors, whose integral is one; printed are the mean and the variance of (log integral − 0) / error, the
-largest, and how often the answer was refused. Speed is the whole of ``bk.infer`` against nutpie's compilation and its
-chains with as many draws.
+Run as ``python benchmarks/bench_importance.py``; hours for 200 seeds a density (``--seeds 20`` for fewer). The
+densities (:mod:`hard_densities`) have integral one; printed are the mean and the variance of the log integral over its
+error, the largest, and how often the answer was refused. Speed is the whole of ``bk.infer`` against nutpie's
+compilation and its chains with as many draws.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import nutpie
 import pymc as pm
-import pytensor.tensor as pt
 from bars import Row, of_z, show
+from hard_densities import DENSITIES
 from scipy import special
 
 import bayeskit as bk
@@ -26,40 +26,6 @@ from bayeskit.marginal_likelihood.quasi_monte_carlo.integral import Wanted, impo
 from bayeskit.model.unconstrained import Unconstrained
 
 SEEDS, DRAWS = 200, 4_000
-
-
-def bimodal(size: int, apart: float, share: float, scale: float) -> None:
-    centre = np.zeros(size)
-    centre[0] = apart
-    parts = [pm.MvNormal.dist(np.zeros(size), np.eye(size)), pm.MvNormal.dist(centre, scale**2 * np.eye(size))]
-    pm.Mixture("x", [1 - share, share], parts)
-
-
-def banana(size: int, bend: float) -> None:
-    a = pm.Normal("a", 0, 3)
-    pm.Normal("c", bend * (a**2 - 9), 1)
-    pm.Normal("rest", 0, 1, shape=size - 2)
-
-
-def funnel(size: int, sd: float) -> None:
-    pm.Normal("x", 0, pt.exp(pm.Normal("driver", 0, sd) / 2), shape=size - 1)
-
-
-DENSITIES: dict[str, Callable[[], object]] = {
-    "correlated by 0.9999": lambda: pm.MvNormal("x", np.zeros(6), 0.9999 + 1e-4 * np.eye(6)),
-    "scales of 1e-6 to 1e6": lambda: pm.Normal("x", 0, np.geomspace(1e-6, 1e6, 7), shape=7),
-    "Student t of 3 degrees": lambda: pm.MvStudentT("x", nu=3, mu=np.zeros(4), scale=np.eye(4)),
-    "Gamma(0.3)": lambda: pm.Gamma("x", 0.3, 1, shape=5),
-    "uniform": lambda: pm.Uniform("x", 0, 1, shape=6),
-    "simplex": lambda: pm.Dirichlet("x", np.full(5, 2.0)),
-    "half-Cauchy": lambda: pm.HalfCauchy("x", 1, shape=5),
-    "banana, slight": lambda: banana(4, 0.03),
-    "banana": lambda: banana(8, 0.1),
-    "funnel, shallow": lambda: funnel(4, 0.3),
-    "two modes": lambda: bimodal(4, 3.0, 0.5, 1.0),
-    "two modes, unlike": lambda: bimodal(8, 6.0, 0.1, 0.1),
-    "spike upon a slab": lambda: bimodal(5, 0.0, 0.5, 0.01),
-}
 
 
 def calibration(seeds: int) -> list[Row]:

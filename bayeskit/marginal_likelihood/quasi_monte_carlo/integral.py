@@ -34,7 +34,12 @@ from numpy.random import Generator
 from bayeskit.marginal_likelihood.mixture_proposal import MixtureProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import PROPOSALS, NoProposal, adapted
 from bayeskit.marginal_likelihood.quasi_monte_carlo.first_proposal import first_proposal
-from bayeskit.marginal_likelihood.quasi_monte_carlo.gates import require_no_edge, require_seen_wider, trusted_pareto_k
+from bayeskit.marginal_likelihood.quasi_monte_carlo.gates import (
+    require_no_edge,
+    require_no_longer_tails,
+    require_seen_wider,
+    trusted_pareto_k,
+)
 from bayeskit.marginal_likelihood.quasi_monte_carlo.modes import SearchedDensity
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighed import Weighed, weighed
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighted_mixture import SobolPoints
@@ -111,6 +116,7 @@ def importance_integral(
         try:
             # The first points tell less of the weights' tail than all; but another proposal is no loss.
             found, pareto = _judged(density, proposal, rng, wanted, PARETO_K if number < PROPOSALS else EARLY)
+            require_no_longer_tails(space.log_density, coordinates, proposal, found)
             break
         except NoProposal as error:
             refusal = refusal or error
