@@ -48,8 +48,8 @@ def unknown_moments(draws: xr.DataArray) -> dict[int, tuple[float, str]]:
     flat = sample.reshape(*sample.shape[:2], -1)
     if not flat.size or flat.dtype.kind != "f":
         return {}
-    low, middle, high = np.quantile(flat, (0.25, 0.5, 0.75), axis=(0, 1))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # of draws that are infinite there is nothing to tell
+        low, middle, high = np.quantile(flat, (0.25, 0.5, 0.75), axis=(0, 1))
         farthest = np.maximum(flat.max(axis=(0, 1)) - middle, middle - flat.min(axis=(0, 1)))
         far = np.isfinite(farthest) & (high > low) & (farthest > LIGHT * (high - low))
     from arviz_stats.base import array_stats
