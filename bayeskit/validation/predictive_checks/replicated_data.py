@@ -76,10 +76,11 @@ def replicated_data(
     observed = observed[[name for name, values in observed.data_vars.items() if values.size]]
     if not observed.data_vars:
         raise ModelError("there is nothing to check: no variable is observed, or no entry of any")
-    predicted = _predicted(posterior, tree, model, max(v.size for v in observed.data_vars.values()), random_seed)
+    size = max(v.size for v in observed.data_vars.values())
+    predicted = _predicted(posterior, tree, model, size, random_seed)
     independent = isinstance(posterior, Posterior) and posterior.diagnostics is None
     labels, names = ({}, {}) if model is None else (category_labels(model), distributions_of(model))
-    again = partial(_repeated, tree, model, max(v.size for v in observed.data_vars.values()), random_seed)
+    again = partial(_repeated, tree, model, size, random_seed)
     found = Replicated(observed, predicted, labels, names, independent, again)
     for name in found.names:
         shape, drawn = observed[name].shape, predicted[name].transpose("chain", "draw", ...).shape

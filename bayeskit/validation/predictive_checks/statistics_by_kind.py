@@ -17,7 +17,7 @@ to one half, for the same reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -181,10 +181,12 @@ BY_KIND: dict[DataKind, tuple[Statistic, ...]] = {
 def statistics_of(column: Column, rng: np.random.Generator) -> Iterator[Measured]:
     """The statistics that suit a column, of its observed data and of every replicated data set."""
     found = list(_suiting(column))
-    repeated = column.repeated() if column.differing and any(s.residual for s in found) else None
+    residual = [statistic for statistic in found if statistic.residual]
+    repeated = column.repeated() if residual and column.differing else None
+    realised = {} if repeated is None else _realised(residual, column.observed, repeated)
     for statistic in found:
-        if statistic.residual and repeated is not None:
-            yield _realised(statistic, column.observed, repeated)
+        if statistic.name in realised:
+            yield realised[statistic.name]
             continue
         data = column.residuals if statistic.residual else (column.observed[None], column.replicated)
         observed, replicated = (statistic.of(values.reshape(-1, *column.observed.shape)) for values in data)
@@ -197,11 +199,16 @@ def statistics_of(column: Column, rng: np.random.Generator) -> Iterator[Measured
         yield Measured(distance, _from_uniform(pit[None]), _from_uniform(of_replicated)[None], two_sided=False)
 
 
-def _realised(statistic: Statistic, observed: np.ndarray, repeated: np.ndarray) -> Measured:
-    """A statistic of residuals given each of several draws of the parameters."""
-    own = [statistic.of(observed_residuals(observed, sets)[None])[0] for sets in repeated]
-    others = [statistic.of(replicated_residuals(observed, sets)) for sets in repeated]
-    return Measured(statistic, np.array(own), np.array(others), two_sided=True)
+def _realised(statistics: Sequence[Statistic], observed: np.ndarray, repeated: np.ndarray) -> dict[str, Measured]:
+    """Statistics of residuals given each of several draws of the parameters, by their names."""
+    own: dict[str, list[float]] = {statistic.name: [] for statistic in statistics}
+    others: dict[str, list[np.ndarray]] = {statistic.name: [] for statistic in statistics}
+    for sets in repeated:
+        of_observed, of_replicated = observed_residuals(observed, sets)[None], replicated_residuals(observed, sets)
+        for statistic in statistics:
+            own[statistic.name].append(float(statistic.of(of_observed)[0]))
+            others[statistic.name].append(statistic.of(of_replicated))
+    return {s.name: Measured(s, np.array(own[s.name]), np.array(others[s.name]), two_sided=True) for s in statistics}
 
 
 def _suiting(column: Column) -> Iterator[Statistic]:
