@@ -31,6 +31,8 @@ import numpy as np
 import xarray as xr
 from arviz_stats.base import array_stats
 
+from bayeskit.results.moments import heaviest_with_mean
+
 __all__ = ["Smoothed", "error_of_draws", "mean_over_draws", "smoothed_loo"]
 
 SAME = 1e-12  # relative spread below which a term is the same at every draw
@@ -85,7 +87,7 @@ def smoothed_loo(pointwise: np.ndarray, draws: xr.Dataset, reff: float | None) -
         worth = _share_that_counts(draws) if reff is None else reff
         smoothed, k[smooth] = array_stats.psislw(pointwise[..., smooth], r_eff=worth, axis=(0, 1))
         log_weights[..., smooth] = np.moveaxis(smoothed, 0, -1)
-        good = min(1 - 1 / math.log10(pointwise[..., 0].size), 0.7)
+        good = heaviest_with_mean(pointwise[..., 0].size)
     if varies.any():
         varying, log_weights = pointwise[..., varies], log_weights[..., varies]
         log_weights -= _log_sum(log_weights)

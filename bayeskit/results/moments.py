@@ -16,16 +16,21 @@ Source: Vehtari, Simpson, Gelman, Yao and Gabry (2024), Journal of Machine Learn
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-__all__ = ["moments_from_draws", "moments_where_unknown", "unknown_moments"]
+__all__ = ["heaviest_with_mean", "moments_from_draws", "moments_where_unknown", "unknown_moments"]
 
 HEAVIEST = 0.5  # shape of a tail from which on there is no variance
-NO_MEAN = 0.7
 LIGHT = 8.0  # distances between the quartiles, from the median, that no draw of 1/x³ among many stays within
+
+
+def heaviest_with_mean(number: int) -> float:
+    """The shape of a tail from which on so many draws tell no mean, min(1 − 1 / log10 S, 0.7)."""
+    return min(1 - 1 / math.log10(number), 0.7)
 
 
 def moments_from_draws(
@@ -55,7 +60,7 @@ def unknown_moments(draws: xr.DataArray) -> dict[int, tuple[float, str]]:
     from arviz_stats.base import array_stats
 
     number = flat.shape[0] * flat.shape[1]
-    without_mean = min(1 - 1 / np.log10(max(number, 11)), NO_MEAN)
+    without_mean = heaviest_with_mean(max(number, 11))
     indices = {int(k): float(array_stats.pareto_khat(flat[..., k])) for k in np.flatnonzero(far)}
     return {k: (i, "mean and sd" if i >= without_mean else "sd") for k, i in indices.items() if i >= HEAVIEST}
 
