@@ -21,8 +21,8 @@ half is most likely is another one where a small share of the draws lies far fro
 of a mixture of irises are far more precise than. Where a draw has a much larger :math:`f/q` than most, a t is added
 about it, of the spread of the draws nearest to it, time and again (Raftery and Bao 2010): a draw in a hundred that no
 point comes near makes an estimate too low nearly always, its error too small with it, and is seldom far too high. As
-many are made as a standard error of two hundredths takes, up to 600,000. Draws then say where
-q is too thin: one at which f/q is far above any weight lies where no proposal fell.
+many points are made as a standard error of two hundredths takes, up to 600,000. Draws then say where q is too thin: one
+at which f/q is far above any weight lies where no proposal fell.
 
 **Refusals.** Where the weights' tail has no variance (Pareto k above 0.7; Vehtari, Simpson, Gelman, Yao and Gabry
 2024), or a few points carry the sum, the error would itself be a guess.

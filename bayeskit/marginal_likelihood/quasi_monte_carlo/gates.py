@@ -14,7 +14,7 @@ from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import HeavyTails
 from bayeskit.marginal_likelihood.quasi_monte_carlo.skewed_coordinates import SkewedCoordinates
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighed import Weighed, weighed
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighted_mixture import SobolPoints
-from bayeskit.types import ArrayFunction
+from bayeskit.types import Array, ArrayFunction
 
 __all__ = ["require_no_edge", "require_no_longer_tails", "require_seen_wider", "trusted_pareto_k"]
 
@@ -87,16 +87,16 @@ def require_seen_wider(density: ArrayFunction, proposal: MixtureProposal, one: W
 
 
 def require_no_longer_tails(
-    log_density: ArrayFunction, coordinates: SkewedCoordinates, proposal: MixtureProposal, found: Weighed
+    log_density: ArrayFunction, coordinates: SkewedCoordinates, proposal: MixtureProposal, points: Array, error: float
 ) -> None:
     """That no line through the mode, along axes of either kind, has a tail that leaves the weights without variance.
 
     Weights tell of a tail no more than the points in it do. Of five independent t's of two degrees, a t in all
     directions reaches too little along the axes: the integral was low by two to six standard errors where, for one seed
     in eight, the weights' own tail looked like one of finite variance. On a line at r from the mode their square has
-    the mean of f² / q, which must fall faster than 1 / r, unless next to nothing lies beyond the points.
+    the mean of f² / q, which must fall faster than 1 / r, unless next to nothing lies beyond the ``points``, (n, D), in
+    standard errors of the integral.
     """
-    points = coordinates.forward(found.points.reshape(-1, len(coordinates.mode)))[0]
     off = points - coordinates.mode
     for axes, places in ((np.eye(off.shape[1]), off), (coordinates.root.T, off @ coordinates.inverse.T)):
         at = np.stack([places.max(axis=0), places.min(axis=0)])[..., None] * ALONG  # (2, D, steps), signed
@@ -111,5 +111,5 @@ def require_no_longer_tails(
         pieces = np.abs(np.diff(at)) * (heights[..., 1:] + heights[..., :-1]) / 2
         share = pieces[..., -BEYOND:].sum(axis=-1) / np.maximum(pieces.sum(axis=(0, 2)), np.finfo(float).tiny)
         missed = float(share[falls > -1].sum())
-        if missed > LONGER * found.error:
+        if missed > LONGER * error:
             raise HeavyTails(f"tails along single numbers hold {missed:.1g} of the mass, or more, beyond all points")

@@ -15,9 +15,9 @@ largest weight seen is the largest there is. Where so few would be kept that man
 resampled in proportion to their weights instead, from at least four times as many effective points.
 
 **Gates.** Refused are: weights with a Pareto tail of k above one half, for which their variance, and with it the error,
-need not exist; few effective points; scramblings that a single one dominates; a density that
-ends where it is not small; and a wider proposal with heavier tails that finds another integral, or other moments, than
-the first, beyond the errors of both.
+need not exist; tails along axes that leave the weights without variance, whatever their k; few effective points;
+scramblings that a single one dominates; a density that ends where it is not small; and a wider proposal with heavier
+tails that finds another integral, or other moments, than the first, beyond the errors of both.
 
 Sources: Owen (1997), SIAM Journal on Numerical Analysis 34, 1884-1910; L'Ecuyer and Lemieux (2002), in Modeling
 Uncertainty, 419-474; Vehtari, Simpson, Gelman, Yao and Gabry (2024), Journal of Machine Learning Research 25 (72).
@@ -116,13 +116,13 @@ def importance_integral(
         try:
             # The first points tell less of the weights' tail than all; but another proposal is no loss.
             found, pareto = _judged(density, proposal, rng, wanted, PARETO_K if number < PROPOSALS else EARLY)
-            require_no_longer_tails(space.log_density, coordinates, proposal, found)
+            points = coordinates.forward(found.points.reshape(-1, space.size))[0]
+            require_no_longer_tails(space.log_density, coordinates, proposal, points, found.error)
             break
         except NoProposal as error:
             refusal = refusal or error
     else:
         raise refusal or NoProposal("no proposal was found")
-    points = coordinates.forward(found.points.reshape(-1, space.size))[0]
     logs = found.log_weights.ravel()
     return ImportanceIntegral(found.mean, found.error, pareto, found.effective / logs.size, made, points, logs)
 
