@@ -31,6 +31,7 @@ from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph
 
 __all__ = [
+    "TOGETHER",
     "deterministics",
     "draw_given",
     "draws_together",
@@ -94,9 +95,17 @@ def draw_given(
 
 
 def sampler_given(
-    model: pm.Model, names: Sequence[str], given: Collection[str]
+    model: pm.Model,
+    names: Sequence[str],
+    given: Collection[str],
+    *,
+    at_once: int = TOGETHER,
+    compiled_from: float = COMPILED_FROM,
 ) -> Callable[[Mapping[str, np.ndarray], np.random.Generator, int], dict[str, np.ndarray]]:
-    """As :func:`draw_given`, compiled once for many sets of draws of the variables that are ``given``."""
+    """As :func:`draw_given`, compiled once for many sets of draws of the variables that are ``given``.
+
+    ``at_once`` draws are made together; a graph with a matrix factorisation is compiled from ``compiled_from`` on.
+    """
     wanted = {rv.name: rv for rv in model.basic_RVs if rv.name in names}
     free = [rv for rv in model.free_RVs if rv.name in given]
     known = {rv: pt.TensorType(rv.type.dtype, rv.type.shape)(f"{rv.name}_given") for rv in free}
@@ -105,7 +114,8 @@ def sampler_given(
 
     @cache
     def together() -> _Seeded:
-        if not all(any(v in known.values() for v in ancestors([o])) for o in outputs):
+        random = {v.owner: v for v in ancestors(outputs) if v.owner is not None and _draws(v.owner.op)}
+        if not all(any(v in known.values() for v in ancestors([drawn])) for drawn in [*outputs, *random.values()]):
             raise NotImplementedError("what depends on no draw would be drawn once for all")
         many = stacked(known.values())
         if any(isinstance(o.owner.op, AutoRegressiveRV) for o in outputs):
@@ -120,12 +130,12 @@ def sampler_given(
 
     def draw(draws: Mapping[str, np.ndarray], rng: np.random.Generator, number: int) -> dict[str, np.ndarray]:
         arguments = [np.asarray(draws[str(rv.name)], dtype=rv.type.dtype) for rv in known]
-        compiled = dense and number >= COMPILED_FROM  # a matrix for each draw: PyTensor's compiled loops are faster
+        compiled = dense and number >= compiled_from  # a matrix for each draw: PyTensor's compiled loops are faster
         if not compiled:
             # Not where PyTensor cannot draw for many parameters at once (pm.CAR), or not of this size.
             with suppress(NotImplementedError, TypeError, ValueError):
                 function = together()(rng)
-                some = [slice(start, start + TOGETHER) for start in range(0, number, TOGETHER)]
+                some = [slice(start, start + at_once) for start in range(0, number, at_once)]
                 parts = [function(*[a[rows] for a in arguments]) for rows in some]
                 return {n: np.concatenate([np.asarray(p[i]) for p in parts]) for i, n in enumerate(wanted)}
         function = one_by_one(compiled)(rng)

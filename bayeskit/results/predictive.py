@@ -26,7 +26,7 @@ from bayeskit.graphs.compile import compile_small, small_mode
 from bayeskit.model.data_slots import uncut
 from bayeskit.model.snapshot import Snapshot
 from bayeskit.results.lengths_of_new_data import advice_on_lengths, note_on_rows
-from bayeskit.results.predicted_series import predicted_series
+from bayeskit.results.predicted_together import predicted_together
 from bayeskit.results.tree import countable
 from bayeskit.terminal import interruptible, quiet
 from bayeskit.types import Graph
@@ -262,8 +262,8 @@ def _checked(
 def ensure_posterior_predictive(model: pm.Model, tree: xr.DataTree, *, random_seed: RandomSeed = None) -> xr.Dataset:
     """Posterior predictive draws, drawn once and kept in the tree."""
     if "posterior_predictive" not in tree.children:
-        series = predicted_series(model, tree, random_seed)
-        drawn = predict(model, tree, {}, random_seed=random_seed) if series is None else series
+        together = predicted_together(model, tree, random_seed)
+        drawn = predict(model, tree, {}, random_seed=random_seed) if together is None else together
         tree["posterior_predictive"] = xr.DataTree(drawn)
     return tree["posterior_predictive"].to_dataset()
 

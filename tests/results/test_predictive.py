@@ -18,7 +18,8 @@ from scipy import stats
 
 import bayeskit as bk
 from bayeskit.errors import DataError
-from bayeskit.results.predictive import ensure_posterior_predictive
+from bayeskit.results.predicted_together import predicted_together
+from bayeskit.results.predictive import ensure_posterior_predictive, predict
 
 DRAWS = 4000
 RNG = np.random.default_rng(7)
@@ -412,3 +413,62 @@ def test_series_are_drawn_for_all_draws_at_once() -> None:
     fresh = xr.DataTree.from_dict({"posterior": dict_to_dataset(posterior)})
     again = ensure_posterior_predictive(model, fresh, random_seed=1)["y"]
     xr.testing.assert_identical(again, found)
+
+
+def mixed() -> None:
+    """Counts, categories, a multivariate and a censored normal under parameters that are drawn."""
+    mu = pm.Normal("mu", 0, 1, shape=3)
+    pm.Poisson("counts", pm.math.exp(mu), observed=[1, 2, 0])
+    pm.Categorical("states", pm.math.softmax(mu), observed=[0, 2, 1, 1])
+    pm.MvNormal("pairs", mu[:2], np.array([[1.0, 0.6], [0.6, 1.0]]), observed=np.zeros((4, 2)))
+    pm.Censored("cut", pm.Normal.dist(mu[0], 1.0), lower=-0.5, upper=None, observed=[0.3, -0.5])
+
+
+def one_after_the_other() -> None:
+    """Its first observed variable depends on nothing that has draws, its second on the first."""
+    first = pm.Normal("first", 0.0, 1.0, observed=[0.5, 1.0])
+    pm.Normal("second", first + pm.Normal("mu", 0, 1), 0.5, observed=[0.1, 1.4])
+
+
+def parts() -> None:
+    """The component that an observation comes from is drawn inside of it, with shares that are known."""
+    centers = pm.Normal("centers", [-4.0, 4.0], 1.0, shape=2)
+    component = [pm.Normal.dist(centers[k], 0.5) for k in range(2)]
+    pm.Mixture("y", [0.3, 0.7], component, observed=np.array([-4.0, 4.1, 3.9]))
+
+
+@pytest.mark.parametrize("body", [mixed, one_after_the_other, parts], ids=lambda body: body.__name__)
+def test_draws_made_together_are_distributed_as_those_of_pymc(body: Callable[[], None]) -> None:
+    """Means, spreads, and products of neighbours within a data set and from one to the next, in standard errors."""
+    with pm.Model() as model:
+        body()
+    rng = np.random.default_rng(11)
+    drawn = {str(rv.name): rng.normal([-4, 4] if rv.name == "centers" else 0.0, 1.0, (2, 1000, *rv.shape.eval()))
+             for rv in model.free_RVs}  # fmt: skip
+    tree = xr.DataTree.from_dict({"posterior": dict_to_dataset(drawn)})
+    together = predicted_together(model, tree, 1)
+    assert together is not None
+    apart = predict(model, tree, {}, random_seed=2)
+    assert set(together.data_vars) == set(apart.data_vars)
+    for name, values in apart.data_vars.items():
+        assert together[name].dims == values.dims and together[name].dtype == values.dtype
+        theirs, ours = (d.reshape(2000, -1).astype(float) for d in (values.to_numpy(), together[name].to_numpy()))
+        middle = theirs.mean(axis=0)
+        for statistic in (
+            lambda d: d,
+            lambda d, middle=middle: (d - middle) ** 2,
+            lambda d, middle=middle: (d - middle) * np.roll(d - middle, 1, axis=1),
+            lambda d, middle=middle: (d - middle) * np.roll(d - middle, 1, axis=0),
+        ):
+            first, second = statistic(theirs), statistic(ours)
+            error = np.sqrt((first.var(axis=0) + second.var(axis=0)) / 2000)
+            assert np.all(np.abs(first.mean(axis=0) - second.mean(axis=0)) < 5 * error + 1e-12)
+
+
+def test_entries_that_are_missing_are_left_to_pymc() -> None:
+    with pm.Model() as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
+        pm.Normal("y", pm.Normal("mu", 0, 1), 1.0, observed=[0.3, np.nan, 0.9])
+    post = bk.infer(model, draws=100, random_seed=1, progressbar=False)
+    assert predicted_together(model, post.tree, 1) is None
+    assert post.posterior_predictive(random_seed=1)["y"].shape == (*post.tree["posterior"]["mu"].shape, 3)

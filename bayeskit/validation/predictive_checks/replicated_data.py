@@ -14,7 +14,7 @@ from pymc.backends.arviz import find_observations
 from bayeskit.arguments import RandomSeed, whole_seed
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.model.snapshot import WrittenModel
-from bayeskit.results.predicted_series import predicted_series
+from bayeskit.results.predicted_together import predicted_together
 from bayeskit.results.predictive import predict
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import dims_of, observed_data
@@ -24,6 +24,7 @@ from bayeskit.validation.predictive_checks.data_kinds import category_labels, di
 __all__ = ["REPEATED", "Replicated", "replicated_data"]
 
 MAX_ELEMENTS = 20_000_000  # replicated values held in memory
+MAX_REPEATED = 4_000_000  # of which several data sets are of one draw: what they tell is a tail's share, to 1 in 1,000
 FEWEST = 40  # data sets, whatever their size
 REPEATED = ("parameter", "repeat")
 REPEATS = range(20, 61)  # data sets of one draw of the parameters, whichever number the draws are a multiple of
@@ -126,9 +127,9 @@ def _predicted(
         raise DataError(f"no data could be replicated from these draws of this model ({why})") from error
 
 
-def _fitting(draws: xr.Dataset, size: int) -> int:
+def _fitting(draws: xr.Dataset, size: int, most: int = MAX_ELEMENTS) -> int:
     """Of how many draws of each chain replicated data are held in memory."""
-    return min(draws.sizes["draw"], max(1, max(MAX_ELEMENTS // size, FEWEST) // draws.sizes["chain"]))
+    return min(draws.sizes["draw"], max(1, max(most // size, FEWEST) // draws.sizes["chain"]))
 
 
 def _repeated(tree: xr.DataTree, model: pm.Model | None, size: int, random_seed: RandomSeed) -> xr.Dataset | None:
@@ -138,7 +139,7 @@ def _repeated(tree: xr.DataTree, model: pm.Model | None, size: int, random_seed:
     draws = tree["posterior"].to_dataset()
     if not {rv.name for rv in model.free_RVs} <= {*draws.data_vars} or not draws.sizes.get("draw"):
         return None
-    number = _fitting(draws, size)
+    number = _fitting(draws, size, MAX_REPEATED)
     each = min((k for k in REPEATS if number % k == 0), key=lambda k: abs(k - FEWEST), default=FEWEST)
     parameters = max(1, number // each)
     places = np.linspace(0, draws.sizes["draw"] - 1, parameters).round().astype(int)
@@ -146,8 +147,8 @@ def _repeated(tree: xr.DataTree, model: pm.Model | None, size: int, random_seed:
     part = xr.DataTree.from_dict({"posterior": some})
     # A stream of its own: with the seed alone the noise would be that of the other replicated data.
     seed = np.random.default_rng(np.random.SeedSequence(whole_seed(random_seed), spawn_key=(3,)))
-    series = predicted_series(model, part, seed)
-    drawn = predict(model, part, {}, random_seed=seed) if series is None else series
+    together = predicted_together(model, part, seed)
+    drawn = predict(model, part, {}, random_seed=seed) if together is None else together
     flat = drawn.drop_vars(("chain", "draw")).stack(both=("chain", "draw"), create_index=False)
     apart = xr.Dataset(
         {
