@@ -31,7 +31,6 @@ from bayeskit.model.log_joint import LogJoint
 from bayeskit.types import Graph
 
 __all__ = [
-    "TOGETHER",
     "deterministics",
     "draw_given",
     "draws_together",
@@ -99,12 +98,11 @@ def sampler_given(
     names: Sequence[str],
     given: Collection[str],
     *,
-    at_once: int = TOGETHER,
     compiled_from: float = COMPILED_FROM,
 ) -> Callable[[Mapping[str, np.ndarray], np.random.Generator, int], dict[str, np.ndarray]]:
     """As :func:`draw_given`, compiled once for many sets of draws of the variables that are ``given``.
 
-    ``at_once`` draws are made together; a graph with a matrix factorisation is compiled from ``compiled_from`` on.
+    A graph with a matrix factorisation is compiled from ``compiled_from`` draws on.
     """
     wanted = {rv.name: rv for rv in model.basic_RVs if rv.name in names}
     free = [rv for rv in model.free_RVs if rv.name in given]
@@ -135,7 +133,7 @@ def sampler_given(
             # Not where PyTensor cannot draw for many parameters at once (pm.CAR), or not of this size.
             with suppress(NotImplementedError, TypeError, ValueError):
                 function = together()(rng)
-                some = [slice(start, start + at_once) for start in range(0, number, at_once)]
+                some = [slice(start, start + TOGETHER) for start in range(0, number, TOGETHER)]
                 parts = [function(*[a[rows] for a in arguments]) for rows in some]
                 return {n: np.concatenate([np.asarray(p[i]) for p in parts]) for i, n in enumerate(wanted)}
         function = one_by_one(compiled)(rng)

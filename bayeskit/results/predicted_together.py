@@ -14,36 +14,38 @@ import pymc as pm
 import xarray as xr
 from arviz_base import dict_to_dataset
 from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_observations
+from pymc.distributions.timeseries import AutoRegressiveRV
 from pymc.sampling.forward import observed_dependent_deterministics
 
 from bayeskit.arguments import RandomSeed, whole_seed
-from bayeskit.model.forward_sampling import TOGETHER, sampler_given
+from bayeskit.model.forward_sampling import sampler_given
 from bayeskit.results.tree import stacked_draws
 from bayeskit.terminal import interruptible, quiet
 
 __all__ = ["predicted_together"]
 
-IN_MEMORY = 2_000_000  # entries of the data sets that are drawn together
+MOST = 10_000  # entries of a data set; of 40,000 together takes three times as long as one by one, for all the memory
 
 
 def predicted_together(model: pm.Model, tree: xr.DataTree, random_seed: RandomSeed = None) -> xr.Dataset | None:
     """Draws of the observed variables, one for each draw of the free ones; None where PyMC is to draw them.
 
     That is where a free variable has no draws, where entries are missing (a Deterministic joins them with the observed
-    ones), and where the graph cannot be evaluated: PyMC says why.
+    ones), where the data are large and no series, and where the graph cannot be evaluated: PyMC says why.
     """
     held = tree["posterior"].to_dataset()
     free, observed = ([str(rv.name) for rv in rvs] for rvs in (model.free_RVs, model.observed_RVs))
     if not observed or not free or not {*free} <= {*held} or observed_dependent_deterministics(model):
         return None
+    series = any(isinstance(rv.owner.op, AutoRegressiveRV) for rv in model.observed_RVs)
+    if not series and sum(np.size(values) for values in find_observations(model).values()) > MOST:
+        return None
     draws, sizes = stacked_draws(held, free), (held.sizes["chain"], held.sizes["draw"])
-    entries = sum(np.size(values) for values in find_observations(model).values())
-    at_once = max(1, min(TOGETHER, IN_MEMORY // max(1, entries)))
     rng = np.random.default_rng(whole_seed(random_seed))
     try:
         with interruptible(), quiet():
             # Compiling takes seconds, PyMC's way to 4,000 draws one.
-            draw = sampler_given(model, observed, free, at_once=at_once, compiled_from=math.inf)
+            draw = sampler_given(model, observed, free, compiled_from=math.inf)
             drawn = draw(draws, rng, sizes[0] * sizes[1])
     except (ArithmeticError, IndexError, NotImplementedError, TypeError, ValueError, np.linalg.LinAlgError):
         return None

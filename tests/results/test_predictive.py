@@ -465,6 +465,15 @@ def test_draws_made_together_are_distributed_as_those_of_pymc(body: Callable[[],
             assert np.all(np.abs(first.mean(axis=0) - second.mean(axis=0)) < 5 * error + 1e-12)
 
 
+def test_large_data_are_left_to_pymc() -> None:
+    """Their draws together would be fifty times as many numbers for each operation of the graph."""
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu", 0, 1), 1.0, observed=np.zeros(20_000))
+    tree = xr.DataTree.from_dict({"posterior": dict_to_dataset({"mu": np.zeros((1, 3))})})
+    assert predicted_together(model, tree, 1) is None
+    assert ensure_posterior_predictive(model, tree, random_seed=1)["y"].shape == (1, 3, 20_000)
+
+
 def test_entries_that_are_missing_are_left_to_pymc() -> None:
     with pm.Model() as model, warnings.catch_warnings():
         warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
