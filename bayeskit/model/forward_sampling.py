@@ -112,11 +112,13 @@ def sampler_given(
 
     @cache
     def together() -> _Seeded:
-        random = {v.owner: v for v in ancestors(outputs) if v.owner is not None and _draws(v.owner.op)}
-        if not all(any(v in known.values() for v in ancestors([drawn])) for drawn in [*outputs, *random.values()]):
+        series = any(isinstance(o.owner.op, AutoRegressiveRV) for o in outputs)
+        above = [v for v in ancestors(outputs) if v.owner is not None and _draws(v.owner.op)]
+        # The start of a series is drawn once for each of them: its size is theirs.
+        if not all(any(v in known.values() for v in ancestors([drawn])) for drawn in (outputs if series else above)):
             raise NotImplementedError("what depends on no draw would be drawn once for all")
         many = stacked(known.values())
-        if any(isinstance(o.owner.op, AutoRegressiveRV) for o in outputs):
+        if series:
             return _random_function(list(many.values()), [_series(o, many) for o in outputs])
         apart = all(not _draws(op) for o in outputs for op in _above(o))
         batch = [_aligned(o, many) for o in outputs] if apart else vectorize_graph(outputs, many)

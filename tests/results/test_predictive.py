@@ -18,6 +18,7 @@ from scipy import stats
 
 import bayeskit as bk
 from bayeskit.errors import DataError
+from bayeskit.model import forward_sampling
 from bayeskit.results.predicted_together import predicted_together
 from bayeskit.results.predictive import ensure_posterior_predictive, predict
 
@@ -386,7 +387,7 @@ def test_an_unknown_group_is_not_taken_for_another_number_of_rows() -> None:
         post.predict({"group": [0, 2]})
 
 
-def test_series_are_drawn_for_all_draws_at_once() -> None:
+def test_series_are_drawn_for_all_draws_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """AR(2) with a constant: mean and covariance of each step follow from those before; the draws are independent."""
     coords = {"step": [f"t{k}" for k in range(8)]}
     with pm.Model(coords=coords) as model:
@@ -396,7 +397,10 @@ def test_series_are_drawn_for_all_draws_at_once() -> None:
     values, sd = np.array([0.4, 0.6, -0.3]), 0.7
     posterior = {"rho": np.broadcast_to(values, (4, 1000, 3)), "sigma": np.full((4, 1000), sd)}
     tree = xr.DataTree.from_dict({"posterior": dict_to_dataset(posterior)})
+    made, make = [], forward_sampling._random_function
+    monkeypatch.setattr(forward_sampling, "_random_function", lambda *a, **k: made.append(a[0]) or make(*a, **k))
     found = ensure_posterior_predictive(model, tree, random_seed=1)["y"]
+    assert [[v.ndim for v in inputs] for inputs in made] == [[2, 1]]  # of rho and sigma, a dim of draws before theirs
     assert found.dims == ("chain", "draw", "step") and list(found["step"].to_numpy()) == coords["step"]
     # The first two are drawn by themselves: no step leads to the second.
     lag = values[1] * np.eye(8, k=-1) + values[2] * np.eye(8, k=-2)
