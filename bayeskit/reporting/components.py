@@ -22,7 +22,6 @@ from bayeskit.results.tree import observed_data
 __all__ = ["Components", "allocation_picture", "component_picture", "gaussian_components", "same_component"]
 
 GRID = {1: 400, 2: 110}
-DRAWN = 1000  # draws that a density is averaged over: of 4,000 it is the same to the width of a line
 SHARES = (0.9, 0.5)  # of a component's mass, inside its contours
 FEW, MOST_PAIRED = 3, 60  # rows between which a matrix of pairs is drawn
 WRITTEN = 12  # rows up to which its numbers are written
@@ -74,9 +73,8 @@ def gaussian_components(post: Posterior, states: LatentStates) -> Components | N
         covariance = project.T @ covariance @ project
         mean, y = (mean - y.mean(axis=0)) @ project, (y - y.mean(axis=0)) @ project
         labels = ("first principal axis", "second principal axis")
-    responsibilities, some = states.probabilities[states.entries], slice(None, None, -(-len(mean) // DRAWN))
-    drawn = states.weights[some], mean[some], covariance[some]
-    return Components(labels, states.labels, size > 2, y, responsibilities, *drawn)
+    responsibilities = states.probabilities[states.entries]
+    return Components(labels, states.labels, size > 2, y, responsibilities, states.weights, mean, covariance)
 
 
 def component_picture(components: Components) -> Picture:
