@@ -31,7 +31,7 @@ from bayeskit.results.tree import countable
 from bayeskit.terminal import interruptible, quiet
 from bayeskit.types import Graph
 
-__all__ = ["CODE", "ensure_posterior_predictive", "ensure_prior_predictive", "not_drawable", "predict"]
+__all__ = ["CODE", "ensure_posterior_predictive", "ensure_prior_predictive", "not_drawable", "predict", "replicates"]
 
 
 def predict(
@@ -259,12 +259,16 @@ def _checked(
     return uncut(name, array, old.dtype)
 
 
+def replicates(model: pm.Model, tree: xr.DataTree, random_seed: RandomSeed = None) -> xr.Dataset:
+    """The observed variables drawn anew, one data set for each draw: all together where they can be, else by PyMC."""
+    together = predicted_together(model, tree, random_seed)
+    return predict(model, tree, {}, random_seed=random_seed) if together is None else together
+
+
 def ensure_posterior_predictive(model: pm.Model, tree: xr.DataTree, *, random_seed: RandomSeed = None) -> xr.Dataset:
     """Posterior predictive draws, drawn once and kept in the tree."""
     if "posterior_predictive" not in tree.children:
-        together = predicted_together(model, tree, random_seed)
-        drawn = predict(model, tree, {}, random_seed=random_seed) if together is None else together
-        tree["posterior_predictive"] = xr.DataTree(drawn)
+        tree["posterior_predictive"] = xr.DataTree(replicates(model, tree, random_seed))
     return tree["posterior_predictive"].to_dataset()
 
 

@@ -14,8 +14,7 @@ from pymc.backends.arviz import find_observations
 from bayeskit.arguments import RandomSeed, whole_seed
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.model.snapshot import WrittenModel
-from bayeskit.results.predicted_together import predicted_together
-from bayeskit.results.predictive import predict
+from bayeskit.results.predictive import predict, replicates
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import dims_of, observed_data
 from bayeskit.terminal import let_alarms_through
@@ -24,7 +23,7 @@ from bayeskit.validation.predictive_checks.data_kinds import category_labels, di
 __all__ = ["REPEATED", "Replicated", "replicated_data"]
 
 MAX_ELEMENTS = 20_000_000  # replicated values held in memory
-MAX_REPEATED = 4_000_000  # of which several data sets are of one draw: what they tell is a tail's share, to 1 in 1,000
+MAX_REPEATED = 4_000_000  # where several data sets are of one draw: all that they tell is shares of tails
 FEWEST = 40  # data sets, whatever their size
 REPEATED = ("parameter", "repeat")
 REPEATS = range(20, 61)  # data sets of one draw of the parameters, whichever number the draws are a multiple of
@@ -147,9 +146,7 @@ def _repeated(tree: xr.DataTree, model: pm.Model | None, size: int, random_seed:
     part = xr.DataTree.from_dict({"posterior": some})
     # A stream of its own: with the seed alone the noise would be that of the other replicated data.
     seed = np.random.default_rng(np.random.SeedSequence(whole_seed(random_seed), spawn_key=(3,)))
-    together = predicted_together(model, part, seed)
-    drawn = predict(model, part, {}, random_seed=seed) if together is None else together
-    flat = drawn.drop_vars(("chain", "draw")).stack(both=("chain", "draw"), create_index=False)
+    flat = replicates(model, part, seed).drop_vars(("chain", "draw")).stack(both=("chain", "draw"), create_index=False)
     apart = xr.Dataset(
         {
             name: (
