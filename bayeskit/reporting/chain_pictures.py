@@ -15,6 +15,7 @@ import xarray as xr
 
 from bayeskit.reporting.records import INK, Picture, figure_of, in_a_grid, to_picture
 from bayeskit.results.marginals import scalar_labels
+from bayeskit.results.picture_style import panel_name
 from bayeskit.results.records import Posterior
 
 __all__ = ["chain_pictures"]
@@ -41,9 +42,9 @@ def _scalars(draws: xr.Dataset, names: Sequence[str], labels: Sequence[str]) -> 
         flat = values.to_numpy().reshape(*values.shape[:2], -1)
         for place, label in enumerate(scalar_labels(draws, name)):
             if label in labels:
-                found[str(label)] = xr.DataArray(flat[..., place].astype(float), dims=("chain", "draw"))
+                found[label] = xr.DataArray(flat[..., place].astype(float), dims=("chain", "draw"))
     sizes = {"chain": np.arange(draws.sizes["chain"]), "draw": np.arange(draws.sizes["draw"])}
-    return xr.Dataset({label: found[label] for label in labels if label in found}, coords=sizes)
+    return xr.Dataset({panel_name(label): found[label] for label in labels if label in found}, coords=sizes)
 
 
 def _layout(draws: xr.Dataset) -> dict[str, Any]:

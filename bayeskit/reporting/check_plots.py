@@ -17,6 +17,7 @@ from bayeskit.reporting.distinct_labels import distinct_labels
 from bayeskit.reporting.figures import flattened, no_histogram
 from bayeskit.reporting.intervals import draw_intervals
 from bayeskit.reporting.records import BLUE, ORANGE, figure_of, say_instead, subplots
+from bayeskit.results.picture_style import panel_name
 
 __all__ = ["OVERLAID", "distribution_figure", "interval_figure", "rootogram_figure", "value_figure", "words_figure"]
 
@@ -124,8 +125,8 @@ def _panels(number: int) -> dict[str, Any]:
 
 def _drawn(plot: str, observed: _Columns, predicted: _Columns, visuals: dict[str, Any], **options: Any) -> Figure:
     """What a function of arviz-plots draws of replicated data and the observed ones."""
-    data = {n: v.drop_vars([c for c in v.coords if c not in v.dims]) for n, v in observed.items()}
-    drawn = {n: v.drop_vars([c for c in v.coords if c not in v.dims]) for n, v in predicted.items()}
+    data = {panel_name(n): v.drop_vars([c for c in v.coords if c not in v.dims]) for n, v in observed.items()}
+    drawn = {panel_name(n): v.drop_vars([c for c in v.coords if c not in v.dims]) for n, v in predicted.items()}
     groups = {"posterior_predictive": xr.Dataset(drawn), "observed_data": xr.Dataset(data)}
     groups = {group: distinct_labels(values) for group, values in groups.items()}
     options = {"figure_kwargs": {"figsize": SIZE}, **options}

@@ -112,7 +112,7 @@ def _same(mine: np.ndarray, theirs: np.ndarray) -> bool:
 def _completed(tree: xr.DataTree, model: pm.Model) -> xr.DataTree:
     """A copy with the observed data, which some samplers leave out, and statistics under PyMC's names."""
     tree = tree.copy(deep=False)
-    tree["posterior"] = xr.DataTree(tree["posterior"].to_dataset().transpose("chain", "draw", ...))
+    tree["posterior"] = xr.DataTree(_under_dims(tree["posterior"].to_dataset().transpose("chain", "draw", ...), model))
     coords, dims = coords_and_dims_for_inferencedata(model)
     found = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
     for group, values in found.items():
@@ -123,6 +123,19 @@ def _completed(tree: xr.DataTree, model: pm.Model) -> xr.DataTree:
         renamed = {theirs: stats[theirs] for theirs in STATISTICS if theirs in stats}
         tree["sample_stats"] = xr.DataTree(stats.assign({STATISTICS[n]: v for n, v in renamed.items()} | _kept(stats)))
     return tree
+
+
+def _under_dims(draws: xr.Dataset, model: pm.Model) -> xr.Dataset:
+    """The draws with the model's dims and labels, which samplers outside PyMC know nothing of (``w_dim_0``)."""
+    named = {n: dims for n, dims in model.named_vars_to_dims.items() if n in draws}
+    renamed = {}
+    for name, dims in named.items():
+        theirs = draws[name].dims[2:]
+        if len(theirs) == len(dims) and set(theirs).isdisjoint(map(str, dims)) and None not in dims:
+            values = draws[name].drop_vars([c for c in draws[name].coords if c not in ("chain", "draw")])
+            known = {d: list(model.coords[d]) for d in dims if model.coords.get(d) is not None}
+            renamed[name] = values.rename(dict(zip(theirs, dims, strict=True))).assign_coords(known)
+    return draws.drop_vars([*renamed]).assign(renamed)[[*draws.data_vars]] if renamed else draws
 
 
 def _kept(stats: xr.Dataset) -> dict[str, xr.DataArray]:

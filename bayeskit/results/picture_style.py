@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import arviz_base
 import matplotlib.style
 
-__all__ = ["BLUE", "COLOURS", "INK", "MUTED", "ORANGE", "SAFE", "picture_style"]
+__all__ = ["BLUE", "COLOURS", "INK", "MUTED", "ORANGE", "SAFE", "panel_name", "picture_style"]
 
 INK, MUTED, BLUE, ORANGE = "#1f2933", "#7b8794", "#2a6f97", "#c8553d"
 # Of states, components and classes, in their order.
@@ -54,3 +54,8 @@ def picture_style() -> Iterator[None]:
     with warnings.catch_warnings(), style, arviz_base.rc_context(ARVIZ):
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
+
+
+def panel_name(label: str) -> str:
+    """A label as the name of a variable in a DataTree, which takes a slash for a path ("N/A", "km/h"): U+2215."""
+    return label.replace("/", "\N{DIVISION SLASH}")

@@ -249,3 +249,33 @@ def test_where_an_observation_has_no_score_there_is_no_sum() -> None:
     section = bk.report_section(xr.DataTree.from_dict({"posterior": draws}), "loo", model=model)
     assert "1 of 6 observations have no score, so that there is no sum over all of them" in section.paragraphs[0]
     assert "exclude parameters that all others allow" in section.doubts[0] and "cross_validate" in section.doubts[0]
+
+
+@pytest.fixture(scope="module")
+def table() -> tuple[pm.Model, np.ndarray]:
+    """A model of a table one of whose labels has a slash, and draws of it."""
+    rng = np.random.default_rng(5)
+    with pm.Model(coords={"city": ["Ulm", "N/A", "Bonn"], "unit": ["km/h", "m"]}) as model:
+        w = pm.Normal("w", 0.0, 1.0, dims=("city", "unit"))
+        pm.Normal("y", w, 1.0, observed=rng.normal(size=(3, 2)), dims=("city", "unit"))
+    return model, rng.normal(size=(2, 100, 3, 2))
+
+
+@pytest.mark.parametrize("dims", [("city", "unit"), ("w_dim_0", "w_dim_1")], ids=["labelled", "default-dims"])
+def test_labels_with_a_slash_and_dims_of_other_samplers_are_shown(
+    table: tuple[pm.Model, np.ndarray], dims: tuple[str, ...], tmp_path: Path
+) -> None:
+    model, values = table
+    coords = {dim: list(model.coords[dim]) for dim in dims if dim in model.coords}
+    tree = xr.DataTree.from_dict({"posterior": xr.Dataset({"w": (("chain", "draw", *dims), values)}, coords)})
+    page = bk.report(tree, tmp_path / "page.html", model=model).read_text("utf-8")
+    assert "w[N/A, km/h]" in page
+    assert "w_dim_0" not in page
+
+
+def test_the_plot_of_a_check_takes_labels_with_a_slash(table: tuple[pm.Model, np.ndarray]) -> None:
+    model, values = table
+    draws = xr.Dataset({"w": (("chain", "draw", "city", "unit"), values)})
+    check = bk.posterior_check(xr.DataTree.from_dict({"posterior": draws}), model)
+    assert any("km/h" in name for name in check.table["variable"])
+    check.plot()

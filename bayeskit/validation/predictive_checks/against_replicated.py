@@ -147,6 +147,8 @@ def _columns(replicated: Replicated, names: Sequence[str], notes: list[str]) -> 
     """Every column of the variables, with the name of its distribution."""
     for name in names:
         drawn, data = replicated.predicted[name], replicated.observed[name]
+        # Observed data that the tree lacks come from the model as numbers, without the labels of replicated ones.
+        data = data.assign_coords({d: drawn[d] for d in data.dims if d in drawn.coords and d not in data.coords})
         kind = data_kind(data.to_numpy(), drawn.to_numpy(), name in replicated.labels)
         bad = ~np.isfinite(drawn.to_numpy())
         if bad.any():

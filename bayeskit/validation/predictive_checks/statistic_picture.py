@@ -9,7 +9,7 @@ import arviz_plots as azp
 import xarray as xr
 
 from bayeskit.errors import ModelError
-from bayeskit.results.picture_style import BLUE, ORANGE, picture_style
+from bayeskit.results.picture_style import BLUE, ORANGE, panel_name, picture_style
 from bayeskit.validation.predictive_checks.histogram_grid import PANELS, grid_options, varies
 
 if TYPE_CHECKING:
@@ -26,9 +26,10 @@ def draw_statistics(check: PredictiveCheck, backend: str | None) -> Any:
     shown = [row for row in table.itertuples() if row.name in known and varies(known[row.name].to_numpy())][:PANELS]
     if not shown:
         raise ModelError("every statistic is the same in all replicated data: there is nothing to draw")
-    names = [row.name for row in shown]
-    entry = xr.Dataset({row.name: ("entry", [row.observed]) for row in shown})
-    groups = {"posterior_predictive": known[names].expand_dims("entry", -1), "observed_data": entry}
+    names = {row.name: panel_name(row.name) for row in shown}
+    entry = xr.Dataset({names[row.name]: ("entry", [row.observed]) for row in shown})
+    replicated = known[[*names]].rename_vars(names).expand_dims("entry", -1)
+    groups = {"posterior_predictive": replicated, "observed_data": entry}
     visuals = {"dist": {"color": BLUE, "alpha": 0.3}, "observed_tstat": {"color": ORANGE}, "title": {"size": 9}}
     with picture_style():
         # Of one number each: whether it is zero or one says nothing.
