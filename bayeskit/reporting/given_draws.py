@@ -87,8 +87,9 @@ def _require_draws_of(model: pm.Model, tree: xr.DataTree) -> None:
     draws_in(tree, {name: tuple(length for _, length in sizes[name]) for name in free})
     for name in free:
         for dim in model.named_vars_to_dims.get(name, ()):
-            known, found = model.coords.get(dim), draws[name].coords.get(dim)
-            if known is not None and found is not None and not _same(np.asarray(list(known)), found.to_numpy()):
+            if (known := model.coords.get(dim)) is None or dim not in draws[name].coords:
+                continue
+            if not _same(np.asarray(list(known)), draws[name].coords[dim].to_numpy()):
                 raise DataError(f"{name!r} has other labels along {dim!r} than the model, or in another order")
     seen = observed_data(tree)
     for name, values in find_observations(model).items():
@@ -135,7 +136,9 @@ def _under_dims(draws: xr.Dataset, model: pm.Model) -> xr.Dataset:
             values = draws[name].drop_vars([c for c in draws[name].coords if c not in ("chain", "draw")])
             known = {d: list(model.coords[d]) for d in dims if model.coords.get(d) is not None}
             renamed[name] = values.rename(dict(zip(theirs, dims, strict=True))).assign_coords(known)
-    return draws.drop_vars([*renamed]).assign(renamed)[[*draws.data_vars]] if renamed else draws
+    draws = draws.drop_vars([*renamed]).assign(renamed)[[*draws.data_vars]] if renamed else draws
+    bare = {d for dims in named.values() for d in dims if d in draws.dims and d not in draws.coords}
+    return draws.assign_coords({d: list(model.coords[d]) for d in bare if model.coords.get(d) is not None})
 
 
 def _kept(stats: xr.Dataset) -> dict[str, xr.DataArray]:

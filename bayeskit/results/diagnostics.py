@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,12 +64,14 @@ class Diagnostics:
     min_ess_bulk, min_ess_bulk_of, min_ess_tail, min_ess_tail_of : float, str
         The fewest effective draws for the bulk and for the 5 % and 95 % quantiles, and the scalars that have them.
     divergences : int
-        Number of divergent transitions after tuning.
+        Number of divergent transitions after tuning; zero too where ``divergences_recorded`` is False.
     min_e_bfmi : float
         The least energy fraction of missing information of a chain; NaN where the sampler says nothing of energy.
     draws_at_max_tree_depth : int
     unvisited : str
         A mode that no chain visited, or a tail that hardly one reached, where one was found after sampling.
+    divergences_recorded : bool
+        Whether the draws say which transitions diverged: those of Metropolis, or without statistics, do not.
     relabelled : Diagnostics or None
         The same of the draws as :func:`bayeskit.relabel` gives them, where those of exchangeable components had
         exchanged labels and do worse.
@@ -88,6 +90,7 @@ class Diagnostics:
     draws_at_max_tree_depth: int = 0
     unvisited: str = ""
     relabelled: Diagnostics | None = None
+    divergences_recorded: bool = True
 
     @property
     def converged(self) -> bool:
@@ -152,6 +155,7 @@ class Diagnostics:
     def __str__(self) -> str:
         effective = f"ESS bulk {self.min_ess_bulk:.0f}, tail {self.min_ess_tail:.0f}"
         divergences = f"{self.divergences} divergence{'' if self.divergences == 1 else 's'}"
+        divergences = divergences if self.divergences_recorded else "divergences not recorded"
         verdict = "NOT CONVERGED" if self.problems else "converged" if self.converged else "too short to tell"
         lines = [f"{verdict}: {self.chains} chains of {self.draws:,} draws, {self._r_hat}, {effective}, {divergences}"]
         return "\n".join([*lines, *(f"warning: {problem}" for problem in self.problems)])
@@ -196,7 +200,7 @@ def diagnostics_of(tree: xr.DataTree, names: Iterable[str], unvisited: str = "")
     diverging, deepest = (int(stats[n].sum()) if n in stats else 0 for n in ("diverging", "reached_max_treedepth"))
     lengths = draws.sizes["chain"], draws.sizes["draw"]
     found: list[Any] = [*lengths, *worst, diverging, float(np.min(e_bfmi)), deepest, unvisited]
-    return Diagnostics(*found)
+    return replace(Diagnostics(*found), divergences_recorded="diverging" in stats)
 
 
 def problems_of(posterior: Any) -> tuple[str, ...]:

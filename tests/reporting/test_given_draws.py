@@ -261,13 +261,14 @@ def table() -> tuple[pm.Model, np.ndarray]:
     return model, rng.normal(size=(2, 100, 3, 2))
 
 
-@pytest.mark.parametrize("dims", [("city", "unit"), ("w_dim_0", "w_dim_1")], ids=["labelled", "default-dims"])
+@pytest.mark.parametrize(
+    "dims", [("city", "unit"), ("w_dim_0", "w_dim_1")], ids=["dims-without-labels", "default-dims"]
+)
 def test_labels_with_a_slash_and_dims_of_other_samplers_are_shown(
     table: tuple[pm.Model, np.ndarray], dims: tuple[str, ...], tmp_path: Path
 ) -> None:
     model, values = table
-    coords = {dim: list(model.coords[dim]) for dim in dims if dim in model.coords}
-    tree = xr.DataTree.from_dict({"posterior": xr.Dataset({"w": (("chain", "draw", *dims), values)}, coords)})
+    tree = xr.DataTree.from_dict({"posterior": xr.Dataset({"w": (("chain", "draw", *dims), values)})})
     page = bk.report(tree, tmp_path / "page.html", model=model).read_text("utf-8")
     assert "w[N/A, km/h]" in page
     assert "w_dim_0" not in page
@@ -279,3 +280,13 @@ def test_the_plot_of_a_check_takes_labels_with_a_slash(table: tuple[pm.Model, np
     check = bk.posterior_check(xr.DataTree.from_dict({"posterior": draws}), model)
     assert any("km/h" in name for name in check.table["variable"])
     check.plot()
+
+
+def test_divergences_that_no_statistics_tell_are_not_counted_as_none(table: tuple[pm.Model, np.ndarray]) -> None:
+    model, values = table
+    draws = xr.Dataset({"w": (("chain", "draw", "city", "unit"), values)})
+    told = xr.Dataset({"diverging": (("chain", "draw"), np.zeros(values.shape[:2], dtype=bool))})
+    silent = posterior_of_draws(xr.DataTree.from_dict({"posterior": draws}), model).diagnostics
+    counted = posterior_of_draws(xr.DataTree.from_dict({"posterior": draws, "sample_stats": told}), model).diagnostics
+    assert "divergences not recorded" in str(silent)
+    assert "0 divergences" in str(counted)
