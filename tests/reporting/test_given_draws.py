@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -280,6 +281,7 @@ def test_the_plot_of_a_check_takes_labels_with_a_slash(table: tuple[pm.Model, np
     check = bk.posterior_check(xr.DataTree.from_dict({"posterior": draws}), model)
     assert any("km/h" in name for name in check.table["variable"])
     check.plot()
+    plt.close("all")
 
 
 def test_divergences_that_no_statistics_tell_are_not_counted_as_none(table: tuple[pm.Model, np.ndarray]) -> None:
