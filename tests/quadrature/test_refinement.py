@@ -15,21 +15,22 @@ SHEAR = np.array([[1.0, 0.0, 0.0], [0.8, 1.5, 0.0], [-0.5, 0.6, 0.7]])
 TRUTH = gammaln(SHAPES).sum() - np.log(np.prod(np.diag(SHEAR)))  # of a product of log-gamma densities of SHEAR x
 
 
-def integral(budget: int, acceptable: float) -> Quadrature:
+def integral(budget: int, acceptable: float, tolerance: float = 1e-6) -> Quadrature:
     def log_density(x: np.ndarray) -> np.ndarray:
         z = x @ SHEAR.T
         return (SHAPES * z - np.exp(z)).sum(axis=1)
 
-    return integrate(log_density, np.zeros(3), tolerance=1e-6, acceptable=acceptable, budget=budget)
+    return integrate(log_density, np.zeros(3), tolerance=tolerance, acceptable=acceptable, budget=budget)
 
 
 def test_a_budget_that_runs_out_leaves_what_there_is_with_a_larger_bound() -> None:
-    budget = 60_000
-    with pytest.raises(NotIntegrable, match="not met within 60000 evaluations"):
-        integral(budget, 1e-6)
-    result = integral(budget, 1e-5)
+    """The aim is far out of reach: how far a budget leads varies by a third with the last digit of exp on a machine."""
+    tolerance, budget = 1e-10, 150_000
+    with pytest.raises(NotIntegrable, match="not met within 150000 evaluations"):
+        integral(budget, tolerance, tolerance)
+    result = integral(budget, 1e-5, tolerance)
     assert result.evaluations <= budget
-    assert 1e-6 < result.error <= 1e-5
+    assert tolerance < result.error <= 1e-5
     assert abs(result.log_integral - TRUTH) < result.error
 
 
