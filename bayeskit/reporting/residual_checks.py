@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 
 from bayeskit.reporting.records import BLUE, COLOURS, MUTED, ORANGE, say_instead, subplots
 from bayeskit.validation.predictive_checks.columns import Column
+from bayeskit.validation.predictive_checks.pit_distance import column_pit
 from bayeskit.validation.predictive_checks.residuals import observed_residuals
-from bayeskit.validation.predictive_checks.statistics_by_kind import column_pit
 
 __all__ = ["pit_outside", "residual_figure"]
 

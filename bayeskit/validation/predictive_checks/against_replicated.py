@@ -68,9 +68,10 @@ def posterior_check(
     """Check a fitted model on data replicated from it, by test statistics that suit the kind of data.
 
     Mean, standard deviation, minimum and maximum of measurements and counts, the share of zeros of counts, the shares
-    of categories; the likeness of neighbouring rows; the spread and the largest of the residuals, where rows are
-    predicted to differ, and where they are not, whether the observed values lie in their predictive distributions as
-    draws do (PIT). Both tails mean a misfit: data may vary more, and less, than the model says.
+    of categories; the likeness of neighbouring rows; where rows are predicted to differ, the spread and the largest of
+    the residuals, and whether these are alike, or grow, along the predictions (a curved effect, another link, noise
+    that grows with the level); where they are not, whether the observed values lie in their predictive distributions
+    as draws do (PIT). Both tails mean a misfit: data may vary more, and less, than the model says.
     Each column of a matrix of at most eight is looked at by itself.
 
     Parameters

@@ -10,9 +10,12 @@ large values are looked at.
 
 .. math:: \text{lag-1} = \frac{\sum_t (r_t - \bar r)(r_{t+1} - \bar r)}{\sum_t (r_t - \bar r)^2}
 
-The distance of PIT is Kolmogorov's, of the ranks u of the entries among the replicated ones (randomised in ties) from
-uniform ones. It is looked at where all entries are predicted alike: else PIT values of a right model may lie too near
-to one half, for the same reason.
+Given θ residuals are looked at in the order of their predictions, too: whether like predictions err alike, and whether
+the noise grows with them. The predictions are means over all data sets, the observed one among them, so that they
+are the same for each, and the order tells none apart.
+
+The distance of PIT from uniform is looked at where all entries are predicted alike: else PIT values of a right model
+may lie too near to one half, for the same reason.
 """
 
 from __future__ import annotations
@@ -24,13 +27,13 @@ import numpy as np
 
 from bayeskit.validation.predictive_checks.columns import Column
 from bayeskit.validation.predictive_checks.data_kinds import DataKind
+from bayeskit.validation.predictive_checks.pit_distance import column_pit, distance_from_uniform
 from bayeskit.validation.predictive_checks.residuals import IN_CACHE, observed_residuals, replicated_residuals
 
-__all__ = ["Measured", "Statistic", "column_pit", "statistics_of"]
+__all__ = ["Measured", "Statistic", "statistics_of"]
 
 SERIES = 8  # rows from which on neighbours, and the PIT, are looked at
 SHARES = 8  # categories whose shares are looked at
-PIT_ELEMENTS = 2_000_000  # ranks held in memory
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class Statistic:
     """A test statistic: its value for each of many data sets, and what it says where the observed one is extreme.
 
     ``above`` and ``below`` are what is said of the data and what that suggests; {values} is what they are called, and
-    {law} their distribution in the model. Without ``below`` a small value says nothing.
+    {law} their distribution in the model. Without ``below`` a small value says nothing. Residuals are in the order of
+    the rows, or, ``by_prediction``, of what is predicted.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Statistic:
     above: tuple[str, str]
     below: tuple[str, str] | None
     residual: bool = False
+    by_prediction: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,15 @@ def _autocorrelation(residuals: np.ndarray) -> np.ndarray:
         products, squares = np.einsum("drk,drk->d", some[:, 1:], some[:, :-1]), np.einsum("drk,drk->d", some, some)
         found[rows] = np.divide(products, squares, out=np.zeros(len(rows)), where=squares > 0)
     return found
+
+
+def _growth(residuals: np.ndarray) -> np.ndarray:
+    """The correlation of their sizes with their places in the order of the rows."""
+    sizes = np.abs(residuals).mean(axis=2)
+    sizes -= sizes.mean(axis=1, keepdims=True)
+    places = np.arange(sizes.shape[1]) - (sizes.shape[1] - 1) / 2
+    lengths = np.linalg.norm(sizes, axis=1) * np.linalg.norm(places)
+    return np.divide(sizes @ places, lengths, out=np.zeros(len(sizes)), where=lengths > 0)
 
 
 LEVEL = "a level that the model does not follow"
@@ -163,6 +177,24 @@ NEIGHBOURS = Statistic(
     ("neighbouring rows are less alike than in the model", "rows that alternate, or that make up for the one before"),
     residual=True,
 )
+CURVE = Statistic(
+    "lag-1 by prediction",
+    "lag-1 autocorrelations in the order of the predictions",
+    _autocorrelation,
+    ("{values} with like predictions err in the same direction", "an effect that is curved, or another link"),
+    ("{values} with like predictions err in opposite directions", "rows that make up for each other"),
+    residual=True,
+    by_prediction=True,
+)
+GROWTH = Statistic(
+    "spread by prediction",
+    "correlations of the size of residuals with the order of the predictions",
+    _growth,
+    ("{values} vary more than {law} where larger ones are predicted", "noise that grows with the level"),
+    ("{values} vary less than {law} where larger ones are predicted", "noise that is smaller at higher levels"),
+    residual=True,
+    by_prediction=True,
+)
 REPEATS = Statistic(
     "repeats",
     "shares of rows that are as the one before",
@@ -187,6 +219,7 @@ def statistics_of(column: Column, rng: np.random.Generator) -> Iterator[Measured
     for statistic in found:
         if statistic.name in realised:
             yield realised[statistic.name]
+        if statistic.name in realised or statistic.by_prediction:
             continue
         data = column.residuals if statistic.residual else (column.observed[None], column.replicated)
         observed, replicated = (statistic.of(values.reshape(-1, *column.observed.shape)) for values in data)
@@ -195,8 +228,10 @@ def statistics_of(column: Column, rng: np.random.Generator) -> Iterator[Measured
     if column.kind in ("continuous", "count") and column.size >= SERIES and not column.differing:
         pit, of_replicated = column_pit(column, rng)
         shape = ("{values} do not lie in their predictive distributions as draws of them", "another shape than {law}'s")
-        distance = Statistic("PIT", "distances of PIT from uniform", _from_uniform, shape, None)
-        yield Measured(distance, _from_uniform(pit[None]), _from_uniform(of_replicated)[None], two_sided=False)
+        distance = Statistic("PIT", "distances of PIT from uniform", distance_from_uniform, shape, None)
+        yield Measured(
+            distance, distance_from_uniform(pit[None]), distance_from_uniform(of_replicated)[None], two_sided=False
+        )
 
 
 def _realised(statistics: Sequence[Statistic], observed: np.ndarray, repeated: np.ndarray) -> dict[str, Measured]:
@@ -204,8 +239,11 @@ def _realised(statistics: Sequence[Statistic], observed: np.ndarray, repeated: n
     own: dict[str, list[float]] = {statistic.name: [] for statistic in statistics}
     others: dict[str, list[np.ndarray]] = {statistic.name: [] for statistic in statistics}
     for sets in repeated:
-        of_observed, of_replicated = observed_residuals(observed, sets)[None], replicated_residuals(observed, sets)
+        residuals = observed_residuals(observed, sets)[None], replicated_residuals(observed, sets)
+        order = np.argsort((observed + sets.sum(axis=0)).ravel(), kind="stable")
+        by_prediction = tuple(of.reshape(len(of), -1, 1)[:, order] for of in residuals)
         for statistic in statistics:
+            of_observed, of_replicated = by_prediction if statistic.by_prediction else residuals
             own[statistic.name].append(float(statistic.of(of_observed)[0]))
             others[statistic.name].append(statistic.of(of_replicated))
     return {s.name: Measured(s, np.array(own[s.name]), np.array(others[s.name]), two_sided=True) for s in statistics}
@@ -221,6 +259,8 @@ def _suiting(column: Column) -> Iterator[Statistic]:
         yield from (_share(k, column.labels) for k in codes[:SHARES])
     if column.kind in ("continuous", "count") and column.differing:
         yield from (RESIDUAL_SPREAD, FARTHEST)
+    if column.kind != "category" and column.differing and column.size >= SERIES:
+        yield from (CURVE, GROWTH) if column.kind != "binary" else (CURVE,)
     if column.observed.shape[0] >= SERIES and not column.sorted:
         yield REPEATS if column.kind == "category" else NEIGHBOURS
 
@@ -234,35 +274,3 @@ def _share(code: int, labels: tuple[str, ...]) -> Statistic:
         (f"{label} is more frequent than the model predicts", LEVEL),
         (f"{label} is less frequent than the model predicts", LEVEL),
     )
-
-
-def column_pit(column: Column, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The PIT of the observed entries, and those of replicated data sets, by their ranks; fewer draws of large data."""
-    draws = len(column.replicated)
-    kept = np.linspace(0, draws - 1, min(draws, max(200, PIT_ELEMENTS // column.size))).round().astype(int)
-    drawn, data = column.replicated[kept].reshape(len(kept), -1), column.observed.ravel()
-    below, equal = (drawn < data).sum(axis=0), (drawn == data).sum(axis=0)
-    pit = (below + rng.random(data.size) * (equal + 1)) / (len(kept) + 1)
-    least, most = (ranks.T for ranks in _ranks(np.ascontiguousarray(drawn.T)))
-    return pit, (least - 1 + rng.random(drawn.shape) * (most - least + 1)) / len(kept)
-
-
-def _ranks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the largest rank that each value of a row may have: SciPy's, of one sorting instead of two."""
-    order = np.argsort(values, axis=1)
-    ascending, number = np.take_along_axis(values, order, axis=1), np.arange(1, values.shape[1] + 1)
-    new = np.diff(ascending, axis=1) > 0
-    one = np.ones((len(values), 1), dtype=bool)
-    first = np.maximum.accumulate(np.where(np.hstack([one, new]), number, 0), axis=1)
-    last = np.minimum.accumulate(np.where(np.hstack([new, one]), number, number[-1:])[:, ::-1], axis=1)[:, ::-1]
-    least, most = np.empty(values.shape), np.empty(values.shape)
-    np.put_along_axis(least, order, first, axis=1)
-    np.put_along_axis(most, order, last, axis=1)
-    return least, most
-
-
-def _from_uniform(pit: np.ndarray) -> np.ndarray:
-    """Kolmogorov's distance of the values in each row from a uniform distribution."""
-    values, number = np.sort(pit, axis=1), pit.shape[1]
-    steps = np.arange(number + 1) / number
-    return np.maximum((steps[1:] - values).max(axis=1), (values - steps[:-1]).max(axis=1))

@@ -72,6 +72,19 @@ def given_unit_noise(y: np.ndarray, rng: np.random.Generator) -> bk.PredictiveCh
     return with_unit_noise(y, draws @ x.T, rng)
 
 
+def in_any_order(values: np.ndarray) -> np.ndarray:
+    return np.random.default_rng(9).permutation(values)
+
+
+def given_unit_noise_in_any_order(y: np.ndarray, rng: np.random.Generator) -> bk.PredictiveCheck:
+    """The same line, of rows in an order that says nothing of x."""
+    x = np.column_stack([np.ones(y.size), in_any_order(np.linspace(-1, 1, y.size))])
+    precision = np.eye(2) / 9 + x.T @ x
+    factor = np.linalg.cholesky(np.linalg.inv(precision))
+    draws = np.linalg.solve(precision, x.T @ y) + rng.normal(size=(DRAWS, 2)) @ factor.T
+    return with_unit_noise(y, draws @ x.T, rng)
+
+
 def with_unit_noise(y: np.ndarray, mean: np.ndarray, rng: np.random.Generator) -> bk.PredictiveCheck:
     """Of each mean a data set, and of every fortieth mean forty."""
     repeated = mean[::40, None, :] + rng.normal(size=(DRAWS // 40, 40, y.size))
@@ -91,6 +104,16 @@ def neighbours(rng: np.random.Generator, like: float = 0.7) -> np.ndarray:
     return noise
 
 
+def curved(rng: np.random.Generator) -> np.ndarray:
+    x = np.linspace(-1, 1, ROWS)
+    return in_any_order(3 * x + 2 * np.exp(2 * x) + rng.normal(size=ROWS))
+
+
+def growing(rng: np.random.Generator) -> np.ndarray:
+    x = np.linspace(-1, 1, 4 * ROWS)
+    return in_any_order(3 * x + (0.9 + 0.6 * x) * rng.normal(size=4 * ROWS))
+
+
 def unit_line(rng: np.random.Generator, noise: float) -> np.ndarray:
     return rng.normal(0, 3) + rng.normal(0, 3) * np.linspace(-1, 1, ROWS) + rng.normal(0, noise, ROWS)
 
@@ -102,6 +125,8 @@ def unit_line(rng: np.random.Generator, noise: float) -> np.ndarray:
         (given_poisson, lambda rng: rng.poisson(rng.gamma(2, 2.0), ROWS)),
         (given_line, line_data),
         (given_unit_noise, lambda rng: unit_line(rng, 1.0)),
+        (given_unit_noise_in_any_order, lambda rng: in_any_order(unit_line(rng, 1.0))),
+        (given_unit_noise_in_any_order, lambda rng: in_any_order(0.02 * unit_line(rng, 0.0)) + rng.normal(size=ROWS)),
         (a_mean_each, lambda rng: rng.normal(0, 3, ROWS) + rng.normal(size=ROWS)),
     ],
 )
@@ -123,6 +148,8 @@ def test_a_right_model_is_accused_no_more_often_than_stated(
         (given_unit_noise, lambda rng: unit_line(rng, 0.4), "noise that is set too large", 10),
         (given_unit_noise, lambda rng: unit_line(rng, 2.0), "noise that is set too small", 10),
         (given_unit_noise, lambda rng: unit_line(rng, 0) + 0.7 * neighbours(rng, -0.7), "rows that alternate", 7),
+        (given_unit_noise_in_any_order, curved, "an effect that is curved", 8),
+        (given_unit_noise_in_any_order, growing, "noise that grows with the level", 8),
         (given_line, lambda rng: rng.standard_t(2, 4 * ROWS), "heavier than a Normal's", 7),
         (given_line, lambda rng: neighbours(rng), "depend on their neighbours", 7),
         (given_line, lambda rng: np.linspace(-2, 2, ROWS) ** 2 + rng.normal(size=ROWS), "missing trend", 7),
@@ -134,6 +161,8 @@ def test_a_right_model_is_accused_no_more_often_than_stated(
         "noise too large",
         "noise too small",
         "alternating",
+        "curved, in any order",
+        "growing noise",
         "heavy tails",
         "AR(1)",
         "a curve",
