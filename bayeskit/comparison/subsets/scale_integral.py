@@ -34,6 +34,7 @@ FARTHEST, MANY = 60, 1000  # of x
 LONG, STRETCH = 12.0, 0.25  # spreads from the mode beyond which a normal density has no mass, and the share of eˣ
 CLOSE, ROUNDING = 1e-9, 1e-12  # the change at which they end where the density is not smooth, and rounding
 SAME = 1e-11
+KNOWN = 0.03  # share of log p(y | S), or nats, that rounding may take of it at a node
 WHOLE = 10  # coefficients up to which all submodels decide where the nodes lie
 
 
@@ -88,14 +89,14 @@ class ScaleIntegral:
 
     def log_evidence(self, population: Population) -> Evidences:
         """Of each submodel; a NotDefinite or ModelError where there is none."""
-        at, rounding = self.each(population), np.finfo(float).eps * population.size
-        coarse, fine, ends, noise = None, None, None, np.zeros(len(population.sizes))
+        at = self.each(population)
+        coarse, fine, ends, noise = None, None, None, None
         for k, node in enumerate(self.nodes):
             logs, gain, pivot = at(k)
             value = node.given.log_evidence(logs, gain) + node.log_weight
             if np.any(np.isnan(value)):
                 raise NotDefinite(population.size)
-            share = rounding / max(pivot, rounding) * node.given.rounding(gain)
+            share = _rounding(node.given, gain, pivot, population.size)
             if len(self.nodes) == 1:
                 return Evidences(value, share, "exact")
             if k in self.ends:
@@ -104,16 +105,22 @@ class ScaleIntegral:
                 coarse = _added(coarse, value)
             else:
                 fine = _added(fine, value)
-            noise = np.maximum(noise, share) if node.log_weight > -NEGLIGIBLE else noise
-        assert coarse is not None and fine is not None and ends is not None
+            noise = _added(noise, value + np.log(np.expm1(share)))  # what is off counts by its part of the integral
+        assert coarse is not None and fine is not None and ends is not None and noise is not None
         total = np.logaddexp(coarse, fine)
         change = np.abs(coarse + math.log(2) - total)
         error = (
             (np.minimum(change, 100 * change**2) if self.smooth else change)
             + 4 / self.step * np.exp(ends - total)
-            + noise
+            + np.exp(noise - total)
         )
         return Evidences(total, error, "quadrature")
+
+
+def _rounding(given: GivenScale, gain: np.ndarray, pivot: float, size: int) -> np.ndarray:
+    """How far rounding may put each log p(y | S) off."""
+    relative = np.finfo(float).eps * size
+    return relative / max(pivot, relative) * given.rounding(gain)
 
 
 def _added(total: np.ndarray | None, value: np.ndarray) -> np.ndarray:
@@ -226,15 +233,20 @@ def _change(nodes: Sequence[tuple[Node, np.ndarray]]) -> float:
 def _node(
     linear: LinearModel, point: Point, scale: CommonScale | None, line: Line, u: float, probes: Population
 ) -> tuple[Node, np.ndarray] | None:
-    """The node at one u, its weight dt/du, and the log densities of the probes there; None where there are none."""
+    """The node at one u, its weight dt/du, and the log densities of the probes there; None where there are none.
+
+    There are none either where they are rounding: with as many predictors as observations, sums of squares that grow
+    as 1/σ² cancel in a density that does not vanish as σ does.
+    """
     try:
         here = point | {line.name: line.value(u)}
         given = given_scale(linear, here, scale)
-        logs, gain, _ = probes.parts(given.quadratic)
+        logs, gain, pivot = probes.parts(given.quadratic)
         values = given.log_evidence(logs, gain) + line.log_slope(u)
+        off = _rounding(given, gain, pivot, probes.size)
     except (NotDefinite, OverflowError, ValueError):
         return None
-    if np.any(np.isnan(values)) or not math.isfinite(given.constant):
+    if np.any(np.isnan(values)) or not math.isfinite(given.constant) or np.any(off > KNOWN * (1 + np.abs(values))):
         return None
     return Node(line.log_slope(u), given, here), values
 
@@ -250,16 +262,23 @@ def _end(at: _Stretched, sign: int, line: Line, farthest: int) -> float:
                 x = sign * (k - eighths / 8)
                 if (nearer := at(x)) is not None and np.all(nearer[1] < best - NEARLY):
                     return x
-            break
+            raise _numbers_end(line, sign)
         best = np.maximum(best, found[1])
         if np.all(found[1] < best - NEGLIGIBLE):
             return float(sign * k)
-    advice = "give it a proper prior"
-    if math.isfinite(line.high):
-        advice += f"; or numbers so close to {line.high:g} are not told apart: let g be the variable, not g / (1 + g)"
     raise ModelError(
-        f"the integral over {line.name!r} has no end: its posterior is improper in some submodel, or its matrices are "
-        f"singular where it has mass; {advice}"
+        f"the integral over {line.name!r} has no end: its posterior is improper in some submodel; give it a proper prior"
+    )
+
+
+def _numbers_end(line: Line, sign: int) -> ModelError:
+    """Where a submodel has mass still, and its density is lost in rounding."""
+    advice = "with as many predictors as observations, a prior without mass near zero, as InverseGamma of a variance"
+    if sign > 0 and math.isfinite(line.high):
+        advice += f"; or numbers so close to {line.high:g} are not told apart: let g be the variable, not g / (1 + g)"
+    return ModelError(
+        f"the integral over {line.name!r} does not end before its matrices are singular to rounding, or its posterior "
+        f"is improper in some submodel; give it a proper prior, and {advice}"
     )
 
 

@@ -290,6 +290,55 @@ def test_a_scale_that_has_no_closed_form_goes_on_a_grid() -> None:
     assert np.allclose(every(found, [0, 1, 2]), expected, rtol=0, atol=1e-9)
 
 
+def saturated(size: int, prior: Callable[[], Any]) -> tuple[pm.Model, np.ndarray, np.ndarray]:
+    """As many predictors as observations, and an sd of the noise that has a prior of its own."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(size, size))
+    y = 2 * x[:, 0] + 0.1 * rng.normal(size=size)
+    with pm.Model() as model:
+        sigma = prior()
+        pm.Normal("y", x @ pm.Normal("w", 0.0, 1.0, shape=size), sigma, observed=y)
+    return model, x, y
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_predictors_that_fit_without_noise_leave_no_rounding_in_the_integral(size: int) -> None:
+    model, x, y = saturated(size, lambda: pm.Gamma("sigma", 3.0, 1.0))
+    found = bk.select(model, "w", top=1 << size, random_seed=1)
+    expected = []
+    for chosen in subsets(size):
+        values, vectors = np.linalg.eigh(x[:, chosen] @ x[:, chosen].T)
+        values[: size - len(chosen)] = 0.0
+        squares = (vectors.T @ y) ** 2
+
+        def joint(u: float, values: np.ndarray = values, squares: np.ndarray = squares) -> float:
+            variances = math.exp(2 * u) + values
+            log_p = -0.5 * np.sum(np.log(2 * np.pi * variances) + squares / variances)
+            return math.exp(log_p + stats.gamma(3.0).logpdf(math.exp(u)) + u)
+
+        pieces = [integrate.quad(joint, a, b, epsabs=0, epsrel=1e-10, limit=300)[0] for a, b in ((-20, -4), (-4, 4))]
+        expected.append(math.log(sum(pieces)))
+    assert np.all(np.abs(every(found, list(range(size))) - expected) < 1e-8)
+    assert 0 < found.log_evidence.error < 1e-8
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        lambda: pm.HalfNormal("sigma", 1.0),
+        lambda: pm.Uniform("sigma", 0.0, 3.0),
+        lambda: pm.Gamma("sigma", 2.0, 1.0),
+    ],
+)
+@pytest.mark.parametrize("size", [3, 4])
+def test_noise_whose_prior_has_mass_near_zero_is_refused_where_it_is_rounding(
+    prior: Callable[[], Any], size: int
+) -> None:
+    model, _, _ = saturated(size, prior)
+    with pytest.raises(bk.BayeskitError, match="singular to rounding.*as many predictors.*InverseGamma of a variance$"):
+        bk.select(model, "w", random_seed=1)
+
+
 def test_narrow_posteriors_far_from_each_other_are_both_met_by_the_grid() -> None:
     rng = np.random.default_rng(8)
     x = rng.normal(size=2000)
