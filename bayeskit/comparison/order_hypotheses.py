@@ -163,9 +163,13 @@ def _region(scalars: Scalars, text: str) -> Region:
             labels = scalars.labels(variable)
             raise ModelError(f"{name!r} has {len(found)} numbers: name one of them, {labels[0]!r} for example")
         places[name] = variable, found[0]
+    known = ", ".join(scalars.variables)
     if not places:
+        raise ModelError(f"the hypothesis {text!r} names no parameter; the posterior has {known}")
+    if any(not relation.excess.terms for relation in relations):
         raise ModelError(
-            f"the hypothesis {text!r} names no parameter; the posterior has {', '.join(scalars.variables)}"
+            f"a comparison of the hypothesis {text!r} names no parameter, or one that cancels: leave it out, or name "
+            f"one; the posterior has {known}"
         )
     return Region(text, tuple(relations), places)
 
@@ -206,7 +210,8 @@ class _Side:
             small = self.which == "posterior"  # the data exclude nothing altogether that the prior allows
             nothing = "below the smallest number that can be told from zero" if small else "zero"
             size = nothing if probability == 0 else f"{probability:.1e}, which is rounding"
-            raise ModelError(f"the {self.which} probability of {text} is {size}, so there is no Bayes factor")
+            advice = "; ask for against='encompassing'" if small and text != self.region.text and not self.other else ""
+            raise ModelError(f"the {self.which} probability of {text} is {size}, so there is no Bayes factor{advice}")
         return LogEvidence(math.log(probability), error / probability, label)
 
     def _of_draws(self, notes: list[str]) -> tuple[LogEvidence, Chance]:

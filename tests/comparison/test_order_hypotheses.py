@@ -337,6 +337,8 @@ def test_draws_of_vectors_under_drawn_parents() -> None:
         ("__import__('os') > 1", "something else than names"),
         ("delta.real > 0", "something else than names"),
         ("1 < 2", "names no parameter"),
+        ("delta > 0 and 1 < 2", "names no parameter, or one that cancels"),
+        ("delta > 0 and delta < delta + 1", "names no parameter, or one that cancels"),
         ("gamma > 0", "no variable 'gamma'.*it has s2, mu"),
         ("mu[c] > 0", r"no entry 'mu\[c\]'.*mu\[New York\]"),
         ("mu > 0", "has 3 numbers"),

@@ -72,3 +72,11 @@ def test_a_score_is_shown_at_its_own_observation() -> None:
         forecast = stats.norm(rest.sum() / 5, np.sqrt(1 + 1 / 5))
         assert abs(scores[i] - forecast.logpdf(Y[i])) < 1e-10
     assert 2 not in scores.index
+
+
+@pytest.mark.parametrize("value", [0.7, [0.7]])
+def test_one_number_is_no_density_over_many_entries(value: float | list[float]) -> None:
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu"), 1.0, observed=value)
+    with pytest.raises(bk.BayeskitError, match=r"one observation only: y \(Normal\) is one number; at least two"):
+        of(model)
