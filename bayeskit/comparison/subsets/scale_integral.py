@@ -267,7 +267,8 @@ def _end(at: _Stretched, sign: int, line: Line, farthest: int) -> float:
         if np.all(found[1] < best - NEGLIGIBLE):
             return float(sign * k)
     raise ModelError(
-        f"the integral over {line.name!r} has no end: its posterior is improper in some submodel; give it a proper prior"
+        f"the integral over {line.name!r} has no end: its posterior is improper in some submodel; give it a proper "
+        "prior"
     )
 
 

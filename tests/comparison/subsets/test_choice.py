@@ -335,7 +335,9 @@ def test_noise_whose_prior_has_mass_near_zero_is_refused_where_it_is_rounding(
     prior: Callable[[], Any], size: int
 ) -> None:
     model, _, _ = saturated(size, prior)
-    with pytest.raises(bk.BayeskitError, match="singular to rounding.*as many predictors.*InverseGamma of a variance$"):
+    with pytest.raises(
+        bk.BayeskitError, match=r"singular to rounding.*as many predictors.*InverseGamma of a variance$"
+    ):
         bk.select(model, "w", random_seed=1)
 
 
