@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from arviz_stats.base import array_stats
-from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
+from bayeskit.comparison.chance_of_a_root import chance_of_root
 from bayeskit.comparison.closed_form import Mixture, mixture_of
-from bayeskit.comparison.closed_form_chances import Inequality, Interval, chance_of, intervals_of
+from bayeskit.comparison.closed_form_chances import Inequality, chance_of, intervals_of
 from bayeskit.comparison.hypothesis_text import Expression, Relation
 from bayeskit.comparison.prior_draws import AT_ONCE, prior_draws
 from bayeskit.comparison.rectangle import ROUNDING, Chance, interval
@@ -24,13 +24,11 @@ from bayeskit.elimination.collapsed_density import collapsed_density
 from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.errors import BayeskitError, ModelError
-from bayeskit.graphs.compile import compile_small
-from bayeskit.graphs.environment import lightly, silently
-from bayeskit.graphs.rewriting import widen
+from bayeskit.graphs.environment import lightly
 from bayeskit.inference.ladder import answer
 from bayeskit.marginal_likelihood.prior_mass import prior_mass
 from bayeskit.model.conditioning import without_data
-from bayeskit.model.support import is_improper, support_without_transform
+from bayeskit.model.support import is_improper
 from bayeskit.queries.conjugate_predictive import NoClosedForm
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import stacked_draws
@@ -204,7 +202,7 @@ class PriorMeasure:
                 return chance_of(self._mixture, inequalities, self.seed)
         except NoClosedForm:
             pass
-        return _of_root(self.model, inequalities)
+        return chance_of_root(self.model, inequalities)
 
     @cached_property
     def _drawn(self) -> dict[str, np.ndarray]:
@@ -214,55 +212,6 @@ class PriorMeasure:
         """Whether each draw, of shape (1, draws), is in it."""
         drawn = self._drawn
         return region.holds(lambda variable, place: self.scalars.values(variable, place, drawn)).astype(float)[None]
-
-
-def _of_root(model: pm.Model, inequalities: Sequence[Inequality]) -> Chance | None:
-    """Of one entry of a variable without parents, by PyMC's distribution function or probabilities."""
-    entries = {entry for i in inequalities for entry in i.form.terms}
-    if len(entries) != 1:
-        return None
-    ((name, place),) = entries
-    rv = model[name]
-    if {*ancestors([rv])} & {*model.basic_RVs} - {rv} or None in rv.type.shape:
-        return None
-    real, value = rv.dtype.startswith("float"), rv.type("value")
-    states = None if real else support_without_transform(rv).values
-    if not real and states is None:
-        return None
-    try:
-        graph = (pm.logcdf if real else pm.logp)(rv, value, warn_rvs=False)
-        function = compile_small([value], widen([graph])[0])
-    except (NotImplementedError, TypeError, ValueError):
-        return None
-    if graph.type.ndim != rv.type.ndim:
-        return None
-
-    def at(x: Any) -> float:
-        with silently():
-            return math.exp(float(np.ravel(function(np.full(rv.type.shape, x, dtype=rv.dtype)))[place]))
-
-    if states is None:
-        return _between(at, intervals_of(inequalities)[0])
-    weights = np.array([at(state) for state in states])
-    excess = [next(iter(i.form.terms.values())) * states + i.form.constant for i in inequalities]
-    held = np.logical_and.reduce([e > 0 if i.strict else e >= 0 for i, e in zip(inequalities, excess, strict=True)])
-    inside, outside = float(weights[held].sum()), float(weights[~held].sum())
-    return Chance(inside, outside, ROUNDING * inside, ROUNDING * outside, "exact")
-
-
-def _between(cdf: Callable[[float], float], found: Interval) -> Chance:
-    """Between the ends of an interval of a multiple of a number with this distribution function."""
-    (coefficient,) = found.form.terms.values()
-
-    def tails(x: float) -> tuple[float, float]:
-        below = float(x > 0) if math.isinf(x) else cdf(x)
-        return below, 1 - below
-
-    low, high = sorted((found.low / coefficient, found.high / coefficient))
-    chance = interval(tails(low), tails(high))
-    # What is far above is known as one less what is below.
-    errors = chance.inside_error + ROUNDING, chance.outside_error + ROUNDING
-    return Chance(chance.inside, chance.outside, *errors, "exact")
 
 
 def _equal_orders(model: pm.Model, inequalities: Sequence[Inequality]) -> int | None:

@@ -355,6 +355,38 @@ def test_refusals(text: str, says: str) -> None:
         means().hypothesis(text, random_seed=1)
 
 
+@pytest.mark.parametrize(
+    "prior, known",
+    [
+        (lambda: pm.HalfNormal("mu", 1.0), stats.halfnorm()),
+        (lambda: pm.TruncatedNormal("mu", 0.0, 1.0, lower=0.0), stats.halfnorm()),
+        (lambda: pm.StudentT("mu", nu=30.0, mu=0.0, sigma=0.5), stats.t(30.0, scale=0.5)),
+        (lambda: pm.Logistic("mu", 0.0, 0.25), stats.logistic(0.0, 0.25)),
+        (lambda: pm.Laplace("mu", 0.0, 0.25), stats.laplace(0.0, 0.25)),
+    ],
+)
+@pytest.mark.parametrize("end", [6.0, 12.0])
+def test_a_prior_far_out_is_small_and_not_zero(prior: Any, known: Any, end: float) -> None:
+    with pm.Model() as model:
+        pm.Normal("y", prior(), 0.02, observed=end + np.array([0.2, -0.1, 0.3, 0.05]))
+    found = bk.hypothesis(model, f"mu > {end}", against="encompassing", random_seed=1)
+    assert abs(found.log_bayes_factor + known.logsf(end)) < min(found.error + 1e-9, 1e-5)
+    assert found.prior_probability == pytest.approx(known.sf(end), rel=1e-5)
+
+
+def test_what_no_value_reaches_has_probability_zero() -> None:
+    with pm.Model() as model:
+        pm.Normal("y", pm.HalfNormal("mu", 1.0), 1.0, observed=Y)
+    with pytest.raises(bk.BayeskitError, match="prior probability of mu < 0 is zero"):
+        bk.hypothesis(model, "mu < 0", random_seed=1)
+    with pytest.raises(
+        bk.BayeskitError, match=r"complement of mu < 12 is .*, which is rounding.*against='encompassing'"
+    ):
+        bk.hypothesis(model, "mu < 12", random_seed=1)
+    with pytest.raises(bk.BayeskitError, match=r"prior probability of mu < 1e-16 is .*e-1\d, which is rounding"):
+        bk.hypothesis(model, "mu < 1e-16", random_seed=1)
+
+
 def test_improper_priors_have_no_regions() -> None:
     with pm.Model() as model:
         mu, b = pm.Flat("mu"), pm.Normal("b")
