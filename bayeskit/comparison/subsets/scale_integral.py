@@ -34,6 +34,7 @@ FARTHEST, MANY = 60, 1000  # of x
 LONG, STRETCH = 12.0, 0.25  # spreads from the mode beyond which a normal density has no mass, and the share of eˣ
 CLOSE, ROUNDING = 1e-9, 1e-12  # the change at which they end where the density is not smooth, and rounding
 SAME = 1e-11
+MOST_LOST = 700.0  # nats that rounding may take and still be a number's logarithm
 KNOWN = 0.03  # share of log p(y | S), or nats, that rounding may take of it at a node
 WHOLE = 10  # coefficients up to which all submodels decide where the nodes lie
 
@@ -105,7 +106,7 @@ class ScaleIntegral:
                 coarse = _added(coarse, value)
             else:
                 fine = _added(fine, value)
-            noise = _added(noise, value + np.log(np.expm1(share)))  # what is off counts by its part of the integral
+            noise = _added(noise, value + _log_change(share))  # what is off counts by its part of the integral
         assert coarse is not None and fine is not None and ends is not None and noise is not None
         total = np.logaddexp(coarse, fine)
         change = np.abs(coarse + math.log(2) - total)
@@ -121,6 +122,11 @@ def _rounding(given: GivenScale, gain: np.ndarray, pivot: float, size: int) -> n
     """How far rounding may put each log p(y | S) off."""
     relative = np.finfo(float).eps * size
     return relative / max(pivot, relative) * given.rounding(gain)
+
+
+def _log_change(share: np.ndarray) -> np.ndarray:
+    """The logarithm of e^share − 1, within the range of floating point."""
+    return np.log(np.expm1(np.clip(share, np.finfo(float).tiny, MOST_LOST)))
 
 
 def _added(total: np.ndarray | None, value: np.ndarray) -> np.ndarray:
