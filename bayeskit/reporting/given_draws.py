@@ -21,6 +21,7 @@ from bayeskit.errors import DataError, ModelError
 from bayeskit.inference.convergence import judged
 from bayeskit.model.snapshot import Snapshot
 from bayeskit.model.variable_sizes import variable_sizes
+from bayeskit.results.draws_outside_support import require_within_support
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.plan import Plan
 from bayeskit.results.records import Posterior
@@ -95,6 +96,7 @@ def _require_draws_of(model: pm.Model, tree: xr.DataTree) -> None:
     for name, values in find_observations(model).items():
         if name in seen and not _same(np.asarray(values), seen[name].to_numpy()):
             raise DataError(f"the observed values of {name!r} are others than the model's: the draws saw other data")
+    require_within_support(model, draws)
 
 
 def _same(mine: np.ndarray, theirs: np.ndarray) -> bool:

@@ -21,6 +21,7 @@ from bayeskit.model.data_slots import with_constants
 from bayeskit.model.forward_sampling import over_draws
 from bayeskit.model.snapshot import restored
 from bayeskit.model.written_data import without_predictions_from_data
+from bayeskit.results.draws_outside_support import support_requirement
 from bayeskit.results.marginals import scalar_labels
 from bayeskit.results.tree import stacked_draws
 from bayeskit.terminal import let_alarms_through
@@ -97,6 +98,8 @@ class RepeatedInference:
         # Where quadrature gives up, for some data sets, a sampler answers: 200 draws are too few of one.
         planned = explain(self.analysis).method if experiment.method == "auto" else experiment.method
         self.number = experiment.draws or (RANKED if planned == "exact" else SAMPLED)
+        if callable(experiment.method):
+            self.require_within_support = support_requirement(self.model)
         self.of_chains: list[str] = []
         if planned != "exact":  # of any other method NUTS may have to answer for some data sets
             alike = {n for group in groups_without_order(self.model, self.analysis) for n in group.axes}
@@ -171,6 +174,7 @@ class RepeatedInference:
                 raise DataError(f"the sampler raised {type(error).__name__}: {error}") from error
             template = self._dataset(simulated.parameters if self.of.generator is None else self._any_point())
             draws, rhat = independent_draws(as_arrays(given, template, free), self.of.draws or RANKED)
+            self.require_within_support(draws)
             return draws, {}, "the sampler", rhat
         post = infer(analysis, method=self.of.method, draws=self.number, random_seed=seed, progressbar=False)
         post = over_all_labellings(post)

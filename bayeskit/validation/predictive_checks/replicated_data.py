@@ -14,6 +14,7 @@ from pymc.backends.arviz import find_observations
 from bayeskit.arguments import RandomSeed, whole_seed
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.model.snapshot import WrittenModel
+from bayeskit.results.draws_outside_support import require_within_support
 from bayeskit.results.predictive import predict, replicates
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import dims_of, observed_data
@@ -113,6 +114,8 @@ def _predicted(
         raise DataError(f"no draws of {', '.join(absent)}: replicated data need those of all free variables")
     if number * size <= MAX_ELEMENTS and isinstance(posterior, Posterior):
         return posterior.posterior_predictive(random_seed=random_seed)
+    if not isinstance(posterior, Posterior):
+        require_within_support(model, draws)
     few = tree
     if number * size > MAX_ELEMENTS:
         few = xr.DataTree.from_dict({"posterior": draws.isel(draw=slice(_fitting(draws, size)))})
