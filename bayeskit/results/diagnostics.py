@@ -157,7 +157,8 @@ class Diagnostics:
         divergences = f"{self.divergences} divergence{'' if self.divergences == 1 else 's'}"
         divergences = divergences if self.divergences_recorded else "divergences not recorded"
         verdict = "NOT CONVERGED" if self.problems else "converged" if self.converged else "too short to tell"
-        lines = [f"{verdict}: {self.chains} chains of {self.draws:,} draws, {self._r_hat}, {effective}, {divergences}"]
+        chains = f"{self.chains} chain{'s' * (self.chains != 1)} of {self.draws:,} draw{'s' * (self.draws != 1)}"
+        lines = [f"{verdict}: {chains}, {self._r_hat}, {effective}, {divergences}"]
         return "\n".join([*lines, *(f"warning: {problem}" for problem in self.problems)])
 
 

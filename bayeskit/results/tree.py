@@ -102,7 +102,8 @@ def draws_in(draws: xr.DataTree | xr.Dataset, shapes: Mapping[str, tuple[int, ..
         if values.dims[:2] != ("chain", "draw") or values.shape[2:] != shape:
             raise DataError(f"the draws of {name!r} have shape {values.shape}; (chain, draw) and {shape} is needed")
         if not np.all(np.isfinite(numeric(f"the draws of {name!r}", values))):
-            raise DataError(f"the draws of {name!r} are not all finite")
+            left_out = "leave the chains out that have them, or sample again from another start"
+            raise DataError(f"the draws of {name!r} are not all finite: {left_out}")
     return draws
 
 

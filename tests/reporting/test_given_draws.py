@@ -174,7 +174,7 @@ def infinite(tree: xr.DataTree) -> None:
         (longer, "the draws of 'theta' have shape"),
         (relabelled, "'share' has other labels along 'part'"),
         (of_other_data, "observed values of 'y' are others"),
-        (infinite, "'theta' are not all finite"),
+        (infinite, "'theta' are not all finite: leave the chains out that have them, or sample again"),
     ],
 )
 def test_draws_of_another_model_are_refused_by_name(

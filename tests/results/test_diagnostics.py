@@ -160,3 +160,11 @@ def test_an_entry_that_cannot_move_is_not_one_that_is_stuck() -> None:
     table = convergence_table(xr.Dataset({"c": (("chain", "draw", "k"), draws), "s": stuck}), "cs")
     assert table.loc["c[0]", "r_hat"] == 1.0 and table.loc["c[1]", "r_hat"] < 1.05
     assert table.loc["s", "r_hat"] == np.inf
+
+
+def test_one_chain_and_one_draw_are_no_plural() -> None:
+    one = diagnostics_of(tree_of(independent(chains=1)), ["x"])
+    assert str(one).startswith("NOT CONVERGED: 1 chain of 1,000 draws, ")
+    shortest = diagnostics_of(tree_of(independent(1, chains=1)), ["x"])
+    assert str(shortest).startswith("NOT CONVERGED: 1 chain of 1 draw, ")
+    assert "4 chains of 1,000 draws, " in str(diagnostics_of(tree_of(independent()), ["x"]))
