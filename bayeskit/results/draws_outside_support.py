@@ -41,7 +41,8 @@ def require_within_support(model: pm.Model, draws: xr.Dataset) -> None:
 
     Of variables without draws nothing is said, nor of those whose ends they are.
     """
-    support_requirement(model)(stacked_draws(draws, [str(rv.name) for rv in model.free_RVs if rv.name in draws]))
+    drawn = [str(n) for n, v in draws.data_vars.items() if {"chain", "draw"} <= {*v.dims}]
+    support_requirement(model)(stacked_draws(draws, [str(rv.name) for rv in model.free_RVs if rv.name in drawn]))
 
 
 def support_requirement(model: pm.Model) -> Callable[[_Draws], None]:
