@@ -38,7 +38,7 @@ from bayeskit.errors import ModelError
 from bayeskit.graphs.environment import silently
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.results.records import Posterior
-from bayeskit.validation.predictive_checks.columns import Column
+from bayeskit.validation.predictive_checks.columns import Column, unit_of
 from bayeskit.validation.predictive_checks.data_kinds import data_kind, in_columns
 from bayeskit.validation.predictive_checks.misfit_sentences import misfit_sentence
 from bayeskit.validation.predictive_checks.predictive_check import PredictiveCheck
@@ -127,8 +127,10 @@ def _checked(replicated: Replicated, names: Sequence[str], alpha: float, rng: np
     sizes = replicated.predicted.sizes["chain"], replicated.predicted.sizes["draw"]
     for column, distribution in _columns(replicated, names, notes):
         for found in statistics_of(column, rng):
-            statistic, observed = found.statistic, float(found.observed.mean())
-            tail = _tail(found, sizes, replicated.independent)
+            statistic = found.statistic
+            unit = column.unit if statistic.in_unit else 1.0
+            observed, tail = unit * float(found.observed.mean()), _tail(found, sizes, replicated.independent)
+            tail["median"] *= unit
             rows.append({"variable": column.name, "statistic": statistic.name, "observed": observed, **tail})
             said = (column.name, column.kind, distribution, statistic, observed, tail["median"], tail["below"])
             sentences.append(misfit_sentence(*said))
@@ -136,7 +138,7 @@ def _checked(replicated: Replicated, names: Sequence[str], alpha: float, rng: np
             if one_sided and (note := SMALL_RESIDUALS.format(column.name)) not in notes:
                 notes.append(note)
             if found.replicated.size == sizes[0] * sizes[1]:
-                draws[f"{column.name}: {statistic.name}"] = (SAMPLE, found.replicated.reshape(sizes))
+                draws[f"{column.name}: {statistic.name}"] = (SAMPLE, unit * found.replicated.reshape(sizes))
     table = pd.DataFrame(rows, columns=["variable", "statistic", "observed", "median", "below", "tail", "error"])
     tails = holm(table["tail"].to_numpy(dtype=float), alpha)
     table["verdict"] = np.where(tails, "in its tail", "")
@@ -163,8 +165,10 @@ def _columns(replicated: Replicated, names: Sequence[str], notes: list[str]) -> 
             rows = y.shape[0] if y.ndim else 1
             many = many.reshape(many.shape[0] * many.shape[1], rows, -1)
             labels = replicated.labels.get(name, ())
-            repeated = partial(_repeated, replicated, name, label, rows)
-            column = Column(f"{name}{label}", kind, y.reshape(rows, -1), many, labels, repeated)
+            unit = unit_of(y) if kind in ("continuous", "count") else 1.0
+            y, many = (y, many) if unit == 1 else (y / unit, many / unit)
+            repeated = partial(_repeated, replicated, name, label, rows, unit)
+            column = Column(f"{name}{label}", kind, y.reshape(rows, -1), many, labels, repeated, unit)
             if column.sorted and rows > 2:
                 notes.append(
                     f"the rows of {column.name} are in the order of their values: neighbours were not compared"
@@ -172,11 +176,12 @@ def _columns(replicated: Replicated, names: Sequence[str], notes: list[str]) -> 
             yield column, replicated.distributions.get(name, "")
 
 
-def _repeated(replicated: Replicated, name: str, label: str, rows: int) -> np.ndarray | None:
+def _repeated(replicated: Replicated, name: str, label: str, rows: int, unit: float) -> np.ndarray | None:
     """Several data sets of each of some draws of the parameters, of one column; None where there are none."""
     if replicated.repeated is None or not np.isfinite(drawn := replicated.repeated[name]).all():
         return None
     values = in_columns(drawn, REPEATED)[label].to_numpy()
+    values = values if unit == 1 else values / unit
     return values.reshape(*values.shape[:2], rows, -1)
 
 

@@ -11,14 +11,18 @@ import numpy as np
 from bayeskit.validation.predictive_checks.data_kinds import DataKind
 from bayeskit.validation.predictive_checks.residuals import moments_over, observed_residuals, replicated_residuals
 
-__all__ = ["Column"]
+__all__ = ["Column", "unit_of"]
 
+LARGE = 1e100  # whose square, and that of whose inverse, summed over many entries, is a number of double precision
 DIFFERING = 0.1  # spread of predicted means, in predictive standard deviations, from which on entries differ
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One column of an observed variable: its rows (first axis), and as many data sets of it as there are draws."""
+    """One column of an observed variable: its rows (first axis), and as many data sets of it as there are draws.
+
+    The values are multiples of ``unit``.
+    """
 
     name: str
     kind: DataKind
@@ -26,6 +30,7 @@ class Column:
     replicated: np.ndarray  # (draws, rows, others)
     labels: tuple[str, ...] = ()  # of categories
     repeated: Callable[[], np.ndarray | None] = lambda: None  # (parameters, data sets of each, rows, others)
+    unit: float = 1.0
 
     @property
     def size(self) -> int:
@@ -60,3 +65,9 @@ class Column:
         steps = np.diff(self.observed[:, 0])
         blocks = np.count_nonzero(steps) + 1 == np.unique(self.observed).size
         return bool(np.all(steps >= 0) or np.all(steps <= 0) or (self.kind == "category" and blocks))
+
+
+def unit_of(values: np.ndarray) -> float:
+    """What values are to be divided by lest their squares overflow, or vanish: one, or a power of two."""
+    largest = float(np.max(np.abs(values), initial=0.0))
+    return 1.0 if largest == 0 or 1 / LARGE < largest < LARGE else 2.0 ** np.floor(np.log2(largest))

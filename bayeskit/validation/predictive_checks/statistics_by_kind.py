@@ -52,6 +52,7 @@ class Statistic:
     below: tuple[str, str] | None
     residual: bool = False
     by_prediction: bool = False
+    in_unit: bool = False  # whether it is measured in the unit of the data
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ MEAN = Statistic(
     _over(np.mean),
     ("{values} are larger on average than the model predicts", LEVEL),
     ("{values} are smaller on average than the model predicts", LEVEL),
+    in_unit=True,
 )
 VALUE = Statistic(
     "value",
@@ -111,6 +113,7 @@ VALUE = Statistic(
     _over(np.mean),
     ("the value is larger than the model predicts", LEVEL),
     ("the value is smaller than the model predicts", LEVEL),
+    in_unit=True,
 )
 SPREAD = Statistic(
     "sd",
@@ -118,6 +121,7 @@ SPREAD = Statistic(
     _over(np.std),
     ("{values} vary more than {law}", "overdispersion"),
     ("{values} vary less than {law}", "underdispersion"),
+    in_unit=True,
 )
 LEAST = Statistic(
     "min",
@@ -125,6 +129,7 @@ LEAST = Statistic(
     _over(np.min),
     ("the smallest of {values} is larger than the model predicts", "a lower bound, or a lower tail that is lighter"),
     ("the smallest of {values} is smaller than the model predicts", "an outlier, or a lower tail heavier than {law}'s"),
+    in_unit=True,
 )
 MOST = Statistic(
     "max",
@@ -132,6 +137,7 @@ MOST = Statistic(
     _over(np.max),
     ("the largest of {values} is larger than the model predicts", "an outlier, or an upper tail heavier than {law}'s"),
     ("the largest of {values} is smaller than the model predicts", "an upper bound, or an upper tail that is lighter"),
+    in_unit=True,
 )
 ZEROS = Statistic(
     "zeros",

@@ -322,3 +322,29 @@ def test_means_of_few_replicated_data_sets_differ_by_chance_only() -> None:
     assert not same.differing
     means = 0.3 * rng.normal(size=(2000, 1))
     assert Column("y", "continuous", means, means + rng.normal(size=(40, 2000, 1))).differing
+
+
+@pytest.mark.parametrize("unit", [2.0**1000, 2.0**520, 2.0**-1000])
+@pytest.mark.parametrize("differing", [False, True])
+def test_a_unit_in_which_squares_overflow_changes_nothing(unit: float, differing: bool) -> None:
+    rng = np.random.default_rng(4)
+    mean = 3 * np.arange(ROWS) * differing + 1e-3
+    y, many, again = (mean + rng.normal(size=(*shape, ROWS)) for shape in ((), (DRAWS,), (25, 40)))
+    usual, extreme = (checked(u * y, u * many, "Normal", repeated=u * again) for u in (1.0, unit))
+    assert list(extreme.table["statistic"]) == list(usual.table["statistic"])
+    columns = ["below", "tail", "error"]
+    np.testing.assert_allclose(extreme.table[columns], usual.table[columns], rtol=1e-9)
+    in_unit = usual.table["statistic"].isin(["mean", "sd", "min", "max"])
+    for column in ("observed", "median"):
+        expected = usual.table[column] * np.where(in_unit, unit, 1.0)
+        np.testing.assert_allclose(extreme.table[column], expected, rtol=1e-9)
+    assert extreme.passed and "inf" not in str(extreme)
+    sd = extreme.statistics["y: sd"].to_numpy() / unit
+    np.testing.assert_allclose(sd.ravel(), many.std(axis=1), rtol=1e-9)
+
+
+def test_large_values_that_are_whole_do_not_overflow() -> None:
+    rng = np.random.default_rng(4)
+    y, many = (1e300 * (1 + 0.1 * rng.random(size=(*shape, ROWS))) for shape in ((), (DRAWS,)))
+    found = checked(y, many, "Uniform")
+    assert found.passed and np.isfinite(found.table[["observed", "median"]].to_numpy()).all()
