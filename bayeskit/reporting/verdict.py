@@ -25,6 +25,9 @@ HEAD_OF_ERROR = {"exact": "error (rounding)", "quadrature": "error (bound)", "es
 NO_DATA = "The model has no observed variable: its answer is the prior."
 ANSWERS, MOST_DOUBTS = 3, 4  # parameters, and doubts, that the verdict names
 DIGITS, MOST_DIGITS = 3, 12
+# Where a Normal of known sd is all that is checked, its sd must be off by 59 % that eight values show it (level 0.05)
+# half the time: (χ²₇ at 0.975 / χ²₇ at 0.5)^½.
+FEW_VALUES = 8
 
 
 def verdict(subject: Subject, others: Sequence[Section]) -> Section:
@@ -36,7 +39,7 @@ def verdict(subject: Subject, others: Sequence[Section]) -> Section:
     unseen = [words for key, words in JUDGING.items() if key not in shown]
     tested = [section.text.partition("\n")[0] + "." for section in subject.further if section.text]
     said = (_asked(subject), _answer(subject, bool(_problems(subject.post))), *tested, _how(subject.post))
-    paragraph = " ".join(filter(None, (*said, _distrust(doubts, unseen))))
+    paragraph = " ".join(filter(None, (*said, _distrust(doubts, unseen, _too_few(subject)))))
     return Section("verdict", "In short", (paragraph, *subject.about), tables=(_facts(subject.post),))
 
 
@@ -136,10 +139,23 @@ def _how(post: Posterior) -> str:
     return f"{how} {said[0].upper()}{said[1:]}."
 
 
-def _distrust(doubts: Sequence[str], unseen: Sequence[str]) -> str:
+def _too_few(subject: Subject) -> str:
+    """That there are hardly data that could speak against a model; nothing where there are, or no observed variable."""
+    sizes = [int(values.size) for values in observed_data(subject.post.tree).data_vars.values()]
+    if not subject.names("observed") or (most := max(sizes, default=0)) >= FEW_VALUES:
+        return ""
+    if most == 0:
+        return "There are no observations that could speak against it"
+    if most == 1:
+        return "One observed value is too few to speak against it"
+    return f"Nothing that was looked at speaks against it, but {most} observed values show a gross misfit at most"
+
+
+def _distrust(doubts: Sequence[str], unseen: Sequence[str], too_few: str) -> str:
     more = f"; and {len(doubts) - MOST_DOUBTS} more below" if len(doubts) > MOST_DOUBTS else ""
     said = "; ".join(doubts[:MOST_DOUBTS])
-    words = [f"To distrust: {said}{more}." if doubts else "Nothing that was looked at speaks against it."]
+    nothing = f"{too_few or 'Nothing that was looked at speaks against it'}."
+    words = [f"To distrust: {said}{more}." if doubts else nothing]
     return " ".join([*words, *([f"Not looked at: {listed(unseen)}."] if unseen else [])])
 
 

@@ -316,3 +316,19 @@ def test_formulas_have_the_brackets_that_they_need() -> None:
     assert texts["square"] == "(a + b) ** 2"
     assert texts["spread"] in ("s ** 0.5", "sqrt(s)")
     assert texts["plain"] == "a[0] + b[1]"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([], "There are no observations that could speak against it."),
+        ([3.0], "One observed value is too few to speak against it."),
+        ([0.3, 0.4], "speaks against it, but 2 observed values show a gross misfit at most."),
+        (np.linspace(-1, 1, 8).tolist(), "Nothing that was looked at speaks against it."),
+    ],
+)
+def test_the_verdict_says_where_there_are_too_few_observations_to_judge_by(values: list[float], said: str) -> None:
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu", 0.0, 3.0), 1.0, observed=np.array(values))
+    post = bk.infer(model, draws=400, random_seed=1, progressbar=False)
+    assert said in bk.report_section(post, "verdict").paragraphs[0]
