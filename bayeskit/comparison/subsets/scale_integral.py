@@ -90,8 +90,7 @@ class ScaleIntegral:
 
     def log_evidence(self, population: Population) -> Evidences:
         """Of each submodel; a NotDefinite or ModelError where there is none."""
-        at = self.each(population)
-        coarse, fine, ends, noise = None, None, None, None
+        at, coarse, fine, ends, noise = self.each(population), None, None, None, None
         for k, node in enumerate(self.nodes):
             logs, gain, pivot = at(k)
             value = node.given.log_evidence(logs, gain) + node.log_weight
