@@ -31,6 +31,7 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.constant_matrices import with_constant_matrices
 from bayeskit.graphs.rewriting import depends_on, inline, shapes_of, substitute, wide_leaf, widen
 from bayeskit.model.areal_fields import require_neighbours
+from bayeskit.model.data_shapes import require_data_fit
 from bayeskit.model.data_slots import DataSlot, sealed_in, unsealed
 from bayeskit.model.index_range import require_indices_inside
 from bayeskit.model.markov_chain import chain_parameters, is_chain
@@ -65,6 +66,7 @@ class LogJoint:
         """
         _require_readable(model)
         require_indices_inside(model)
+        require_data_fit(model)
         require_neighbours(model)
         fresh: dict[Any, Any] = {rv: rv.clone(name=rv.name) for rv in model.basic_RVs}
         # Merging equal nodes reads and hashes every constant; a design matrix of a million rows is set aside for that.

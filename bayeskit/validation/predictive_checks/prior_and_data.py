@@ -16,7 +16,9 @@ import xarray as xr
 from bayeskit.errors import ModelError
 from bayeskit.graphs.compile import small_mode
 from bayeskit.graphs.environment import silently
+from bayeskit.model.data_shapes import require_data_fit
 from bayeskit.model.forward_sampling import sampler_given
+from bayeskit.model.index_range import require_indices_inside
 from bayeskit.results.predictive import not_drawable
 from bayeskit.results.tree import dims_of, stacked_draws
 from bayeskit.terminal import interruptible, quiet
@@ -77,6 +79,8 @@ def _one_by_one(model: pm.Model, observed: Sequence[str], found: xr.Dataset, see
             data.append(None)
     known = next((one for one in data if one is not None), None)
     if known is None:
+        require_indices_inside(model)
+        require_data_fit(model)
         raise ModelError(f"no data can be drawn for any draw from the prior of {', '.join(free)}: it is absurd")
     arrays = {
         n: np.stack([np.full(v[0].shape, np.nan) if one is None else one[n][0] for one in data])
