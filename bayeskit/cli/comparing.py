@@ -17,7 +17,6 @@ from bayeskit.terminal import is_terminal
 
 if TYPE_CHECKING:
     from bayeskit.comparison.comparison import Comparison
-    from bayeskit.results.records import Posterior
 
 __all__ = ["compare_models"]
 
@@ -61,7 +60,7 @@ def compare_models(arguments: argparse.Namespace) -> None:
     columns = columns_of(arguments.columns)
     built = build_models(arguments.model, data=arguments.data, columns=columns, settings=arguments.set)
     comparison = bk.compare({b.name: b.model for b in built}, prior_odds=prior_odds, random_seed=arguments.seed)
-    asked = _asked(dict(comparison.posteriors), curves, arguments)
+    asked = _asked(comparison, curves, arguments)
     if arguments.plot:
         _write_picture(comparison, arguments.plot)
     if arguments.report:
@@ -83,18 +82,19 @@ def compare_models(arguments: argparse.Namespace) -> None:
 
 
 def _asked(
-    posteriors: dict[str, Posterior], curves: Sequence[PriorCurve], arguments: argparse.Namespace
+    comparison: Comparison, curves: Sequence[PriorCurve], arguments: argparse.Namespace
 ) -> list[tuple[str, str, Any]]:
     """What is asked beside the table: the option that asked for it, the model where it is of one, and the answer."""
     import bayeskit as bk
 
+    posteriors = dict(comparison.posteriors)
     options = {"random_seed": arguments.seed, "progressbar": is_terminal() and not arguments.json}
     found: list[tuple[str, str, Any]] = []
     for curve in curves:
         values = curve.values()
         found.append(("robustness", "", bk.robustness(posteriors, curve.parameter, values, random_seed=arguments.seed)))
     if arguments.sequential:
-        found.append(("sequential", "", bk.sequential(posteriors, **options)))
+        found.append(("sequential", "", bk.sequential(comparison, **options)))
     if arguments.estimators:
         found += [("estimators", name, bk.evidence(posterior, **options)) for name, posterior in posteriors.items()]
     return found

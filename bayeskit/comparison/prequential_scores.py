@@ -72,7 +72,9 @@ class Sequential(DrawnResult):
         blocks = self.table["observations"].nunique() - 1
         head = f"{len(self.order)} observations ({self.unit}) in {blocks} blocks; after the last of them:"
         shown = last.drop(columns=["observations", "log_score", "log_score_error"]).set_index("model")
-        return "\n".join([head, shown.to_string(float_format="{:.6g}".format), *(f"note: {n}" for n in self.notes)])
+        errors = {column: "{:.1e}".format for column in ("error", "log_bayes_factor_error")}
+        text = shown.to_string(float_format="{:.6g}".format, formatters=errors)
+        return "\n".join([head, text, *(f"note: {n}" for n in self.notes)])
 
 
 @checked

@@ -294,6 +294,9 @@ def test_compare_weighs_specifications(run: Run, folder: Path) -> None:
     odds = 3 * math.exp(evidence[informed] - evidence[flat])
     assert math.isclose(rows[informed]["posterior_probability"], odds / (1 + odds), rel_tol=1e-9)
     assert informed in run(*arguments)[1]
+    last = json.loads(run(*arguments, "--sequential", "--json")[1])["sequential"][0]["table"][-1]
+    assert last["model"] == informed
+    assert math.isclose(last["posterior_probability"], odds / (1 + odds), rel_tol=1e-9)
 
 
 def test_compare_answers_what_is_asked_beside_its_table(run: Run, folder: Path) -> None:
