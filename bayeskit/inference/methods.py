@@ -114,11 +114,15 @@ class Method:
 
     def planned(self, analysis: Analysis, audit: Audit) -> Plan:
         """The plan of a model, as seen by this method, that it carries out, with what becomes of the evidence."""
+        from bayeskit.model.index_range import counted_from_the_end
+
         model, plan = analysis.original.model, analysis.plan
         if not self.closed_form:
             plan = replace(plan, eliminated=(), remaining=analysis.original.names)
         plan, reason = audit.noted(plan), audit.reason
-        rest = (f", everything else {plan.how} given it", "; what has a closed form is recovered exactly")
+        plan = replace(plan, notes=(*plan.notes, *counted_from_the_end(model)))
+        them = "them" if len(plan.remaining) > 1 else "it"
+        rest = (f", everything else {plan.how} given {them}", "; what has a closed form is recovered exactly")
         whole = [n for n in plan.remaining if n in model.named_vars and not model[n].dtype.startswith("float")]
         steps = " (whole numbers, by Metropolis or Gibbs steps)" * self.samples
         named = ", ".join(n + steps * (n in whole) for n in plan.remaining)

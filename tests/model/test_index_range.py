@@ -43,3 +43,12 @@ def test_codes_from_the_end_are_those_of_the_last() -> None:
         for codes in ([0, 1, 2], [0, 1, -1])
     )
     assert first == pytest.approx(second, abs=1e-12)
+
+
+@pytest.mark.parametrize("container", [True, False])
+def test_codes_from_the_end_are_noted(container: bool) -> None:
+    said = "has the value -1 at entry 2, which counts from the end: the last of 3 entries of 'level' is −1"
+    assert said in str(bk.explain(grouped([0, 1, -1], container)))
+    assert said in str(bk.infer(grouped([0, 1, -1], container), random_seed=1, progressbar=False))
+    for meant in ([0, 1, 2], [-3, -2, -1]):
+        assert "from the end" not in str(bk.explain(grouped(meant, container)))
