@@ -7,6 +7,7 @@ name.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 
@@ -60,5 +61,7 @@ def load_model(name: str) -> ModuleType:
     """
     known = name if isinstance(name, str) else type(name).__name__
     if known not in MODELS:
-        raise ModelError(f"no model {known!r} in the catalogue; it has {', '.join(MODELS)}")
+        near = get_close_matches(known, MODELS)
+        has = f"{', '.join(near)} and others, which `bayeskit models` lists" if near else ", ".join(MODELS)
+        raise ModelError(f"no model {known!r} in the catalogue; it has {has}")
     return import_module(f"{__name__}.{name}")

@@ -52,7 +52,7 @@ class FoldLayout:
         if self.initial is not None and method != "leave_future_out":
             raise OptionError(f"method={method!r} takes no initial; 'leave_future_out' does")
         if folds is not None and method == "loo":
-            raise OptionError("method='loo' takes no folds: each observation is one")
+            raise OptionError("method='loo' takes no folds: each observation is one; method='kfold' does")
         if folds is not None and not 2 <= folds <= number:
             raise OptionError(f"folds is {folds}; it must be from 2 to the {number} observations")
         if method == "leave_future_out":

@@ -19,6 +19,7 @@ from bayeskit.errors import ModelError, OptionError
 __all__ = ["Expression", "Relation", "read"]
 
 LONGEST = 10_000  # characters
+POINT = "a point has no probability: test it by bayeskit.savage_dickey"
 EXAMPLE = "write it as in 'delta > 0', 'mu[a] < mu[b] < mu[c]' or '-0.1 < delta < 0.1 and sigma > 1'"
 ORDERS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 SIGNS = {"≤": "<=", "≥": ">=", "−": "-", "∧": " and ", "&": " and "}
@@ -76,7 +77,8 @@ def read(text: str, variables: Iterable[str]) -> list[Relation]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, OptionError | ModelError):
             raise
-        raise _refused(text, "it is no comparison of sums") from None
+        equal = re.search(r"(?<![<>=!])=(?!=)", plain)
+        raise _refused(text, POINT if equal else "it is no comparison of sums") from None
 
 
 def _refused(text: str, why: str) -> OptionError:
@@ -95,8 +97,7 @@ def _relations(node: ast.AST, names: list[str], refused: Callable[[str], OptionE
     for order, left, right in zip(node.ops, sides[:-1], sides[1:], strict=True):
         sign = ORDERS.get(type(order))
         if sign is None:
-            what = "a point has no probability: test it by bayeskit.savage_dickey"
-            raise refused(what if isinstance(order, ast.Eq | ast.NotEq) else "a comparison is one of < <= > >=")
+            raise refused(POINT if isinstance(order, ast.Eq | ast.NotEq) else "a comparison is one of < <= > >=")
         excess = right.plus(left, -1.0) if sign[0] == "<" else left.plus(right, -1.0)
         found.append(Relation(excess, strict=len(sign) == 1))
     return found

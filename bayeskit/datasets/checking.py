@@ -7,6 +7,7 @@ Rows are counted from 1, the first row after the header.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -21,6 +22,8 @@ from bayeskit.errors import DataError
 __all__ = ["check_data", "check_values", "numeric_column"]
 
 type Given = xr.Dataset
+
+DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 
 # What a number of each kind cannot be, and what to do about it; up to 2**53 a float is the whole number it stands for.
 REFUSED: dict[str, tuple[tuple[Callable[[np.ndarray], np.ndarray], str, str], ...]] = {
@@ -103,7 +106,9 @@ def numeric_column(column: pd.Series, name: str) -> np.ndarray:
     if text.any():
         row = int(np.argmax(text))
         entry = f"column {name!r}, row {row + 1}: {str(column.iloc[row])!r}"
-        raise DataError(f"{entry} is not a number; correct it, or name another column")
+        comma = DECIMAL_COMMA.fullmatch(str(column.iloc[row]).strip())
+        remedy = "write decimals with a point" if comma else "correct it, or name another column"
+        raise DataError(f"{entry} is not a number; {remedy}")
     if isinstance(numbers.dtype, np.dtype) and numbers.dtype.kind in "iub":
         return numbers.to_numpy()
     return numbers.to_numpy(dtype=np.float64, na_value=np.nan)

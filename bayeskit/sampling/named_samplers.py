@@ -147,7 +147,9 @@ def _function_of(home: str) -> Callable[..., Any]:
         function = getattr(import_module(module), name)
     except Exception as error:  # whatever a module of somebody else's raises
         let_alarms_through(error)
-        raise OptionError(f"sampler {home!r} cannot be loaded ({type(error).__name__}: {error})") from error
+        said = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}".removesuffix(": ")
+        where = f"give module:function, of a module that Python finds from {here} on, without its .py"
+        raise OptionError(f"sampler {home!r} cannot be loaded ({said}); {where}") from error
     finally:
         sys.path.remove(here)
     if not callable(function):

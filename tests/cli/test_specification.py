@@ -127,7 +127,10 @@ def test_a_file_may_be_compared_with_the_catalogue(run: Run) -> None:
         ("line.py:sd", ["'sd' after line.py:", "line.py:option=value"]),
         ("line.py:s-d=1", ["unknown option 's-d'", "sd"]),
         ("linear_regression:degree,basis=fourier", ["option 'degree' is not of the form name=value"]),
-        ("linear_regresion:degree", ["no model 'linear_regresion:degree' in the catalogue"]),  # the name is wrong
+        (
+            "linear_regresion:degree",
+            ["no model 'linear_regresion:degree' in the catalogue; it has linear_regression"],
+        ),  # the name is wrong
     ],
 )
 def test_a_slip_in_a_specification_is_told(run: Run, specification: str, words: list[str]) -> None:

@@ -327,6 +327,7 @@ def test_draws_of_vectors_under_drawn_parents() -> None:
     [
         ("delta == 0", "savage_dickey"),
         ("delta != 0", "savage_dickey"),
+        ("delta = 0", "savage_dickey"),
         ("delta > 0 or delta < -1", "joined by 'and'"),
         ("not delta > 0", "joined by 'and'"),
         ("mu[a] * mu[b] > 0", "product"),

@@ -361,6 +361,7 @@ def test_columns_that_do_not_fit_are_refused(columns: dict[str, Any], message: s
         ),
         ([1.0, -np.inf], "real", r"column 'v', row 2: -inf is infinite; correct it or drop the row"),
         (["1", None, "x"], "real", r"column 'v', row 3: 'x' is not a number"),
+        (["1,5", None], "real", r"column 'v', row 1: '1,5' is not a number; write decimals with a point"),
         ([3, -1], "count", r"column 'v', row 2: -1 is negative; a count is a whole number from 0"),
         ([3.0, -1.0], "count", r"column 'v', row 2: -1 is negative; a count is a whole number from 0"),
         ([0.5], "count", r"column 'v', row 1: 0.5 is not a whole number; this model explains counts"),

@@ -247,7 +247,7 @@ def test_the_draws_depend_on_sampler_and_reference_only() -> None:
         ("gibbs", None, "no sampler 'gibbs'"),
         (["exact", "exact"], None, "two samplers"),
         ([], None, "no sampler is given"),
-        ("nowhere_at_all:sampler", None, "cannot be loaded"),
+        ("nowhere_at_all:sampler", None, "cannot be loaded .*; give module:function"),
         ("math:pi", None, "no function"),
         ("exact", "nothing like it", "no reference or group"),
         ("exact", [], "empty"),
