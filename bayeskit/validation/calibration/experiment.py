@@ -16,12 +16,13 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from bayeskit.errors import BayeskitError
+from bayeskit.errors import BayeskitError, OptionError
 from bayeskit.graphs.environment import on_one_thread
 from bayeskit.terminal import logged_from, quiet
 from bayeskit.validation.calibration.simulated_data import Simulated
 
 __all__ = [
+    "MODEL",
     "Experiment",
     "Quantity",
     "Repeated",
@@ -34,6 +35,7 @@ __all__ = [
 
 type Sampler = Callable[[pm.Model, int], Any]
 type Quantity = Callable[[xr.Dataset], Any]
+MODEL = "model"  # the quantity of a comparison
 FIRST = 20  # numbers of each variable that a fingerprint has
 
 
@@ -48,6 +50,7 @@ class Repetition:
     rhat: float | None = None
     seconds: float = 0.0
     failure: str = ""
+    ranked: int | None = None  # draws that truths were ranked among; None where all values are F(θ*)
 
     def written(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -98,13 +101,19 @@ def streams(random_seed: int, dataset: int) -> list[np.random.SeedSequence]:
 
 
 def answered(dataset: int, find: Callable[[], Repetition]) -> Repetition:
-    """What is found, with its seconds; where that is an error, what it says."""
+    """What is found, with its seconds; where that is an error, what it says.
+
+    What is wrong with an option, a function that was given among them, is raised at the first data set: it will be at
+    the others.
+    """
     started = time.perf_counter()
     try:
         # What did not converge is counted, not said for each of them.
         with on_one_thread(), quiet(), logged_from("bayeskit", logging.CRITICAL):
             found = find()
     except BayeskitError as error:
+        if dataset == 0 and isinstance(error, OptionError):
+            raise
         found = Repetition(dataset, failure=str(error).partition("\n")[0])
     return replace(found, seconds=time.perf_counter() - started)
 

@@ -13,7 +13,8 @@ import xarray as xr
 
 from bayeskit.results.drawn_results import DrawnResult
 from bayeskit.results.notebook_html import notebook_html, table_html
-from bayeskit.validation.calibration.experiment import Repetition
+from bayeskit.validation.calibration.detectable_faults import detectable_sds
+from bayeskit.validation.calibration.experiment import MODEL, Repetition
 from bayeskit.validation.calibration.uniformity import Uniformity, uniformity
 from bayeskit.validation.statistics import holm
 
@@ -22,6 +23,8 @@ __all__ = ["Calibration", "calibration_of"]
 FORMATS = {"z_mean": "{:+.2f}", "z_sd": "{:+.2f}", "p_ecdf": "{:.2g}", "inside_50": "{:.3f}", "inside_90": "{:.3f}"}
 UNANSWERED = 0.02  # share of data sets without an answer above which those that have one may be a selection
 UNMIXED, SHARE_UNMIXED = 1.05, 0.05  # R-hat, and the share of runs above it that a note is for
+MOST_LARGE = 10.0  # times the right sd: beyond it no number is given
+TELLING = 0.5  # an sd that is half the right one must be found half the time, else that nothing was found says nothing
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,6 +55,9 @@ class Calibration(DrawnResult):
     seconds : float
         Processor seconds of all data sets together, those read from a checkpoint included.
     notes : tuple of str
+    detectable_sds : tuple of float
+        The sds of a posterior, the right one being one, below and above which the test of its width would fail half the
+        time: 0.84 and 1.2 of 200 data sets with 20 tests at level 0.01. Zero, and infinite, where it would not.
     """
 
     PICTURE: ClassVar[str] = "validation.calibration.picture.draw_calibration"
@@ -68,6 +74,23 @@ class Calibration(DrawnResult):
     random_seed: int
     seconds: float
     notes: tuple[str, ...] = field(default=())
+    detectable_sds: tuple[float, float] = (0.0, np.inf)
+
+    @property
+    def too_few(self) -> bool:
+        """Whether there are too few data sets, or draws of each posterior, for that nothing was found to say much."""
+        return self.detectable_sds[0] < TELLING
+
+    @property
+    def found_half_the_time(self) -> str:
+        """How wrong the sd of a posterior must be for these data sets to show it; empty of a comparison of models."""
+        below, above = self.detectable_sds
+        if list(self.table.index) == [MODEL]:
+            return ""
+        if not below:
+            return "no sd of a posterior is so small that they would find it half the time"
+        large = f"or {100 * (above - 1):.2g} % too large" if above < MOST_LARGE else "and none that is too large"
+        return f"found half the time is an sd of a posterior that is {100 * (1 - below):.2g} % too small, {large}"
 
     @property
     def verdict(self) -> str:
@@ -75,10 +98,14 @@ class Calibration(DrawnResult):
         how = ", ".join(f"{n} by {method}" for method, n in self.methods.items())
         of = f"{self.comparisons} tests at family-wise level {self.alpha:g}, {self.datasets} data sets ({how})"
         said = "calibrated, as far as these data sets show" if self.passed else "NOT calibrated"
+        if self.passed and self.too_few:
+            enough = detectable_sds(self.datasets, self.alpha / self.comparisons, None)[0] >= TELLING
+            said = f"too few {'draws of each posterior' if enough else 'data sets'} to say whether it is calibrated"
         return f"{said}: {of}"
 
     def __str__(self) -> str:
-        lines = [self.verdict, *(f"  FAILED {failure}" for failure in self.failures)]
+        lines = [self.verdict, *([f"  {found}"] if (found := self.found_half_the_time) else [])]
+        lines += [f"  FAILED {failure}" for failure in self.failures]
         lines += [f"  note: {note}" for note in self.notes]
         formatters = {name: form.format for name, form in FORMATS.items()}
         return "\n".join([*lines, self.table.to_string(formatters=formatters, max_rows=60)])
@@ -87,7 +114,7 @@ class Calibration(DrawnResult):
         return f"Calibration({self.verdict})"
 
     def _repr_html_(self) -> str:
-        lines = [self.verdict, *self.failures]
+        lines = [self.verdict, *filter(None, [self.found_half_the_time]), *self.failures]
         return notebook_html("Calibration", lines=lines, tables=[table_html(self.table, FORMATS)], notes=self.notes)
 
 
@@ -103,6 +130,11 @@ def calibration_of(
     failures = [f"{name}: {_explained(tests[name], kinds)}" for name, kinds in rejected.items() if kinds]
     if (lost := len(repetitions) - len(answered)) > UNANSWERED * len(repetitions):
         failures.append(f"{lost} of {len(repetitions)} data sets had no answer, so that the others are a selection")
+    comparisons = sum(len(t.p_values) for t in tests.values())
+    ranked = [r.ranked for r in answered if r.ranked is not None]
+    detectable = (0.0, np.inf)
+    if comparisons:
+        detectable = detectable_sds(len(answered), alpha / comparisons, int(np.median(ranked)) if ranked else None)
     return Calibration(
         passed=not failures,
         table=_table(tests, rejected, answered),
@@ -111,10 +143,11 @@ def calibration_of(
         datasets=len(answered),
         methods=dict(Counter(r.method for r in answered)),
         alpha=alpha,
-        comparisons=sum(len(t.p_values) for t in tests.values()),
+        comparisons=comparisons,
         random_seed=random_seed,
         seconds=sum(r.seconds for r in repetitions),
         notes=(*notes, *_notes(repetitions)),
+        detectable_sds=detectable,
     )
 
 

@@ -24,12 +24,11 @@ from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.ladder import answer, explain
 from bayeskit.model.data_slots import DataSlot
-from bayeskit.validation.calibration.experiment import Experiment, Repetition, answered, drawn_numbers, streams
+from bayeskit.validation.calibration.experiment import MODEL, Experiment, Repetition, answered, drawn_numbers, streams
 from bayeskit.validation.calibration.simulated_data import observed_slots, simulator
 
 __all__ = ["RepeatedComparison"]
 
-MODEL = "model"  # the quantity
 SAMPLED = 2000  # draws of a sampler, for an evidence by bridge sampling
 
 

@@ -158,7 +158,9 @@ class RepeatedInference:
         values |= self._of_likelihood(simulated, truth, draws, new, rank_rng)
         values |= self._of_quantities(truth, draws, rank_rng)
         values |= predictions(*new, new_rng, rank_rng)
-        return Repetition(dataset, values, tuple(n for n in self.names if n in marginals), method, rhat)
+        closed = tuple(n for n in self.names if n in marginals)
+        ranked = None if len(closed) == len(self.names) else len(next(iter(draws.values())))
+        return Repetition(dataset, values, closed, method, rhat, ranked=ranked)
 
     def _posterior(self, simulated: Simulated, seed: int) -> tuple[dict[str, np.ndarray], Any, str, float | None]:
         """Independent draws, closed-form marginals, the method and the largest R-hat."""
@@ -173,7 +175,11 @@ class RepeatedInference:
                 let_alarms_through(error)
                 raise DataError(f"the sampler raised {type(error).__name__}: {error}") from error
             template = self._dataset(simulated.parameters if self.of.generator is None else self._any_point())
-            draws, rhat = independent_draws(as_arrays(given, template, free), self.of.draws or RANKED)
+            try:
+                arrays = as_arrays(given, template, free)
+            except DataError as error:
+                raise OptionError(f"what the sampler gives is not draws of this model: {error}") from error
+            draws, rhat = independent_draws(arrays, self.of.draws or RANKED)
             self.require_within_support(draws)
             return draws, {}, "the sampler", rhat
         post = infer(analysis, method=self.of.method, draws=self.number, random_seed=seed, progressbar=False)

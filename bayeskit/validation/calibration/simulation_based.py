@@ -27,7 +27,8 @@ Analysis 20.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -111,9 +112,23 @@ def calibrate(
     return _calibrated(experiment, datasets, alpha, processes, path, progressbar)
 
 
+def _require_arguments(sampler: Callable[..., Any]) -> None:
+    """That a sampler can be called with a model and a seed; what has no signature is called."""
+    known = None
+    with suppress(ValueError):
+        known = signature(sampler)
+    try:
+        if known is not None:
+            known.bind(None, 0)
+    except TypeError as error:
+        raise OptionError(f"method is called as method(model, seed), and cannot be: {error}") from error
+
+
 def _calibrated(
     experiment: Experiment, datasets: int, alpha: float, processes: int, path: Path | None, bar: bool
 ) -> Calibration:
+    if callable(experiment.method):
+        _require_arguments(experiment.method)
     with interruptible():
         repeated = _repeated(experiment)
         header = {} if path is None else repeated.fingerprint()

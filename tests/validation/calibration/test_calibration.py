@@ -203,7 +203,7 @@ def test_quantities_of_ones_own_have_labels_and_deterministics() -> None:
     assert {"height", "both[0]", "both[1]"} <= set(found.table.index)
     with pytest.raises(OptionError, match="'w' is ranked already"):
         bk.calibrate(model, datasets=2, quantities={"w": lambda d: d["w"]}, random_seed=5)
-    with pytest.raises(InferenceError, match="'low' lacks the dims chain and draw"):
+    with pytest.raises(OptionError, match="'low' lacks the dims chain and draw"):
         bk.calibrate(model, datasets=2, quantities={"low": lambda d: d["w"].min()}, random_seed=5)
 
 
@@ -318,7 +318,53 @@ def test_models_that_do_not_fit_each_other_are_refused() -> None:
 def test_what_is_shown() -> None:
     found = of_regression()
     assert str(found).startswith("calibrated, as far as these data sets show: 18 tests")
+    assert "\n  found half the time is an sd of a posterior that is 20 % too small, or 31 % too large\n" in str(found)
     assert "Calibration(calibrated" in repr(found)
     assert "<table" in found._repr_html_()
     drawn = found.plot(backend="none")
     assert set(drawn.viz["plot"].coords["panel"].to_numpy()) == set(found.table.index)
+
+
+def test_too_few_data_sets_or_draws_are_no_proof() -> None:
+    few = bk.calibrate(regression(), datasets=2, random_seed=SEED)
+    assert few.passed and few.too_few
+    assert str(few).startswith("too few data sets to say whether it is calibrated: 18 tests")
+    one = bk.calibrate(coin(), method=partial(chain_of_the_coin, burn_in=0), draws=1, datasets=100, random_seed=SEED)
+    assert one.verdict.startswith("too few draws of each posterior to say whether it is calibrated")
+    assert "no sd of a posterior is so small that they would find it half the time" in str(one)
+
+
+def asked_once(answer: Any) -> tuple[Callable[[pm.Model, int], Any], list[int]]:
+    asked: list[int] = []
+
+    def sampler(model: pm.Model, seed: int) -> Any:
+        asked.append(seed)
+        return answer
+
+    return sampler, asked
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            {"phi": np.zeros((1, 10))},
+            "not draws of this model: no draws of theta: the draws hold phi",
+        ),
+        (None, "not draws of this model: draws are a NoneType"),
+        ({"theta": np.zeros((2, 3, 4, 5))}, "not draws of this model: theta: its draws have shape"),
+    ],
+)
+def test_what_is_no_draws_is_said_at_the_first_data_set(answer: Any, words: str) -> None:
+    sampler, asked = asked_once(answer)
+    with pytest.raises(OptionError, match=words):
+        bk.calibrate(coin(), method=sampler, datasets=50, random_seed=1)
+    assert len(asked) == 1
+
+
+def test_what_cannot_be_called_with_a_model_and_a_seed_is_never_called() -> None:
+    for wrong in (lambda model: None, lambda model, *, seed: None, lambda model, seed, more: None):
+        with pytest.raises(OptionError, match=r"^method is called as method\(model, seed\), and cannot be: "):
+            bk.calibrate(coin(), method=wrong, datasets=50, random_seed=1)
+    with pytest.raises(OptionError, match="'twice' raised KeyError"):
+        bk.calibrate(coin(), quantities={"twice": lambda d: d["phi"]}, datasets=50, random_seed=1)
