@@ -17,6 +17,7 @@ import xarray as xr
 from arviz_base import convert_to_datatree, from_dict
 from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 
+from bayeskit.arguments import numeric
 from bayeskit.errors import DataError, ModelError
 from bayeskit.inference.convergence import judged
 from bayeskit.model.snapshot import Snapshot
@@ -114,7 +115,9 @@ def _same(mine: np.ndarray, theirs: np.ndarray) -> bool:
 
 def _completed(tree: xr.DataTree, model: pm.Model) -> xr.DataTree:
     """A copy with the observed data, which some samplers leave out, and statistics under PyMC's names."""
-    tree = tree.copy(deep=False)
+    # A group without a variable, as some samplers give, is none.
+    kept = {str(n): group for n, group in tree.children.items() if n == "posterior" or group.data_vars}
+    tree = xr.DataTree.from_dict({n: group.to_dataset() for n, group in kept.items()})
     tree["posterior"] = xr.DataTree(_under_dims(tree["posterior"].to_dataset().transpose("chain", "draw", ...), model))
     coords, dims = coords_and_dims_for_inferencedata(model)
     found = {"observed_data": find_observations(model), "constant_data": find_constants(model)}
@@ -124,7 +127,9 @@ def _completed(tree: xr.DataTree, model: pm.Model) -> xr.DataTree:
     if "sample_stats" in tree.children:
         stats = tree["sample_stats"].to_dataset()
         renamed = {theirs: stats[theirs] for theirs in STATISTICS if theirs in stats}
-        tree["sample_stats"] = xr.DataTree(stats.assign({STATISTICS[n]: v for n, v in renamed.items()} | _kept(stats)))
+        known = stats.assign({STATISTICS[n]: v for n, v in renamed.items()} | _kept(stats))
+        _require_statistics(known, tree["posterior"].to_dataset())
+        tree["sample_stats"] = xr.DataTree(known)
     return tree
 
 
@@ -141,6 +146,16 @@ def _under_dims(draws: xr.Dataset, model: pm.Model) -> xr.Dataset:
     draws = draws.drop_vars([*renamed]).assign(renamed)[[*draws.data_vars]] if renamed else draws
     bare = {d for dims in named.values() for d in dims if d in draws.dims and d not in draws.coords}
     return draws.assign_coords({d: list(model.coords[d]) for d in bare if model.coords.get(d) is not None})
+
+
+def _require_statistics(stats: xr.Dataset, draws: xr.Dataset) -> None:
+    """That what is read of a sampler's statistics is a number for each draw."""
+    wanted = {dim: draws.sizes[dim] for dim in ("chain", "draw")}
+    for name in (n for n in ("diverging", "energy", "reached_max_treedepth") if n in stats):
+        numeric(f"the values of the statistic {name!r}", stats[name])
+        if dict(stats[name].sizes) != wanted:
+            has, needed = (", ".join(f"{d}: {n}" for d, n in of.items()) for of in (stats[name].sizes, wanted))
+            raise DataError(f"the statistic {name!r} has {has}; ({needed}) is needed, or leave it out")
 
 
 def _kept(stats: xr.Dataset) -> dict[str, xr.DataArray]:

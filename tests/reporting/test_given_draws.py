@@ -292,3 +292,25 @@ def test_divergences_that_no_statistics_tell_are_not_counted_as_none(table: tupl
     counted = posterior_of_draws(xr.DataTree.from_dict({"posterior": draws, "sample_stats": told}), model).diagnostics
     assert "divergences not recorded" in str(silent)
     assert "0 divergences" in str(counted)
+
+
+@pytest.mark.parametrize("group", ["observed_data", "posterior_predictive", "log_likelihood", "sample_stats"])
+def test_a_group_without_variables_is_none(group: str, tmp_path: Path) -> None:
+    tree = chains()
+    tree[group] = xr.DataTree(xr.Dataset())
+    chosen = ["verdict", "sampler", "predictive", "loo"]
+    assert bk.report(tree, tmp_path / "a.html", model=black_box(), sections=chosen).exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (np.full((4, LENGTH), "no"), "the values of the statistic 'diverging' are not numbers"),
+        (np.zeros((4, 3), dtype=bool), rf"'diverging' has chain: 4, draw: 3; \(chain: 4, draw: {LENGTH}\) is needed"),
+    ],
+)
+def test_statistics_that_are_none_are_refused(values: np.ndarray, words: str, tmp_path: Path) -> None:
+    tree = chains()
+    tree["sample_stats"] = xr.DataTree(xr.Dataset({"diverging": (("chain", "draw"), values)}))
+    with pytest.raises(DataError, match=words):
+        bk.report(tree, tmp_path / "a.html", model=black_box())

@@ -152,13 +152,12 @@ def _columns(replicated: Replicated, names: Sequence[str], notes: list[str]) -> 
         drawn, data = replicated.predicted[name], replicated.observed[name]
         # Observed data that the tree lacks come from the model as numbers, without the labels of replicated ones.
         data = data.assign_coords({d: drawn[d] for d in data.dims if d in drawn.coords and d not in data.coords})
-        kind = data_kind(data.to_numpy(), drawn.to_numpy(), name in replicated.labels)
-        bad = ~np.isfinite(drawn.to_numpy())
-        if bad.any():
-            notes.append(
-                f"{100 * bad.mean():.3g} % of the replicated values of {name} are not finite: it was not looked at"
-            )
+        bad = [100 * np.mean(~np.isfinite(values.to_numpy())) for values in (drawn, data)]
+        if any(bad):
+            whose, share = ("replicated", bad[0]) if bad[0] else ("observed", bad[1])
+            notes.append(f"{share:.3g} % of the {whose} values of {name} are not finite: it was not looked at")
             continue
+        kind = data_kind(data.to_numpy(), drawn.to_numpy(), name in replicated.labels)
         whole = in_columns(drawn, SAMPLE)
         for label, values in in_columns(data).items():
             y, many = values.to_numpy(), whole[label].to_numpy()

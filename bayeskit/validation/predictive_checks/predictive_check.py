@@ -60,14 +60,16 @@ class PredictiveCheck(DrawnResult):
 
     @property
     def too_few(self) -> bool:
-        """Whether there are too few replicated data sets for a statistic to lie in either tail at this level."""
-        return bool(len(self.table)) and 2 / (self.draws + 1) > self.alpha / len(self.table)
+        """Whether no statistic could lie in either tail at this level: of too few replicated data sets, or of none."""
+        return not len(self.table) or 2 / (self.draws + 1) > self.alpha / len(self.table)
 
     @property
     def verdict(self) -> str:
         """One line."""
         looked = f"{len(self.table)} statistic{'s' * (len(self.table) != 1)} of {self.draws:,} replicated data sets"
         level = f"corrected together, level {self.alpha:g}"
+        if not len(self.table):
+            return "nothing of the data could be compared with replicated ones"
         if self.passed and self.too_few:
             few = f"{self.draws:,} replicated data sets are too few"
             return f"{few} to find one of {len(self.table)} statistics in its tail"

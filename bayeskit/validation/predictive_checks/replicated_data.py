@@ -11,7 +11,7 @@ import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import find_observations
 
-from bayeskit.arguments import RandomSeed, whole_seed
+from bayeskit.arguments import RandomSeed, numeric, whole_seed
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.model.snapshot import WrittenModel
 from bayeskit.results.draws_outside_support import require_within_support
@@ -87,6 +87,8 @@ def replicated_data(
         shape, drawn = observed[name].shape, predicted[name].transpose("chain", "draw", ...).shape
         if drawn[2:] != shape or 0 in drawn:
             raise DataError(f"the replicated data of {name!r} have shape {drawn}; (chain, draw) and {shape} is needed")
+        numeric(f"the replicated data of {name!r}", predicted[name])
+        numeric(f"the observed values of {name!r}", observed[name])
     if not found.names:
         raise DataError(f"no replicated data of {', '.join(map(str, observed.data_vars))} in posterior_predictive")
     return found
@@ -96,7 +98,7 @@ def _predicted(
     posterior: Posterior | xr.DataTree, tree: xr.DataTree, model: pm.Model | None, size: int, random_seed: RandomSeed
 ) -> xr.Dataset:
     """Posterior predictive draws; where the data are large, of a part of the draws only, and not kept."""
-    if "posterior_predictive" in tree.children:
+    if "posterior_predictive" in tree.children and tree["posterior_predictive"].data_vars:
         found = tree["posterior_predictive"].to_dataset()
         if lacking := {"chain", "draw"} - {*map(str, found.dims)}:
             raise DataError(f"the group posterior_predictive has no dim {min(lacking)}")

@@ -348,3 +348,20 @@ def test_large_values_that_are_whole_do_not_overflow() -> None:
     y, many = (1e300 * (1 + 0.1 * rng.random(size=(*shape, ROWS))) for shape in ((), (DRAWS,)))
     found = checked(y, many, "Uniform")
     assert found.passed and np.isfinite(found.table[["observed", "median"]].to_numpy()).all()
+
+
+@pytest.mark.parametrize("whose", ["replicated", "observed"])
+def test_where_nothing_is_finite_nothing_is_said_to_fit(whose: str) -> None:
+    y, many = np.linspace(0.1, 1.1, ROWS), np.random.default_rng(4).normal(size=(DRAWS, ROWS))
+    (many if whose == "replicated" else y)[..., 3] = np.nan
+    found = checked(y, many, "Normal")
+    assert found.verdict == "nothing of the data could be compared with replicated ones" and found.too_few
+    assert found.notes == (f"2 % of the {whose} values of y are not finite: it was not looked at",)
+
+
+def test_data_that_are_no_numbers_are_refused() -> None:
+    data = {"y": (("chain", "draw"), np.full((1, 4), "a"))}
+    observed = xr.Dataset({"y": ((), 1.0)})
+    tree = xr.DataTree.from_dict({"posterior_predictive": xr.Dataset(data), "observed_data": observed})
+    with pytest.raises(DataError, match="the replicated data of 'y' are not numbers"):
+        bk.posterior_check(tree)
