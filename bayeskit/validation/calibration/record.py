@@ -83,14 +83,17 @@ class Calibration(DrawnResult):
 
     @property
     def found_half_the_time(self) -> str:
-        """How wrong the sd of a posterior must be for these data sets to show it; empty of a comparison of models."""
+        """How wrong the sd of a posterior must be for these data sets to show it; empty of a comparison of models.
+
+        And where something was found: the fault speaks for itself.
+        """
         below, above = self.detectable_sds
-        if list(self.table.index) == [MODEL]:
+        if not self.passed or list(self.table.index) == [MODEL]:
             return ""
         if not below:
-            return "no sd of a posterior is so small that they would find it half the time"
+            return "no sd of a posterior is so small that they would show it half the time"
         large = f"or {100 * (above - 1):.2g} % too large" if above < MOST_LARGE else "and none that is too large"
-        return f"found half the time is an sd of a posterior that is {100 * (1 - below):.2g} % too small, {large}"
+        return f"half the time they would show a posterior's sd that is {100 * (1 - below):.2g} % too small, {large}"
 
     @property
     def verdict(self) -> str:

@@ -318,7 +318,9 @@ def test_models_that_do_not_fit_each_other_are_refused() -> None:
 def test_what_is_shown() -> None:
     found = of_regression()
     assert str(found).startswith("calibrated, as far as these data sets show: 18 tests")
-    assert "\n  found half the time is an sd of a posterior that is 20 % too small, or 31 % too large\n" in str(found)
+    assert "\n  half the time they would show a posterior's sd that is 20 % too small, or 31 % too large\n" in str(
+        found
+    )
     assert "Calibration(calibrated" in repr(found)
     assert "<table" in found._repr_html_()
     drawn = found.plot(backend="none")
@@ -331,7 +333,7 @@ def test_too_few_data_sets_or_draws_are_no_proof() -> None:
     assert str(few).startswith("too few data sets to say whether it is calibrated: 18 tests")
     one = bk.calibrate(coin(), method=partial(chain_of_the_coin, burn_in=0), draws=1, datasets=100, random_seed=SEED)
     assert one.verdict.startswith("too few draws of each posterior to say whether it is calibrated")
-    assert "no sd of a posterior is so small that they would find it half the time" in str(one)
+    assert "no sd of a posterior is so small that they would show it half the time" in str(one)
 
 
 def asked_once(answer: Any) -> tuple[Callable[[pm.Model, int], Any], list[int]]:
