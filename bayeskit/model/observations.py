@@ -77,7 +77,9 @@ def observations_of(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], unit
     if len(found) < 2:
         kinds = ", ".join(f"{rv.name} ({type(rv.owner.op).__name__.removesuffix('RV')})" for rv in model.observed_RVs)
         one = "has one density over all of its entries" if len(shapes) == 1 else "are one observation"
-        if sum(math.prod(shape) for shape in shapes.values()) == 1:
+        # A series, whose density is one number too, has many entries.
+        scalar = all(getattr(rv.owner.op, "ndim_supp", 0) == 0 for rv in model.observed_RVs)
+        if scalar and sum(math.prod(shape) for shape in shapes.values()) == 1:
             raise ModelError(f"there is one observation only: {kinds} is one number; at least two are needed")
         raise ModelError(
             f"there is one observation only: {kinds} {one}; write the density of each observation, given those before "
