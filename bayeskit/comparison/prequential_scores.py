@@ -163,7 +163,9 @@ def _arrived(
         kept = np.isin(np.arange(number), places[:end])
         found[end] = [_after(kept, evidence) for evidence in evidences]
     table = _table([e.name for e in evidences], found, log_odds)
-    said = (*notes, *_missing(evidences, found))
+    fewer = isinstance(blocks, int) and blocks > number
+    few = [f"{number} observations make {number} blocks, where {blocks} were asked for"] if fewer else []
+    said = (*notes, *few, *_missing(evidences, found))
     return Sequential(table, tuple(places.tolist()), evidences[0].observations.unit, said)
 
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
+
 from bayeskit.comparison.comparison import Comparison
 from bayeskit.errors import ModelError
 from bayeskit.reporting.formulas import describe_variables
@@ -60,13 +62,20 @@ def _question(comparison: Comparison, about: Sequence[str]) -> Section:
     )
     asked = f"For which of the models {', '.join(names)} do the data{f' {data}' if data else ''} speak?"
     best, second = table.iloc[0], table.iloc[1] if len(table) > 1 else None
-    answer = (
-        f"The evidence is largest for {names[0]}: its posterior probability is {best['posterior_probability']:.3g}."
-    )
+    answer = f"The evidence is largest for {names[0]}: its posterior probability is {_of_prior(best)}."
     if second is not None:
         apart, error = -second["log_bayes_factor"], second["log_bayes_factor_error"]
         answer += f" It is {apart:.2f} nats (error {error:.1e}) ahead of {names[1]}."
+    likely = table["posterior_probability"].idxmax()
+    if table.loc[likely, "posterior_probability"] > best["posterior_probability"]:
+        it = _of_prior(table.loc[likely])
+        answer += f" The prior odds make {likely} the most probable model: its posterior probability is {it}."
     return Section("verdict", "In short", (f"{asked} {answer}", *about))
+
+
+def _of_prior(row: pd.Series) -> str:
+    """A model's posterior probability beside the prior one that it rests on."""
+    return f"{row['posterior_probability']:.3g}, where its prior probability is {row['prior_probability']:.3g}"
 
 
 def _evidence_tables(comparison: Comparison) -> tuple[Table, ...]:

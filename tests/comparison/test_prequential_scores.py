@@ -67,6 +67,9 @@ def test_blocks_and_order() -> None:
         assert abs(value - evidence(Y[order][:n], 2.0)) < 1e-10
     assert sequential(normal(2.0), blocks=5).table["observations"].tolist() == [0, 3, 6, 8, 10, 12]
     assert (found["posterior_probability"] == 1.0).all()
+    more = sequential(normal(2.0), blocks=13)
+    assert list(more.table["observations"]) == list(range(13))
+    assert "12 observations make 12 blocks, where 13 were asked for" in more.notes
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,18 @@ def test_the_evidences_and_loo_are_two_tables_of_the_same_rows() -> None:
     ]
 
 
+def test_the_answer_names_the_prior_probabilities() -> None:
+    """Odds against the model of the larger evidence; by Bayes' rule from the two evidences alone."""
+    evidences = {name: posterior.log_evidence.value for name, posterior in comparison().posteriors.items()}
+    first, second = sorted(evidences, key=evidences.__getitem__, reverse=True)
+    odds = 0.01 * np.exp(evidences[first] - evidences[second])
+    given = bk.compare(dict(comparison().posteriors), prior_odds={first: 0.01, second: 1.0}, loo=False)
+    (answer,) = comparison_sections(given)[0].paragraphs
+    less, more = odds / (1 + odds), 1 / (1 + odds)
+    assert f"its posterior probability is {less:.3g}, where its prior probability is {0.01 / 1.01:.3g}." in answer
+    assert f"The prior odds make {second} the most probable model: its posterior probability is {more:.3g}" in answer
+
+
 def test_each_model_has_its_priors_with_their_numbers_and_dims() -> None:
     captions = {table.caption: table for table in sections()["priors"].tables}
     rows = captions["Priors of line"].rows
