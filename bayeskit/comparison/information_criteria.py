@@ -157,8 +157,9 @@ def _require_countable(name: str, joint: LogJoint) -> None:
                 f"{name}: {leaf} does not enter the likelihood; leave it out, or the rows that are missing"
             )
     if hidden:
-        why = "so its effects are not counted as parameters each; use cross_validate, or compare by evidence"
-        raise ModelError(f"{name}: {', '.join(hidden)} enters the likelihood through the prior of others only, {why}")
+        enter, their = ("enters", "its") if len(hidden) == 1 else ("enter", "their")
+        why = f"so {their} effects are not counted as parameters each; use cross_validate, or compare by evidence"
+        raise ModelError(f"{name}: {', '.join(hidden)} {enter} the likelihood through the prior of others only, {why}")
 
 
 def _maximum(name: str, model: pm.Model, seed: int) -> tuple[float, int, float]:

@@ -129,8 +129,9 @@ def why_not_estimated(sampled: Sequence[Any], model: pm.Model, audit: Audit) -> 
         if transform is not None and rv.name not in known and not isinstance(transform, NORMALISED):
             name = type(transform).__name__
             return f"the density of {rv.name} under its transform {name} is not known to integrate to one"
-    names = ", ".join(str(rv.name) for rv in sampled if not rv.dtype.startswith("float"))
-    return f"an estimate from draws is for continuous variables, and {names} is discrete" if names else ""
+    names = [str(rv.name) for rv in sampled if not rv.dtype.startswith("float")]
+    discrete = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} discrete"
+    return f"an estimate from draws is for continuous variables, and {discrete}" if names else ""
 
 
 def audit_of_draws(model: pm.Model, audit: Audit, sample_stats: xr.Dataset) -> str:

@@ -62,8 +62,10 @@ def exchangeable(
     ``draws`` of all variables it is checked at some of these, and no point uphill has to be climbed to.
     """
     if model.discrete_value_vars:
-        names = ", ".join(str(v.name) for v in model.discrete_value_vars)
-        raise ModelError(f"{names} is discrete; sum it out before looking for exchangeable components")
+        names = [str(v.name) for v in model.discrete_value_vars]
+        are, them = ("is", "it") if len(names) == 1 else ("are", "them")
+        what = f"{', '.join(names)} {are} discrete"
+        raise ModelError(f"{what}; sum {them} out before looking for exchangeable components")
     with lightly():
         space = Unconstrained(model, None)
         points = None

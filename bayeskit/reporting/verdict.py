@@ -14,6 +14,7 @@ from bayeskit.model.snapshot import WrittenModel
 from bayeskit.reporting.html import number
 from bayeskit.reporting.records import Cell, Section, Table
 from bayeskit.reporting.subject import Subject, label_variables, listed
+from bayeskit.results.log_evidence import decimals_of
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import observed_data
 
@@ -166,7 +167,9 @@ def _facts(post: Posterior) -> Table:
         rows += [("log evidence", "not available"), ("label", evidence.label)]
     else:
         error = HEAD_OF_ERROR[evidence.label], float(f"{evidence.error:.2g}")
-        rows += [("log evidence", evidence.value), ("label", evidence.label), error]
+        told = evidence.label == "estimated" and 0 < evidence.error < math.inf
+        value = round(evidence.value, decimals_of(evidence.error)) if told else evidence.value
+        rows += [("log evidence", value), ("label", evidence.label), error]
     rows += [] if math.isnan(post.certificate) else [("certificate (nats)", post.certificate)]
     rows += [] if post.diagnostics is None else [("chains", str(post.diagnostics).splitlines()[0])]
     return Table(("", ""), tuple(rows), digits=10)

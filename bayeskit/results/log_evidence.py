@@ -11,7 +11,7 @@ import numpy as np
 from bayeskit.errors import OptionError
 from bayeskit.results.notebook_html import notebook_html
 
-__all__ = ["LABELS", "LogEvidence", "error_of_sum", "labelled", "sum_of"]
+__all__ = ["LABELS", "LogEvidence", "decimals_of", "error_of_sum", "labelled", "sum_of"]
 
 LABELS = ("exact", "quadrature", "estimated")
 
@@ -64,11 +64,15 @@ def labelled(value: float, label: str, error: float, digits: int, convention: st
     """A number with its label and error: an estimate to the second digit of its standard error, and no further."""
     shown = f"{value:.{digits}g}"
     if label == "estimated" and 0 < error < math.inf:
-        decimals = max(0, 1 - math.floor(math.log10(error)))
-        shown = min(shown, f"{value:.{decimals}f}", key=len)
+        shown = min(shown, f"{value:.{decimals_of(error)}f}", key=len)
     kind = {"exact": "rounding", "quadrature": "error bound", "estimated": "standard error"}[label]
     off = "of unknown error" if error == math.inf else f"{kind} {error:.1e}"
     return f"{shown} ({'; '.join(filter(None, [label, off, convention]))})"
+
+
+def decimals_of(standard_error: float) -> int:
+    """The decimals of an estimate that its standard error leaves a meaning to."""
+    return max(0, 1 - math.floor(math.log10(standard_error)))
 
 
 def error_of_sum(errors: np.ndarray, sampled: np.ndarray, slopes: np.ndarray) -> float:

@@ -71,7 +71,7 @@ def test_what_has_no_count_or_no_maximum() -> None:
     with pm.Model() as schools:
         effects = pm.Normal("effects", pm.Normal("mean"), pm.HalfNormal("spread"), shape=5)
         pm.Normal("y", effects, 1.0, observed=Y[:5])
-    with pytest.raises(ModelError, match="mean, spread enters the likelihood through the prior of others only"):
+    with pytest.raises(ModelError, match="mean, spread enter the likelihood through the prior of others only"):
         information_criteria(schools)
     with pm.Model() as idle:
         pm.Normal("idle")

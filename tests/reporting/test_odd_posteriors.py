@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,10 @@ def test_the_first_table_gives_the_evidence_with_its_label_and_error() -> None:
     assert rows["log evidence"] == post.log_evidence.value
     assert rows["label"] == "exact"
     assert rows["error (rounding)"] == pytest.approx(post.log_evidence.error, rel=0.05)
+    # An estimate has no digits beyond the second of its standard error.
+    estimate = replace(post.log_evidence, value=-70.76663112, error=0.00068, label="estimated")
+    rows = dict(sections_of(replace(post, log_evidence=estimate))["verdict"].tables[0].rows)
+    assert rows["log evidence"] == -70.76663
 
 
 def test_formulas_have_the_brackets_that_they_need() -> None:
