@@ -20,6 +20,7 @@ from bayeskit.quadrature.change_of_variable import OntoInterval
 from bayeskit.quadrature.grid_distribution import GridDensity
 from bayeskit.quadrature.integrate import Quadrature
 from bayeskit.quadrature.mixture_distribution import MixtureDensity
+from bayeskit.quadrature.overlap import overlapping_components
 from bayeskit.results.marginals import Marginal, labels_of
 
 __all__ = ["NEGLIGIBLE", "quadrature_marginals", "transforms_of"]
@@ -47,10 +48,11 @@ def quadrature_marginals(
         axes = np.empty(space.initial[name].shape, dtype=object)
         axes.reshape(-1)[:] = result.marginals[space.slices[name]]
         densities[name] = GridDensity(axes, transform), "quadrature"
+    overlapping = overlapping_components(result, NEGLIGIBLE, lambda at: recovery.marginals(space.backward(at)))
+    for name, (shares, components) in overlapping.items():
+        densities[name] = MixtureDensity(shares, components), "mixture"
     points, weights = result.nodes(NEGLIGIBLE)
     remaining = space.backward(points)
-    for name, components in recovery.marginals(remaining).items():
-        densities[name] = MixtureDensity(weights, components), "mixture"
     for name, probabilities in state_marginals(recovery.collapsed.analysis, remaining, weights).items():
         densities[name] = probabilities, "categorical"
     return {

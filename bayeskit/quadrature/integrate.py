@@ -36,7 +36,7 @@ from bayeskit.quadrature.refinement import LatticeSum, marginal, refined
 from bayeskit.quadrature.trapezoid import LAYERED, Lattice
 from bayeskit.types import ArrayFunction
 
-__all__ = ["NotIntegrable", "Quadrature", "integrate"]
+__all__ = ["NotIntegrable", "Quadrature", "integrate", "nodes_of"]
 
 # Lattices, draws and probes use fixed random numbers: the same density always gives the same answer.
 SEED = 20240229
@@ -116,12 +116,16 @@ class Quadrature:
 
     def nodes(self, negligible: float) -> tuple[np.ndarray, np.ndarray]:
         """Points (n, k) and normalised weights of the rule, but for nodes that together weigh a negligible share."""
-        lattice = self._rule
-        weights = lattice.weights()
-        order = np.argsort(weights)
-        chosen = np.sort(order[np.cumsum(weights[order]) > negligible * weights.sum()])
-        points = lattice.frame.forward(lattice.positions(lattice.nodes[chosen]))
-        return points, weights[chosen] / weights[chosen].sum()
+        return nodes_of(self._rule, negligible)[:2]
+
+
+def nodes_of(lattice: Lattice, negligible: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points (n, k) of a lattice, normalised weights, and places in it; without a negligible share of the weight."""
+    weights = lattice.weights()
+    order = np.argsort(weights)
+    chosen = np.sort(order[np.cumsum(weights[order]) > negligible * weights.sum()])
+    points = lattice.frame.forward(lattice.positions(lattice.nodes[chosen]))
+    return points, weights[chosen] / weights[chosen].sum(), chosen
 
 
 def integrate(
