@@ -144,13 +144,14 @@ def is_a(value: Any, kind: type) -> bool:
 
 def numeric(what: str, given: Any) -> np.ndarray:
     """What was given as an array; a DataError where it is no numbers, rows of different lengths, or masked."""
+    ragged = False
     try:
         values = np.asarray(given)
-    except (TypeError, ValueError):
-        values = np.array(None)
+    except (TypeError, ValueError) as error:
+        values, ragged = np.array(None), "inhomogeneous" in str(error)
     if values.dtype.kind not in "biuf" or np.ma.is_masked(given):
-        masked = ", for some are masked" * np.ma.is_masked(given)
-        raise DataError(f"{what} are not numbers{masked}; numbers are needed")
+        why = ", for some are masked" * np.ma.is_masked(given) + ", for rows of them have different lengths" * ragged
+        raise DataError(f"{what} are not numbers{why}; numbers are needed")
     return values
 
 

@@ -145,7 +145,7 @@ def _function_of(home: str) -> Callable[..., Any]:
     sys.path.insert(0, here)
     try:
         function = getattr(import_module(module), name)
-    except Exception as error:  # whatever a module of somebody else's raises
+    except (Exception, SystemExit) as error:  # whatever a module of somebody else's raises, a script also to end
         let_alarms_through(error)
         said = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}".removesuffix(": ")
         where = f"give module:function, of a module that Python finds from {here} on, without its .py"

@@ -89,7 +89,7 @@ def judge(
             "exact is no posterior that is exact or by quadrature: there is nothing to judge draws against"
         )
     random_seed = whole_seed(random_seed)
-    rows, tests = scalar_tests(exact, draws, var_names, random_seed)
+    rows, tests, shape = scalar_tests(exact, draws, var_names, random_seed)
     failures, verdicts, comparisons = verdicts_of(rows, tests, alpha, min_ess, max_rhat)
     return Validation(
         passed=not failures,
@@ -102,15 +102,15 @@ def judge(
         divergences=divergences,
         random_seed=random_seed,
         seconds=seconds,
-        notes=notes_on(tests),
+        notes=notes_on(tests, *shape),
         draws=draws if hasattr(draws, "children") else None,
     )
 
 
 def scalar_tests(
     exact: Posterior, draws: Any, var_names: Sequence[str] | None, random_seed: int
-) -> tuple[list[dict[str, Any]], list[ScalarTests]]:
-    """A row of the table and the tests of each scalar of the variables to judge."""
+) -> tuple[list[dict[str, Any]], list[ScalarTests], tuple[int, int]]:
+    """A row of the table and the tests of each scalar of the variables to judge; how many chains, of how many draws."""
     reference: xr.Dataset = exact.tree["posterior"].to_dataset()
     names = _names(exact, reference, var_names)
     arrays = as_arrays(draws, reference, names)
@@ -125,7 +125,8 @@ def scalar_tests(
         judged = judge_variable(arrays[name], independent, exact.marginals.get(name), rng)
         rows += [{"name": label, **row} for label, (row, _) in zip(scalar_labels(reference, name), judged, strict=True)]
         tests += [test for _, test in judged]
-    return rows, tests
+    chains, number = arrays[names[0]].shape[:2]
+    return rows, tests, (chains, number)
 
 
 @checked

@@ -17,7 +17,7 @@ import xarray as xr
 
 from bayeskit.validation.statistics import ScalarTests, holm
 
-__all__ = ["Validation", "explained_test", "notes_on", "table_of", "verdicts_of"]
+__all__ = ["Validation", "explained_test", "notes_on", "swapped", "table_of", "verdicts_of"]
 
 MOMENTS = ["exact_mean", "mcmc_mean", "z_mean", "exact_sd", "mcmc_sd", "z_sd"]
 COLUMNS = [*MOMENTS, "p_ecdf", "p_extreme", "ess", "rhat", "scale", "verdict"]
@@ -146,12 +146,19 @@ def explained_test(kind: str, row: Mapping[str, Any], test: ScalarTests) -> str:
     return f"{kind} {row[f'mcmc_{kind}']:.6g}, exact {row[f'exact_{kind}']:.6g} (z = {z:+.1f}, p = {p:.1e}{of})"
 
 
-def notes_on(tests: Sequence[ScalarTests]) -> tuple[str, ...]:
+def swapped(chains: int, draws: int) -> str:
+    """What to say of more chains than draws; empty of others."""
+    said = f"{chains:,} chains of {draws:,} draws, as arrays are (chain, draw, …): swap these axes if they are not"
+    return said if chains > draws else ""
+
+
+def notes_on(tests: Sequence[ScalarTests], chains: int, draws: int) -> tuple[str, ...]:
+    """What a reader of the table should know."""
     number = Counter(test.scale for test in tests)
     notes = [f"{number[scale]} scalar(s) {what}" for scale, what in SCALES.items() if number[scale]]
     if all(np.isnan(test.rhat) and not test.problem for test in tests):
         notes.append("one chain only: R-hat was not computed")
-    return tuple(notes)
+    return (*notes, *filter(None, [swapped(chains, draws)]))
 
 
 def table_of(rows: list[dict[str, Any]], tests: Sequence[ScalarTests], verdicts: Sequence[str]) -> pd.DataFrame:

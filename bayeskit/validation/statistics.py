@@ -53,6 +53,7 @@ NEAR_NORMAL_SKEWNESS = 0.5
 NEAR_NORMAL_EXCESS_KURTOSIS = 1.0
 # Scores beyond this many standard deviations carry no more information than "impossible".
 LARGEST_SCORE = 8.0
+BEYOND = "all draws lie where the exact posterior has next to no mass"
 DRAWS_A_DEGREE = 5.0  # effective draws that make a degree of freedom of their own estimated number
 
 
@@ -62,7 +63,7 @@ class ScalarTests:
 
     ``scale`` says what the z-scores were taken of: ``draws``, ``normal scores``, ``folded scores`` (z_sd only; z_mean
     is of the normal scores), ``ranks`` (against exact draws), or ``constant`` (nothing to test). ``problem`` says why
-    there are no statistics: draws all equal, not finite, outside the support.
+    there are no statistics: draws all equal, not finite, outside the support; the most extreme draw may be known.
     """
 
     z_mean: float = np.nan
@@ -79,15 +80,16 @@ class ScalarTests:
     @property
     def p_values(self) -> dict[str, float]:
         """Two-sided p-values by test; empty where there is no test."""
+        extreme = {} if np.isnan(self.p_extreme) else {"extreme": self.p_extreme}
         if self.problem:
-            return {}
+            return extreme
         freedom = self.ess / DRAWS_A_DEGREE
-        found = {
+        return {
             "mean": float(2 * stats.t.sf(abs(self.z_mean), freedom)),
             "sd": float(2 * stats.t.sf(abs(self.z_sd), freedom)),
             "ecdf": _at_estimated_size(self.p_ecdf, freedom),
+            **extreme,
         }
-        return found if np.isnan(self.p_extreme) else {**found, "extreme": self.p_extreme}
 
 
 def compare_with_distribution(draws: Array, probability: Array, moments: Sequence[float]) -> ScalarTests:
@@ -102,8 +104,11 @@ def compare_with_distribution(draws: Array, probability: Array, moments: Sequenc
     near_normal &= abs(skewness) <= NEAR_NORMAL_SKEWNESS and abs(excess) <= NEAR_NORMAL_EXCESS_KURTOSIS
     judged, kurtosis = ((draws - mean) / sd, 3 + excess) if near_normal else (scores, 3.0)
     sizes = _effective_sizes(judged, scores)
+    # It holds however dependent draws are: of those that are all equal, too.
+    p_extreme = min(1.0, 2 * draws.size * float(min(probability.min(), 1 - probability.max())))
     if isinstance(sizes, str):
-        return ScalarTests(problem=sizes)
+        beyond = np.ptp(draws) > 0 and np.ptp(judged) == 0
+        return ScalarTests(problem=BEYOND if beyond else sizes, p_extreme=p_extreme)
     n_mean, n_sd, bulk, tail, rhat = sizes
     n_ecdf = min(bulk, tail)
     if np.isfinite(sd):
@@ -115,7 +120,6 @@ def compare_with_distribution(draws: Array, probability: Array, moments: Sequenc
         scale = "folded scores"
     distance = _distance_from_uniform(probability.ravel())
     z_mean, p_ecdf = float(judged.mean() * np.sqrt(n_mean)), _kolmogorov_p(distance, min(n_ecdf, draws.size))
-    p_extreme = min(1.0, 2 * draws.size * float(min(probability.min(), 1 - probability.max())))
     return ScalarTests(z_mean, float(z_sd), p_ecdf, n_ecdf, rhat, scale, "", p_extreme, bulk, tail)
 
 

@@ -257,6 +257,47 @@ def test_draws_that_are_all_equal_fail() -> None:
     assert "at least 4" in failing(np.zeros((4, 3)))
 
 
+def test_draws_that_are_all_equal_and_far_out_are_told_to_lie_there() -> None:
+    """The most extreme draw needs no effective size; of a skewed marginal all scores out there are the same, too."""
+    constant = judge(exact_of(stats.norm(3.0, 1.0)), {"theta": np.full((4, 500), 40.0)})
+    assert constant.table.at["theta", "verdict"] == "all draws are equal, extreme"
+    near = judge(exact_of(stats.norm(3.0, 1.0)), {"theta": np.full((4, 500), 3.5)})
+    assert near.table.at["theta", "verdict"] == "all draws are equal"
+    unequal = 1e6 + np.random.default_rng(1).normal(size=(4, 500))
+    beyond = judge(exact_of(stats.gamma(2.0)), {"theta": unequal}).table.at["theta", "verdict"]
+    assert beyond == "all draws lie where the exact posterior has next to no mass, extreme"
+
+
+def test_chains_that_are_copies_of_each_other_fail() -> None:
+    """As of one seed for all chains: four times as many draws as there are, which no test of one scalar sees."""
+    one = np.random.default_rng(1).normal(3.0, 2e-6, size=(1, 1000))
+    verdict = judge(exact_of(MARGINALS["normal"]), {"theta": np.repeat(one, 4, axis=0)})
+    assert "two chains have the same draws" in verdict.failures[0]
+    few = judge(exact_of(stats.bernoulli(0.999)), {"theta": np.ones((4, 200))})
+    assert not any("same draws" in failure for failure in few.failures)
+
+
+@pytest.mark.parametrize("off", [1e-3, -1e-3])
+def test_draws_of_a_composition_that_do_not_sum_to_one_fail(off: float) -> None:
+    with pm.Model() as model:
+        share = pm.Dirichlet("share", np.ones(3))
+        pm.Multinomial("count", n=9, p=share, observed=[4, 3, 2])
+    draws = np.random.default_rng(3).dirichlet([5.0, 4.0, 3.0], size=(4, 1000))
+    exact = infer(model, random_seed=1, progressbar=False)
+    assert judge(exact, {"share": draws.astype(np.float32)}).passed
+    draws[0, :7] *= 1 + off
+    verdict = judge(exact, {"share": draws})
+    assert verdict.failures[0] == "share[0]: 7 draws do not sum to 1"
+
+
+def test_more_chains_than_draws_are_noted() -> None:
+    draws = np.random.default_rng(1).normal(3.0, 2e-6, size=(1000, 4))
+    assert any(
+        "1,000 chains of 4 draws" in note for note in judge(exact_of(MARGINALS["normal"]), {"theta": draws}).notes
+    )
+    assert not judge(exact_of(MARGINALS["normal"]), {"theta": draws.T}).notes
+
+
 def test_a_chain_that_never_moves_fails() -> None:
     draws = normal_draws()
     draws[2] = 0.1

@@ -171,7 +171,7 @@ class RepeatedInference:
                 model = with_constants(analysis.original.model)
             try:
                 given = self.of.method(model, seed)
-            except Exception as error:  # whatever a sampler of somebody else's raises
+            except (Exception, SystemExit) as error:  # whatever a sampler of somebody else's raises
                 let_alarms_through(error)
                 raise DataError(f"the sampler raised {type(error).__name__}: {error}") from error
             template = self._dataset(simulated.parameters if self.of.generator is None else self._any_point())

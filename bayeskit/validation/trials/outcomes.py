@@ -94,7 +94,7 @@ def outcome_of(
             model = posterior.model if sampler.of_answer else reference.build()
             with at_most(time_limit):
                 given = sampler.sample(model, replace(settings, seed=seed))
-    except Exception as error:  # whatever a sampler of somebody else's raises
+    except (Exception, SystemExit) as error:  # whatever a sampler of somebody else's raises, also to end the program
         let_alarms_through(error)
         said = " ".join(str(error).split())[:LONGEST]
         seconds = _processor_seconds() - started
@@ -108,7 +108,7 @@ def judged_draws(found: SamplerOutcome, reference: ReferencePosterior, draws: An
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numbers that overflow are said below
-            rows, tests = scalar_tests(reference.posterior, draws, None, seed)
+            rows, tests, (chains, number) = scalar_tests(reference.posterior, draws, None, seed)
     except DataError as error:
         return replace(found, ended="failed", reason=str(error)[:LONGEST])
     scalars = tuple(
@@ -118,18 +118,16 @@ def judged_draws(found: SamplerOutcome, reference: ReferencePosterior, draws: An
     for scalar in scalars:
         if NOT_FINITE in scalar.tests.problem or "draws a chain" in scalar.tests.problem:
             return replace(found, ended="failed", reason=f"{scalar.name}: {scalar.tests.problem}")
-    return replace(found, scalars=scalars, **_facts(draws))
+    return replace(found, scalars=scalars, chains=chains, draws=number, divergences=_divergences(draws))
 
 
-def _facts(draws: Any) -> dict[str, Any]:
-    """Chains, draws and divergences, where they are said."""
-    if not isinstance(draws, xr.DataTree):
-        return {}
-    sizes = draws["posterior"].sizes
-    stats = draws["sample_stats"] if "sample_stats" in draws.children else xr.Dataset()
+def _divergences(draws: Any) -> int | None:
+    """How many, where it is said."""
+    if not isinstance(draws, xr.DataTree) or "sample_stats" not in draws.children:
+        return None
+    stats = draws["sample_stats"]
     told = "diverging" in stats and stats["diverging"].dtype.kind in "biuf"
-    diverging = int(stats["diverging"].sum()) if told else None
-    return {"chains": int(sizes.get("chain", 0)), "draws": int(sizes.get("draw", 0)), "divergences": diverging}
+    return int(stats["diverging"].sum()) if told else None
 
 
 def _processor_seconds() -> float:

@@ -17,6 +17,7 @@ import pandas as pd
 
 from bayeskit.arguments import checked
 from bayeskit.results.drawn_results import DrawnResult
+from bayeskit.validation.record import swapped
 from bayeskit.validation.statistics import ScalarTests
 from bayeskit.validation.trials.outcomes import JudgedScalar, SamplerOutcome
 from bayeskit.validation.trials.verdicts import Verdict, Verdicts, verdicts_on
@@ -136,7 +137,7 @@ class Trial(DrawnResult):
 
 COUNTS = ("right", "wrong", "undecided", "failed", "not_applicable")
 NOTES = {
-    "undecided": "undecided: too few effective draws, or chains that disagree, so that no test could tell",
+    "undecided": "undecided: too few effective draws, or chains that disagree or stand still, so no test could tell",
     "exact": "exact: bayeskit's own independent draws, which are right by definition; they show what the tests allow",
 }
 
@@ -157,9 +158,15 @@ def trial_of(outcomes: Sequence[SamplerOutcome], level: float, asked: Mapping[st
         failures=tuple(line for of in verdicts for line in _failures(of)),
         level=level,
         comparisons={of.sampler: of.comparisons for of in verdicts},
-        notes=tuple(note for word, note in NOTES.items() if word in said),
+        notes=(*(note for word, note in NOTES.items() if word in said), *_shapes(outcomes)),
         **asked,
     )
+
+
+def _shapes(outcomes: Sequence[SamplerOutcome]) -> list[str]:
+    """A sentence for each sampler whose chains and draws look swapped."""
+    said = {outcome.sampler: note for outcome in outcomes if (note := swapped(outcome.chains, outcome.draws))}
+    return [f"{sampler}: {note}" for sampler, note in said.items()]
 
 
 SCALAR_COLUMNS = (

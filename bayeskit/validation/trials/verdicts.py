@@ -31,7 +31,8 @@ from bayeskit.validation.trials.outcomes import JudgedScalar, SamplerOutcome
 __all__ = ["Verdict", "Verdicts", "verdicts_on"]
 
 type Word = Literal["right", "wrong", "undecided", "failed", "not applicable"]
-OUTSIDE = ("outside the support", "the exact value is always")  # problems that are wrong whatever the number of draws
+# Problems that are wrong whatever the number of draws.
+FAULTS = ("outside the support", "the exact value is always", "draws do not sum to", "two chains have the same draws")
 LEAST_POOLED = 2
 
 
@@ -96,9 +97,9 @@ def _verdict(outcome: SamplerOutcome, failed: dict[tuple[int, str], float]) -> V
         return Verdict(outcome, outcome.ended, outcome.reason)
     every = [p for scalar in outcome.scalars for p in scalar.tests.p_values.values()]
     smallest = min(every, default=math.nan)
-    outside = [s for s in outcome.scalars if any(words in s.tests.problem for words in OUTSIDE)]
-    if outside or failed:
-        said = [f"{s.name}: {s.tests.problem}" for s in outside]
+    faults = [s for s in outcome.scalars if any(words in s.tests.problem for words in FAULTS)]
+    if faults or failed:
+        said = [f"{s.name}: {s.tests.problem}" for s in faults]
         worst = sorted(failed, key=lambda key: failed[key])
         said += [_explained(outcome.scalars[k], kind) for k, kind in worst]
         more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""

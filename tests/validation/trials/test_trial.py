@@ -190,6 +190,38 @@ def test_what_a_sampler_raises_is_an_outcome_and_other_samplers_go_on() -> None:
     assert found.table["why"].tolist() == ["RuntimeError: no start", "no draws of mean: the draws hold another", ""]
 
 
+def test_a_sampler_that_ends_the_program_has_failed() -> None:
+    """A trial that ends with the code of a sampler, zero say, would pass."""
+
+    def leaving(model: pm.Model, seed: int) -> Any:
+        raise SystemExit(0)
+
+    found = bk.trial([leaving, right], references=[MEAN], random_seed=SEED, progressbar=False)
+    assert found.scores["verdict"].tolist() == ["failed", "right"]
+    assert found.table["why"].tolist() == ["SystemExit: 0", ""]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (lambda draws: np.repeat(draws[:1], 4, axis=0), "two chains have the same draws"),
+        (lambda draws: np.full(draws.shape, -60.0), "next to no mass"),
+    ],
+    ids=["copies", "one place far out"],
+)
+def test_chains_that_are_no_chains_are_wrong(fault: Callable[[np.ndarray], np.ndarray], said: str) -> None:
+    draws = fault(POSTERIORS["normal_mean"].rvs(size=(4, 1000), random_state=1))
+    found = trial_of([outcome("no chains", MEAN, draws, "mean")], 0.01, ASKED)
+    assert found.table.at[0, "verdict"] == "wrong"
+    assert said in found.table.at[0, "why"]
+
+
+def test_chains_and_draws_that_look_swapped_are_noted() -> None:
+    draws = POSTERIORS["normal_mean"].rvs(size=(1000, 4), random_state=1)
+    found = trial_of([outcome("swapped", MEAN, draws, "mean")], 0.01, ASKED)
+    assert "swapped: 1,000 chains of 4 draws" in str(found)
+
+
 def test_a_sampler_that_takes_too_long_has_failed_there() -> None:
     def endless(model: pm.Model, seed: int) -> Any:
         while True:
@@ -249,12 +281,17 @@ def test_the_draws_depend_on_sampler_and_reference_only() -> None:
         ([], None, "no sampler is given"),
         ("nowhere_at_all:sampler", None, "cannot be loaded .*; give module:function"),
         ("math:pi", None, "no function"),
+        ("this_program_ends:sampler", None, "cannot be loaded .SystemExit: 0."),
         ("exact", "nothing like it", "no reference or group"),
         ("exact", [], "empty"),
         ("exact", [MEAN, ReferencePosterior("normal_mean", "", "", rate)], "two are called"),
     ],
 )
-def test_what_cannot_be_tried_is_refused(sampler: Any, references: Any, said: str) -> None:
+def test_what_cannot_be_tried_is_refused(
+    sampler: Any, references: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "this_program_ends.py").write_text("import sys\nsys.exit(0)\n")
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(OptionError, match=said):
         bk.trial(sampler, references=references, random_seed=1)
 
