@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bayeskit.errors import BayeskitError
+from bayeskit.errors import BayeskitError, OptionError
 
 if TYPE_CHECKING:
     from bayeskit.validation import ReferencePosterior
@@ -45,9 +45,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """What the options name, or the error of one line that says what is wrong with them."""
     try:
-        if text := config.getoption("--bayeskit-sampler"):
+        # An empty text is what the shell makes of a variable that is not set: every test would be skipped.
+        if (text := config.getoption("--bayeskit-sampler")) is not None:
             config.stash[SAMPLER] = _sampler(text)
-        if text := config.getoption("--bayeskit-references"):
+        if (text := config.getoption("--bayeskit-references")) is not None:
             config.stash[REFERENCES] = _references(text)
     except BayeskitError as error:
         raise pytest.UsageError(str(error)) from error
@@ -57,7 +58,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test for each reference, one after the other in every file, for an answer is made once."""
     if "reference_posterior" in metafunc.fixturenames:
         stash = metafunc.config.stash
-        chosen = stash[REFERENCES] if REFERENCES in stash else _references("")
+        chosen = stash[REFERENCES] if REFERENCES in stash else _references(None)
         metafunc.parametrize("reference_posterior", chosen, ids=str, indirect=True, scope="session")
 
 
@@ -84,17 +85,19 @@ def _sampler(text: str) -> Callable[[Any, int], Any]:
     return lambda model, seed: sampler.sample(model, Settings(DRAWS, CHAINS, TUNE, seed))
 
 
-def _references(text: str) -> tuple[ReferencePosterior, ...]:
-    """Those of a list of names and groups."""
+def _references(text: str | None) -> tuple[ReferencePosterior, ...]:
+    """Those of a list of names and groups; without one, all that have no discrete variables."""
     _import_quietly()
     import bayeskit as bk
 
     groups = {reference.group for reference in bk.reference_posteriors()}
     if text == ALL:
         return bk.reference_posteriors()
-    if not text:
+    if text is None:
         return bk.reference_posteriors(groups=sorted(groups - {"discrete"}))
     asked = [part.strip() for part in text.split(",") if part.strip()]
+    if not asked:
+        raise OptionError("--bayeskit-references names none: give names and groups, or 'all'")
     return bk.reference_posteriors([a for a in asked if a not in groups], [a for a in asked if a in groups])
 
 

@@ -21,7 +21,7 @@ import pymc as pm
 import xarray as xr
 
 from bayeskit.arguments import Count, Probability, RandomSeed, Range, checked, whole_seed
-from bayeskit.errors import InferenceError, ModelError, OptionError
+from bayeskit.errors import DataError, InferenceError, ModelError, OptionError
 from bayeskit.inference.ladder import explain, infer
 from bayeskit.model.snapshot import restored
 from bayeskit.results.diagnostics import ESTIMABLE_ESS, ESTIMABLE_R_HAT
@@ -175,9 +175,12 @@ def assert_matches_exact(
     """
     __tracebackhide__ = True  # pytest shows the line of the test that failed
     exact = model.posterior if isinstance(model, ReferencePosterior) else _infer_exactly(model, random_seed)
-    validation = judge(
-        exact, draws, var_names=var_names, alpha=alpha, min_ess=min_ess, max_rhat=max_rhat, random_seed=random_seed
-    )
+    try:
+        validation = judge(
+            exact, draws, var_names=var_names, alpha=alpha, min_ess=min_ess, max_rhat=max_rhat, random_seed=random_seed
+        )
+    except DataError as error:
+        raise error.with_traceback(None) from None  # its line, without those of what found it
     if not validation.passed:
         raise AssertionError(f"the draws do not match the exact posterior\n{validation}")
     return validation

@@ -35,6 +35,9 @@ def test_right(reference_posterior, bayeskit_sampler):
 def test_wrong(reference_posterior, bayeskit_sampler):
     draws = bayeskit_sampler(reference_posterior.build(), 1)
     assert_matches_exact(reference_posterior, {"chance": 0.95 * draws["chance"]})
+
+def test_of_another_model(reference_posterior):
+    assert_matches_exact(reference_posterior, {"another": [[0.5] * 100]})
 """
 
 
@@ -67,6 +70,8 @@ def test_a_right_sampler_passes_and_a_wrong_one_fails(package: Path) -> None:
     assert "FAILED test_my_sampler.py::test_wrong[coin] - AssertionError" in done.stdout
     assert "FAILED chance: mean" in done.stdout
     assert "def assert_matches_exact" not in done.stdout
+    assert "DataError: no draws of chance: the draws hold another" in done.stdout
+    assert "def as_arrays" not in done.stdout
     assert f"installed wheel: {package / 'installed'}" in done.stdout
 
 
@@ -99,6 +104,9 @@ def configured(**options: str) -> Config:
         ({"sampler": "nowhere:sample"}, "No module named 'nowhere'"),
         ({"sampler": "math:pi"}, "is no function of (model, seed)"),
         ({"references": "coins"}, "there is no 'coins'; there are coin"),
+        ({"sampler": ""}, "no sampler ''"),  # of a variable of the shell that is not set: no test would run
+        ({"references": ""}, "names none"),
+        ({"references": " , "}, "names none"),
     ],
 )
 def test_an_option_that_is_wrong_is_one_line(options: dict[str, str], words: str) -> None:
@@ -112,4 +120,4 @@ def test_references_are_chosen_by_name_and_group() -> None:
     assert {r.group for r in chosen[1:]} == {"heavy tails"} and chosen[0].name == "coin"
     assert configured(references="all").stash[pytest_plugin.REFERENCES] == bk.reference_posteriors()
     assert pytest_plugin.REFERENCES not in configured().stash
-    assert pytest_plugin._references("") == tuple(r for r in bk.reference_posteriors() if r.group != "discrete")
+    assert pytest_plugin._references(None) == tuple(r for r in bk.reference_posteriors() if r.group != "discrete")
