@@ -188,11 +188,24 @@ class LogJoint:
                 except NotImplementedError:  # of pm.Flat there are no draws
                     found = compile_small([], shapes_of(drawn))()
             except ValueError as error:
-                raise ModelError(f"a variable's shape cannot be computed: {str(error).splitlines()[0]}") from error
+                raise ModelError(self._not_drawn(error)) from error
             shapes = {n: tuple(int(k) for k in s) for n, s in zip(self.values, found, strict=True)}
         if negative := next((n for n, shape in shapes.items() if any(k < 0 for k in shape)), None):
             raise ModelError(f"{negative!r} has the shape {shapes[negative]}: a length cannot be negative")
         return shapes
+
+    def _not_drawn(self, error: ValueError) -> str:
+        """What is said where the variables cannot be drawn together: the first that cannot be by itself, and why."""
+        for name in self.values:
+            try:
+                compile_small([], [pt.shape(self.model[name])])()
+            except NotImplementedError:  # of pm.Flat, which stands above: it says nothing
+                continue
+            except ValueError as own:
+                why = str(own).splitlines()[0].rstrip(".")
+                remedy = "check the numbers of its parameters, and their lengths"
+                return f"{name!r} has no shape, for it cannot be drawn: {why}; {remedy}"
+        return f"a variable's shape cannot be computed: {str(error).splitlines()[0]}"
 
 
 @cache

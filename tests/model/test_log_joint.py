@@ -13,6 +13,7 @@ import pytest
 from cases import CASES
 from pytensor.compile.mode import Mode
 
+from bayeskit.errors import ModelError
 from bayeskit.graphs.extended_precision import compile_extended
 from bayeskit.model.log_joint import LogJoint
 
@@ -68,3 +69,16 @@ def test_shapes_of_flat_priors_with_dims() -> None:
         pm.HalfFlat("scale", shape=model.dim_lengths["k"] + 1)
         pm.Normal("y", weights, 1.0, observed=np.zeros(3))
     assert LogJoint.from_model(model).shapes() == {"weights": (3,), "scale": (4,)}
+
+
+def test_a_variable_that_cannot_be_drawn_is_named() -> None:
+    """Its length is known from a dim, so it is drawn; those before it are not blamed."""
+    with pm.Model(coords={"k": range(3)}) as model:
+        pm.Flat("level")
+        pm.Normal("fine", 0.0, 1.0, dims="k")
+        effect = pm.Normal("effect", 0.0, -1.0, dims="k")
+        pm.Normal("y", effect, 1.0, observed=np.zeros(3))
+    with pytest.raises(
+        ModelError, match=r"^'effect' has no shape, for it cannot be drawn: scale < 0; check the numbers"
+    ):
+        LogJoint.from_model(model).shapes()
