@@ -44,7 +44,9 @@ def _variables(draws: Any) -> Mapping[str, Any]:
         return {str(name): var for name, var in draws.data_vars.items()}
     if isinstance(draws, Mapping):
         return draws
-    raise DataError(f"draws are a {type(draws).__name__}: give a DataTree, a Dataset or a dict of arrays")
+    kind = type(draws).__name__
+    article = "an" if kind[0].lower() in "aeiou" else "a"
+    raise DataError(f"draws are {article} {kind}: give a DataTree, a Dataset or a dict of arrays")
 
 
 def _align(name: str, value: Any, exact: xr.DataArray) -> NDArray[np.float64]:

@@ -17,8 +17,9 @@ import xarray as xr
 
 from bayeskit.validation.statistics import ScalarTests, holm
 
-__all__ = ["Validation", "explained_test", "notes_on", "swapped", "table_of", "verdicts_of"]
+__all__ = ["Validation", "explained_test", "notes_on", "probability_words", "swapped", "table_of", "verdicts_of"]
 
+LEAST_P = 1e-300
 MOMENTS = ["exact_mean", "mcmc_mean", "z_mean", "exact_sd", "mcmc_sd", "z_sd"]
 COLUMNS = [*MOMENTS, "p_ecdf", "p_extreme", "ess", "rhat", "scale", "verdict"]
 SCALES = {
@@ -136,14 +137,19 @@ def verdicts_of(
 
 def explained_test(kind: str, row: Mapping[str, Any], test: ScalarTests) -> str:
     """What a test that failed found, in words."""
-    p = test.p_values[kind]
+    p = probability_words(test.p_values[kind])
     if kind == "ecdf":
-        return f"its distribution differs from the exact one (ECDF test, p = {p:.1e})"
+        return f"its distribution differs from the exact one (ECDF test, {p})"
     if kind == "extreme":
-        return f"draws lie where the exact posterior has next to no mass (p = {p:.1e}), as before chains have found it"
+        return f"draws lie where the exact posterior has next to no mass ({p}), as before chains have found it"
     z = test.z_mean if kind == "mean" else test.z_sd
     of = "" if test.scale == "draws" else f", of the {test.scale}"
-    return f"{kind} {row[f'mcmc_{kind}']:.6g}, exact {row[f'exact_{kind}']:.6g} (z = {z:+.1f}, p = {p:.1e}{of})"
+    return f"{kind} {row[f'mcmc_{kind}']:.6g}, exact {row[f'exact_{kind}']:.6g} (z = {z:+.1f}, {p}{of})"
+
+
+def probability_words(p: float) -> str:
+    """A p-value; of one that is smaller than a number can be, that it is below, for none is zero."""
+    return f"p = {p:.1e}" if p >= LEAST_P else f"p < {LEAST_P:.0e}"
 
 
 def swapped(chains: int, draws: int) -> str:

@@ -20,6 +20,7 @@ from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.inference.ladder import infer
 from bayeskit.results.marginals import Marginal
 from bayeskit.validation import assert_matches_exact, judge, one_step_ahead, statistics, validate
+from bayeskit.validation.record import probability_words
 from bayeskit.validation.scalars import probability_of
 from bayeskit.validation.statistics import compare_with_distribution, compare_with_draws, holm
 
@@ -373,6 +374,7 @@ def test_draws_may_come_in_any_container_and_order() -> None:
         ({"theta": np.zeros((4, 10, 2))}, r"theta: its draws have shape \(4, 10, 2\); \(chain, draw, 3\) is needed"),
         ({"theta": np.full((4, 10, 3), "x")}, "numbers are needed"),
         ([1, 2], "draws are a list"),
+        (3, "draws are an int: give"),
         (xr.DataTree.from_dict({"prior": xr.Dataset()}), "no group 'posterior'"),
         (xr.Dataset({"theta": (("sample", "dim_0"), np.zeros((9, 3)))}), "'chain' and 'draw' are needed"),
         (
@@ -524,3 +526,7 @@ def test_finite_variables_are_judged_by_their_closed_forms() -> None:
     assert judge(post, post.tree, random_seed=2).passed
     wrong = post.tree.posterior.to_dataset().assign(z=lambda d: d["z"] * 0)
     assert not judge(post, wrong, random_seed=2).passed
+
+
+def test_no_probability_is_zero() -> None:
+    assert probability_words(0.0) == "p < 1e-300" and probability_words(4.4e-5) == "p = 4.4e-05"

@@ -16,6 +16,7 @@ from bayeskit.results.notebook_html import notebook_html, table_html
 from bayeskit.validation.calibration.detectable_faults import detectable_sds
 from bayeskit.validation.calibration.experiment import MODEL, Repetition
 from bayeskit.validation.calibration.uniformity import Uniformity, uniformity
+from bayeskit.validation.record import probability_words
 from bayeskit.validation.statistics import holm
 
 __all__ = ["Calibration", "calibration_of"]
@@ -92,8 +93,8 @@ class Calibration(DrawnResult):
             return ""
         if not below:
             return "no sd of a posterior is so small that they would show it half the time"
-        large = f"or {100 * (above - 1):.2g} % too large" if above < MOST_LARGE else "and none that is too large"
-        return f"half the time they would show a posterior's sd that is {100 * (1 - below):.2g} % too small, {large}"
+        large = f"or {_percent(above - 1)} too large" if above < MOST_LARGE else "and none that is too large"
+        return f"half the time they would show a posterior's sd that is {_percent(1 - below)} too small, {large}"
 
     @property
     def verdict(self) -> str:
@@ -154,6 +155,11 @@ def calibration_of(
     )
 
 
+def _percent(share: float) -> str:
+    """Two digits, and of more than a hundred per cent all, for "6e+02 %" is no number to read."""
+    return f"{100 * share:.0f} %" if share >= 1 else f"{100 * share:.2g} %"
+
+
 def _rejected(tests: dict[str, Uniformity], alpha: float) -> dict[str, list[str]]:
     """The tests that failed, by quantity."""
     p_values = {(name, kind): p for name, test in tests.items() for kind, p in test.p_values.items()}
@@ -170,9 +176,9 @@ def _explained(test: Uniformity, kinds: Sequence[str]) -> str:
     where = "its posterior lies too low" if test.z_mean > 0 else "its posterior lies too high"
     width = "its posterior is too narrow" if test.z_sd > 0 else "its posterior is too wide"
     words = {
-        "mean": f"{where} (z = {test.z_mean:+.1f}, p = {test.p_mean:.1e})",
-        "sd": f"{width} (z = {test.z_sd:+.1f}, p = {test.p_sd:.1e})",
-        "ecdf": f"where the truths lie in it is not uniform (p = {test.p_ecdf:.1e})",
+        "mean": f"{where} (z = {test.z_mean:+.1f}, {probability_words(test.p_mean)})",
+        "sd": f"{width} (z = {test.z_sd:+.1f}, {probability_words(test.p_sd)})",
+        "ecdf": f"where the truths lie in it is not uniform ({probability_words(test.p_ecdf)})",
     }
     return "; ".join(words[kind] for kind in kinds)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -180,8 +181,12 @@ def _references(given: str | Sequence[Any] | None) -> tuple[ReferencePosterior, 
         named = [r for r in every if isinstance(one, str) and one in (r.name, r.group)]
         chosen = [one] if isinstance(one, ReferencePosterior) else named
         if not chosen:
-            known = f"the groups are {', '.join(groups)}"
-            raise OptionError(f"references: no reference or group {shown(one)}; {known}")
+            near = get_close_matches(str(one), [*groups, *(r.name for r in every)], 3)
+            known = f"did you mean {' or '.join(near)}? " if near else ""
+            known += (
+                f"{'The' if near else 'the'} groups are {', '.join(groups)}; `bayeskit reference list` has the names"
+            )
+            raise OptionError(f"references: no reference or group {shown(one)}: {known}")
         for reference in chosen:
             if found.setdefault(reference.name, reference) is not reference:
                 raise OptionError(f"references: two are called {reference.name!r}; give each a name of its own")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -370,3 +371,9 @@ def test_what_cannot_be_called_with_a_model_and_a_seed_is_never_called() -> None
             bk.calibrate(coin(), method=wrong, datasets=50, random_seed=1)
     with pytest.raises(OptionError, match="'twice' raised KeyError"):
         bk.calibrate(coin(), quantities={"twice": lambda d: d["phi"]}, datasets=50, random_seed=1)
+
+
+def test_of_few_data_sets_the_fault_is_a_percentage_that_can_be_read() -> None:
+    """An sd of seven times the right one is 600 % too large, not "6e+02 %"."""
+    found = replace(of_regression(), detectable_sds=(0.24, 7.0))
+    assert found.found_half_the_time.endswith("that is 76 % too small, or 600 % too large")
