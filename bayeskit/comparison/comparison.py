@@ -61,12 +61,15 @@ class Comparison:
         Why LOO is missing or unreliable, and what else a reader must know.
     posteriors : mapping of str to Posterior
         Of each model, by its name, in the order in which they were given.
+    random_seed : int or None
+        What the seeds of the posteriors were made of that ``compare`` inferred.
     """
 
     table: pd.DataFrame
     priors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     posteriors: Mapping[str, Posterior] = field(repr=False, default_factory=dict)
+    random_seed: int | None = None
 
     @checked
     def log_bayes_factor(self, a: str, b: str) -> float:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -100,7 +101,7 @@ def compare(
         raise ModelError(f"{len(models)} model(s) to compare: give at least two")
     weights, seed = _prior_weights(list(models), prior_odds), whole_seed(random_seed)
     posteriors, notes = comparable_posteriors(models, shared, seed)
-    return _compared(posteriors, weights, loo, notes, progressbar)
+    return replace(_compared(posteriors, weights, loo, notes, progressbar), random_seed=seed)
 
 
 def _compared(

@@ -20,14 +20,13 @@ from bayeskit.comparison.comparison import Comparison
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.reporting.compared_models import comparison_sections
-from bayeskit.reporting.evidence_sections import versions_section
+from bayeskit.reporting.evidence_sections import comparison_versions_section
 from bayeskit.reporting.files import REPORT, check_writable
 from bayeskit.reporting.given_draws import posterior_of_draws
 from bayeskit.reporting.html import render, write_page
 from bayeskit.reporting.records import Section, styled
 from bayeskit.reporting.result_sections import result_sections
 from bayeskit.reporting.sections import build_sections, chosen_sections
-from bayeskit.reporting.subject import Subject
 from bayeskit.results.records import Posterior
 from bayeskit.validation import Validation
 
@@ -198,5 +197,4 @@ def _compared(
     if any(isinstance(one, str) for one in chosen or ()):
         raise OptionError("sections names those of a posterior's page; to that of a comparison your own can be added")
     own = [one for one in chosen or () if isinstance(one, Section)]
-    best = comparison.posteriors[str(comparison.table.index[0])]
-    return (*comparison_sections(comparison, about), *further, *own, versions_section(Subject(best)))
+    return (*comparison_sections(comparison, about), *further, *own, comparison_versions_section(comparison))

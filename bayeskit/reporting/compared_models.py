@@ -12,7 +12,7 @@ from bayeskit.comparison.comparison import Comparison
 from bayeskit.errors import ModelError
 from bayeskit.reporting.formulas import describe_variables
 from bayeskit.reporting.records import Cell, Picture, Section, Table, cut_table, figure_of, frame_table, to_picture
-from bayeskit.results.tree import observed_data
+from bayeskit.reporting.subject import data_in_words, listed
 
 __all__ = ["collection_picture", "comparison_section", "comparison_sections"]
 
@@ -56,20 +56,19 @@ def collection_picture(collection: Any, alt: str, caption: str = "") -> Picture:
 def _question(comparison: Comparison, about: Sequence[str]) -> Section:
     table, posteriors = comparison.table, comparison.posteriors
     names = list(map(str, table.index))
-    observed = observed_data(posteriors[names[0]].tree).data_vars.items() if names[0] in posteriors else ()
-    data = ", ".join(
-        f"{name} ({' × '.join(f'{d}: {n}' for d, n in v.sizes.items()) or 'one value'})" for name, v in observed
-    )
-    asked = f"For which of the models {', '.join(names)} do the data{f' {data}' if data else ''} speak?"
+    data = listed(data_in_words(posteriors[names[0]])) if names[0] in posteriors else ""
+    # A name of several words would run into the sentence, and one with a comma into the next name.
+    of = {name: name if name.replace("_", "").isalnum() else f"“{name}”" for name in names}
+    asked = f"For which of the models {listed(of.values())} do the data{f' {data}' if data else ''} speak?"
     best, second = table.iloc[0], table.iloc[1] if len(table) > 1 else None
-    answer = f"The evidence is largest for {names[0]}: its posterior probability is {_of_prior(best)}."
+    answer = f"The evidence is largest for {of[names[0]]}: its posterior probability is {_of_prior(best)}."
     if second is not None:
         apart, error = -second["log_bayes_factor"], second["log_bayes_factor_error"]
-        answer += f" It is {apart:.2f} nats (error {error:.1e}) ahead of {names[1]}."
+        answer += f" It is {apart:.2f} nats (error {error:.1e}) ahead of {of[names[1]]}."
     likely = table["posterior_probability"].idxmax()
     if table.loc[likely, "posterior_probability"] > best["posterior_probability"]:
         it = _of_prior(table.loc[likely])
-        answer += f" The prior odds make {likely} the most probable model: its posterior probability is {it}."
+        answer += f" The prior odds make {of[likely]} the most probable model: its posterior probability is {it}."
     return Section("verdict", "In short", (f"{asked} {answer}", *about))
 
 
@@ -135,7 +134,7 @@ def _audit(comparison: Comparison) -> Section:
             remaining = ", ".join(post.plan.remaining) or "nothing"
             certificate = None if math.isnan(post.certificate) else post.certificate
             convention = post.log_evidence.convention or "as written"
-            rows.append((name, post.method, remaining, certificate, convention, post.random_seed))
+            rows.append((name, post.method, remaining, certificate, convention, str(post.random_seed)))
     heads = ("model", "method", "without a closed form", "certificate (nats)", "evidence is", "seed")
     tables = (cut_table(heads, rows, "How each evidence was found"),) if rows else ()
     said = comparison.notes or ("Nothing was found that speaks against any of these numbers.",)

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import math
 import platform
+from collections.abc import Sequence
 from importlib import import_module
 
+from bayeskit.arguments import seed_of
+from bayeskit.comparison.comparable_models import carried_shared
+from bayeskit.comparison.comparison import Comparison
 from bayeskit.reporting.given_draws import METHOD
 from bayeskit.reporting.records import MAX_ROWS, Section, Table, frame_table
-from bayeskit.reporting.subject import Subject
+from bayeskit.reporting.subject import Subject, listed
 from bayeskit.results.records import Posterior
 
-__all__ = ["evidence_section", "package_versions", "validation_section", "versions_section"]
+__all__ = [
+    "comparison_versions_section",
+    "evidence_section",
+    "package_versions",
+    "validation_section",
+    "versions_section",
+]
 
+GIVEN = "Given as posteriors, with seeds of their own, which the table of how each evidence was found has: {}."
 PACKAGES = ("pymc", "pytensor", "arviz", "numpy", "scipy", "xarray")
 ERRORS = {
     "exact": "It is exact; the error given is that of rounding.",
@@ -66,7 +77,6 @@ def versions_section(subject: Subject) -> Section:
     post = subject.post
     seed = "none was given" if post.random_seed is None else str(post.random_seed)
     draws = post.tree["posterior"].to_dataset()
-    table = Table(("package", "version"), tuple(package_versions(post).items()))
     said = [f"Random seed: {seed}."]
     if post.method == METHOD:
         version = draws.attrs.get("inference_library_version", "")
@@ -77,9 +87,32 @@ def versions_section(subject: Subject) -> Section:
     else:
         number = draws.sizes.get("chain", 1) * draws.sizes.get("draw", 1)
         code = f'bk.infer(model, method="{post.method}", draws={number}, random_seed={post.random_seed})'
-    if not math.isnan(post.seconds):
-        said.append(f"Time: {_time(post.seconds)}.")
-    return Section("versions", "To reproduce this", tuple(said), code, (table,))
+    return _reproduction(said, code, post.seconds, post)
+
+
+def comparison_versions_section(comparison: Comparison) -> Section:
+    """The same of models that were compared: of all, and not of the best alone."""
+    table, posteriors = comparison.table, comparison.posteriors
+    seed, options = comparison.random_seed, []
+    if table["prior_probability"].nunique() > 1:
+        odds = table["prior_probability"] / table["prior_probability"].min()
+        options.append(f"prior_odds={ {str(name): float(f'{value:.9g}') for name, value in odds.items()} }")
+    if shared := carried_shared(posteriors):
+        options.append(f"shared={shared}")
+    if table["elpd_loo"].isna().all():
+        options.append("loo=False")
+    options.append(f"random_seed={seed}")
+    given = [name for name, post in posteriors.items() if seed is None or post.random_seed != seed_of(seed, name)]
+    said = [GIVEN.format(listed(given))] if given else []
+    seconds = sum(post.seconds for post in posteriors.values())
+    best = posteriors[str(table.index[0])]
+    return _reproduction(said, f"bk.compare(models, {', '.join(options)})", seconds, best)
+
+
+def _reproduction(said: Sequence[str], code: str, seconds: float, post: Posterior) -> Section:
+    table = Table(("package", "version"), tuple(package_versions(post).items()))
+    time = () if math.isnan(seconds) else (f"Time: {_time(seconds)}.",)
+    return Section("versions", "To reproduce this", (*said, *time), code, (table,))
 
 
 def _time(seconds: float) -> str:

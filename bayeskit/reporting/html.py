@@ -27,6 +27,8 @@ NARROW = 368  # pixels for a picture in a window of 400: a wider one is moved al
 WIDE = 8  # a table with more columns is set smaller
 LONG_NAME = 12  # letters of the name of a row, from which on it may be broken
 BREAKS = re.compile(r"(?<=[_,/])(?=\w)|(?<=\w)(?=\[)")  # where: after what joins words, and before an index
+MINUS = re.compile(r"(?<![\w.)\]-])-(?=\d)")  # of a number in a sentence, no hyphen and no exponent
+HUGE = 1e7  # from which on decimals say nothing
 SIMILAR = 300  # largest over smallest number of a column that is written with the same decimals
 
 NOTEBOOK = (
@@ -35,6 +37,7 @@ NOTEBOOK = (
 )
 BADGES = {"exact": "", "quadrature": "", "estimated": "", "agrees": "", "pass": "", "fail": " bad"}
 DECIMALS = dict.fromkeys(("z_mean", "z_sd", "elpd_loo", "se_loo"), 2) | dict.fromkeys(("p_ecdf", "rhat", "r_hat"), 3)
+DECIMALS |= dict.fromkeys(("prior", "likelihood"), 3)  # sensitivities, which ArviZ rounds so
 DECIMALS |= dict.fromkeys(("log_evidence", "log_bayes_factor"), 3)
 DECIMALS |= dict.fromkeys(("ess", "ess_bulk", "ess_tail"), 0)
 HEADS = {
@@ -53,6 +56,8 @@ HEADS = {
     "log_bayes_factor": "log Bayes factor",
     "log_bayes_factor_error": "its error",
     "posterior_probability_error": "its error",
+    "log_score": "log score of the last block",
+    "log_score_error": "its error",
     "high_pareto_k": "high Pareto k",
 }
 
@@ -83,7 +88,7 @@ def number(value: float, digits: int = 5) -> str:
         return "–"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    if value and not 1e-4 <= abs(value) < 1e7:
+    if value and not 1e-4 <= abs(value) < HUGE:
         mantissa, power = f"{value:.1e}".split("e")
         return f"{mantissa} × 10^{int(power)}".replace("-", "−")
     text = f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
@@ -107,9 +112,9 @@ def _section(section: Section) -> str:
 
 def contents_markup(section: Section) -> list[str]:
     """What a section shows below its title."""
-    parts = [f"<p>{_text(p)}</p>" for p in section.paragraphs]
+    parts = [f"<p>{_prose(p)}</p>" for p in section.paragraphs]
     if section.doubts:
-        parts.append(f'<ul class="doubts">{"".join(f"<li>{_text(doubt)}.</li>" for doubt in section.doubts)}</ul>')
+        parts.append(f'<ul class="doubts">{"".join(f"<li>{_prose(doubt)}.</li>" for doubt in section.doubts)}</ul>')
     parts += [f"<pre>{escape(section.text)}</pre>"] if section.text else []
     parts += [*map(table_markup, section.tables), *map(_figure, section.pictures)]
     return [*parts, *(_folded(one.title, "\n".join(contents_markup(one))) for one in section.folded)]
@@ -123,6 +128,11 @@ def notebook_markup(section: Section) -> str:
 
 def _text(words: str) -> str:
     return escape(plain_dates(words))
+
+
+def _prose(words: str) -> str:
+    """Sentences, where a number has the minus sign that it has in the tables."""
+    return MINUS.sub("−", _text(words))
 
 
 def _folded(title: str, markup: str) -> str:
@@ -186,8 +196,8 @@ def _cell(value: Cell, digits: int, decimals: int | None) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        if decimals is not None and value and math.isfinite(value):
-            return f"{value:.{decimals}f}".replace("-", "−")
+        if decimals is not None and value and abs(value) < HUGE:
+            return f"{value:{',' if decimals == 0 else ''}.{decimals}f}".replace("-", "−")
         base, _, power = number(value, digits).partition("^")  # ``10^−7`` as a superscript
         return f"{base}<sup>{power}</sup>" if power else base
     return f'<span class="badge{BADGES[value]}">{escape(value)}</span>' if value in BADGES else _text(value)

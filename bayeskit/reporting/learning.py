@@ -18,7 +18,8 @@ SURPRISING = 0.01  # share of the prior as far out as the posterior mean, for al
 NAMED = 3
 SAID = (
     "Intervals of {:g} % before and after the data, and how many times the second is narrower. A number near one was "
-    "not learned of; below one, the data left it less certain than the prior had it."
+    "not learned of; below one, the data left it less certain than the prior had it. The prior is known here by its "
+    "draws: its intervals are theirs."
 )
 
 

@@ -16,6 +16,7 @@ from bayeskit.reporting.records import Section, Table, frame_table
 __all__ = ["result_sections"]
 
 VALUES = 15  # of a curve that a table has
+OF_LAST = "After the last block of the data; the log score is that of this block, predicted from what came before it."
 
 # By the names of their classes: the title of the section, and the tables that it shows.
 ANSWERS = {
@@ -49,7 +50,11 @@ def _section(given: str | None, result: Any, number: int) -> Section:
     if not tables:
         return Section(key, given or title, text=str(result), pictures=pictures)
     verdict = getattr(result, "verdict", "")
-    said = (*([f"The estimates {verdict}."] if verdict else []), *getattr(result, "notes", ()))
+    said = (
+        *([f"The estimates {verdict}."] if verdict else []),
+        *([OF_LAST] if kind == "Sequential" else []),
+        *getattr(result, "notes", ()),
+    )
     return Section(key, given or title, said, tables=tables, pictures=pictures)
 
 
@@ -64,6 +69,8 @@ def _table(frame: pd.DataFrame, caption: str) -> Table:
         return _curve_table(frame)
     if "observations" in frame and "model" in frame:
         frame = frame[frame["observations"] == frame["observations"].max()].set_index("model")
+        errors = frame.pop("log_score_error")  # "its error", which has to stand beside it
+        frame.insert(frame.columns.get_loc("log_score") + 1, "log_score_error", errors)
     elif isinstance(frame.index, pd.RangeIndex):
         frame = frame.set_index(str(frame.columns[0]))
     shown = frame.map(lambda value: ", ".join(map(str, value)) if isinstance(value, tuple | list) else value)

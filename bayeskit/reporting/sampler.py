@@ -18,7 +18,7 @@ from arviz_stats.base import array_stats
 from scipy import stats
 
 from bayeskit.reporting.chain_pictures import chain_pictures
-from bayeskit.reporting.records import Section, Table, frame_table
+from bayeskit.reporting.records import Cell, Section, Table, frame_table
 from bayeskit.reporting.subject import Subject
 from bayeskit.results.diagnostics import MOST_R_HAT, convergence_table
 from bayeskit.results.marginals import scalar_labels
@@ -44,6 +44,10 @@ LARGE = 400  # scalars beyond which divergences are not located in each
 LEAST = 3  # divergences that can have a place
 PICTURED = 4
 APART = 0.5  # distance of distributions from which on the divergences are somewhere
+BY_CHANCE = 0.05  # probability of the largest distance of all parameters, above which it says nothing
+FEW = 20  # divergences below which nine in ten of them are not a count
+HEADS = ("parameter", "distance", "divergent: 5 %", "95 %", "all draws: 5 %", "95 %")
+HEADS_OF_FEW = ("parameter", "distance", "divergent: from", "to", "all draws: 5 %", "95 %")
 
 
 def sampler_section(subject: Subject) -> Section:
@@ -128,6 +132,8 @@ def _divergences(post: Posterior, names: Sequence[str]) -> tuple[list[Table], li
     if diverging.sum() < LEAST:
         return [], []
     draws = post.tree["posterior"].to_dataset()
+    number, few = int(diverging.sum()), diverging.sum() < FEW
+    ends = (0, 1) if few else (0.05, 0.95)
     rows: list[tuple[Any, ...]] = []
     for name in names:
         values = draws[name].transpose("chain", "draw", ...).to_numpy().astype(float)
@@ -135,14 +141,24 @@ def _divergences(post: Posterior, names: Sequence[str]) -> tuple[list[Table], li
         for label, of in zip(scalar_labels(draws, name), values.T[: LARGE - len(rows)], strict=False):
             inside = of[diverging]
             distance = float(stats.ks_2samp(inside, of[~diverging]).statistic) if not diverging.all() else 0.0
-            rows.append((label, distance, *np.quantile(inside, (0.05, 0.95)), *np.quantile(of, (0.05, 0.95))))
+            rows.append((label, distance, *np.quantile(inside, ends), *np.quantile(of, (0.05, 0.95))))
     rows.sort(key=lambda row: -row[1])
-    heads = ("parameter", "distance", "divergent: 5 %", "95 %", "all draws: 5 %", "95 %")
-    table = Table(heads, tuple((str(n), *map(float, row)) for n, *row in rows[:8]), "Where the divergent draws lie")
-    label, distance, low, high, least, most = rows[0]
-    where = (
-        f"The {int(diverging.sum())} divergent transitions are told from the others best by {label}: nine in ten have "
-        f"it between {low:.3g} and {high:.3g}, of all draws between {least:.3g} and {most:.3g}."
-    )
-    spread = "The divergent transitions lie all over the posterior, in no parameter's corner."
-    return [table], [where if distance > APART else spread]
+    cells: tuple[tuple[Cell, ...], ...] = tuple((str(n), *map(float, row)) for n, *row in rows[:8])
+    return [Table(HEADS_OF_FEW if few else HEADS, cells, "Where the divergent draws lie")], [
+        _where(rows[0], len(rows), number, diverging.size)
+    ]
+
+
+def _where(apart: tuple[Any, ...], parameters: int, number: int, draws: int) -> str:
+    """In which corner the divergent draws lie, if there is one: of few of them, if it is not one by chance."""
+    label, distance, low, high, least, most = apart
+    pairs = max(1, round(number * (draws - number) / draws))
+    if distance > APART and parameters * stats.kstwo.sf(distance, pairs) < BY_CHANCE:
+        they, share = ("they have", "nine in ten of ") if number < FEW else ("nine in ten have", "of ")
+        return (
+            f"The {number} divergent transitions are told from the others best by {label}: {they} it between {low:.3g} "
+            f"and {high:.3g}, {share}all draws between {least:.3g} and {most:.3g}."
+        )
+    if number < FEW:
+        return f"The {number} divergent transitions are too few to say in which part of the posterior they lie."
+    return "The divergent transitions lie all over the posterior, in no parameter's corner."

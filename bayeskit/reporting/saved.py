@@ -189,7 +189,10 @@ def _with_model(post: Posterior, model: pm.Model) -> Posterior:
         whole = replace(post, model=model, analysis=replace(analyse(model), snapshot=snapshot), snapshot=snapshot)
     found = _densities(whole)
     if other := [n for n in names if not np.allclose(found[n], known[n], rtol=1e-6, atol=1e-6, equal_nan=True)]:
-        raise DataError(f"the model is another than the posterior's: {', '.join(other)} has another density, or data")
+        have = "has" if len(other) == 1 else "have"
+        raise DataError(
+            f"the model is another than the posterior's: {', '.join(other)} {have} another density, or data"
+        )
     before, now = observed_values(post), observed_values(whole)
     if other := [n for n in before if not np.array_equal(before[n][1], now[n][1], equal_nan=True)]:
         raise DataError(f"the values of {', '.join(other)} are others than the posterior's, or in another order")

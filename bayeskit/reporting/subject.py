@@ -24,7 +24,7 @@ from bayeskit.results.records import Posterior
 from bayeskit.results.tree import observed_data
 from bayeskit.validation import Validation
 
-__all__ = ["PANEL_VARIABLE", "Subject", "is_series", "label_variables", "listed"]
+__all__ = ["PANEL_VARIABLE", "Subject", "data_in_words", "is_series", "label_variables", "listed"]
 
 PRIOR_DRAWS, FEW_PRIOR_DRAWS = 4000, 500  # made together, and one by one
 DENSITIES, MOST_OBSERVATIONS = 4000, 2000  # draws that have log densities, and of how many observations
@@ -142,6 +142,17 @@ def is_series(post: Posterior, name: str) -> bool:
     """Whether a variable is a free one whose prior is a random walk or another process in time."""
     written = isinstance(post.model, WrittenModel)
     return not written and any(rv.name == name and type(rv.owner.op).__module__ == SERIES for rv in post.model.free_RVs)
+
+
+def data_in_words(post: Posterior) -> list[str]:
+    """Each observed variable with its lengths, and the names of its dims where it has names."""
+    found = []
+    for name, values in observed_data(post.tree).data_vars.items():
+        own = f"{name}_dim_"  # of dims that nobody named
+        lengths = [f"{n:,}" if str(d).startswith(own) else f"{d}: {n}" for d, n in values.sizes.items()]
+        unit = " values" if len(lengths) == 1 and ":" not in lengths[0] else ""
+        found.append(f"{name} ({' × '.join(lengths)}{unit})" if lengths else f"{name} (one value)")
+    return found
 
 
 def listed(words: Iterable[str]) -> str:

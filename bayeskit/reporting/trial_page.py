@@ -27,6 +27,8 @@ READING = (
     "farthest out. All tests of one sampler are corrected together.",
     "“Wrong” is said of draws that do not come from the posterior, and “undecided” where the chains disagree or are "
     "worth too few independent draws for any test to tell: they are not called right. “Failed” means no draws.",
+    "“z sd pooled” tests the sds of all references together, where there are enough that can be told; “sd ratio” is "
+    "the median over the references of the sampler's sd over the exact one.",
     "Seconds are those of a processor, compilation included, so that effective draws a second of these small models "
     "say how long a person waits, and little of large ones.",
 )
@@ -78,7 +80,9 @@ def _verdict(trial: Trial) -> tuple[str, ...]:
 
 
 def _scores(trial: Trial) -> tuple[Table, ...]:
-    scores = trial.scores.drop(columns=["wrong_on"]).rename(columns=lambda c: c.replace("_", " "))
+    scores = trial.scores.drop(columns=["wrong_on"]).rename(
+        columns=lambda c: c.replace("_", " ").replace("ess ", "ESS ")
+    )
     rows = tuple((str(name), *map(_cell, row)) for name, *row in scores.itertuples())
     note = f"Family-wise level {trial.level:g} for each sampler."
     return (Table(("sampler", *scores.columns), rows, "The scoreboard", note, digits=4),)

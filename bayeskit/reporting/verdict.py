@@ -13,7 +13,7 @@ import pandas as pd
 from bayeskit.model.snapshot import WrittenModel
 from bayeskit.reporting.html import number
 from bayeskit.reporting.records import Cell, Section, Table
-from bayeskit.reporting.subject import Subject, label_variables, listed
+from bayeskit.reporting.subject import Subject, data_in_words, label_variables, listed
 from bayeskit.results.log_evidence import decimals_of
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import observed_data
@@ -50,10 +50,7 @@ def _problems(post: Posterior) -> tuple[str, ...]:
 
 def _asked(subject: Subject) -> str:
     post = subject.post
-    shapes = [
-        f"{name} ({' × '.join(f'{d}: {n}' for d, n in values.sizes.items()) or 'one value'})"
-        for name, values in observed_data(post.tree).data_vars.items()
-    ]
+    shapes = data_in_words(post)
     unknown = listed(str(rv.name) for rv in post.model.free_RVs)
     if not shapes:
         potentials = listed(subject.names("potential"))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
+from html import unescape
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 
@@ -162,3 +166,43 @@ def test_a_curve_is_a_table_of_some_of_its_values() -> None:
     assert len(table.rows) == 15 and all(known[row[0]] == row[1] for row in table.rows)
     assert table.rows[0][0] == 0.5 and table.rows[-1][0] == 5.0
     assert "mathdefault" not in section.pictures[0].data.decode()
+
+
+def shown(found: Comparison, tmp_path: Path, **options: Any) -> str:
+    return unescape(bk.report(found, tmp_path / "models.html", **options).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("odds", [None, {"mean & all": 3.0}])
+def test_what_reproduces_a_comparison_is_the_comparison(odds: dict[str, float] | None, tmp_path: Path) -> None:
+    """The code on the page, run, gives the table of all models, and not the best of them alone."""
+    models = {"mean & all": model(False), "line": model(True)}
+    found = bk.compare(models, prior_odds=odds, random_seed=5)
+    page = shown(found, tmp_path)
+    (code,) = re.findall(r"<pre>(bk\..*?)</pre>", page, re.DOTALL)
+    again = eval(code, {"bk": bk, "models": models})
+    pd.testing.assert_frame_equal(again.table, found.table)
+    assert "Given as posteriors" not in page
+    assert all(str(post.random_seed) in page for post in found.posteriors.values())
+
+
+def test_a_posterior_that_was_given_keeps_its_seed(tmp_path: Path) -> None:
+    given = {"mean": bk.infer(model(False), random_seed=7), "line": model(True)}
+    page = shown(bk.compare(given, random_seed=1), tmp_path)
+    assert "Given as posteriors, with seeds of their own" in page and "found has: mean." in page
+
+
+def test_names_of_several_words_do_not_run_into_the_question() -> None:
+    posteriors = {"a, b": bk.infer(model(False), random_seed=7), "c": bk.infer(model(True), random_seed=8)}
+    with styled():
+        verdict = comparison_sections(bk.compare(posteriors))[0].paragraphs[0]
+    assert re.match(r"For which of the models .*“a, b”.* do the data y \(6 values\) speak\?", verdict)
+    assert "“c”" not in verdict
+
+
+def test_the_log_score_stands_beside_its_error() -> None:
+    arrived = bk.sequential(dict(comparison().posteriors), progressbar=False, random_seed=1)
+    with styled():
+        (section,) = result_sections([arrived])
+    columns = section.tables[0].columns
+    assert columns.index("log_score_error") == columns.index("log_score") + 1
+    assert any("the log score is that of this block" in said for said in section.paragraphs)

@@ -124,6 +124,30 @@ def test_divergences_are_found_where_they_are() -> None:
     assert any("all over the posterior" in said for said in spread.paragraphs)
 
 
+@pytest.mark.parametrize("number", [3, 12])
+def test_few_divergences_have_a_place_only_where_it_is_none_by_chance(number: int) -> None:
+    """Three draws anywhere lie half a distribution from all in some parameter; of twelve there is no 5 % quantile."""
+    tree = chains()
+    order = np.argsort(tree["posterior"]["theta"].to_numpy().ravel())
+    for where, said in (
+        (
+            np.random.default_rng(5).permutation(order)[:number],
+            f"The {number} divergent transitions are too few to say",
+        ),
+        (order[-number:], "told from the others best by theta: they have it between"),
+    ):
+        diverging = np.zeros(4 * LENGTH, bool)
+        diverging[where] = True
+        tree["sample_stats"]["diverging"][:] = diverging.reshape(4, LENGTH)
+        section = sampler_section(Subject(posterior_of_draws(tree, black_box())))
+        paragraphs = [one for one in section.paragraphs if said in one]
+        assert paragraphs, section.paragraphs
+        table = next(table for table in section.tables if table.caption == "Where the divergent draws lie")
+        row = next(row for row in table.rows if row[0] == "theta")
+        values = tree["posterior"]["theta"].to_numpy().ravel()[where]
+        assert row[2:4] == (values.min(), values.max()) and table.columns[2:4] == ("divergent: from", "to")
+
+
 def test_of_independent_draws_there_is_nothing_to_diagnose() -> None:
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("mu"), 1.0, observed=[0.1, 0.4])

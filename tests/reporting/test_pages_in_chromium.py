@@ -197,6 +197,15 @@ def test_a_page_is_shown_whole_and_without_complaint(name: str, folder: Path, ch
     assert PAGES[name][1] in words
 
 
+def test_a_long_title_in_the_contents_is_broken(folder: Path, chromium: Browser) -> None:
+    title = "Log evidence of my_model.py:scale=0.25,differ=yes by several estimators"
+    path = bk.report(chains(), folder / "long.html", model=line(), sections=[bk.Section("own", title, ("text",))])
+    chromium.show(path)
+    chromium.window(400, "light")
+    seen = chromium.evaluate(LOOK)
+    assert seen["overflow"] <= 0 and not seen["out"], seen["out"]
+
+
 def test_the_index_is_shown_as_well(folder: Path, chromium: Browser) -> None:
     for name in ("divergent", "point"):
         written(name, folder)

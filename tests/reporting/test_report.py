@@ -534,6 +534,35 @@ def test_numbers(value: float, text: str) -> None:
     assert html.number(value) == text
 
 
+def test_large_numbers_can_be_read() -> None:
+    """Whole ones of a column alike; an R-hat of chains that stand still is a power of ten."""
+    table = Table(("name", "ess_bulk", "r_hat"), (("a", 4000, 1.0), ("b", 12345.2, 6487759022193670.0)))
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", html.table_markup(table))
+    assert cells == ["4,000", "1.000", "12,345", "6.5 × 10<sup>15</sup>"]
+
+
+def test_numbers_in_sentences_have_the_minus_of_the_tables() -> None:
+    said = "Log evidence -27.38 (error 1.0e-11), from -1 to -0.5, of 2020-01-05 and w[-1]; leave-one-out"
+    section = Section("a", "A", (said,), doubts=("a mean of -3",), text="x = -1")
+    page = "".join(html.contents_markup(section))
+    assert "Log evidence −27.38 (error 1.0e-11), from −1 to −0.5, of 2020-01-05 and w[" in page
+    assert "a mean of −3." in page and "x = -1" in page
+
+
+def test_dims_without_a_name_are_not_named() -> None:
+    with pm.Model(coords={"row": range(3)}) as model:
+        mu = pm.Normal("mu")
+        for name, values, dims in (
+            ("y", [0.1, 0.2], None),
+            ("z", np.zeros((3, 2)), None),
+            ("u", np.zeros(3), "row"),
+            ("v", 0.3, None),
+        ):
+            pm.Normal(name, mu, 1.0, observed=values, dims=dims)
+    verdict = bk.report_section(bk.infer(model, random_seed=1), "verdict").paragraphs[0]
+    assert verdict.startswith("What do the data y (2 values), z (3 × 2), u (row: 3) and v (one value) say about mu?")
+
+
 def test_columns_share_their_decimals_where_sizes_are_alike() -> None:
     alike = html.table_markup(Table(("name", "mean"), (("a", 0.15541), ("b", 0.3))))
     assert re.findall(r'class="number">([^<]*)</td>', alike) == ["0.1554", "0.3000"]
