@@ -131,6 +131,8 @@ def _built(
     return BuiltModel(specification, _checked(model, specification), label, options, columns, standardised)
 
 
+NO_COLUMN = re.compile(r"No variable named '(\w+)'")  # xarray's words
+RENAME = "where it is in the table by another name, give --columns {}=COLUMN"
 DECLARE = "a model file reads labels, or a column with gaps, where its VARIABLES declare them (kind, missing)"
 
 
@@ -241,6 +243,8 @@ def _running(path: Path) -> Iterator[None]:
         where = f", line {lines[-1]}" if lines else ""
         kind = "" if isinstance(error, BayeskitError) else f"{type(error).__name__}: "
         what = f"{kind}{getattr(error, 'msg', error) if kind else error}"
+        if isinstance(error, KeyError) and (absent := NO_COLUMN.search(what)):
+            what += f"; {RENAME.format(absent[1])}"
         raise ModelError(f"model file {path}{where}: {what}") from error
     finally:
         sys.path.remove(folder)

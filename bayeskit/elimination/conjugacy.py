@@ -155,18 +155,24 @@ class Proofs:
             raise NotProved(f"it enters the distribution of {', '.join(block.names)} but is no scale of it")
         kappa = family.gaussian.power
         inside = {self.joint.values[n] for n in block.names}
-        for factor in block.factors:
-            if factor not in elements:
-                raise NotProved(_unscaled(block, factor, name))
-            symbols, element = elements[factor]
-            for option in element.options:
-                for term in sympy.Add.make_args(sympy.expand(option)):
-                    if not any(symbols.origin.get(s, frozenset()) & inside for s in term.free_symbols):
-                        continue
-                    views = [s for s in term.free_symbols if symbols.is_view(s)]
-                    if len(views) != 1 or not symbols.free_of_views(sympy.powsimp(term / views[0] ** kappa)):
-                        raise NotProved(_unscaled(block, factor, name))
+        if unscaled := [f for f in block.factors if not _scaled(elements.get(f), inside, kappa)]:
+            raise NotProved(_unscaled(block, unscaled[0], name), _rescaling(block, unscaled, name, kappa))
         return kappa
+
+
+def _scaled(found: tuple[Symbols, Element] | None, inside: set[Variable], kappa: int) -> bool:
+    """Whether what depends on the block in a factor is φ^κ times something free of φ."""
+    if found is None:
+        return False
+    symbols, element = found
+    for option in element.options:
+        for term in sympy.Add.make_args(sympy.expand(option)):
+            if not any(symbols.origin.get(s, frozenset()) & inside for s in term.free_symbols):
+                continue
+            views = [s for s in term.free_symbols if symbols.is_view(s)]
+            if len(views) != 1 or not symbols.free_of_views(sympy.powsimp(term / views[0] ** kappa)):
+                return False
+    return True
 
 
 def _unscaled(block: GaussianBlock, factor: str, name: str) -> str:
@@ -175,6 +181,15 @@ def _unscaled(block: GaussianBlock, factor: str, name: str) -> str:
         f"the density of {factor!r} depends on {names} in a way that is not scaled by {name}, so integrating "
         f"{names} out leaves no conjugate density"
     )
+
+
+def _rescaling(block: GaussianBlock, unscaled: Sequence[str], name: str, kappa: int) -> str:
+    """What makes a scale conjugate that only priors stand in the way of; nothing where the noise of some data does."""
+    if not {*unscaled} <= {*block.names}:
+        return ""
+    unit = f"{name}**{-kappa / 2:g}"  # of the sd, where the precision is scaled by φ^kappa
+    one = "A prior" if len(unscaled) == 1 else "Priors"
+    return f"{one} of {', '.join(unscaled)} in units of it would be conjugate: write the sd as s * {unit}."
 
 
 def _groups(block: GaussianBlock, name: str, kappa: int, point: Mapping[str, Any]) -> np.ndarray:

@@ -192,7 +192,8 @@ class Search:
             try:
                 scale = self.prove(name)
             except NotProved as error:
-                self.refuse(name, sentence(str(error)), " ".join(f.advice for f in families_for(support.kind)))
+                advice = error.advice or " ".join(f.advice for f in families_for(support.kind))
+                self.refuse(name, sentence(str(error)), advice)
                 continue
             self.scales.append(scale)
             inside = {name, *(scale.block.names if scale.block else ())}

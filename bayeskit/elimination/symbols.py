@@ -23,7 +23,14 @@ LIMIT = 48  # alternatives (of switches, joins) an element may have before the p
 
 
 class NotProved(Exception):
-    """The log density could not be shown to be of the family; the message says what stood in the way."""
+    """The log density could not be shown to be of the family; the message says what stood in the way.
+
+    Its advice, where it has one, is of this case, and is given in place of what the families advise.
+    """
+
+    def __init__(self, why: str = "", advice: str = "") -> None:
+        super().__init__(why)
+        self.advice = advice
 
 
 @dataclass(frozen=True)

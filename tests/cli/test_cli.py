@@ -81,6 +81,7 @@ BAD_INPUT = {
     "output over the data": (infer("beta_binomial", "--report", "table.csv"), BINOMIAL, ["report table.csv", "read"]),
     "output over the model": (infer("raises.py", "--report", "raises.py"), LINE, ["report raises.py", "read"]),
     "text that build reads": (infer("reads.py"), LINE.replace("2.9", "tall"), ["'y'", "row 3", "'tall'"]),
+    "column by another name": (infer("reads.py"), LINE.replace("y", "why"), ["'y'", "--columns y=COLUMN"]),
     "output folder of report": (("report", "normal", "--output", "table.csv/page.html"), LINE, ["table.csv"]),
     "output folder of demo": (("demo", "--output", "table.csv"), LINE, ["table.csv"]),
     "draws": (infer("beta_binomial", "--draws", "0"), BINOMIAL, ["--draws", "'0'"]),

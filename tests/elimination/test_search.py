@@ -161,6 +161,25 @@ def test_order_families_and_refusals(name: str) -> None:
         assert refusal.reason.endswith(".") and refusal.advice.strip().endswith(".")
 
 
+@pytest.mark.parametrize("power", [0.5, -0.5])
+def test_what_would_make_a_scale_conjugate_does(power: float) -> None:
+    """Of a prior that is not in units of the noise; where the noise of some data is known, no prior is to blame."""
+
+    def build(unit: bool, known: bool = False) -> None:
+        v = pm.InverseGamma("v", 3.0, 2.0) if power > 0 else pm.Gamma("v", 3.0, 2.0)
+        a, b = (pm.Normal(name, 0.0, 5.0 * (v**power if unit else 1.0)) for name in "ab")
+        pm.Normal("y", a + b * np.arange(len(REAL)), v**power, observed=REAL)
+        if known:
+            pm.Normal("z", a, 1.0, observed=REAL)
+
+    (refusal,) = searched(lambda: build(False)).plan.refusals
+    said = f"Priors of a, b in units of it would be conjugate: write the sd as s * v**{power:g}."
+    assert refusal.advice == said
+    assert searched(lambda: build(True)).plan.remaining == ()
+    (refusal,) = searched(lambda: build(False, known=True)).plan.refusals
+    assert "in units of it" not in refusal.advice and refusal.advice.startswith("A Gamma, Exponential")
+
+
 def test_a_scale_takes_its_block_along() -> None:
     analysis = searched(_scaled_regression)
     (scale,) = analysis.scales
