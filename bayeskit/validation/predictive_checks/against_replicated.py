@@ -38,7 +38,7 @@ from bayeskit.errors import ModelError
 from bayeskit.graphs.environment import silently
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.results.records import Posterior
-from bayeskit.validation.predictive_checks.columns import Column, unit_of
+from bayeskit.validation.predictive_checks.columns import Column, in_order, unit_of
 from bayeskit.validation.predictive_checks.data_kinds import data_kind, in_columns
 from bayeskit.validation.predictive_checks.misfit_sentences import misfit_sentence
 from bayeskit.validation.predictive_checks.predictive_check import PredictiveCheck
@@ -148,6 +148,7 @@ def _checked(replicated: Replicated, names: Sequence[str], alpha: float, rng: np
 
 def _columns(replicated: Replicated, names: Sequence[str], notes: list[str]) -> Iterator[tuple[Column, str]]:
     """Every column of the variables, with the name of its distribution."""
+    orders = _orders(replicated)
     for name in names:
         drawn, data = replicated.predicted[name], replicated.observed[name]
         # Observed data that the tree lacks come from the model as numbers, without the labels of replicated ones.
@@ -167,12 +168,25 @@ def _columns(replicated: Replicated, names: Sequence[str], notes: list[str]) -> 
             unit = unit_of(y) if kind in ("continuous", "count") else 1.0
             y, many = (y, many) if unit == 1 else (y / unit, many / unit)
             repeated = partial(_repeated, replicated, name, label, rows, unit)
-            column = Column(f"{name}{label}", kind, y.reshape(rows, -1), many, labels, repeated, unit)
+            by = next((other for other, length in orders.items() if other != name and length == rows), "")
+            column = Column(f"{name}{label}", kind, y.reshape(rows, -1), many, labels, repeated, unit, by)
             if column.sorted and rows > 2:
-                notes.append(
-                    f"the rows of {column.name} are in the order of their values: neighbours were not compared"
-                )
+                whose, order = (name, by) if by else (column.name, "their values")
+                said = f"the rows of {whose} are in the order of {order}: neighbours were not compared"
+                notes += [said] if said not in notes else []
             yield column, replicated.distributions.get(name, "")
+
+
+def _orders(replicated: Replicated) -> dict[str, int]:
+    """The observed variables in whose order the rows are, as a table sorted by class has them, with their number."""
+    found = {}
+    for name in replicated.names:
+        values, many = replicated.observed[name].to_numpy(), replicated.predicted[name].to_numpy()
+        known = values.ndim == 1 and np.isfinite(values).all() and np.isfinite(many).all()
+        if known and values.size > 2 and np.ptp(values) > 0:
+            kind = data_kind(values, many, name in replicated.labels)
+            found |= {name: values.size} if in_order(values, kind) else {}
+    return found
 
 
 def _repeated(replicated: Replicated, name: str, label: str, rows: int, unit: float) -> np.ndarray | None:

@@ -11,7 +11,7 @@ import numpy as np
 from bayeskit.validation.predictive_checks.data_kinds import DataKind
 from bayeskit.validation.predictive_checks.residuals import moments_over, observed_residuals, replicated_residuals
 
-__all__ = ["Column", "unit_of"]
+__all__ = ["Column", "in_order", "unit_of"]
 
 LARGE = 1e100  # whose square, and that of whose inverse, summed over many entries, is a number of double precision
 DIFFERING = 0.1  # spread of predicted means, in predictive standard deviations, from which on entries differ
@@ -31,6 +31,7 @@ class Column:
     labels: tuple[str, ...] = ()  # of categories
     repeated: Callable[[], np.ndarray | None] = lambda: None  # (parameters, data sets of each, rows, others)
     unit: float = 1.0
+    ordered_by: str = ""  # another observed variable of the same rows, in whose order they are
 
     @property
     def size(self) -> int:
@@ -59,12 +60,19 @@ class Column:
 
     @property
     def sorted(self) -> bool:
-        """Whether the rows are in the order of their values, or each value is in one block: neighbours are alike."""
-        if self.observed.shape[1] > 1:
-            return False
-        steps = np.diff(self.observed[:, 0])
-        blocks = np.count_nonzero(steps) + 1 == np.unique(self.observed).size
-        return bool(np.all(steps >= 0) or np.all(steps <= 0) or (self.kind == "category" and blocks))
+        """Whether the rows are in the order of their values, or each value is in one block: neighbours are alike.
+
+        And where they are in that of another observed variable: its replicated values are in none.
+        """
+        own = self.observed.shape[1] == 1 and in_order(self.observed[:, 0], self.kind)
+        return own or bool(self.ordered_by)
+
+
+def in_order(values: np.ndarray, kind: DataKind) -> bool:
+    """Whether values go up, or down, or those of a category are in one block each."""
+    steps = np.diff(values)
+    blocks = kind == "category" and np.count_nonzero(steps) + 1 == np.unique(values).size
+    return bool(np.all(steps >= 0) or np.all(steps <= 0) or blocks)
 
 
 def unit_of(values: np.ndarray) -> float:

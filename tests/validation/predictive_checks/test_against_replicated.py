@@ -365,3 +365,19 @@ def test_data_that_are_no_numbers_are_refused() -> None:
     tree = xr.DataTree.from_dict({"posterior_predictive": xr.Dataset(data), "observed_data": observed})
     with pytest.raises(DataError, match="the replicated data of 'y' are not numbers"):
         bk.posterior_check(tree)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_rows_in_the_order_of_a_class_have_no_neighbours(shuffled: bool) -> None:
+    """A table sorted by class, as most are: replicated classes are in no order, and features of one class are alike."""
+    rng = np.random.default_rng(4)
+    order = rng.permutation(60) if shuffled else np.arange(60)
+    classes = np.repeat([0, 1, 2], 20)[order]
+    feature = np.array([-3.0, 0.0, 3.0])[classes] + rng.normal(size=60)
+    with pm.Model(coords={"row": range(60), "class": ["a", "b", "c"]}) as model:
+        c = pm.Categorical("c", pm.Dirichlet("p", np.ones(3), dims="class"), observed=classes, dims="row")
+        pm.Normal("x", pm.Normal("mu", 0.0, 5.0, dims="class")[c], 1.0, observed=feature, dims="row")
+    found = bk.posterior_check(bk.infer(model, random_seed=1), var_names=["x"])
+    assert found.passed, found.sentences
+    note = "the rows of x are in the order of c: neighbours were not compared"
+    assert (note in found.notes, "lag-1" in set(found.table["statistic"])) == (not shuffled, shuffled)
