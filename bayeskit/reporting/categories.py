@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bayeskit.reporting.distinct_labels import shortened
 from bayeskit.reporting.records import BLUE, ORANGE, interval_probability, subplots
 
 __all__ = ["category_figure"]
@@ -44,7 +45,7 @@ def _draw(axes: Axes, name: str, codes: np.ndarray, drawn: np.ndarray, labels: l
     shares = np.stack([(drawn == k).mean(axis=1) for k in places])
     tail = (1 - interval_probability()) / 2
     low, high = np.quantile(shares, [tail, 1 - tail], axis=1)
-    texts = [text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…" for text in labels]
+    texts = [shortened(text, LONGEST) for text in labels]
     axes.bar(places, shares.mean(axis=1), width=0.6, color=BLUE, alpha=0.3)
     axes.vlines(places, low, high, color=BLUE, linewidth=2)
     axes.plot(places, [(codes == k).mean() for k in places], "o", color=ORANGE, markersize=5)

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import xarray as xr
 
-__all__ = ["distinct_labels"]
+__all__ = ["distinct_labels", "shortened"]
 
 
 def distinct_labels(draws: xr.Dataset) -> xr.Dataset:
@@ -17,6 +17,14 @@ def distinct_labels(draws: xr.Dataset) -> xr.Dataset:
     """
     unclear = {str(d): draws[d].to_numpy() for d in draws.dims if d in draws.coords and not _are_distinct(draws[d])}
     return draws.assign_coords({dim: (dim, _numbered([str(v) for v in labels])) for dim, labels in unclear.items()})
+
+
+def shortened(label: str, longest: int) -> str:
+    """A label as there is room for it, without its middle: entries of one variable differ at the end of their names."""
+    if len(label) <= longest:
+        return label
+    tail = longest // 2
+    return f"{label[: longest - tail - 1]}…{label[-tail:]}"
 
 
 def _are_distinct(labels: xr.DataArray) -> bool:

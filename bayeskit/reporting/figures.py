@@ -17,7 +17,7 @@ from arviz_stats.base import array_stats
 from matplotlib.axes import Axes
 
 from bayeskit.reporting.dates import plain_dates
-from bayeskit.reporting.distinct_labels import distinct_labels
+from bayeskit.reporting.distinct_labels import distinct_labels, shortened
 from bayeskit.reporting.intervals import draw_bands, draw_intervals
 from bayeskit.reporting.records import (
     BLUE,
@@ -135,8 +135,7 @@ def marginal_picture(
 
 def _short(label: str) -> str:
     """What the title of a panel has room for."""
-    label = plain_dates(label)
-    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
+    return shortened(plain_dates(label), LONGEST)
 
 
 def interval_pictures(post: Posterior, names: tuple[str, ...]) -> tuple[Picture, ...]:

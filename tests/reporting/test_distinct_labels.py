@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 import bayeskit as bk
-from bayeskit.reporting.distinct_labels import distinct_labels
+from bayeskit.reporting.distinct_labels import distinct_labels, shortened
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,11 @@ def test_a_validation_is_drawn_over_the_same_panels(tmp_path: Path) -> None:
     post = bk.infer(model, draws=200, random_seed=1, progressbar=False)
     validation = bk.validate(model, draws=400, random_seed=1, progressbar=False)
     assert "dashed orange: NUTS" in bk.report(post, tmp_path / "page.html", validation=validation).read_text()
+
+
+def test_long_labels_of_one_variable_are_told_apart_when_they_are_shortened() -> None:
+    names = ("alcohol", "malic_acid", "color_intensity")
+    titles = [f"precision[{row}, {column}]" for row in names for column in names]
+    short = [shortened(title, 28) for title in titles]
+    assert len(set(short)) == len(titles) and max(map(len, short)) == 28
+    assert short[0] == titles[0] and short[-2] == "precision[col…y, malic_acid]"
