@@ -179,7 +179,7 @@ def _columns(replicated: Replicated, names: Sequence[str], notes: list[str]) -> 
 
 def _orders(replicated: Replicated) -> dict[str, int]:
     """The observed variables in whose order the rows are, as a table sorted by class has them, with their number."""
-    found = {}
+    found: dict[str, int] = {}
     for name in replicated.names:
         values, many = replicated.observed[name].to_numpy(), replicated.predicted[name].to_numpy()
         known = values.ndim == 1 and np.isfinite(values).all() and np.isfinite(many).all()
