@@ -51,6 +51,7 @@ class Repetition:
     seconds: float = 0.0
     failure: str = ""
     ranked: int | None = None  # draws that truths were ranked among; None where all values are F(θ*)
+    probabilities: tuple[float, ...] = ()  # of the models of a comparison
 
     def written(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -60,8 +61,9 @@ class Repetition:
     def read(cls, written: Mapping[str, Any]) -> Repetition:
         """From what :meth:`written` gave; a ValueError where it is something else."""
         try:
-            found = cls(**{**written, "exact": tuple(written["exact"])})
-            right = all(0 <= u <= 1 or math.isnan(u) for u in found.values.values())
+            probabilities = tuple(written.get("probabilities", ()))
+            found = cls(**{**written, "exact": tuple(written["exact"]), "probabilities": probabilities})
+            right = all(0 <= u <= 1 or math.isnan(u) for u in (*found.values.values(), *probabilities))
             if not (right and isinstance(found.dataset, int) and found.dataset >= 0 and found.seconds >= 0):
                 raise ValueError("its numbers are none of a calibration")
         except (AttributeError, KeyError, TypeError) as error:

@@ -13,7 +13,7 @@ import xarray as xr
 
 from bayeskit.results.drawn_results import DrawnResult
 from bayeskit.results.notebook_html import notebook_html, table_html
-from bayeskit.validation.calibration.detectable_faults import detectable_sds
+from bayeskit.validation.calibration.detectable_faults import detectable_log_evidence, detectable_sds
 from bayeskit.validation.calibration.experiment import MODEL, Repetition
 from bayeskit.validation.calibration.uniformity import Uniformity, uniformity
 from bayeskit.validation.record import probability_words
@@ -59,6 +59,9 @@ class Calibration(DrawnResult):
     detectable_sds : tuple of float
         The sds of a posterior, the right one being one, below and above which the test of its width would fail half the
         time: 0.84 and 1.2 of 200 data sets with 20 tests at level 0.01. Zero, and infinite, where it would not.
+    detectable_log_evidence : float
+        Of a comparison, how many nats off the log evidence of the first model must be for the test of location to fail
+        half the time. Infinite where it would not; NaN of a single model.
     """
 
     PICTURE: ClassVar[str] = "validation.calibration.picture.draw_calibration"
@@ -76,6 +79,7 @@ class Calibration(DrawnResult):
     seconds: float
     notes: tuple[str, ...] = field(default=())
     detectable_sds: tuple[float, float] = (0.0, np.inf)
+    detectable_log_evidence: float = np.nan
 
     @property
     def too_few(self) -> bool:
@@ -84,13 +88,22 @@ class Calibration(DrawnResult):
 
     @property
     def found_half_the_time(self) -> str:
-        """How wrong the sd of a posterior must be for these data sets to show it; empty of a comparison of models.
+        """How wrong the sd of a posterior, or a log evidence, must be for these data sets to show it.
 
-        And where something was found: the fault speaks for itself.
+        Empty where something was found: the fault speaks for itself.
         """
         below, above = self.detectable_sds
-        if not self.passed or list(self.table.index) == [MODEL]:
+        if not self.passed:
             return ""
+        if list(self.table.index) == [MODEL]:
+            nats = self.detectable_log_evidence
+            if np.isnan(nats):
+                return ""
+            if np.isinf(nats):
+                return (
+                    "they would not show half the time that the log evidence of the first model is off, by however much"
+                )
+            return f"half the time they would show that the log evidence of the first model is off by {nats:.2g} nats"
         if not below:
             return "no sd of a posterior is so small that they would show it half the time"
         large = f"or {_percent(above - 1)} too large" if above < MOST_LARGE else "and none that is too large"
@@ -139,6 +152,8 @@ def calibration_of(
     detectable = (0.0, np.inf)
     if comparisons:
         detectable = detectable_sds(len(answered), alpha / comparisons, int(np.median(ranked)) if ranked else None)
+    probabilities = np.array([r.probabilities for r in answered])
+    several = bool(comparisons and probabilities.size)
     return Calibration(
         passed=not failures,
         table=_table(tests, rejected, answered),
@@ -152,6 +167,7 @@ def calibration_of(
         seconds=sum(r.seconds for r in repetitions),
         notes=(*notes, *_notes(repetitions)),
         detectable_sds=detectable,
+        detectable_log_evidence=detectable_log_evidence(probabilities, alpha / comparisons) if several else np.nan,
     )
 
 

@@ -84,7 +84,8 @@ class RepeatedComparison:
         probabilities = softmax(evidences)
         u = probabilities[:true].sum() + rank_rng.random() * probabilities[true]
         exact = () if "nuts" in methods else (MODEL,)
-        return Repetition(dataset, {MODEL: float(u)}, exact, " and ".join(dict.fromkeys(methods)))
+        method, shares = " and ".join(dict.fromkeys(methods)), tuple(map(float, probabilities))
+        return Repetition(dataset, {MODEL: float(u)}, exact, method, probabilities=shares)
 
 
 def _require_models(models: Mapping[str, pm.Model], experiment: Experiment) -> None:

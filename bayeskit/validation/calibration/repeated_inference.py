@@ -179,8 +179,8 @@ class RepeatedInference:
                 arrays = as_arrays(given, template, free)
             except DataError as error:
                 raise OptionError(f"what the sampler gives is not draws of this model: {error}") from error
+            self._require_draws(arrays)
             draws, rhat = independent_draws(arrays, self.of.draws or RANKED)
-            self.require_within_support(draws)
             return draws, {}, "the sampler", rhat
         post = infer(analysis, method=self.of.method, draws=self.number, random_seed=seed, progressbar=False)
         post = over_all_labellings(post)
@@ -193,6 +193,14 @@ class RepeatedInference:
         independent = stacked_draws(held, free)
         step = 1 if self.of.draws else max(1, self.number // RANKED)
         return {n: v[::step] for n, v in independent.items()}, marginals, post.method, None
+
+    def _require_draws(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """A DataError where any of a sampler's draws is no number, or outside of its support: also of those thinned."""
+        whole = {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
+        for name, draws in whole.items():
+            if number := int(np.count_nonzero(~np.isfinite(draws).reshape(len(draws), -1).all(axis=1))):
+                raise DataError(f"{number:,} of {len(draws):,} draws of {name!r} are not finite")
+        self.require_within_support(whole)
 
     def _any_point(self) -> dict[str, np.ndarray]:
         return {n: np.zeros(shape) for n, shape in self.analysis.original.shapes().items()}

@@ -377,3 +377,20 @@ def test_of_few_data_sets_the_fault_is_a_percentage_that_can_be_read() -> None:
     """An sd of seven times the right one is 600 % too large, not "6e+02 %"."""
     found = replace(of_regression(), detectable_sds=(0.24, 7.0))
     assert found.found_half_the_time.endswith("that is 76 % too small, or 600 % too large")
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"), [(np.nan, "1 of 1,000 draws of 'rate' are not finite"), (-1.0, "'rate' lies")]
+)
+def test_a_draw_that_thinning_leaves_out_is_seen(bad: float, said: str) -> None:
+    """Of 1,000 draws some 200 are ranked: one that is no number, or outside, was among the others."""
+    with pm.Model() as model:
+        pm.Poisson("y", pm.Gamma("rate", 2.0, 1.0), observed=[3, 1])
+
+    def sampler(model: pm.Model, seed: int) -> dict[str, np.ndarray]:
+        draws = np.random.default_rng(seed).gamma(2.0, size=(4, 250))
+        draws[1, 3] = bad
+        return {"rate": draws}
+
+    with pytest.raises(InferenceError, match=said):
+        bk.calibrate(model, method=sampler, datasets=3, random_seed=1, progressbar=False)
