@@ -152,7 +152,8 @@ def calibration_of(
     detectable = (0.0, np.inf)
     if comparisons:
         detectable = detectable_sds(len(answered), alpha / comparisons, int(np.median(ranked)) if ranked else None)
-    probabilities = np.array([r.probabilities for r in answered])
+    # Lines of a checkpoint of an earlier version have none.
+    probabilities = np.array([r.probabilities for r in answered if r.probabilities])
     several = bool(comparisons and probabilities.size)
     return Calibration(
         passed=not failures,
