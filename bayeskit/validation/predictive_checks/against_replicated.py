@@ -53,6 +53,10 @@ SMALL_RESIDUALS = (
     "of the residuals of {} only large ones are looked at: the replicated data are one set a draw, and there is no "
     "model to draw more"
 )
+POTENTIAL = (
+    "the replicated data know nothing of the Potential {}: what it says of other data, or of how the observed ones "
+    "were chosen (censored rows, truncation), is not in them"
+)
 TIES = 1e-9  # relative difference of numbers that are the same but for rounding
 
 
@@ -123,7 +127,7 @@ def _checked(replicated: Replicated, names: Sequence[str], alpha: float, rng: np
     rows: list[dict[str, Any]] = []
     sentences: list[str] = []
     draws: dict[str, Any] = {}
-    notes: list[str] = []
+    notes = [POTENTIAL.format(name) for name in replicated.potentials]
     sizes = replicated.predicted.sizes["chain"], replicated.predicted.sizes["draw"]
     for column, distribution in _columns(replicated, names, notes):
         for found in statistics_of(column, rng):

@@ -39,6 +39,7 @@ class Replicated:
     labels: dict[str, tuple[str, ...]]  # of categories, by variable
     distributions: dict[str, str]  # as PyMC calls them, by variable
     independent: bool  # whether the draws are
+    potentials: tuple[str, ...] = ()  # of the model, which the replicated data are drawn without
     again: Callable[[], xr.Dataset | None] = lambda: None  # draws several data sets of each of some parameters
 
     @cached_property
@@ -82,7 +83,9 @@ def replicated_data(
     independent = isinstance(posterior, Posterior) and posterior.diagnostics is None
     labels, names = ({}, {}) if model is None else (category_labels(model), distributions_of(model))
     again = partial(_repeated, tree, model, size, random_seed)
-    found = Replicated(observed, predicted, labels, names, independent, again)
+    in_memory = None if isinstance(model, WrittenModel) else model
+    potentials = () if in_memory is None else tuple(str(p.name) for p in in_memory.potentials)
+    found = Replicated(observed, predicted, labels, names, independent, potentials, again)
     for name in found.names:
         shape, drawn = observed[name].shape, predicted[name].transpose("chain", "draw", ...).shape
         if drawn[2:] != shape or 0 in drawn:

@@ -230,6 +230,22 @@ def test_few_or_infinite_replicated_data_are_said() -> None:
     assert "not finite" in found.notes[0]
 
 
+def test_replicated_data_are_said_to_know_nothing_of_a_potential() -> None:
+    # Times of a study that ended: those observed are the small ones, the censored are in the Potential, and no upper
+    # bound or trend of the observed ones is a misfit of the model.
+    times = stats.expon.ppf(np.linspace(0.01, 0.6, 20), scale=10.0)
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2.0, 10.0)
+        pm.Exponential("y", rate, observed=times)
+        pm.Potential("censored", -rate * 20 * times.max())
+    draws = np.random.default_rng(1).gamma(22.0, 1 / (10 + times.sum() + 20 * times.max()), size=(2, 200))
+    tree = xr.DataTree.from_dict({"posterior": xr.Dataset({"rate": (("chain", "draw"), draws)})})
+    found = bk.posterior_check(tree, model, random_seed=1)
+    assert any("maxima" in sentence for sentence in found.sentences)
+    assert any("know nothing of the Potential censored" in note for note in found.notes)
+    assert "know nothing of the Potential censored" in str(found)
+
+
 def test_small_residuals_say_nothing_where_no_data_are_drawn_again() -> None:
     """The mean of each row has seen the row: of a right model the residuals by the predictive moments are small."""
     rng = np.random.default_rng(2)
