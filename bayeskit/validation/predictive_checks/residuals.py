@@ -17,8 +17,9 @@ IN_CACHE = 200_000  # numbers that are worked on at once: of ten times as many, 
 
 def moments_over(replicated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of each entry over data sets (first axis); one where all values are the same."""
-    spread = replicated.std(axis=0)
-    return replicated.mean(axis=0), np.where(spread > 0, spread, 1.0)
+    # Compared, not computed: the deviation of equal values is small by rounding, and seldom zero.
+    same = replicated.min(axis=0) == replicated.max(axis=0)
+    return np.where(same, replicated[0], replicated.mean(axis=0)), np.where(same, 1.0, replicated.std(axis=0))
 
 
 def observed_residuals(observed: np.ndarray, replicated: np.ndarray) -> np.ndarray:
@@ -37,4 +38,10 @@ def replicated_residuals(observed: np.ndarray, replicated: np.ndarray) -> np.nda
         spread = np.sqrt(np.maximum((squares - part * part) / number - centers * centers, 0.0))
         part -= centers
         np.divide(part, spread, out=part, where=spread > 0)
+    # Where all others are the same (censored at one bound, or all zero), their spread above is what rounding left.
+    differs = replicated != observed
+    lone = differs.sum(axis=0) <= 1
+    deviations[:, lone & ~differs.any(axis=0)] = 0.0
+    lone = differs & lone
+    deviations[lone] = replicated[lone] - np.broadcast_to(observed, replicated.shape)[lone]
     return deviations

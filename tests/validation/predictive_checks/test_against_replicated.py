@@ -332,6 +332,21 @@ def test_residuals_of_replicated_data_are_those_that_they_would_have_as_observed
         np.testing.assert_allclose(column.residuals[1][k - 1], as_observed.residuals[0], rtol=1e-12)
 
 
+@pytest.mark.parametrize("shared", [0.0, 5.0, 0.1, 1e-9])
+def test_residuals_where_all_other_data_sets_agree_are_no_rounding_errors(shared: float) -> None:
+    """As of data that are censored at a bound, or of rare counts: one data set of forty lies elsewhere."""
+    sets = np.full((41, 4, 1), shared)
+    sets[7, 0] = sets[0, 1] = shared + 0.8
+    sets[:, 2, 0] = np.random.default_rng(1).normal(size=41)
+    column = Column("y", "continuous", sets[0], sets[1:])
+    for k, found in enumerate([column.residuals[0], *column.residuals[1]]):
+        others = np.delete(sets, k, axis=0)
+        agree = (others == others[0]).all(axis=0)
+        spread = np.where(agree, 1.0, others.std(axis=0))
+        right = (sets[k] - np.where(agree, others[0], others.mean(axis=0))) / spread
+        np.testing.assert_allclose(found, right, rtol=1e-9, atol=1e-12)
+
+
 def test_means_of_few_replicated_data_sets_differ_by_chance_only() -> None:
     rng = np.random.default_rng(6)
     same = Column("y", "continuous", rng.normal(size=(2000, 1)), rng.normal(size=(40, 2000, 1)))
