@@ -19,7 +19,7 @@ Source: Gustafson (2000), "Local robustness in Bayesian analysis"; Kallioinen, P
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -34,12 +34,11 @@ from bayeskit.comparison.evidence_of_priors import HEAVY, EvidenceOfPriors, evid
 from bayeskit.comparison.extrapolated_differences import derivative
 from bayeskit.comparison.given_models import posterior_of
 from bayeskit.comparison.prior_at_draws import PriorAtDraws
+from bayeskit.comparison.sensitivity_notes import said_before, said_of_constants, said_once
 from bayeskit.errors import BayeskitError, ModelError
 from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 from bayeskit.model.prior_constants import PriorConstant, prior_constants
 from bayeskit.model.snapshot import on_its_data
-from bayeskit.model.support import is_improper
-from bayeskit.results.diagnostics import doubts_of
 from bayeskit.results.drawn_results import DrawnResult
 from bayeskit.results.log_evidence import LABELS, LogEvidence, error_of_sum
 from bayeskit.results.records import Posterior
@@ -130,7 +129,7 @@ def sensitivity(
         if between is not None:
             raise ModelError("between names two models of a comparison; a posterior is of one")
         rows, notes = _of_posterior(post := posterior_of(source, whole_seed(random_seed)))
-        return Sensitivity("log p(y)", _ordered(rows), (*_constants_of(post), *notes))
+        return Sensitivity("log p(y)", _ordered(rows), (*said_of_constants(post), *notes))
     return _of_bayes_factor(source, list(between or source.table.index[:2]))
 
 
@@ -152,16 +151,8 @@ def _of_bayes_factor(comparison: Comparison, names: list[str]) -> Sensitivity:
     opposite = {(b, n): (r[0], -r[1], *r[2:4], -r[4]) for n, r in of_b.items() if ("both", n) not in rows}
     table = _ordered(rows | opposite)
     table.index = pd.MultiIndex.from_tuples(table.index, names=["model", "parameter"])
-    notes = _said_once((name, note) for name, of in ((a, notes_a), (b, notes_b)) for note in of)
+    notes = said_once((name, note) for name, of in ((a, notes_a), (b, notes_b)) for note in of)
     return Sensitivity(f"log B({a}, {b})", table, tuple(notes))
-
-
-def _said_once(notes: Iterable[tuple[str, str]]) -> list[str]:
-    """Notes about several things, those that are alike with all their names before them."""
-    about: dict[str, list[str]] = {}
-    for name, note in notes:
-        about.setdefault(note, []).append(name)
-    return [f"{', '.join(dict.fromkeys(names))}: {note}" for note, names in about.items()]
 
 
 def _ordered(rows: dict[Any, tuple[Any, ...]]) -> pd.DataFrame:
@@ -182,7 +173,7 @@ def _ordered(rows: dict[Any, tuple[Any, ...]]) -> pd.DataFrame:
 def _of_posterior(post: Posterior) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
     """A row for every number of the priors, and what is to be said."""
     constants = list(prior_constants(post.model).values())
-    notes = list(_said_before(post, constants))
+    notes = list(said_before(post, constants, MOST))
     post = over_all_labellings(post)
     prior = PriorAtDraws.of(post)
     closed = in_closed_form(post) and math.isfinite(post.log_evidence.value)
@@ -206,26 +197,7 @@ def _of_posterior(post: Posterior) -> tuple[dict[str, tuple[Any, ...]], list[str
                 refusals.append((name, str(refused)))
             unit = one if scale else path.unit
             rows[name] = (one, slope / unit, error / abs(unit), label, slope * math.log(2) if scale else math.nan)
-    return rows, [*notes, *_said_once(refusals)]
-
-
-def _said_before(post: Posterior, constants: list[PriorConstant]) -> Iterator[str]:
-    for constant in constants:
-        if len(constant.places) > 1:
-            yield f"{constant.name} is one number in {', '.join(constant.places)}"
-        if constant.value.size > MOST:
-            yield f"{constant.name} has {constant.value.size} entries, which are moved together"
-    yield from doubts_of(post)
-
-
-def _constants_of(post: Posterior) -> Iterator[str]:
-    """What makes a log evidence one but for a constant, which cancels in a Bayes factor."""
-    if improper := [str(rv.name) for rv in post.model.free_RVs if is_improper(rv)]:
-        names = ", ".join(improper)
-        yield f"the prior of {names} is improper: log p(y) has a constant that nobody knows, its changes have not"
-    if post.model.potentials:
-        names = ", ".join(str(p.name) for p in post.model.potentials)
-        yield f"the Potential {names} has no normaliser: changes are those of the joint density's integral as written"
+    return rows, [*notes, *said_once(refusals)]
 
 
 def _entries(constant: PriorConstant) -> Iterator[tuple[str, np.ndarray]]:

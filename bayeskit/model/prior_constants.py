@@ -39,7 +39,15 @@ from bayeskit.model.written_priors import (
     through,
 )
 
-__all__ = ["PriorConstant", "prior_constant", "prior_constants", "with_containers", "with_values", "with_variables"]
+__all__ = [
+    "PriorConstant",
+    "prior_constant",
+    "prior_constants",
+    "prior_matrices",
+    "with_containers",
+    "with_values",
+    "with_variables",
+]
 
 ARITHMETIC = {"Add", "Sub", "Mul", "TrueDiv", "Reciprocal", "Neg", "Sqr", "Sqrt", "Exp", "Log", "Abs", "Pow"}
 # Parameters that count, or say where: none of them can be a little larger.
@@ -71,6 +79,23 @@ def prior_constants(model: pm.Model) -> dict[str, PriorConstant]:
 
     changed_copy(model, look)
     return found
+
+
+def prior_matrices(model: pm.Model) -> tuple[str, ...]:
+    """The parameters of priors that are matrices of numbers, as of a multivariate Normal; none is a prior constant."""
+    found: list[str] = []
+    order = _order(model)
+
+    def look(fgraph: FunctionGraph) -> FunctionGraph:
+        known, nodes = _named_in(fgraph)
+        for name in order:
+            for parameter in parameters_of(nodes[name].inputs[0], known):
+                if parameter.ndim >= MATRIX and _is_number(parameter.value, known):
+                    found.append(f"{name}.{parameter.label}")
+        return fgraph
+
+    changed_copy(model, look)
+    return tuple(found)
 
 
 def prior_constant(model: pm.Model, name: str) -> PriorConstant | None:
@@ -163,12 +188,10 @@ def _of_types(op: OpFromGraph, inputs: list[Variable]) -> OpFromGraph:
 
 def _found(fgraph: FunctionGraph, order: list[str]) -> dict[str, tuple[Any, PriorConstant]]:
     """By name, what stands for a number in the graph of a model, and the number."""
-    named = [v for node in fgraph.toposort() if isinstance(node.op, ModelVar) for v in node.outputs]
     containers = {n.inputs[0]: n.op.name for n in fgraph.toposort() if isinstance(n.op, ModelNamed)}
-    known = {*named, *containers}
+    known, nodes = _named_in(fgraph)
     places: dict[Any, list[str]] = {}
     ends: set[Any] = set()
-    nodes = {n.op.name: n for n in fgraph.toposort() if isinstance(n.op, ModelFreeRV)}
     for name in order:
         for place, variable, is_an_end in _of_distribution(name, nodes[name].inputs[0], known):
             places.setdefault(variable, []).append(place)
@@ -181,6 +204,13 @@ def _found(fgraph: FunctionGraph, order: list[str]) -> dict[str, tuple[Any, Prio
             name, value = of[0], np.asarray(constant_value(variable, known), dtype=np.float64)
         found[name] = (variable, PriorConstant(name, value, tuple(of), variable in containers, variable in ends))
     return found
+
+
+def _named_in(fgraph: FunctionGraph) -> tuple[set[Any], dict[str, Any]]:
+    """Variables and containers of a model's graph, and the node of each free variable by name."""
+    known = {v for node in fgraph.toposort() if isinstance(node.op, ModelVar) for v in node.outputs}
+    known |= {node.inputs[0] for node in fgraph.toposort() if isinstance(node.op, ModelNamed)}
+    return known, {n.op.name: n for n in fgraph.toposort() if isinstance(n.op, ModelFreeRV)}
 
 
 def _of_distribution(name: str, rv: Variable, known: Collection[Variable]) -> Iterator[tuple[str, Variable, bool]]:

@@ -217,6 +217,15 @@ def test_what_is_refused_or_said() -> None:
     assert any("improper" in note for note in said.notes) and set(said.table["label"]) == {"estimated"}
 
 
+def test_matrices_of_a_prior_are_named_as_not_moved() -> None:
+    with pm.Model() as model:
+        w = pm.MvNormal("w", np.zeros(2), np.array([[2.0, 0.5], [0.5, 1.0]]))
+        pm.Normal("y", w.sum(), 1.0, observed=Y)
+    found = sensitivity(bk.infer(model, random_seed=1))
+    assert found.notes == ("w.cov is a matrix: its entries are not moved",)
+    assert list(found.table.index.sort_values()) == ["w.mu[0]", "w.mu[1]"]
+
+
 def test_what_is_said_of_both_models_is_said_once() -> None:
     def many(sd: float) -> pm.Model:
         with pm.Model() as model:
