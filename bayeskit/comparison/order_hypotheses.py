@@ -34,13 +34,14 @@ from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.results.diagnostics import doubts_of
 from bayeskit.results.drawn_results import TabledResult
-from bayeskit.results.log_evidence import LogEvidence, labelled
+from bayeskit.results.log_evidence import LogEvidence, decimals_of, labelled
 from bayeskit.results.records import Posterior
 
 __all__ = ["OrderHypothesis", "hypothesis"]
 
 ENCOMPASSING = "encompassing"
 FEW = 25  # draws on one side of a hypothesis, with which its error is hardly known
+SHOWN = 1e-5  # relative error of a probability, above which it is shown with it, and with fewer digits
 WHOLE = 3.0  # −log 0.05: of n draws none is seen of a probability of 3/n one time in twenty
 
 
@@ -80,9 +81,17 @@ class OrderHypothesis(TabledResult):
         factor = labelled(self.log_bayes_factor, self.label, self.error, 6)
         lines = [
             f"log Bayes factor of {self.hypothesis} against {self.against}: {factor}",
-            f"probability of it: prior {self.prior_probability:.6g}, posterior {self.posterior_probability:.6g}",
+            f"probability of it: prior {_to_its_error(self.prior_probability, self.prior_error)}, "
+            f"posterior {_to_its_error(self.posterior_probability, self.posterior_error)}",
         ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def _to_its_error(probability: float, error: float) -> str:
+    """Six digits, or those that the error leaves a meaning to, with it."""
+    if not SHOWN * probability < error < math.inf:
+        return f"{probability:.6g}"
+    return f"{probability:.{decimals_of(error)}f} (error {error:.1e})"
 
 
 @checked

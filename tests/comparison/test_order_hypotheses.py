@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from functools import cache
 from typing import Any
 
@@ -202,6 +203,11 @@ def test_orders_of_exchangeable_numbers() -> None:
     inside = (draws[..., 0] < draws[..., 4]) & (draws[..., 4] < draws[..., 1])
     assert found.posterior_probability == inside.mean()
     assert found.label == "estimated"
+    # Of a share of draws no more digits are shown than its error, of two digits, leaves.
+    shown = re.search(r"prior 0\.166667, posterior (0\.(\d+)) \(error (.+)\)", str(found))
+    assert shown and float(shown[3]) == pytest.approx(found.posterior_error, rel=0.05)
+    assert float(shown[1]) == pytest.approx(inside.mean(), abs=10.0 ** -len(shown[2]))
+    assert 1 <= found.posterior_error * 10 ** (len(shown[2]) - 1) < 10
     with pytest.raises(bk.BayeskitError, match="is zero"):
         sampled.hypothesis("theta[0] < theta[1] < theta[0]", random_seed=1)
 
