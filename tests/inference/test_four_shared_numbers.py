@@ -53,9 +53,9 @@ def dense() -> tuple[float, np.ndarray, np.ndarray]:
         for k in range(GROUPS):
             rows = np.flatnonzero(k == GROUP)
             area: Any = 0.0
-            for u in z:  # (1 + e^η) of few trials: no logarithm is needed
-                chance = np.prod((1 + odds[:, rows] * np.exp(s * u)) ** -TRIALS[rows].astype(float), axis=1)
-                area = area + chance * np.exp(HITS[rows].sum() * s * u - u * u / 2)
+            for u in z:  # (1 + e^η) of few trials: their product is a number still
+                misses = np.log(1 + odds[:, rows] * np.exp(s * u)) @ TRIALS[rows].astype(float)
+                area = area + np.exp(HITS[rows].sum() * s * u - u * u / 2 - misses)
             total = total + hits[:, rows] @ HITS[rows] + np.log(area * (z[1] - z[0]) / np.sqrt(2 * np.pi))
         table.append(total)
     log_mass = np.array(table)
