@@ -103,6 +103,8 @@ def _run(space: Unconstrained, start: np.ndarray, seed: np.random.SeedSequence) 
 class _Kernel(SMC_KERNEL):
     """PyMC's stages, for a density that is evaluated at all particles together."""
 
+    beta: float
+
     def __init__(self, space: Unconstrained, start: np.ndarray, rng: np.random.Generator) -> None:
         self.space, self.rng = space, rng
         self.draws, self.threshold = len(start), 0.5
@@ -120,6 +122,30 @@ class _Kernel(SMC_KERNEL):
             raise Refused("the likelihood is infinite somewhere")
         bad = np.isnan(likelihood) | ~np.isfinite(prior)
         return np.where(bad, NONE, prior), np.where(bad, NONE, np.maximum(likelihood, NONE))
+
+    def update_beta_and_weights(self) -> None:
+        """PyMC's next stage by the same bisection, of which a third of the time was ``logsumexp`` of each trial."""
+        self.iteration += 1
+        number = len(self.likelihood_logp)
+        low = old = self.beta
+        high, wanted = 2.0, int(number * self.threshold)
+        while high - low > 1e-6:
+            beta = (low + high) / 2
+            weights = self._weights(beta - old)[0]
+            effective = int(weights.sum() ** 2 / np.sum(weights**2))
+            if effective == wanted:
+                break
+            low, high = (low, beta) if effective < wanted else (beta, high)
+        self.beta = min(beta, 1.0)
+        weights, largest = self._weights(self.beta - old)
+        self.weights = weights / weights.sum()
+        self.log_marginal_likelihood += largest + math.log(weights.sum() / number)
+
+    def _weights(self, power: float) -> tuple[np.ndarray, float]:
+        """Likelihoods to a power, relative to the largest, and the log of that."""
+        logs = power * self.likelihood_logp
+        largest = float(logs.max())
+        return np.exp(logs - largest), largest
 
     def tune(self) -> None:
         """The moments of the population."""

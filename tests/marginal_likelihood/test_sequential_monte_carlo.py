@@ -9,8 +9,10 @@ import numpy as np
 import pymc as pm
 import pytest
 from pymc.distributions.transforms import ordered
+from pymc.smc.kernels import SMC_KERNEL
 from scipy import stats
 
+from bayeskit.marginal_likelihood import sequential_monte_carlo
 from bayeskit.marginal_likelihood.estimators import Target
 from bayeskit.marginal_likelihood.sequential_monte_carlo import estimate, mean_of_runs, obstacle
 from bayeskit.model.unconstrained import Unconstrained
@@ -34,6 +36,25 @@ def test_standard_error_is_honest() -> None:
     z = np.array([(f.value - truth) / f.error for f in found])
     assert abs(z.mean()) < 0.5
     assert 0.5 < z.var() < 1.7
+
+
+@pytest.mark.parametrize("without", [0, 60])
+def test_stages_are_those_of_pymc(without: int) -> None:
+    """Particles of which some have no likelihood; a spread that needs many stages, and one that needs none."""
+    rng = np.random.default_rng(without)
+    for spread in (0.01, 1.0, 30.0, 1000.0):
+        likelihood = spread * rng.normal(size=200) - 5.0
+        likelihood[:without] = sequential_monte_carlo.NONE
+        own, theirs = (object.__new__(sequential_monte_carlo._Kernel) for _ in range(2))
+        for kernel in (own, theirs):
+            kernel.draws, kernel.threshold, kernel.likelihood_logp = 200, 0.5, likelihood
+            kernel.beta, kernel.iteration, kernel.log_marginal_likelihood = 0.0, 0, 0.0
+        while theirs.beta < 1 and theirs.iteration < 5:
+            own.update_beta_and_weights()
+            SMC_KERNEL.update_beta_and_weights(theirs)
+            assert (own.beta, own.iteration) == (theirs.beta, theirs.iteration)
+            np.testing.assert_allclose(own.weights, theirs.weights, rtol=1e-9)
+            assert own.log_marginal_likelihood == pytest.approx(theirs.log_marginal_likelihood, rel=1e-12)
 
 
 def test_the_same_seed_gives_the_same_number() -> None:
