@@ -26,7 +26,7 @@ from bayeskit.finite.axis_dependence import EntriesMixed
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.support import support_of
-from bayeskit.plates.entry_terms import EntryRows
+from bayeskit.plates.entry_rows import EntryRows
 from bayeskit.plates.integrate_out import NotAPlate, integrate_out
 from bayeskit.plates.plate import Plate
 from bayeskit.results.tree import stacked_draws

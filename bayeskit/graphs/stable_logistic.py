@@ -32,7 +32,7 @@ from bayeskit.graphs.nodes import applies, constant_number, without_shuffles
 from bayeskit.graphs.stable_normal import half_erfc, log_half_erfc
 from bayeskit.types import Graph
 
-__all__ = ["softplus", "stable_logistics"]
+__all__ = ["softened", "softplus", "stable_logistics"]
 
 MOVES = (DimShuffle, Subtensor, AdvancedSubtensor)  # entries about, and does not change them
 
@@ -205,12 +205,12 @@ def _end(part: Any) -> Graph | None:
 
 def _logit_of_either(log_one: Any, log_other: Any) -> Graph | None:
     """x of log σ(x) and log(1 − σ(x)), as they were written here."""
-    first, second = _softened(log_one), _softened(log_other)
+    first, second = softened(log_one), softened(log_other)
     opposite = first is not None and second is not None and first.owner and applies(first.owner, ps.Neg)
     return second if opposite and first.owner.inputs[0] is second else None
 
 
-def _softened(graph: Any) -> Any:
+def softened(graph: Any) -> Any:
     """y of a graph that is −log(1 + exp y)."""
     below = graph.owner.inputs[0] if graph.owner and applies(graph.owner, ps.Neg) else None
     return below.owner.inputs[0] if below is not None and below.owner and applies(below.owner, Softplus) else None

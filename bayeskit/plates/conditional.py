@@ -69,7 +69,9 @@ class PlateRecovery:
         """log p(b | φ, y) at one point."""
         given = [g[None] for g in self._given(point)]
         value = np.asarray(point[self.plate.name], dtype=float).reshape(1, 1, -1)
-        return float(np.sum(self.plate.terms(value, given)) - np.sum(self.plate.log_integrals(given, 1)))
+        return float(
+            np.sum(self.plate.terms.at(given)(np.zeros(1, int), value)) - np.sum(self.plate.log_integrals(given, 1))
+        )
 
 
 class _Interpolant:

@@ -24,7 +24,6 @@ __all__ = [
     "EntryLattice",
     "EntryRule",
     "integrate_entries",
-    "log_sum_of_nodes",
     "modes_of_entries",
 ]
 
@@ -100,13 +99,13 @@ class Sums:
             return np.nan_to_num(np.exp(self.terms - self.log_integral[:, None]))
 
 
-def log_sum_of_nodes(terms: np.ndarray) -> np.ndarray:
-    """log Σ exp over the second axis, −∞ where every term is."""
+def _of_all_and_of_half(terms: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+    """The log sum of all nodes, and of every other from the ``first``, twice."""
     top = np.max(terms, axis=1)
     safe = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(all="ignore"):
-        result: np.ndarray = np.log(np.sum(np.exp(terms - safe[:, None]), axis=1)) + safe
-    return result
+        shares = np.exp(terms - safe[:, None])
+        return np.log(np.sum(shares, axis=1)) + safe, np.log(2.0 * np.sum(shares[:, first::2], axis=1)) + safe
 
 
 def modes_of_entries(
@@ -172,9 +171,8 @@ def integrate_entries(
         u = lattice.nodes[:, None]
         places = mode[several, None] + width[several, None] * (np.sinh(CURVED * u) / CURVED)
         values = terms(several, places) + np.log(lattice.step * np.cosh(CURVED * u)) + np.log(width[several, None])
-        whole = log_sum_of_nodes(values)
+        whole, half = _of_all_and_of_half(values, lattice.first % 2)
         with np.errstate(all="ignore"):
-            half = log_sum_of_nodes(values[:, (lattice.first % 2) :: 2]) + np.log(2.0)
             apart = np.where(whole == half, 0.0, np.abs(whole - half))
             ends = values[:, [0, -1]] - whole[:, None]
         open_ends = np.any((ends > fallen) & np.isfinite(whole)[:, None], axis=2)
@@ -190,6 +188,7 @@ def integrate_entries(
             # An integral whose lattice has no end does not exist, as far as can be seen; one with a kink is not known.
             whole[final & wanting] = np.nan
             yield Sums(several[final], whole[final], ~coarse[final], values[final], places[final], lattice)
-        for left, right, fine in np.unique(np.c_[open_ends, coarse][~final], axis=0):
-            same = ~final & (open_ends == [left, right]).all(axis=1) & (coarse == fine)
-            pending.append((several[same], lattice.changed(left, right, fine)))
+        changes = open_ends[:, 0] * 4 + open_ends[:, 1] * 2 + coarse
+        for change in map(int, np.flatnonzero(np.bincount(changes[~final]))):
+            same = ~final & (changes == change)
+            pending.append((several[same], lattice.changed(change >= 4, change % 4 >= 2, change % 2 == 1)))

@@ -19,65 +19,23 @@ import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.tensor.basic import Alloc
 
-from bayeskit.finite.axis_dependence import Axis, EntriesMixed, connection
+from bayeskit.finite.axis_dependence import EntriesMixed, connection
 from bayeskit.graphs.compile import compile_stacked
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.operation_costs import charge
 from bayeskit.graphs.rewriting import apart_from_checks, inline
 from bayeskit.graphs.stable_logistic import stable_logistics
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.plates.entry_integral import EntryDensity
+from bayeskit.plates.entry_rows import EntryRows
+from bayeskit.plates.logistic_rows import LogisticRows, SignedRows, add_up, logit_of
 from bayeskit.types import Graph
 
 __all__ = ["EntryTerms", "entry_terms"]
 
+CHEAPER = 3  # times, a row of yes or no
+HELD = 4_000_000  # numbers of what depends on φ alone, that are kept
 PLACE = 12.0  # nanoseconds that a place of an entry takes besides its density
-
-
-@dataclass(frozen=True, eq=False)
-class EntryRows:
-    """Which entry of b each row of one factor belongs to; its other axes are added up."""
-
-    added: tuple[int, ...]  # axes of the factor that do not run along b
-    entries: np.ndarray  # of the rest, flat, the flat index of the entry of b
-
-    @classmethod
-    def of(cls, axes: Sequence[Axis | None], shape: tuple[int, ...]) -> EntryRows:
-        joined = [axis for axis in axes if axis is not None]
-        places = [axis.indices(axis.length(shape)) for axis in joined]
-        index = [np.zeros([len(p) for p in places], dtype=int) for _ in shape]
-        for k, (axis, place) in enumerate(zip(joined, places, strict=True)):
-            along = np.unravel_index(place, [shape[a] for a in axis.all])
-            spread = [1] * k + [-1] + [1] * (len(joined) - k - 1)
-            for a, values in zip(axis.all, along, strict=True):
-                index[a] = index[a] + values.reshape(spread)
-        flat = np.ravel_multi_index(index, shape) if shape else np.zeros((), dtype=int)
-        return cls(tuple(i for i, axis in enumerate(axes) if axis is None), np.ravel(flat))
-
-    @cached_property
-    def _sorted(self) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-        order = np.argsort(self.entries, kind="stable")
-        entries, starts = np.unique(self.entries[order], return_index=True)
-        return None if np.array_equal(order, np.arange(len(order))) else order, starts, entries
-
-    def add_up(self, rows: np.ndarray, to: np.ndarray) -> None:
-        """Add rows of shape (N, K, *axes) to the entries of b, of shape (N, K, G)."""
-        rows = rows.sum(axis=tuple(i + 2 for i in self.added)) if self.added else rows
-        rows = rows.reshape(*rows.shape[:2], -1)
-        order, starts, entries = self._sorted
-        if len(starts) < len(self.entries):
-            rows = rows if order is None else rows[..., order]
-            to[..., entries] += np.add.reduceat(rows, starts, axis=-1)
-        elif order is None and len(entries) == to.shape[-1]:
-            to += rows
-        else:
-            to[..., self.entries] += rows
-
-    def spread(self, weights: Any, axes: int, lengths: Sequence[Any]) -> Any:
-        """Weights of the entries of b, of shape (K, G), for the rows of the factor, as a graph: (K, *axes)."""
-        kept = [lengths[i] for i in range(axes) if i not in self.added]
-        along = weights[:, self.entries].reshape((weights.shape[0], *kept))
-        order = iter(range(1, len(kept) + 1))
-        return along.dimshuffle(0, *["x" if i in self.added else next(order) for i in range(axes)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +47,7 @@ class EntryTerms:
     given: tuple[Graph, ...]  # symbols of φ
     factors: tuple[Graph, ...]  # each (K, *its own axes)
     rows: tuple[EntryRows, ...]
+    logistic: tuple[LogisticRows | None, ...]  # of the factors that are rows of yes or no
 
     @property
     def size(self) -> int:
@@ -97,29 +56,61 @@ class EntryTerms:
 
     @property
     def length(self) -> int:
-        """The number of rows of the factors: what one place of all entries costs."""
-        return sum(max(len(r.entries), 1) * max(1, _fixed(f, r)) for f, r in zip(self.factors, self.rows, strict=True))
+        """The number of rows of the factors: what one place of all entries costs. Those of yes or no cost a third."""
+        lengths = [max(len(r.entries), 1) * max(1, _fixed(f, r)) for f, r in zip(self.factors, self.rows, strict=True)]
+        return sum(-(-n // CHEAPER) if of else n for n, of in zip(lengths, self.logistic, strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_function"}  # compiled anew where it is unpickled
+        return {k: v for k, v in self.__dict__.items() if not k.startswith("_")}  # compiled anew where it is unpickled
 
     @cached_property
-    def _function(self) -> Any:
-        return compile_stacked([self.places, *self.given], list(self.factors))
+    def _functions(self) -> dict[tuple[int, ...], Any]:
+        return {}
 
-    def __call__(self, places: np.ndarray, given: Sequence[np.ndarray]) -> np.ndarray:
-        """L at K places of each entry, for each of N values of φ: from (N, K, G) to (N, K, G); −∞ where it is none."""
+    def _add_up(self, which: tuple[int, ...], places: np.ndarray, given: Sequence[np.ndarray], to: np.ndarray) -> None:
+        """Add some of the factors to the entries of b, row by row."""
         number, several, _ = places.shape
-        total = np.zeros((number, several, self.size))
-        charge(PLACE * total.size)
+        if (function := self._functions.get(which)) is None:
+            function = compile_stacked([self.places, *self.given], [self.factors[k] for k in which])
+            self._functions[which] = function
         with silently():
-            found = self._function(places.reshape(number, several, *self.shape), *given)
-        for rows, values, graph in zip(self.rows, found, self.factors, strict=True):
+            found = function(places.reshape(number, several, *self.shape), *given)
+        for k, values in zip(which, found, strict=True):
             values = np.asarray(values)
-            if values.ndim < graph.type.ndim + 1:  # it depends on no φ that is stacked
+            if values.ndim < self.factors[k].type.ndim + 1:  # it depends on no φ that is stacked
                 values = values[None]
-            rows.add_up(np.broadcast_to(values, (number, several, *values.shape[2:])), total)
-        return np.where(np.isnan(total), -np.inf, total)
+            self.rows[k].add_up(np.broadcast_to(values, (number, several, *values.shape[2:])), to)
+
+    def at(self, given: Sequence[np.ndarray]) -> EntryDensity:
+        """L of some of N values of φ, given by their n indices, at places (n, K, G), in that shape; −∞ if it is none.
+
+        What depends on φ alone is computed once.
+        """
+        signed = {k: found for k, r in enumerate(self.logistic) if r is not None and (found := r.signed(given))}
+        plain = tuple(k for k in range(len(self.factors)) if k not in signed)
+        number = len(given[0]) if given else 1
+        held = {k: self._offsets(k, r, given, number) for k, r in signed.items() if number * len(r.order) <= HELD}
+
+        def log_density(of: np.ndarray, places: np.ndarray) -> np.ndarray:
+            total = np.zeros(places.shape)
+            charge(PLACE * total.size)
+            these = [g[of] for g in given]
+            if plain:
+                self._add_up(plain, places, these, total)
+            for k, rows in signed.items():
+                offsets = held[k][of] if k in held else self._offsets(k, rows, these, len(of))
+                if len(left := add_up(rows, offsets, places, total)):
+                    more = np.zeros((len(left), *total.shape[1:]))
+                    self._add_up((k,), places[left], [g[left] for g in these], more)
+                    total[left] += more
+            return np.where(np.isnan(total), -np.inf, total)
+
+        return log_density
+
+    def _offsets(self, k: int, rows: SignedRows, given: Sequence[np.ndarray], number: int) -> np.ndarray:
+        logistic = self.logistic[k]
+        assert logistic is not None
+        return logistic.offsets(rows, given, number)
 
     def gradient(self, given: Sequence[Graph], places: Graph, shares: Graph, to: Graph) -> list[Graph]:
         """∂/∂φ of Σ_g c_g Σ_k s_kg L_g(b_kg; φ), the places b and shares s, (K, *shape), and c of ``to`` held."""
@@ -161,8 +152,17 @@ def entry_terms(joint: LogJoint, name: str, shape: tuple[int, ...], factors: Seq
     places: Any = pt.TensorType(variable.type.dtype, (None, *shape))(f"{name}_places")
     around = set().union(*[joint.scopes[f] for f in factors]) - {name}
     given = tuple(joint.values[n] for n in joint.names if n in around)
-    everywhere = vectorize_graph(stable_logistics(graphs), {variable: places})
-    return EntryTerms(shape, places, given, tuple(everywhere), tuple(rows))
+    stable = stable_logistics(graphs)
+    everywhere = vectorize_graph(stable, {variable: places})
+    logistic: list[LogisticRows | None] = []
+    for graph, row in zip(stable, rows, strict=True):
+        found = logit_of(graph, variable, given)
+        if found is not None:
+            logit, impossible = vectorize_graph(found[0], {variable: places}), found[1]
+            logistic.append(LogisticRows(places, given, logit, impossible, shape, row))
+        else:
+            logistic.append(None)
+    return EntryTerms(shape, places, given, tuple(everywhere), tuple(rows), tuple(logistic))
 
 
 def _without_copies(graph: Any) -> Any:

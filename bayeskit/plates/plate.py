@@ -92,7 +92,7 @@ class Plate:
 
     def on_line(self, given: Sequence[np.ndarray]) -> EntryDensity:
         """L of some values of φ, given by their indices, at x on the line, Jacobian included."""
-        move = LINES[self.kind]
+        move, terms = LINES[self.kind], self.terms.at(given)
 
         def log_density(of: np.ndarray, x: np.ndarray) -> np.ndarray:
             parts = x.shape[1] * self.terms.length * len(of) // (2 * AT_ONCE)
@@ -101,7 +101,7 @@ class Plate:
                 return np.concatenate([log_density(some, at) for some, at in pairs if len(some)])
             with np.errstate(all="ignore"):
                 b, jacobian = move(x)
-                return self.terms(b, [g[of] for g in given]) + jacobian
+                return terms(of, b) + jacobian
 
         return log_density
 
