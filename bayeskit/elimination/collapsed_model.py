@@ -28,6 +28,7 @@ from bayeskit.errors import DataError, ModelError
 from bayeskit.graphs.environment import lightly
 from bayeskit.graphs.rewriting import widen
 from bayeskit.model.forward_sampling import deterministics
+from bayeskit.results.draws_of_model import require_its_labels
 from bayeskit.results.draws_outside_support import require_within_support
 from bayeskit.results.tree import build_tree, draws_in, stacked_draws
 from bayeskit.types import Graph
@@ -148,7 +149,7 @@ def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: Ra
     Raises
     ------
     DataError
-        If a remaining variable has no draws.
+        If a remaining variable has no draws, or they have other labels than the model.
     """
     names = draws_in(draws, {}).data_vars
     with lightly(), explained():
@@ -156,6 +157,7 @@ def recover(model: pm.Model, draws: xr.DataTree | xr.Dataset, *, random_seed: Ra
         if missing := [n for n in collapsed.remaining if n not in names]:
             raise DataError(f"no draws of {', '.join(missing)}; sample bayeskit.collapse(model) first")
         posterior = draws_in(draws, {n: collapsed.analysis.shapes[n] for n in collapsed.remaining})
+        require_its_labels(model, posterior, collapsed.remaining)
         require_within_support(collapsed.analysis.original.model, posterior[[*collapsed.remaining]])
         chains, length = posterior.sizes["chain"], posterior.sizes["draw"]
         remaining = stacked_draws(posterior, collapsed.remaining)

@@ -7,11 +7,8 @@ every free variable is there, in its shape, under its labels, and the observed d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import pymc as pm
 import xarray as xr
 from arviz_base import convert_to_datatree, from_dict
@@ -21,12 +18,10 @@ from bayeskit.arguments import numeric
 from bayeskit.errors import DataError, ModelError
 from bayeskit.inference.convergence import judged
 from bayeskit.model.snapshot import Snapshot
-from bayeskit.model.variable_sizes import variable_sizes
-from bayeskit.results.draws_outside_support import require_within_support
+from bayeskit.results.draws_of_model import require_draws_of
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.plan import Plan
 from bayeskit.results.records import Posterior
-from bayeskit.results.tree import draws_in, observed_data
 
 __all__ = ["METHOD", "as_tree", "posterior_of_draws"]
 
@@ -60,7 +55,7 @@ def posterior_of_draws(given: Any, model: pm.Model | None) -> Posterior:
         raise ModelError(f"{what}; give a Posterior, a Comparison, or the DataTree of pm.sample with its model=...")
     if model is None:
         raise ModelError("draws need the model that they are of: report(tree, path, model=model)")
-    _require_draws_of(model, tree)
+    require_draws_of(model, tree)
     draws = tree["posterior"].to_dataset()
     names = tuple(str(rv.name) for rv in model.free_RVs)
     library = f"by {maker}" if (maker := draws.attrs.get("inference_library")) else "by a sampler that is not named"
@@ -77,40 +72,6 @@ def posterior_of_draws(given: Any, model: pm.Model | None) -> Posterior:
         account=f"The draws were made {library}, {lengths}, and are shown as they are.",
     )
     return judged(post)
-
-
-def _require_draws_of(model: pm.Model, tree: xr.DataTree) -> None:
-    draws = tree["posterior"].to_dataset()
-    free = [str(rv.name) for rv in model.free_RVs]
-    if missing := [name for name in free if name not in draws]:
-        has = ", ".join(map(str, draws.data_vars)) or "nothing"
-        raise ModelError(f"these are not draws of this model: {_listed(missing)} is missing; they have {has}")
-    sizes = variable_sizes(model, list(model.free_RVs))
-    draws_in(tree, {name: tuple(length for _, length in sizes[name]) for name in free})
-    for name in free:
-        for dim in model.named_vars_to_dims.get(name, ()):
-            if (known := model.coords.get(dim)) is None or dim not in draws[name].coords:
-                continue
-            if not _same(np.asarray(list(known)), draws[name].coords[dim].to_numpy()):
-                raise DataError(f"{name!r} has other labels along {dim!r} than the model, or in another order")
-    seen = observed_data(tree)
-    for name, values in find_observations(model).items():
-        if name in seen and not _same(np.asarray(values), seen[name].to_numpy()):
-            raise DataError(f"the observed values of {name!r} are others than the model's: the draws saw other data")
-    require_within_support(model, draws)
-
-
-def _same(mine: np.ndarray, theirs: np.ndarray) -> bool:
-    """Whether two arrays are the same but for how a file, or xarray, stores numbers, dates and texts."""
-    if mine.shape != theirs.shape:
-        return False
-    if mine.dtype.kind in "biuf" and theirs.dtype.kind in "biuf":
-        return np.allclose(mine.astype(float), theirs.astype(float), rtol=1e-6, atol=0, equal_nan=True)
-    for kind, unit in (("M", "datetime64[ns]"), ("m", "timedelta64[ns]")):
-        if kind in (mine.dtype.kind, theirs.dtype.kind):
-            with suppress(ValueError, TypeError):  # labels that are neither
-                return np.array_equal(mine.astype(unit), theirs.astype(unit))
-    return bool(np.all(mine.astype(str) == theirs.astype(str)))
 
 
 def _completed(tree: xr.DataTree, model: pm.Model) -> xr.DataTree:
@@ -161,7 +122,3 @@ def _require_statistics(stats: xr.Dataset, draws: xr.Dataset) -> None:
 def _kept(stats: xr.Dataset) -> dict[str, xr.DataArray]:
     """What is there under PyMC's name already stays."""
     return {name: stats[name] for name in STATISTICS.values() if name in stats}
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))

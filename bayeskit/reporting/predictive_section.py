@@ -20,10 +20,10 @@ IGNORED = (
 )
 HEADS = {"median": "replicated median", "below": "share below", "tail": "tail probability"}
 MEANING = (
-    "Share below: of the replicated data sets, those whose statistic is below the observed one. Tail probability: "
-    "twice the smaller of the shares at or below and at or above it, for data may vary more and less than the model "
-    "says; of PIT, a distance, the share at or above. The data are used twice, to fit and to check: of a right model "
-    "it is too large rather than too small, and what lies in no tail is not proved."
+    "Share below: of the replicated data sets, those whose statistic is below the observed one, with half of those "
+    "where it is equal. Tail probability: twice the smaller of the shares at or below and at or above it, for data may "
+    "vary more and less than the model says; of PIT, a distance, the share at or above. The data are used twice, to "
+    "fit and to check: of a right model it is too large rather than too small, and what lies in no tail is not proved."
 )
 
 

@@ -39,13 +39,21 @@ def verdict(subject: Subject, others: Sequence[Section]) -> Section:
     shown = {*looked} if subject.names("observed") else {*JUDGING}
     unseen = [words for key, words in JUDGING.items() if key not in shown]
     tested = [section.text.partition("\n")[0] + "." for section in subject.further if section.text]
-    said = (_asked(subject), _answer(subject, bool(_problems(subject.post))), *tested, _how(subject.post))
+    said = (_asked(subject), _answer(subject), *tested, _how(subject.post))
     paragraph = " ".join(filter(None, (*said, _distrust(doubts, unseen, _too_few(subject)))))
     return Section("verdict", "In short", (paragraph, *subject.about), tables=(_facts(subject.post),))
 
 
 def _problems(post: Posterior) -> tuple[str, ...]:
     return () if post.diagnostics is None else tuple(post.diagnostics.problems)
+
+
+def _doubt(post: Posterior) -> str:
+    if not _problems(post):
+        return ""
+    # One chain has no R-hat, which is no sign that it did not converge.
+    alone = post.diagnostics is not None and math.isnan(post.diagnostics.max_r_hat)
+    return "Nothing shows that the draws converged" if alone else "The draws did not converge"
 
 
 def _asked(subject: Subject) -> str:
@@ -60,8 +68,8 @@ def _asked(subject: Subject) -> str:
     )
 
 
-def _answer(subject: Subject, doubtful: bool) -> str:
-    """Mean and interval of the first parameters; of chains that did not converge, that these are none."""
+def _answer(subject: Subject) -> str:
+    """Mean and interval of the first parameters; of chains that may not have converged, that these may be none."""
     if not len(rows := _headline(subject)):
         return ""
     low, high = (next(str(c) for c in rows.columns if str(c).endswith(end)) for end in ("_lb", "_ub"))
@@ -72,7 +80,9 @@ def _answer(subject: Subject, doubtful: bool) -> str:
         interval = f"{number(row[low], digits)} to {number(row[high], digits)}"
         what = f"{percent} interval {interval}" if place == 0 else interval
         words.append(f"{name} {number(row['mean'], digits)} ({what})")
-    first = "The draws did not converge, so that these numbers may be wrong: posterior" if doubtful else "Posterior"
+    first = (
+        f"{doubt}, so that these numbers may be wrong: posterior" if (doubt := _doubt(subject.post)) else "Posterior"
+    )
     rest = _counted(subject) - len(rows)
     more = f", and {rest:,} more below" if rest else ""
     return f"{first} means {listed(words)}{more}." if len(words) > 1 else f"{first} mean {words[0]}{more}."

@@ -100,6 +100,14 @@ def test_chains_that_disagree_are_the_first_thing_to_be_said() -> None:
     assert all(doubt in away["verdict"].paragraphs[0] for doubt in away["sampler"].doubts)
 
 
+def test_of_one_chain_nothing_is_claimed_either_way() -> None:
+    tree = chains()
+    one = xr.DataTree.from_dict({"posterior": tree["posterior"].to_dataset().isel(chain=[0])})
+    (verdict,) = build_sections(posterior_of_draws(one, black_box()), chosen=["verdict"])
+    assert "Nothing shows that the draws converged, so that these numbers may be wrong" in verdict.paragraphs[0]
+    assert "did not converge" not in verdict.paragraphs[0]
+
+
 def test_the_worst_parameter_comes_first_with_what_arviz_computes() -> None:
     table = page_of(2.0)["sampler"].tables[0]
     row = dict(zip(table.columns, table.rows[0], strict=True))

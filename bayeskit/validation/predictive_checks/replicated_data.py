@@ -14,7 +14,7 @@ from pymc.backends.arviz import find_observations
 from bayeskit.arguments import RandomSeed, numeric, whole_seed
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.model.snapshot import WrittenModel
-from bayeskit.results.draws_outside_support import require_within_support
+from bayeskit.results.draws_of_model import require_draws_of, require_its_data, require_its_labels
 from bayeskit.results.predictive import predict, replicates
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import dims_of, observed_data
@@ -69,6 +69,8 @@ def replicated_data(
         model, tree = posterior.model, posterior.tree
     else:
         tree = posterior
+        if model is not None and not isinstance(model, WrittenModel):
+            _require_of(model, tree)
     if "posterior" not in tree.children and "posterior_predictive" not in tree.children:
         raise DataError("there are no draws: the tree needs a group posterior, as pymc.sample gives it")
     observed = observed_data(tree)
@@ -85,16 +87,28 @@ def replicated_data(
     again = partial(_repeated, tree, model, size, random_seed)
     in_memory = None if isinstance(model, WrittenModel) else model
     potentials = () if in_memory is None else tuple(str(p.name) for p in in_memory.potentials)
-    found = Replicated(observed, predicted, labels, names, independent, potentials, again)
-    for name in found.names:
-        shape, drawn = observed[name].shape, predicted[name].transpose("chain", "draw", ...).shape
-        if drawn[2:] != shape or 0 in drawn:
-            raise DataError(f"the replicated data of {name!r} have shape {drawn}; (chain, draw) and {shape} is needed")
+    for name in [str(n) for n in observed.data_vars if n in predicted.data_vars]:
+        values = predicted[name].transpose("chain", "draw", ...)
+        if values.shape[2:] != observed[name].shape or 0 in values.shape:
+            needed = f"(chain, draw) and {observed[name].shape} is needed"
+            raise DataError(f"the replicated data of {name!r} have shape {values.shape}; {needed}")
         numeric(f"the replicated data of {name!r}", predicted[name])
         numeric(f"the observed values of {name!r}", observed[name])
+        if values.dims[2:] != observed[name].dims:  # as whoever kept the observed ones called theirs
+            renamed = {name: (("chain", "draw", *observed[name].dims), values.to_numpy())}
+            predicted = predicted.drop_vars(name).assign(renamed)
+    found = Replicated(observed, predicted, labels, names, independent, potentials, again)
     if not found.names:
         raise DataError(f"no replicated data of {', '.join(map(str, observed.data_vars))} in posterior_predictive")
     return found
+
+
+def _require_of(model: pm.Model, tree: xr.DataTree) -> None:
+    """That a tree is of its model as far as it goes: replicated data that it holds need no draws of all variables."""
+    require_its_data(model, tree)
+    if "posterior" in tree.children:
+        draws = tree["posterior"].to_dataset()
+        require_its_labels(model, draws, [str(rv.name) for rv in model.free_RVs if rv.name in draws])
 
 
 def _predicted(
@@ -120,7 +134,7 @@ def _predicted(
     if number * size <= MAX_ELEMENTS and isinstance(posterior, Posterior):
         return posterior.posterior_predictive(random_seed=random_seed)
     if not isinstance(posterior, Posterior):
-        require_within_support(model, draws)
+        require_draws_of(model, tree)
     few = tree
     if number * size > MAX_ELEMENTS:
         few = xr.DataTree.from_dict({"posterior": draws.isel(draw=slice(_fitting(draws, size)))})
