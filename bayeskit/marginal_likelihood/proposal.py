@@ -64,7 +64,8 @@ class Proposal:
     def squares(self, points: Array) -> Array:
         """Squared distances of points (n, D) from the centre, in units of the scatter."""
         # LAPACK itself: what solve_triangular does before it costs more than a thousand points in a few dimensions.
-        scaled, info = lapack.dtrtrs(self.root.T, (points - self.centre).T, lower=0, trans=1)
+        root, away = np.asarray_chkfinite(self.root), np.asarray_chkfinite(points - self.centre)
+        scaled, info = lapack.dtrtrs(root.T, away.T, lower=0, trans=1)
         if info:
             raise Refused("the draws lie on a subspace: their covariance is singular")
         return np.asarray(np.sum(scaled**2, axis=0))

@@ -28,7 +28,7 @@ from bayeskit.graphs.stable_logistic import stable_logistics
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.plates.entry_integral import EntryDensity
 from bayeskit.plates.entry_rows import EntryRows
-from bayeskit.plates.logistic_rows import LogisticRows, SignedRows, add_up, logit_of
+from bayeskit.plates.logistic_rows import LogisticRows, add_up, logit_of
 from bayeskit.types import Graph
 
 __all__ = ["EntryTerms", "entry_terms"]
@@ -86,10 +86,11 @@ class EntryTerms:
 
         What depends on φ alone is computed once.
         """
-        signed = {k: found for k, r in enumerate(self.logistic) if r is not None and (found := r.signed(given))}
+        signed = {k: (r, rows) for k, r in enumerate(self.logistic) if r is not None and (rows := r.signed(given))}
         plain = tuple(k for k in range(len(self.factors)) if k not in signed)
         number = len(given[0]) if given else 1
-        held = {k: self._offsets(k, r, given, number) for k, r in signed.items() if number * len(r.order) <= HELD}
+        few = {k: pair for k, pair in signed.items() if number * len(pair[1].order) <= HELD}
+        held = {k: logistic.offsets(rows, given, number) for k, (logistic, rows) in few.items()}
 
         def log_density(of: np.ndarray, places: np.ndarray) -> np.ndarray:
             total = np.zeros(places.shape)
@@ -97,8 +98,8 @@ class EntryTerms:
             these = [g[of] for g in given]
             if plain:
                 self._add_up(plain, places, these, total)
-            for k, rows in signed.items():
-                offsets = held[k][of] if k in held else self._offsets(k, rows, these, len(of))
+            for k, (logistic, rows) in signed.items():
+                offsets = held[k][of] if k in held else logistic.offsets(rows, these, len(of))
                 if len(left := add_up(rows, offsets, places, total)):
                     more = np.zeros((len(left), *total.shape[1:]))
                     self._add_up((k,), places[left], [g[left] for g in these], more)
@@ -106,11 +107,6 @@ class EntryTerms:
             return np.where(np.isnan(total), -np.inf, total)
 
         return log_density
-
-    def _offsets(self, k: int, rows: SignedRows, given: Sequence[np.ndarray], number: int) -> np.ndarray:
-        logistic = self.logistic[k]
-        assert logistic is not None
-        return logistic.offsets(rows, given, number)
 
     def gradient(self, given: Sequence[Graph], places: Graph, shares: Graph, to: Graph) -> list[Graph]:
         """∂/∂φ of Σ_g c_g Σ_k s_kg L_g(b_kg; φ), the places b and shares s, (K, *shape), and c of ``to`` held."""

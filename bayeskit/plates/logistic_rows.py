@@ -117,15 +117,15 @@ class LogisticRows:
         return not any(isinstance(v, SharedVariable) for v in graph_inputs(graphs))
 
     def signed(self, given: Sequence[np.ndarray]) -> SignedRows | None:
-        """The rows; None where the slope of one is no sign, or it is impossible."""
+        """The rows; None where there is none, the slope of one is no sign, or it is impossible."""
         if self.kept:
             return self.kept[0]
         at = np.array([0.0, AWAY]).reshape(1, 2, *[1] * len(self.shape)) * np.ones(self.shape)
         with silently():
-            low, high = np.asarray(self._logits(at, *[np.zeros_like(g[:1]) for g in given]))[0]
+            low, high = np.asarray(self._logits(at, *[np.zeros((1, *g.shape[1:])) for g in given]))[0]
             possible = self._impossible is None or not np.any(self._impossible())
         slopes, found = (high - low) / AWAY, None
-        if possible and np.all(np.abs(np.abs(slopes) - 1.0) < ROUNDED):
+        if possible and slopes.size and np.all(np.abs(np.abs(slopes) - 1.0) < ROUNDED):
             found = SignedRows.of(np.sign(slopes).ravel(), self.rows.of_rows(slopes.shape))
         if self._of_constants:
             self.kept.append(found)
@@ -135,7 +135,7 @@ class LogisticRows:
         """a of each row in order, (N, R)."""
         with silently():
             found = np.asarray(self._logits(np.zeros((number, 1, *self.shape)), *given))
-        return np.broadcast_to(found.reshape(len(found), -1)[:, rows.order], (number, len(rows.order)))
+        return np.broadcast_to(found.reshape(len(found), len(rows.order))[:, rows.order], (number, len(rows.order)))
 
 
 def add_up(rows: SignedRows, offsets: np.ndarray, places: np.ndarray, to: np.ndarray) -> np.ndarray:

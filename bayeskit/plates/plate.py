@@ -105,7 +105,9 @@ class Plate:
 
         return log_density
 
-    def centres(self, given: Sequence[np.ndarray], number: int) -> tuple[np.ndarray, np.ndarray]:
+    def _centres(
+        self, log_density: EntryDensity, given: Sequence[np.ndarray], number: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """A mode and a width for each φ and entry, searched for from where the prior is centred."""
         shape = number, self.terms.size
         start = np.zeros(shape)
@@ -114,7 +116,6 @@ class Plate:
                 centre = np.asarray(self._centre(*given))
                 start = BACK[self.kind](np.broadcast_to(centre.reshape(len(centre), -1), shape))
         start = np.where(np.isfinite(start), start, 0.0)
-        log_density = self.on_line(given)
         if not number:
             return start, np.ones(shape)
         first, width = modes_of_entries(log_density, 1, start[:1], np.ones(shape[1]))
@@ -132,21 +133,23 @@ class Plate:
         axes = self.start.type.ndim
         return lambda *given: value if np.ndim(value := function(*given)) > axes else np.asarray(value)[None]
 
-    def _sums(self, given: Sequence[np.ndarray], mode: np.ndarray, width: np.ndarray) -> Iterator[Sums]:
-        return integrate_entries(self.on_line(given), mode, width, self.terms.length, self.rule)
+    def _sums(self, log_density: EntryDensity, mode: np.ndarray, width: np.ndarray) -> Iterator[Sums]:
+        return integrate_entries(log_density, mode, width, self.terms.length, self.rule)
 
     def log_integrals(self, given: Sequence[np.ndarray], number: int) -> np.ndarray:
         """The log integrals of all entries for each φ, (N, *shape)."""
         different = number if given else min(number, 1)  # given nothing, they are the same each time
         result = np.empty((different, self.terms.size))
-        for sums in self._sums(given, *self.centres(given, different)):
+        log_density = self.on_line(given)
+        for sums in self._sums(log_density, *self._centres(log_density, given, different)):
             result[sums.of] = sums.log_integral
         return np.broadcast_to(result, (number, self.terms.size)).reshape(number, *self.shape)
 
     def integrals(self, given: Sequence[np.ndarray], number: int) -> Integrals:
         """As :meth:`log_integrals`, with the nodes."""
-        mode, width = self.centres(given, number)
-        parts = list(self._sums(given, mode, width))
+        log_density = self.on_line(given)
+        mode, width = self._centres(log_density, given, number)
+        parts = list(self._sums(log_density, mode, width))
         most = max((s.lattice.size for s in parts), default=1)
         log_integral, step, first = np.empty((number, self.terms.size)), np.empty(number), np.empty(number, int)
         places, shares = (np.zeros((number, most, self.terms.size)) for _ in range(2))

@@ -28,7 +28,9 @@ def require_draws_of(model: pm.Model, tree: xr.DataTree) -> None:
     free = [str(rv.name) for rv in model.free_RVs]
     if missing := [name for name in free if name not in draws]:
         has = ", ".join(map(str, draws.data_vars)) or "nothing"
-        raise ModelError(f"these are not draws of this model: {_listed(missing)} is missing; they have {has}")
+        raise ModelError(
+            f"these are not draws of this model: {', '.join(map(repr, missing))} is missing; they have {has}"
+        )
     sizes = variable_sizes(model, list(model.free_RVs))
     draws_in(tree, {name: tuple(length for _, length in sizes[name]) for name in free})
     require_its_labels(model, draws, free)
@@ -70,7 +72,3 @@ def _same(mine: np.ndarray, theirs: np.ndarray) -> bool:
             with suppress(ValueError, TypeError):  # labels that are neither
                 return np.array_equal(mine.astype(unit), theirs.astype(unit))
     return bool(np.all(mine.astype(str) == theirs.astype(str)))
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names))

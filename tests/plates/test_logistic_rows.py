@@ -94,12 +94,20 @@ def test_data_that_are_exchanged() -> None:
         s = pm.HalfNormal("s", 1)
         pm.Bernoulli("y", logit_p=pm.Normal("b", 0, s, shape=GROUPS)[GROUP], observed=answers)
     plate, places = plate_of(model), RNG.normal(size=(1, 3, GROUPS))
-    for rows in plate.terms.logistic:
-        assert rows is None or not rows.kept
     with lightly():
         np.testing.assert_allclose(
             plate.on_line([np.ones(1)])(np.zeros(1, int), places)[0], expected(0.0, 1.0, places[0]), rtol=1e-13
         )
+    assert is_fast(plate)
+    assert all(rows is None or not rows.kept for rows in plate.terms.logistic)
+    fixed = plate_of(grouped(lambda w, b: b + w * X))
+    assert is_fast(fixed) and any(rows is not None and rows.kept for rows in fixed.terms.logistic)
+
+
+def test_of_no_parameters_there_are_no_integrals() -> None:
+    plate = plate_of(grouped(lambda w, b: b + w * X))
+    with lightly():
+        assert plate.log_integrals([np.ones(0) for _ in plate.given], 0).shape == (0, GROUPS)
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,6 @@ def replicated_data(
         model, tree = posterior.model, posterior.tree
     else:
         tree = posterior
-        if model is not None and not isinstance(model, WrittenModel):
-            _require_of(model, tree)
     if "posterior" not in tree.children and "posterior_predictive" not in tree.children:
         raise DataError("there are no draws: the tree needs a group posterior, as pymc.sample gives it")
     observed = observed_data(tree)
@@ -116,6 +114,8 @@ def _predicted(
 ) -> xr.Dataset:
     """Posterior predictive draws; where the data are large, of a part of the draws only, and not kept."""
     if "posterior_predictive" in tree.children and tree["posterior_predictive"].data_vars:
+        if not (isinstance(posterior, Posterior) or model is None or isinstance(model, WrittenModel)):
+            _require_of(model, tree)
         found = tree["posterior_predictive"].to_dataset()
         if lacking := {"chain", "draw"} - {*map(str, found.dims)}:
             raise DataError(f"the group posterior_predictive has no dim {min(lacking)}")
