@@ -91,6 +91,8 @@ def _summed(analysis: Analysis) -> set[str]:
 
 def _step(plate: Plate) -> Step:
     note = f"{plate.terms.size:,} integrals over one number each, by the trapezoid rule about its own mode"
+    if plate.one_each is not None:
+        note += f"; entries with equal data are integrated once, which leaves {plate.one_each.terms.size:,}"
     return Step((plate.name,), ENTRYWISE, plate.given, note)
 
 

@@ -34,7 +34,7 @@ class PlateRecovery:
     def draw(self, draws: Mapping[str, np.ndarray], number: int, rng: np.random.Generator) -> np.ndarray:
         """One value of the variable for each draw of what its integrals depend on."""
         given, result = self._given(draws), np.empty((number, *self.plate.shape))
-        some = max(1, AT_ONCE // max(1, self.plate.weight))
+        some = max(1, AT_ONCE // max(1, self.plate.weight_of_all))
         for start in range(0, number, some):
             rows = slice(start, min(start + some, number))
             result[rows] = self._draw([g[rows] for g in given], rows.stop - rows.start, rng)

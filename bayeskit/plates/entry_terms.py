@@ -31,7 +31,7 @@ from bayeskit.plates.entry_rows import EntryRows
 from bayeskit.plates.logistic_rows import LogisticRows, add_up, logit_of
 from bayeskit.types import Graph
 
-__all__ = ["EntryTerms", "entry_terms"]
+__all__ = ["EntryTerms", "entry_factors", "entry_terms", "given_by"]
 
 CHEAPER = 3  # times, a row of yes or no
 HELD = 4_000_000  # numbers of what depends on φ alone, that are kept
@@ -132,23 +132,33 @@ def _fixed(factor: Graph, rows: EntryRows) -> int:
     return int(np.prod([n or 1 for n in lengths], dtype=int))
 
 
-def entry_terms(joint: LogJoint, name: str, shape: tuple[int, ...], factors: Sequence[str]) -> EntryTerms:
-    """The terms of a variable's entries; EntriesMixed where a factor depends on several of them at once."""
-    variable: Any = joint.values[name]
-    graphs, rows = [], []
-    for factor in factors:
-        graph, _, _ = apart_from_checks(joint.factors[factor])
-        graph = _without_copies(inline([graph])[0])
+def entry_factors(joint: LogJoint, factors: Sequence[str]) -> list[Graph]:
+    """The graphs of factors, without checks of parameters."""
+    return [_without_copies(inline([apart_from_checks(joint.factors[factor])[0]])[0]) for factor in factors]
+
+
+def given_by(joint: LogJoint, name: str, factors: Sequence[str]) -> tuple[Graph, ...]:
+    """The symbols of what the entries of a variable depend on."""
+    around = set().union(*[joint.scopes[f] for f in factors]) - {name}
+    return tuple(joint.values[n] for n in joint.names if n in around)
+
+
+def entry_terms(
+    graphs: Sequence[Graph], names: Sequence[str], variable: Any, shape: tuple[int, ...], given: tuple[Graph, ...]
+) -> EntryTerms:
+    """The terms of a variable's entries, from the graphs of its factors, given by name.
+
+    EntriesMixed where one of them depends on several entries at once.
+    """
+    rows = []
+    for graph, factor in zip(graphs, names, strict=True):
         try:
             axes, _ = connection(graph, variable, shape)
         except EntriesMixed as error:
             raise EntriesMixed(f"{error} in the log density of {factor!r}") from None
-        graphs.append(graph)
         rows.append(EntryRows.of(axes, shape))
-    places: Any = pt.TensorType(variable.type.dtype, (None, *shape))(f"{name}_places")
-    around = set().union(*[joint.scopes[f] for f in factors]) - {name}
-    given = tuple(joint.values[n] for n in joint.names if n in around)
-    stable = stable_logistics(graphs)
+    places: Any = pt.TensorType(variable.type.dtype, (None, *shape))(f"{variable.name}_places")
+    stable = stable_logistics(list(graphs))
     everywhere = vectorize_graph(stable, {variable: places})
     logistic: list[LogisticRows | None] = []
     for graph, row in zip(stable, rows, strict=True):

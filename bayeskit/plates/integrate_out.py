@@ -7,6 +7,7 @@ the variable, the log integrals of its entries (:mod:`bayeskit.plates.plate_op`)
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -21,7 +22,8 @@ from bayeskit.graphs.rewriting import apart_from_checks, inline, widen
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.support import Support
 from bayeskit.plates.entry_integral import FINE, EntryRule
-from bayeskit.plates.entry_terms import entry_terms
+from bayeskit.plates.entry_terms import entry_factors, entry_terms, given_by
+from bayeskit.plates.equal_entries import EqualEntries, equal_entries
 from bayeskit.plates.plate import LINES, Plate
 from bayeskit.plates.plate_op import log_integrals
 from bayeskit.plates.smoothness import why_not_smooth
@@ -49,7 +51,8 @@ def integrate_out(
         raise NotAPlate("it has no proper prior of its own")
     variable = joint.values[name]
     touched = [f for f in joint.factors if name in joint.scopes[f]]
-    terms = entry_terms(joint, name, shape, touched)
+    factors, around = entry_factors(joint, touched), given_by(joint, name, touched)
+    terms = entry_terms(factors, touched, variable, shape, around)
     if any(not v.type.dtype.startswith("float") for v in terms.given):
         raise NotAPlate("it depends on whole numbers that remain")
     if terms.length > LARGEST:
@@ -69,6 +72,8 @@ def integrate_out(
     checks = vectorize_graph(within, {variable: terms.places}) if within else ()
     start = _centre_of_prior(joint, name, shape, set(given))
     plate = Plate(name, support.kind, terms, given, f"integral over {name}", start, tuple(checks), rule)
+    if (equal := equal_entries(factors, variable, shape, around)) is not None:
+        plate = replace(plate, copies=equal.of, one_each=_one_each(plate, equal, touched))
     total = log_integrals(plate)
     for operation, condition in outside:
         total = operation(total, condition)
@@ -80,6 +85,15 @@ def integrate_out(
         deterministics={n: g for n, g in joint.deterministics.items() if variable not in joint.dependence.get(g, ())},
     )
     return left, plate
+
+
+def _one_each(plate: Plate, equal: EqualEntries, factors: list[str]) -> Plate:
+    """The plate of one entry of each class."""
+    variable: Any = equal.variable
+    terms = entry_terms(equal.graphs, factors, variable, variable.type.shape, plate.terms.given)
+    centre: Any = plate.start
+    start = None if centre is None else centre[equal.first]
+    return replace(plate, terms=terms, start=start, checks=())
 
 
 def _centre_of_prior(joint: LogJoint, name: str, shape: tuple[int, ...], given: set[str]) -> Graph | None:

@@ -9,7 +9,7 @@ depend on φ; the integral does not depend on them, so that the gradient is that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -62,6 +62,11 @@ class Integrals:
     step: np.ndarray  # (N,) between neighbouring nodes, in u
     first: np.ndarray  # (N,), the number of the first node
 
+    def copied(self, copies: np.ndarray | None) -> Integrals:
+        """Those of entries that are copies of these."""
+        entries = {n: getattr(self, n)[..., copies] for n in ("log_integral", "places", "shares", "mode", "width")}
+        return replace(self, **entries)
+
 
 @dataclass(frozen=True, eq=False)
 class Plate:
@@ -76,6 +81,9 @@ class Plate:
     # Checks of parameters that depend on b: they have to hold wherever it may be.
     checks: tuple[Variable, ...] = ()
     rule: EntryRule = FINE
+    # Of entries that are equal one is integrated: a plate of these, and for each entry which of them it is a copy of.
+    one_each: Plate | None = None
+    copies: np.ndarray | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k != "_centre"}
@@ -88,6 +96,11 @@ class Plate:
     @property
     def weight(self) -> int:
         """About how many numbers the integrals at one φ take: the lattice, and the search for its middle."""
+        return self.weight_of_all if self.one_each is None else self.one_each.weight
+
+    @property
+    def weight_of_all(self) -> int:
+        """As :attr:`weight`, where each entry is looked at by itself."""
         return (self.rule.lattice.size + 9) * self.terms.length
 
     def on_line(self, given: Sequence[np.ndarray]) -> EntryDensity:
@@ -138,6 +151,8 @@ class Plate:
 
     def log_integrals(self, given: Sequence[np.ndarray], number: int) -> np.ndarray:
         """The log integrals of all entries for each φ, (N, *shape)."""
+        if self.one_each is not None:
+            return self.one_each.log_integrals(given, number)[:, self.copies]
         different = number if given else min(number, 1)  # given nothing, they are the same each time
         result = np.empty((different, self.terms.size))
         log_density = self.on_line(given)
@@ -147,6 +162,8 @@ class Plate:
 
     def integrals(self, given: Sequence[np.ndarray], number: int) -> Integrals:
         """As :meth:`log_integrals`, with the nodes."""
+        if self.one_each is not None:
+            return self.one_each.integrals(given, number).copied(self.copies)
         log_density = self.on_line(given)
         mode, width = self._centres(log_density, given, number)
         parts = list(self._sums(log_density, mode, width))

@@ -102,5 +102,7 @@ def _of_many(op: _OfPlate, node: Apply, *batched: Any) -> Apply:
 
 def log_integrals(plate: Plate) -> Graph:
     """log ∫ exp L of every entry, as a graph in the variables that the plate is given."""
-    value: Graph = PlateIntegral(plate).make_node(*plate.terms.given).outputs[0]
-    return value
+    own = plate.one_each or plate
+    value: Any = PlateIntegral(own).make_node(*own.terms.given).outputs[0]
+    integrals: Graph = value if plate.copies is None else value[plate.copies]
+    return integrals
