@@ -23,6 +23,7 @@ from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.inference.cost import seconds_of_evaluation, seconds_of_sampling
 from bayeskit.inference.methods import Request
 from bayeskit.inference.remaining import obstacle_to
+from bayeskit.inference.smooth_entries import require_smooth_entries
 from bayeskit.inference.weighted_points import IMAGES, audited_evidence, weighted_posterior
 from bayeskit.marginal_likelihood.endless_tails import endless_tail
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
@@ -38,6 +39,7 @@ __all__ = ["answer", "obstacle", "too_dear"]
 NUMBERS = 40  # real numbers that remain, at most
 LEAST, MOST = 25_000, 1_000_000  # evaluations that an answer takes, and that are made at most
 WORK, MANY = 1.6e8, (4_096, 100_000)  # numbers computed with, and points, from which a larger error than 1e-3 will do
+NODE = 4  # numbers that one at a node of an integral over an entry counts for
 NEAR = 25  # points in each of four rows, by which exchangeable components are looked for beforehand
 FEWEST = 4  # draws at which the certificate is evaluated where none are asked for
 LOOKED_AT = 2_000  # draws by which symmetries and other modes are looked for
@@ -52,7 +54,7 @@ def too_dear(analysis: Analysis) -> str:
     """That there would be too few evaluations in the time that sampling takes; else empty."""
     try:
         with on_one_thread(), silently():
-            _wanted(_space(collapsed_density(analysis)), 0, 1)
+            _wanted(_space(collapsed_density(analysis)), analysis, 0, 1)
     except NoProposal as error:
         return str(error)
     return ""
@@ -70,7 +72,9 @@ def answer(request: Request) -> Posterior:
         collapsed = collapsed_density(analysis)
         space = _space(collapsed)
         recovery = Recovery(collapsed)
-        wanted = _wanted(space, request.draws, request.among)
+        if analysis.plates:
+            require_smooth_entries(analysis, space, recovery)
+        wanted = _wanted(space, analysis, request.draws, request.among)
         _require_labels_that_count(space, random_seed)
         found = importance_integral(space, wanted, rng)
         evidence = _evidence(space, found, request, rng)
@@ -82,7 +86,7 @@ def answer(request: Request) -> Posterior:
     return weighted_posterior(request, evidence, values, found, certificate)
 
 
-def _wanted(space: Unconstrained, draws: int, among: int) -> Wanted:
+def _wanted(space: Unconstrained, analysis: Analysis, draws: int, among: int) -> Wanted:
     """No more evaluations than take as long as sampling; NoProposal where these are too few."""
     if has_loops([space.graph]):
         raise NoProposal("the density has a loop, and cannot be evaluated at many points at once")
@@ -91,7 +95,8 @@ def _wanted(space: Unconstrained, draws: int, among: int) -> Wanted:
     if most < LEAST:
         raise NoProposal(f"over {space.size} real numbers it would take longer than sampling")
     # By the size of the density and not by its time, which would make other draws of the same seed.
-    many = int(np.clip(WORK / space.weight, *MANY))
+    work = space.weight + (NODE - 1) * sum(plate.weight for plate in analysis.plates)
+    many = int(np.clip(WORK / work, *MANY))
     return Wanted(max(draws, LOOKED_AT), int(min(most, MOST)), many=many)
 
 

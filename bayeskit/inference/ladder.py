@@ -7,11 +7,13 @@ The ladder (:mod:`bayeskit.inference.methods`):
    independent given them are integrated one by one); log evidence with an error bound, draws independent.
 3. ``importance``: what remains, at most some forty real numbers, is integrated by importance sampling at quasi-random
    points; log evidence with a standard error, draws independent.
-4. ``importance`` of a latent Gaussian: hundreds of numbers that are Normal before the data are seen are integrated by
+4. ``importance`` with entries integrated: the same, where entries that are independent given such numbers are
+   integrated one by one.
+5. ``importance`` of a latent Gaussian: hundreds of numbers that are Normal before the data are seen are integrated by
    importance sampling from their Gaussian approximation; log evidence with a standard error, draws independent.
-5. ``nuts``: NUTS on the collapsed model, the eliminated variables recovered exactly; log evidence estimated by bridge
+6. ``nuts``: NUTS on the collapsed model, the eliminated variables recovered exactly; log evidence estimated by bridge
    sampling, with its standard error, or NaN with the reason where that cannot be trusted.
-6. ``nuts`` on the model as written, where nothing can be integrated out.
+7. ``nuts`` on the model as written, where nothing can be integrated out.
 
 Independent blocks of variables go down it apart (:mod:`bayeskit.inference.apart`), each as far as it needs to.
 

@@ -170,6 +170,18 @@ METHODS: tuple[Method, ...] = (
     ),
     Method(
         "importance",
+        "importance sampling with entries integrated",
+        "bayeskit.inference.importance_entrywise",
+        "Entries that are independent given the other variables were integrated one by one, and these by importance "
+        "sampling at quasi-random points; the draws are independent.",
+        "{0} will be integrated by importance sampling at quasi-random points{1}. Should that be refused (for weights "
+        "that are too uneven, other modes, components that can be exchanged, or its cost), NUTS will sample {0}. The "
+        "log evidence is an estimate.",
+        "use method='nuts'",
+        entrywise=True,
+    ),
+    Method(
+        "importance",
         "importance sampling of a latent Gaussian",
         "bayeskit.inference.latent",
         "A latent Gaussian was integrated by importance sampling from its Gaussian approximation given the other "

@@ -38,12 +38,23 @@ SHARE = 1e-10  # of an integral, that the nodes have in all at which a check of 
 
 def differences(plate: Plate, given: Sequence[np.ndarray], number: int) -> np.ndarray:
     """For each φ, the sum over the entries of how far their log integrals are off; infinite where it cannot be told."""
-    some = max(1, AT_ONCE // max(1, plate.terms.length * AFAR.size))
+    length = (plate.one_each or plate).terms.length
+    some = max(1, AT_ONCE // max(1, length * AFAR.size))
     parts = [slice(k, min(k + some, number)) for k in range(0, number, some)]
     return np.concatenate([_differences(plate, [g[rows] for g in given], rows.stop - rows.start) for rows in parts])
 
 
 def _differences(plate: Plate, given: Sequence[np.ndarray], number: int) -> np.ndarray:
+    off = _of_entries(plate.one_each or plate, given, number)
+    total = np.sum(off if plate.copies is None else off[:, plate.copies], axis=1)
+    if plate.checks:  # of every entry: the data that they are of may differ where the density does not
+        found = plate.integrals(given, number)
+        total[_fails_a_check(plate, given, found.places, found.shares)] = np.inf
+    return np.where(np.isfinite(total), total, np.inf)
+
+
+def _of_entries(plate: Plate, given: Sequence[np.ndarray], number: int) -> np.ndarray:
+    """For each φ and entry how far its log integral is off."""
     log_density, size = plate.on_line(given), plate.terms.length
     found = plate.integrals(given, number)
     again = np.full(found.log_integral.shape, np.nan)
@@ -59,9 +70,7 @@ def _differences(plate: Plate, given: Sequence[np.ndarray], number: int) -> np.n
             apart = np.abs(found.log_integral[each] - sums.log_integral)
             # No number where the two peaks are too far apart, for their widths, to be integrated over together.
             off[each] = np.where(where[each], np.maximum(off[each], apart), off[each])
-    total = off.sum(axis=1)
-    total[_fails_a_check(plate, given, found.places, found.shares)] = np.inf
-    return np.where(np.isfinite(total), total, np.inf)
+    return off
 
 
 def _at(log_density: EntryDensity, rows: np.ndarray) -> EntryDensity:
@@ -99,8 +108,6 @@ def _other_peaks(log_density: EntryDensity, mode: np.ndarray, width: np.ndarray)
 def _fails_a_check(plate: Plate, given: Sequence[np.ndarray], places: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """For each φ, whether parameters are impossible where an entry has a share: Bernoulli(p=b) at b > 1, say."""
     number, several, _ = places.shape
-    if not plate.checks:
-        return np.zeros(number, dtype=bool)
     holds = compile_stacked([plate.terms.places, *plate.terms.given], list(plate.checks))
     with silently():
         values = holds(LINES[plate.kind](places)[0].reshape(number, several, *plate.shape), *given)

@@ -12,7 +12,7 @@ lattice is made longer where its ends still count, and finer where the two sums 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,7 +33,7 @@ EntryDensity = Callable[[np.ndarray, np.ndarray], np.ndarray]
 CURVED = 0.3  # c
 AGREED = 1e-5  # log of the ratio of the two sums, whose square is about the error
 FALLEN = -25.0  # log of a term at an end over the sum of all
-FINER, LONGER = 0.5, 1.6  # factors by which a lattice changes
+FINER, LONGER = 2, 1.6  # factors by which a lattice changes
 MOST = 2_000  # nodes
 ROUNDED, LOST = np.finfo(float).eps, 0.1  # of a place; and, in widths, where that leaves no integral
 CLIMBS = 40  # steps up to which modes are looked for
@@ -65,7 +65,15 @@ class EntryLattice:
         """Longer to the left or right, or finer."""
         first = int(self.first * (LONGER if left else 1.0))
         last = int(self.last * (LONGER if right else 1.0))
-        return EntryLattice(self.step * FINER, 2 * first, 2 * last) if coarse else EntryLattice(self.step, first, last)
+        return (
+            EntryLattice(self.step / FINER, FINER * first, FINER * last)
+            if coarse
+            else replace(self, first=first, last=last)
+        )
+
+    def within(self, longer: EntryLattice) -> np.ndarray:
+        """Which nodes of a lattice that this one was changed into are its own, by their indices."""
+        return np.arange(self.first, self.last + 1) * round(self.step / longer.step) - longer.first
 
 
 @dataclass(frozen=True)
@@ -161,16 +169,19 @@ def integrate_entries(
 ) -> Iterator[Sums]:
     """log ∫ exp L of each entry for each value of φ, some of these at a time; ``cost`` are the rows of all entries."""
     agreed, fallen = rule.agreed, rule.fallen
-    pending = [(np.arange(len(mode)), rule.lattice)] if len(mode) else []
+    # With what is known already: L at the nodes of the lattice before.
+    pending = [(np.arange(len(mode)), rule.lattice, np.empty((len(mode), 0, 0)), np.empty(0, int))] if len(mode) else []
     while pending:
-        several, lattice = pending.pop()
-        some = max(1, AT_ONCE // max(1, cost * lattice.size))
+        several, lattice, before, own = pending.pop()
+        some = max(1, AT_ONCE // max(1, cost * (lattice.size - len(own))))
         if len(several) > some:
-            pending += [(several[k : k + some], lattice) for k in range(0, len(several), some)]
+            cuts = [slice(k, k + some) for k in range(0, len(several), some)]
+            pending += [(several[cut], lattice, before[cut], own) for cut in cuts]
             continue
         u = lattice.nodes[:, None]
         places = mode[several, None] + width[several, None] * (np.sinh(CURVED * u) / CURVED)
-        values = terms(several, places) + np.log(lattice.step * np.cosh(CURVED * u)) + np.log(width[several, None])
+        found = _at_others(terms, several, places, before, own)
+        values = found + np.log(lattice.step * np.cosh(CURVED * u)) + np.log(width[several, None])
         whole, half = _of_all_and_of_half(values, lattice.first % 2)
         with np.errstate(all="ignore"):
             apart = np.where(whole == half, 0.0, np.abs(whole - half))
@@ -191,4 +202,17 @@ def integrate_entries(
         changes = open_ends[:, 0] * 4 + open_ends[:, 1] * 2 + coarse
         for change in map(int, np.flatnonzero(np.bincount(changes[~final]))):
             same = ~final & (changes == change)
-            pending.append((several[same], lattice.changed(change >= 4, change % 4 >= 2, change % 2 == 1)))
+            other = lattice.changed(change >= 4, change % 4 >= 2, change % 2 == 1)
+            pending.append((several[same], other, found[same], lattice.within(other)))
+
+
+def _at_others(
+    terms: EntryDensity, several: np.ndarray, places: np.ndarray, before: np.ndarray, own: np.ndarray
+) -> np.ndarray:
+    """L at places (n, K, G), of which some are known ``before``, by their indices ``own``."""
+    if not len(own):
+        return terms(several, places)
+    found, others = np.empty(places.shape), np.setdiff1d(np.arange(places.shape[1]), own)
+    found[:, own] = before
+    found[:, others] = terms(several, places[:, others])
+    return found

@@ -72,7 +72,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, home: str) -> list[Request]:
     return requests
 
 
-EXACT, QUADRATURE, IMPORTANCE, LATENT, NUTS, AS_WRITTEN = (method.home for method in METHODS)
+EXACT, QUADRATURE, IMPORTANCE, ENTRYWISE, LATENT, NUTS, AS_WRITTEN = (method.home for method in METHODS)
 FAILURES = [
     ValueError("operands could not be broadcast"),
     np.linalg.LinAlgError("5-th leading minor not positive definite"),
@@ -232,7 +232,8 @@ def test_explain_names_the_method_after_one_that_is_too_dear() -> None:
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.title)
 def test_an_obstacle_says_what_to_do(method: Method) -> None:
     """A model for which each rung is no use, and the words of it."""
-    models = {EXACT: one_scale, QUADRATURE: conjugate, IMPORTANCE: conjugate, LATENT: conjugate, NUTS: conjugate}
+    models = {EXACT: one_scale, QUADRATURE: conjugate, IMPORTANCE: conjugate, NUTS: conjugate}
+    models |= {ENTRYWISE: conjugate, LATENT: conjugate}
     if method.home == AS_WRITTEN:
         assert not method.obstacle(analyse(conjugate()))
         return
