@@ -71,7 +71,7 @@ def _plates(model: pm.Model, observed: str, analysis: Analysis | None) -> list[P
             if model[name].ndim == 0 or {f for f in joint.factors if name in joint.scopes[f]} != {name, observed}:
                 continue
             with suppress(EntriesMixed, NotAPlate):
-                found.append(integrate_out(joint, name, joint.shapes()[name], support_of(model, model[name]))[1])
+                found.append(integrate_out(joint, name, joint.shapes(), support_of(model, model[name]))[1])
     return found
 
 

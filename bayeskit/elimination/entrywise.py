@@ -49,7 +49,7 @@ def _integrated(plain: Analysis, rule: EntryRule) -> Analysis | None:
     plates: list[Plate] = []
     for name in sorted(plain.plan.remaining, key=lambda n: -size_of(plain, n)):
         try:
-            left, plate = integrate_out(left, name, plain.shapes[name], plain.supports[name], rule)
+            left, plate = integrate_out(left, name, plain.shapes, plain.supports[name], rule)
         except (EntriesMixed, NotAPlate):
             continue
         plates.append(plate)

@@ -30,7 +30,7 @@ from bayeskit.graphs.nodes import applies, core_op, name_of
 from bayeskit.graphs.operations import followed_axes
 from bayeskit.types import Graph
 
-__all__ = ["Axis", "EntriesMixed", "connection"]
+__all__ = ["Axis", "EntriesMixed", "connection", "held_index"]
 
 
 class EntriesMixed(Exception):
@@ -142,14 +142,14 @@ def _placed(node: Apply, axes: list[Axes], shape: Sequence[int]) -> Axes | None:
     for all of its states.
     """
     whole, part, *keys = node.inputs
-    places = _held(keys[0]) if len(keys) == 1 and whole.type.ndim == part.type.ndim == 1 else None
+    places = held_index(keys[0]) if len(keys) == 1 and whole.type.ndim == part.type.ndim == 1 else None
     if places is None or (any(axes[0]) and any(axes[1])):
         return None
     if any(axes[0]):
         return axes[0]
     places = np.flatnonzero(places) if places.dtype == bool else places
     (own,), (length,) = axes[1], whole.type.shape
-    length = len(_held(keys[0])) if keys[0].type.dtype == "bool" else length
+    length = len(held_index(keys[0])) if keys[0].type.dtype == "bool" else length
     if own is None or length is None or len(np.unique(places)) < len(places):
         return None
     entries = np.zeros(length, dtype=np.int64)
@@ -263,12 +263,12 @@ def _selected(
         if len(wide) == 1:
             place = ndim - index.type.ndim + wide[0]
             return tuple(own if i == place else None for i in range(ndim))
-    if alone and index.type.ndim == 1 and (entries := _held(index)) is not None:
+    if alone and index.type.ndim == 1 and (entries := held_index(index)) is not None:
         return (own.select(entries, own.length(shape) if own.positions is None else len(own.positions) // 8),)
     raise EntriesMixed(node)
 
 
-def _held(index: Any) -> Any:
+def held_index(index: Any) -> Any:
     """The numbers of an index that is a constant or in a container of data; None otherwise."""
     while index.owner is not None and applies(index.owner, Cast):
         index = index.owner.inputs[0]

@@ -16,15 +16,19 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Constant
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
+from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedSubtensor, get_idx_list
 
-from bayeskit.finite.axis_dependence import connection
+from bayeskit.finite.axis_dependence import connection, held_index
+from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.operations import Kind, entry_sources, kind_of, parts
+from bayeskit.model.data_slots import DataSlot, held_array
 from bayeskit.plates.entry_rows import EntryRows
 from bayeskit.types import Graph
 
@@ -49,17 +53,17 @@ class EqualEntries:
 
 
 def equal_entries(
-    graphs: Sequence[Graph], variable: Any, shape: tuple[int, ...], given: Sequence[Graph]
+    graphs: Sequence[Graph], variable: Any, shape: tuple[int, ...], given: Mapping[Graph, tuple[int, ...]]
 ) -> EqualEntries | None:
     """The classes of a vector, whose factors are connected along it; None where there are hardly any, or none is known.
 
-    Of data that may be exchanged nothing is known.
+    ``given`` are the symbols of φ with their shapes. Of data that may be exchanged nothing is known.
     """
-    if len(shape) != 1 or any(not isinstance(v, Constant) for v in graph_inputs(graphs) if v not in (variable, *given)):
+    if len(shape) != 1 or any(isinstance(v, DataSlot) for v in graph_inputs(graphs)):
         return None
     try:
         along = [_one_axis(connection(graph, variable, shape)[0], shape) for graph in graphs]
-        numbers = _numbers_of(graphs, variable, shape, given)
+        numbers = _numbers_of(graphs, {variable: np.zeros(shape, dtype=int), **_all_of(given)})
         keys = [_of_entries(numbers[g], *of_one, shape[0]) for g, of_one in zip(graphs, along, strict=True)]
         of = _rows(np.stack(keys, axis=1))
         first = np.unique(of, return_index=True)[1]
@@ -117,15 +121,18 @@ def _together(numbers: Sequence[np.ndarray]) -> np.ndarray:
     return result
 
 
-def _numbers_of(
-    graphs: Sequence[Graph], variable: Graph, shape: tuple[int, ...], given: Sequence[Graph]
-) -> Mapping[Graph, np.ndarray]:
-    numbers: dict[Graph, np.ndarray] = {variable: np.zeros(shape, dtype=int)}
+def _all_of(given: Mapping[Graph, tuple[int, ...]]) -> dict[Graph, np.ndarray]:
+    return {symbol: _all_different(shape) for symbol, shape in given.items()}
+
+
+def _numbers_of(graphs: Sequence[Graph], symbols: Mapping[Graph, np.ndarray]) -> Mapping[Graph, np.ndarray]:
+    numbers = dict(symbols)
     for leaf in graph_inputs(graphs):
-        if isinstance(leaf, Constant):
-            numbers[leaf] = _of_values(leaf.data) if isinstance(leaf.data, np.ndarray) else np.zeros((), dtype=int)
-        elif leaf is not variable:
-            numbers[leaf] = _all_different(leaf)
+        if leaf not in numbers:
+            values = held_array(leaf)
+            numbers[leaf] = np.zeros((), dtype=int) if values is None else _of_values(values)
+            if values is None and not isinstance(leaf, Constant):
+                raise _Untold
     for node in toposort(graphs):
         found = _of_node(node, [numbers[i] for i in node.inputs])
         for out, own in zip(node.outputs, found, strict=True):
@@ -135,15 +142,14 @@ def _numbers_of(
 
 def _of_values(values: np.ndarray) -> np.ndarray:
     """By the bytes of values: those of NaN are equal, and zero is not equal to minus zero, whose logarithm differs."""
-    if values.dtype.kind not in "biuf" or values.size > LARGEST:
+    if values.size > LARGEST:
         raise _Untold
     flat = np.ascontiguousarray(values).reshape(-1).view(f"u{values.dtype.itemsize}")
     return np.unique(flat, return_inverse=True)[1].reshape(values.shape)
 
 
-def _all_different(var: Any) -> np.ndarray:
+def _all_different(lengths: Sequence[Any]) -> np.ndarray:
     """A number for each element, which claims nothing."""
-    lengths: Any = getattr(var.type, "shape", (None,))
     if None in lengths or (size := int(np.prod(lengths, dtype=int))) > LARGEST:
         raise _Untold
     return np.arange(size).reshape(lengths)
@@ -163,7 +169,7 @@ def _of_node(node: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
         return [_along_last(np.sort(moved.reshape(*kept, -1), axis=-1))]
     if kind in (Kind.MOVE, Kind.JOIN) and op is core:
         return _of_moved(node, inputs)
-    return [_all_different(out) for out in node.outputs]
+    return [_all_different(getattr(out.type, "shape", (None,))) for out in node.outputs]
 
 
 def _of_products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -182,12 +188,19 @@ def _of_moved(node: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
             known.append(numbers.shape)
             flat.append(numbers.ravel() + above)
             above += int(numbers.max(initial=-1)) + 1
-        elif isinstance(var, Constant):
-            known.append(var.data)
         else:
-            return [_all_different(out) for out in node.outputs]
+            known.append(_value_of(var))
     every = np.concatenate(flat)
     return [every[sources] for sources in entry_sources(node, known)]
+
+
+def _value_of(var: Any) -> Any:
+    """Of an index or a length."""
+    if isinstance(var, Constant):
+        return var.data
+    if any(not isinstance(leaf, Constant | SharedVariable) for leaf in graph_inputs([var])):
+        raise _Untold
+    return compile_small([], var)()
 
 
 # --- the factors of some entries --------------------------------------------------------------------------------------
@@ -213,11 +226,22 @@ class _Chosen:
             return pt.constant(np.take(var.data, rows, axis=axis), dtype=var.type.dtype)
         node = var.owner
         if node is not None and isinstance(node.op, Elemwise) and len(node.outputs) == 1:
-            stretched = [i.type.shape[axis] == 1 and var.type.shape[axis] != 1 for i in node.inputs]
-            pairs = zip(node.inputs, stretched, strict=True)
-            return node.op(*[self._whole(i) if of_one else self.of(i, axis, rows) for i, of_one in pairs])
+            stretched = var.type.shape[axis] != 1
+            one = [stretched and i.type.shape[axis] == 1 for i in node.inputs]
+            return node.op(
+                *[
+                    self._whole(i) if of_one else self.of(i, axis, rows)
+                    for i, of_one in zip(node.inputs, one, strict=True)
+                ]
+            )
         if node is not None and isinstance(node.op, DimShuffle) and isinstance(own := node.op.new_order[axis], int):
             return node.op(self.of(node.inputs[0], own, rows))
+        if node is not None and isinstance(node.op, Alloc):
+            value, *lengths = node.inputs
+            own = axis - (len(lengths) - value.type.ndim)
+            lengths[axis] = pt.constant(len(rows), dtype="int64")
+            stretched = own < 0 or value.type.shape[own] == 1
+            return pt.alloc(self._whole(value) if stretched else self.of(value, own, rows), *lengths)
         if node is not None and axis == 0 and (picked := _picked(node)) is not None:
             return self.of(node.inputs[0], 0, picked[rows])
         return self._whole(var)[(slice(None),) * axis + (rows,)]
@@ -230,12 +254,12 @@ class _Chosen:
 
 
 def _picked(node: Any) -> np.ndarray | None:
-    """The rows that a node picks along the first axis, by a vector of constants."""
+    """The rows that a node picks along the first axis, by a vector of constants or data."""
     if not isinstance(node.op, AdvancedSubtensor):
         return None
     index, *others = get_idx_list(node.inputs, node.op.idx_list)
-    vector = isinstance(index, Constant) and index.type.ndim == 1 and index.type.dtype != "bool"
-    length = node.inputs[0].type.shape[0]
-    if not vector or length is None or any(i != slice(None) for i in others):
+    vector = isinstance(index, Variable) and index.type.ndim == 1 and index.type.dtype != "bool"
+    if not vector or any(i != slice(None) for i in others):
         return None
-    return np.arange(length)[index.data]
+    held = held_index(index)
+    return None if held is None or np.min(held, initial=0) < 0 else np.asarray(held)

@@ -6,6 +6,7 @@ the variable, the log integrals of its entries (:mod:`bayeskit.plates.plate_op`)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -39,12 +40,13 @@ class NotAPlate(Exception):
 
 
 def integrate_out(
-    joint: LogJoint, name: str, shape: tuple[int, ...], support: Support, rule: EntryRule = FINE
+    joint: LogJoint, name: str, shapes: Mapping[str, tuple[int, ...]], support: Support, rule: EntryRule = FINE
 ) -> tuple[LogJoint, Plate]:
     """The density of everything else, in which one factor stands for the integrals over the entries of a variable.
 
     EntriesMixed where a factor depends on several entries at once, NotAPlate for another reason.
     """
+    shape = shapes[name]
     if support.kind not in LINES or not support.normalised or int(np.prod(shape, dtype=int)) < 2:
         raise NotAPlate("it is no vector of real, positive or unit numbers with a proper prior of its own")
     if name in joint.shared or name not in joint.factors:
@@ -72,7 +74,7 @@ def integrate_out(
     checks = vectorize_graph(within, {variable: terms.places}) if within else ()
     start = _centre_of_prior(joint, name, shape, set(given))
     plate = Plate(name, support.kind, terms, given, f"integral over {name}", start, tuple(checks), rule)
-    if (equal := equal_entries(factors, variable, shape, around)) is not None:
+    if (equal := equal_entries(factors, variable, shape, {joint.values[n]: shapes[n] for n in given})) is not None:
         plate = replace(plate, copies=equal.of, one_each=_one_each(plate, equal, touched))
     total = log_integrals(plate)
     for operation, condition in outside:

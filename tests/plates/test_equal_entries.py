@@ -18,6 +18,7 @@ from bayeskit.elimination.entrywise import with_plates
 from bayeskit.elimination.plan import analyse
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
+from bayeskit.model.data_slots import with_slots
 from bayeskit.plates.conditional import PlateRecovery
 from bayeskit.plates.plate import Plate
 from bayeskit.plates.plate_op import log_integrals
@@ -175,13 +176,56 @@ def test_answers_of_other_items_are_no_copies() -> None:
     np.testing.assert_array_equal(plate.copies[N // 2 :] == plate.copies[0], False)
 
 
-def test_data_that_may_be_exchanged_are_not_looked_at() -> None:
-    with pm.Model() as model:
-        answers = pm.Data("answers", ANSWERS)
-        sd, difficulty = pm.HalfNormal("sd", 1), pm.Normal("d", 0, 2, shape=ITEMS)
-        ability = pm.Normal("b", 0, sd, shape=N)
-        pm.Bernoulli("y", logit_p=ability[:, None] - difficulty, observed=answers)
-    assert plate_of(model).copies is None
+def with_containers() -> pm.Model:
+    with pm.Model(coords={"person": np.arange(N), "item": np.arange(ITEMS)}) as model:
+        person, item = pm.Data("person_code", PERSON), pm.Data("item_code", ITEM)
+        sd, difficulty = pm.HalfNormal("sd", 1), pm.Normal("d", 0, 2, dims="item")
+        ability = pm.Normal("b", 0, sd, dims="person")
+        answers = pm.Data("answers", ANSWERS[PERSON, ITEM])
+        pm.Bernoulli("y", logit_p=ability[person] - difficulty[item], observed=answers)
+    return model
+
+
+def with_dims() -> pm.Model:
+    with pm.Model(coords={"person": np.arange(N), "item": np.arange(ITEMS)}) as model:
+        sd, difficulty = pm.HalfNormal("sd", 1), pm.Normal("d", 0, 2, dims="item")
+        ability = pm.Normal("b", 0, sd, dims="person")
+        pm.Bernoulli("y", logit_p=ability[:, None] - difficulty, observed=ANSWERS, dims=("person", "item"))
+    return model
+
+
+def test_dims_of_which_pytensor_knows_no_length() -> None:
+    """The integrals, and the classes, of the same model without dims."""
+    plate, plain = plate_of(with_dims()), plate_of(MODELS["a table"]())
+    assert plate.copies is not None
+    assert plain.copies is not None
+    assert same_partition(plate.copies, plain.copies)
+    assert plate.weight == plain.weight
+    phi = dict(zip(plain.given, some(plain, 5), strict=True))
+    other = plate.log_integrals([phi[n] for n in plate.given], 5)
+    np.testing.assert_allclose(other, plain.log_integrals(list(phi.values()), 5), atol=1e-9)
+
+
+def test_data_in_containers_are_read_as_they_are_now() -> None:
+    model = with_containers()
+    analysis = analyse(model)
+    for answers in (ANSWERS[PERSON, ITEM], 1 - ANSWERS[PERSON[::-1], ITEM]):
+        model.set_data("answers", answers)
+        found, known = with_plates(analysis), plate_of(MODELS["a table"]())
+        assert found is not None
+        (plate,) = found.plates
+        assert plate.copies is not None
+        of_table = np.unique(answers.reshape(N, ITEMS), axis=0, return_inverse=True)[1].reshape(-1)
+        assert same_partition(plate.copies, of_table)
+        assert plate.one_each is not None and known.one_each is not None
+        phi = dict(zip(known.given, some(known, 3), strict=True))
+        alone = replace(plate, one_each=None, copies=None)
+        given = [phi[n] for n in plate.given]
+        np.testing.assert_allclose(plate.log_integrals(given, 3), alone.log_integrals(given, 3), atol=1e-9)
+
+
+def test_data_that_will_be_exchanged_are_not_looked_at() -> None:
+    assert plate_of(with_slots(MODELS["a table"]())[0]).copies is None
 
 
 @settings(max_examples=15, deadline=None, derandomize=True)
