@@ -31,6 +31,7 @@ MODELS = (
     "poisson_regression",
     "survival",
     "mixed_logistic_regression",
+    "item_response",
     "varying_slopes",
     "poisson_changepoint",
     "structural_time_series",

@@ -79,6 +79,7 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
         ("poisson_regression", {"weights": ("feature",), "intercept": ()}),
         ("survival", {"weights": ("feature",), "intercept": ()}),
         ("mixed_logistic_regression", {"weights": ("feature",), "intercept": (), "tau": (), "effect": ("group",)}),
+        ("item_response", {"difficulty": ("item",), "spread": (), "ability": ("row",)}),
         (
             "varying_slopes",
             {
