@@ -119,18 +119,18 @@ class _ExchangeableAxes:
             pairs = list(itertools.pairwise(range(size)))
         if not options or (number - 1) * len(pairs) > TRIALS:
             return []
-        points = self.points(options, size)
-        if not len(points):
-            return []
         choices = itertools.product(*[[(), *o] for o in options.values()])
         sets = [{n: a for n, a in zip(options, choice, strict=True) if a} for choice in choices][1:]
         permutations = self.coordinates.permutations
         exchanges = [(s, pair, permutations(s, exchanged(size, *pair))) for s in sets for pair in pairs]
         trials = [(s, pair, blocks) for s, pair, blocks in exchanges if blocks is not None]
-        for point in points:
+        looked = False
+        for point in self.points(options, size):
+            if not trials:
+                return []
             same = self.coordinates.unchanged_by(point, [blocks for *_, blocks in trials])
-            trials = list(itertools.compress(trials, same))
-        return _independent([(s, pair) for s, pair, _ in trials], size)
+            trials, looked = list(itertools.compress(trials, same)), True
+        return _independent([(s, pair) for s, pair, _ in trials], size) if looked else []
 
     def options(self, size: int) -> Options:
         """For each variable, the sets of axes of this length that can be permuted jointly."""
@@ -143,23 +143,35 @@ class _ExchangeableAxes:
                 result[name] = linear
         return result
 
-    def points(self, options: Options, size: int) -> np.ndarray:
-        """Where the density is evaluated; see the module's docstring."""
-        rng = np.random.default_rng([self.random_seed, size])
+    def points(self, options: Options, size: int) -> Iterator[np.ndarray]:
+        """Where the density is evaluated; see the module's docstring.
+
+        The points near the one at which all components coincide come first: they settle most candidates, and cost no
+        gradient and no draw from the prior, which nothing asks for once no candidate is left.
+        """
         start, spread = np.where(np.isfinite(self.space.start), self.space.start, 0.0), np.ones(self.space.size)
         if self.draws is not None and len(self.draws):
             flat = self.draws.reshape(-1, self.space.size)
             start, spread = flat.mean(axis=0), flat.std(axis=0)
-            good = flat[rng.integers(len(flat), size=DRAWS)]
-        else:
-            uphill = self.climbed(start + 0.1 * rng.normal(size=start.size))
-            good = np.vstack([uphill, *self.space.prior_draws(DRAWS, self.random_seed)])
+        rng = np.random.default_rng([self.random_seed, size])
         centre = self.coincident(start, options, size)
-        places = [centre + scale * spread * rng.normal(size=centre.size) for scale in SCALES]
-        for point in good:
-            places += self.cycles(point, {n: subsets[-1] for n, subsets in options.items()}, size)
+        yield from self.finite([centre + scale * spread * rng.normal(size=centre.size) for scale in SCALES])
+        widest = {n: subsets[-1] for n, subsets in options.items()}
+        good = self.likely(start, np.random.default_rng([self.random_seed, size, 1]))
+        yield from self.finite([place for point in good for place in self.cycles(point, widest, size)])
+
+    def finite(self, places: list[np.ndarray]) -> np.ndarray:
+        """Those at which the density is a number."""
         points = np.array(places)
         return points[np.isfinite(self.coordinates.values(points))]
+
+    def likely(self, start: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Posterior draws, or without any a point uphill of the start and prior draws."""
+        if self.draws is not None and len(self.draws):
+            flat = self.draws.reshape(-1, self.space.size)
+            return np.asarray(flat[rng.integers(len(flat), size=DRAWS)])
+        uphill = self.climbed(start + 0.1 * rng.normal(size=start.size))
+        return np.vstack([uphill, *self.space.prior_draws(DRAWS, self.random_seed)])
 
     def climbed(self, x: np.ndarray) -> np.ndarray:
         """A point uphill, where some component explains the observations."""

@@ -23,6 +23,7 @@ from pytensor.raise_op import Assert
 from scipy import special, stats
 
 import bayeskit as bk
+import bayeskit.marginal_likelihood.exchangeable as exchangeable_module
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.marginal_likelihood.bridge import bridge
@@ -208,6 +209,20 @@ def test_an_assertion_that_fails_somewhere_does_not_stop_the_search() -> None:
         checked = Assert("mu is far out")(mu, pt.all(pt.abs(mu) < 1.0))
         pm.NormalMixture("y", w=[0.5, 0.5], mu=checked, sigma=1.0, observed=DATA)
     assert [dict(g.axes) for g in exchangeable(model)] == [{"mu": (0,)}]
+
+
+def test_nothing_is_climbed_to_once_no_candidate_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points near the one at which all components coincide settle it; a mixture's candidates ask for more."""
+    climbs = []
+
+    def stays(objective: Any, start: np.ndarray, **_: Any) -> tuple[np.ndarray, float]:
+        climbs.append(start)
+        return start, 0.0
+
+    monkeypatch.setattr(exchangeable_module, "climb", stays)
+    for name in ("data along the axis", "unequal concentrations", "bounds that differ"):
+        assert exchangeable(CASES[name][0]()) == () and not climbs
+    assert exchangeable(CASES["mixture of two"][0]()) and len(climbs) == 1
 
 
 def test_convention_says_what_is_summed_over() -> None:
