@@ -59,10 +59,10 @@ def test_the_chance_of_an_order_is_its_integral_over_g(page: dict[str, Any]) -> 
     def given(g: float) -> tuple[float, float]:
         precision = 6 + 1 / g
         left = total - along @ along / precision
-        weight = stats.invgamma(0.5, scale=0.125).pdf(g) / (1 + 6 * g) * left**-8.5
+        weight = stats.invgamma.pdf(g, 0.5, scale=0.125) / (1 + 6 * g) * left**-8.5
         apart = contrasts[1] - contrasts[0]
         spread = math.sqrt(left / 17 / precision * (apart @ apart))
-        return weight, weight * float(stats.t(17).cdf(apart @ along / precision / spread))
+        return weight, weight * float(stats.t.cdf(apart @ along / precision / spread, 17))
 
     whole, part = (
         sum(integrate.quad(lambda u, k=k: given(math.exp(u))[k] * math.exp(u), a, a + 5)[0] for a in range(-10, 30, 5))

@@ -131,7 +131,7 @@ def regression(n: int) -> tuple[pm.Model, Callable[[float], float]]:
             return -np.inf
         square, log_determinant = Y[:n] @ np.linalg.solve(covariance, Y[:n]), np.linalg.slogdet(covariance)[1]
         likelihood = -0.5 * (square + log_determinant + n * np.log(2 * np.pi))
-        return float(likelihood + stats.halfnorm(scale=2.0).logpdf(np.exp(u)) + u)
+        return float(likelihood + stats.halfnorm.logpdf(np.exp(u), scale=2.0) + u)
 
     return model, log_density
 
@@ -145,8 +145,8 @@ def rates(n: int) -> tuple[pm.Model, Callable[[float], float]]:
 
     def log_density(u: float) -> float:
         b = np.exp(u)
-        likelihood = stats.nbinom(0.2, b / (b + 1.5)).logpmf(counts[:n]).sum()
-        return float(likelihood + stats.gamma(0.1).logpdf(b) + u)
+        likelihood = stats.nbinom.logpmf(counts[:n], 0.2, b / (b + 1.5)).sum()
+        return float(likelihood + stats.gamma.logpdf(b, 0.1) + u)
 
     return model, log_density
 
@@ -259,7 +259,7 @@ def test_a_t_test_as_its_data_arrive() -> None:
         def density(u: float, n: int = n, t2: float = t2) -> float:
             wide = 1 + n * np.exp(u)
             likelihood = wide**-0.5 * (1 + t2 / (wide * (n - 1))) ** (-n / 2)
-            return float(likelihood * stats.invgamma(0.5, scale=0.25).pdf(np.exp(u)) * np.exp(u))
+            return float(likelihood * stats.invgamma.pdf(np.exp(u), 0.5, scale=0.25) * np.exp(u))
 
         whole = integrate.quad(density, -20, 60, epsabs=0, epsrel=1e-11, limit=500)[0]
         by_formula = np.log(whole) + n / 2 * np.log1p(t2 / (n - 1))

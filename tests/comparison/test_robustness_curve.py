@@ -163,7 +163,7 @@ def test_a_t_test_over_the_scale_of_its_effect_under_a_shared_improper_prior() -
         t, n = Y.mean() / Y.std(ddof=1) * math.sqrt(3), 3
         pieces = [(-np.inf, -1), (-1, 0), (0, 1), (1, 4), (4, np.inf)]
         values = [
-            integrate.quad(lambda d: stats.nct(n - 1, d * math.sqrt(n)).pdf(t) * stats.cauchy(0, scale).pdf(d), *piece)[
+            integrate.quad(lambda d: stats.nct.pdf(t, n - 1, d * math.sqrt(n)) * stats.cauchy.pdf(d, 0, scale), *piece)[
                 0
             ]
             for piece in pieces

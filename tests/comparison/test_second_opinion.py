@@ -123,6 +123,7 @@ def labelled(**transform: object) -> pm.Model:
     return model
 
 
+@cache
 def of_labelled() -> float:
     y = np.array([-2.1, -1.8, -2.4, 1.9, 2.2, 2.0])
     grid = np.linspace(-6, 6, 1201)
