@@ -47,7 +47,7 @@ from scipy import special, stats
 
 from bayeskit.types import Array
 
-__all__ = ["ScalarTests", "compare_with_distribution", "compare_with_draws", "holm"]
+__all__ = ["ScalarTests", "compare_with_distribution", "compare_with_draws", "holm", "kolmogorov_distance"]
 
 NEAR_NORMAL_SKEWNESS = 0.5
 NEAR_NORMAL_EXCESS_KURTOSIS = 1.0
@@ -118,7 +118,7 @@ def compare_with_distribution(draws: Array, probability: Array, moments: Sequenc
         folded = _normal_scores(np.abs(2 * probability - 1))
         z_sd = folded.mean() * np.sqrt(float(array_stats.ess(folded, method="mean")))
         scale = "folded scores"
-    distance = _distance_from_uniform(probability.ravel())
+    distance = kolmogorov_distance(probability.ravel())
     z_mean, p_ecdf = float(judged.mean() * np.sqrt(n_mean)), _kolmogorov_p(distance, min(n_ecdf, draws.size))
     return ScalarTests(z_mean, float(z_sd), p_ecdf, n_ecdf, rhat, scale, "", p_extreme, bulk, tail)
 
@@ -168,7 +168,7 @@ def _effective_sizes(judged: Array, scores: Array) -> tuple[float, float, float,
     return n_mean, n_sd, bulk, tail, rhat
 
 
-def _distance_from_uniform(values: Array) -> float:
+def kolmogorov_distance(values: Array) -> float:
     """Kolmogorov's D of values in [0, 1]; :func:`scipy.stats.ks_1samp` takes a fifth of the time of all four tests."""
     steps = np.arange(values.size + 1) / values.size
     in_order = np.sort(values)

@@ -214,9 +214,9 @@ def test_scores_are_uniform_whatever_the_marginal() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 1000])
-def test_the_distance_from_uniform_is_scipys(size: int) -> None:
+def test_the_kolmogorov_distance_is_scipys(size: int) -> None:
     values = np.random.default_rng(size).beta(0.9, 1.1, size=size)
-    assert statistics._distance_from_uniform(values) == stats.ks_1samp(values, stats.uniform.cdf).statistic
+    assert statistics.kolmogorov_distance(values) == stats.ks_1samp(values, stats.uniform.cdf).statistic
 
 
 def test_holm_agrees_with_statsmodels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from scipy import special, stats
 
 from bayeskit.types import Array
+from bayeskit.validation.statistics import kolmogorov_distance
 
 __all__ = ["Uniformity", "uniformity"]
 
@@ -56,8 +57,9 @@ def uniformity(values: Array) -> Uniformity:
     scores = special.ndtri(np.clip(values, TINY, 1 - np.finfo(float).epsneg))
     squares = float(np.sum(scores**2))
     z_mean = float(np.sqrt(number) * scores.mean())
-    p_sd = float(min(1.0, 2 * min(stats.chi2.sf(squares, number), stats.chi2.cdf(squares, number))))
-    z_sd = float(np.sign(squares - number) * stats.norm.isf(max(p_sd, TINY) / 2))
-    p_ecdf = float(stats.ks_1samp(values, stats.uniform.cdf).pvalue)
+    # The functions themselves: what SciPy's distributions check at every call takes ten times as long.
+    p_sd = float(min(1.0, 2 * min(special.chdtrc(number, squares), special.chdtr(number, squares))))
+    z_sd = float(-np.sign(squares - number) * special.ndtri(max(p_sd, TINY) / 2))
+    p_ecdf = float(stats.kstwo.sf(kolmogorov_distance(values), number))
     inside = [float(np.mean(np.abs(values - 0.5) <= share / 2)) for share in (0.5, 0.9)]
-    return Uniformity(number, z_mean, z_sd, float(2 * stats.norm.sf(abs(z_mean))), p_sd, p_ecdf, inside[0], inside[1])
+    return Uniformity(number, z_mean, z_sd, float(2 * special.ndtr(-abs(z_mean))), p_sd, p_ecdf, inside[0], inside[1])
