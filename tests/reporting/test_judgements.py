@@ -99,10 +99,10 @@ def test_power_scaling_finds_the_prior_that_decides() -> None:
 
 def test_the_steps_of_a_series_are_part_of_the_model() -> None:
     """Their prior to a power is smoother: it was called the reason for every entry, and for the noise."""
-    y = np.cumsum(np.random.default_rng(1).normal(0, 0.3, 40))
+    y = np.cumsum(np.random.default_rng(1).normal(0, 0.3, 20))
     with pm.Model() as model:
         noise = pm.HalfNormal("noise", 2.0)
-        walk = pm.GaussianRandomWalk("walk", sigma=0.3, init_dist=pm.Normal.dist(), shape=40)
+        walk = pm.GaussianRandomWalk("walk", sigma=0.3, init_dist=pm.Normal.dist(), shape=20)
         pm.Normal("y", walk, noise, observed=y)
     section = bk.report_section(bk.infer(model, draws=2000, random_seed=1, progressbar=False), "sensitivity")
     assert section.tables and not section.doubts
