@@ -19,8 +19,8 @@ Nothing has a closed form. Given the others each :math:`u_j` is an integral over
    \prod_{i : g(i) = j} \mathrm{Binomial}(y_i \mid n_i, p_i)\, du,
 
 and the evidence integrates that over :math:`b, w` and :math:`\tau`. Adaptive Gauss–Hermite quadrature finds the
-maximum of the same likelihood. Without features the others are two numbers, left to quadrature; with more the
-effects are drawn from their Gaussian approximation given :math:`\tau`, and weighted.
+maximum of the same likelihood. Without features the others are two numbers, left to quadrature, with more to importance
+sampling; of many rows the effects are drawn from their Gaussian approximation given :math:`\tau`, and weighted.
 
 The free variables are ``intercept``, ``tau``, ``effect`` of dims ``("group",)`` and, with features, ``weights`` of dims
 ``("feature",)``. Non-centred, ``effect`` is :math:`\tau` times ``z``, which is standard Normal.

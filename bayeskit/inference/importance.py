@@ -39,6 +39,9 @@ __all__ = ["answer", "obstacle", "too_dear"]
 NUMBERS = 40  # real numbers that remain, at most
 LEAST, MOST = 25_000, 1_000_000  # evaluations that an answer takes, and that are made at most
 WORK, MANY = 1.6e8, (4_096, 100_000)  # numbers computed with, and points, from which a larger error than 1e-3 will do
+# Seconds, as counted, beyond which entries are not integrated: a Gaussian approximation of 100 of them under 2,000 rows
+# took half as long.
+LONGEST = 12.0
 NODE = 4  # numbers that one at a node of an integral over an entry counts for
 NEAR = 25  # points in each of four rows, by which exchangeable components are looked for beforehand
 FEWEST = 4  # draws at which the certificate is evaluated where none are asked for
@@ -91,6 +94,8 @@ def _wanted(space: Unconstrained, analysis: Analysis, draws: int, among: int) ->
     if has_loops([space.graph]):
         raise NoProposal("the density has a loop, and cannot be evaluated at many points at once")
     seconds = seconds_of_evaluation(space)
+    if analysis.plates and LEAST * seconds > LONGEST:
+        raise NoProposal("the integrals over single entries would take too long")
     most = seconds_of_sampling(seconds, space.size, space.weight, among) / seconds
     if most < LEAST:
         raise NoProposal(f"over {space.size} real numbers it would take longer than sampling")

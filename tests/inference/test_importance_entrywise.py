@@ -13,6 +13,7 @@ from scipy import optimize, special, stats
 from scipy.stats import qmc
 
 import bayeskit as bk
+from bayeskit.elimination.entrywise import with_plates
 from bayeskit.elimination.plan import analyse
 from bayeskit.inference import importance_entrywise
 from bayeskit.results.records import Posterior
@@ -112,6 +113,17 @@ def test_the_plan_says_which_way() -> None:
     assert post.method == "importance"
     assert "integrated one by one" in post.account
     assert post.plan.remaining == ("sd", "difficulty")
+
+
+def test_many_rows_are_left_to_other_methods() -> None:
+    group, x = R.integers(50, size=3_000), R.normal(size=(3_000, 4))
+    with pm.Model() as model:
+        w, sd = pm.Normal("w", 0, 1, shape=4), pm.HalfNormal("sd", 1)
+        effect = pm.Normal("effect", 0, sd, shape=50)
+        pm.Bernoulli("y", logit_p=x @ w + effect[group], observed=R.integers(2, size=3_000))
+    found = with_plates(analyse(model))
+    assert found is not None and not importance_entrywise.obstacle(found)
+    assert importance_entrywise.too_dear(found) == "the integrals over single entries would take too long"
 
 
 def test_it_is_for_models_with_such_entries() -> None:
