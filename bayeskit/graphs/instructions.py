@@ -194,10 +194,10 @@ def _ufunc(node: Apply) -> np.ufunc | None:
         return None
     function = op.nfunc if op.nfunc is not None else import_func_from_string(spec[0])
     dtypes, out = [i.type.dtype for i in node.inputs], node.outputs[0].type.dtype
-    alike = out == "float64" and (
-        all(d == "float64" for d in dtypes) or (len(dtypes) == 2 and "float64" in dtypes and "complex128" not in dtypes)
-    )
-    truth = out == "bool" and (isinstance(op.scalar_op, ps.LogicalComparison) or all(d == "bool" for d in dtypes))
+    mixed = len(dtypes) == 2 and "float64" in dtypes and "complex128" not in dtypes
+    alike = out == "float64" and (mixed or all(d == "float64" for d in dtypes))
+    compares = isinstance(op.scalar_op, ps.LogicalComparison | ps.FixedLogicalComparison)
+    truth = out == "bool" and (compares or all(d == "bool" for d in dtypes))
     return function if isinstance(function, np.ufunc) and (alike or truth) else None
 
 

@@ -39,6 +39,7 @@ GRAPHS: dict[str, Callable[[Any], Any]] = {
     "mixed dtypes": lambda x: x ** np.int8(2) + pt.cast(x > 1, "float64") - np.arange(LENGTH) / 3,
     "division of whole numbers": lambda x: pt.as_tensor(np.arange(LENGTH, dtype="int8")) / np.int8(7) + x,
     "choice": lambda x: pt.switch(pt.and_(x > 1, x < 1.5), x, -x),
+    "what is not finite": lambda x: pt.switch(pt.isinf(LONG / (x > 1)) | pt.isnan(pt.log(LONG - 1.5)), 0.0, x),
     "clip": lambda x: pt.clip(x, 0.9, 1.1),
     "clip from below alone": lambda x: pt.clip(x, 0.9, x),
     "clip from above alone": lambda x: pt.clip(x, x, 1.1),
