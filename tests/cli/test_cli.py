@@ -284,18 +284,19 @@ def test_explain_names_the_family(run: Run) -> None:
 def test_compare_weighs_specifications(run: Run, folder: Path) -> None:
     (folder / "table.csv").write_text(BINOMIAL)
     flat, informed = "beta_binomial", "beta_binomial:alpha=2,beta=5"
-    arguments = ("compare", flat, informed, "--data", "table.csv", "--prior-odds", "1:3")
+    arguments = ("compare", flat, informed, "--data", "table.csv", "--prior-odds", "1:3", "--sequential")
     code, out, err = run(*arguments, "--json")
     assert (code, err) == (0, "")
-    rows = {row["model"]: row for row in json.loads(out)["comparison"]}
+    record = json.loads(out)
+    rows = {row["model"]: row for row in record["comparison"]}
     data = ([1, 4, 0], [10, 12, 9])
     evidence = {flat: log_beta_binomial(*data, 1.0, 1.0), informed: log_beta_binomial(*data, 2.0, 5.0)}
     for name, value in evidence.items():
         assert math.isclose(rows[name]["log_evidence"], value, rel_tol=1e-10)
     odds = 3 * math.exp(evidence[informed] - evidence[flat])
     assert math.isclose(rows[informed]["posterior_probability"], odds / (1 + odds), rel_tol=1e-9)
-    assert informed in run(*arguments)[1]
-    last = json.loads(run(*arguments, "--sequential", "--json")[1])["sequential"][0]["table"][-1]
+    assert informed in run(*arguments[:-1])[1]
+    last = record["sequential"][0]["table"][-1]
     assert last["model"] == informed
     assert math.isclose(last["posterior_probability"], odds / (1 + odds), rel_tol=1e-9)
 
