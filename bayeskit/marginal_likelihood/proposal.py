@@ -35,7 +35,7 @@ __all__ = [
     "require_more_draws_than",
 ]
 
-DEGREES = (math.inf, 30.0, 10.0, 5.0, 3.0, 2.0)  # of freedom of the proposal
+DEGREES = (30.0, 10.0, 5.0, 3.0, 2.0)  # of freedom of the proposal, after the Normal's, which are infinite
 NEGLIGIBLE, CLEARLY = 1e-6, 5.0  # nats; standard errors between two estimates of the same number
 
 
@@ -108,7 +108,8 @@ def _root(scatter: Array) -> Array:
 
 def fitted(sample: Array) -> Proposal:
     """The most likely proposal; degrees of freedom are tried until they do not make it more so."""
-    best, height = proposal_of(sample), -math.inf
+    best = proposal_of(sample)
+    height = float(best.log_density(sample).mean())
     for degrees in DEGREES:
         proposal = proposal_of(sample, degrees)
         fit = float(proposal.log_density(sample).mean())
