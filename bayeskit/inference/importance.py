@@ -3,8 +3,8 @@
 Points are quasi-random, of a proposal that is adapted to the density: see
 :mod:`bayeskit.marginal_likelihood.quasi_monte_carlo`. The log evidence comes with the standard error between
 independent randomisations, draws are independent, and the eliminated variables come back exactly. What would not be
-trusted is refused, and sampled by NUTS instead: weights with too heavy a tail, modes that the proposal does not cover,
-components whose labels can be exchanged.
+trusted is refused, and sampled by NUTS instead: weights with too heavy a tail, modes that the proposal does not cover.
+Of modes that are images of each other, by labels exchanged or signs changed, one is integrated over, for all.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from bayeskit.inference.cost import seconds_of_evaluation, seconds_of_sampling
 from bayeskit.inference.methods import Request
 from bayeskit.inference.remaining import obstacle_to
 from bayeskit.inference.smooth_entries import require_smooth_entries
-from bayeskit.inference.weighted_points import IMAGES, audited_evidence, weighted_posterior
+from bayeskit.inference.weighted_points import audited_evidence, weighted_posterior
 from bayeskit.marginal_likelihood.endless_tails import endless_tail
-from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.integral import ImportanceIntegral, Wanted, importance_integral
+from bayeskit.marginal_likelihood.quasi_monte_carlo.one_of_images import OneOfImages, one_of_images
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.log_evidence import LogEvidence
@@ -43,7 +43,6 @@ WORK, MANY = 1.6e8, (4_096, 100_000)  # numbers computed with, and points, from 
 # took half as long.
 LONGEST = 12.0
 NODE = 4  # numbers that one at a node of an integral over an entry counts for
-NEAR = 25  # points in each of four rows, by which exchangeable components are looked for beforehand
 FEWEST = 4  # draws at which the certificate is evaluated where none are asked for
 LOOKED_AT = 2_000  # draws by which symmetries and other modes are looked for
 
@@ -78,15 +77,19 @@ def answer(request: Request) -> Posterior:
         if analysis.plates:
             require_smooth_entries(analysis, space, recovery)
         wanted = _wanted(space, analysis, request.draws, request.among)
-        _require_labels_that_count(space, random_seed)
-        found = importance_integral(space, wanted, rng)
-        evidence = _evidence(space, found, request, rng)
-        values = recovery.draw(space.backward(found.draw(rng, request.draws or FEWEST)), rng)
+        images = one_of_images(space, rng, random_seed)
+        found = importance_integral(images or space, wanted, rng)
+        evidence = _evidence(space, images, found, request, rng)
+        points, said = found.draw(rng, request.draws or FEWEST), ""
+        if images is not None:
+            points, said = images.drawn(points, rng)
+        values = recovery.draw(space.backward(points), rng)
         certificate = certify_collapsed(recovery, values, random_seed)
         values |= deterministics(analysis.original, values)
     if np.isfinite(evidence.value):
         evidence = replace(evidence, error=evidence.error + certificate)
-    return weighted_posterior(request, evidence, values, found, certificate)
+    post = weighted_posterior(request, evidence, values, found, certificate)
+    return replace(post, plan=replace(post.plan, notes=(*post.plan.notes, said))) if said else post
 
 
 def _wanted(space: Unconstrained, analysis: Analysis, draws: int, among: int) -> Wanted:
@@ -105,17 +108,16 @@ def _wanted(space: Unconstrained, analysis: Analysis, draws: int, among: int) ->
     return Wanted(max(draws, LOOKED_AT), int(min(most, MOST)), many=many)
 
 
-def _require_labels_that_count(space: Unconstrained, random_seed: int) -> None:
-    """Refuse components that can be exchanged before anything is spent on one of their labellings."""
-    near = space.start + np.random.default_rng(random_seed).standard_normal((4, NEAR, space.size))
-    if any(group.complete for group in exchangeable_in(space, near, random_seed=random_seed)):
-        raise NoProposal(IMAGES)
-
-
 def _evidence(
-    space: Unconstrained, found: ImportanceIntegral, request: Request, rng: np.random.Generator
+    space: Unconstrained,
+    images: OneOfImages | None,
+    found: ImportanceIntegral,
+    request: Request,
+    rng: np.random.Generator,
 ) -> LogEvidence:
     """With what it is taken over; NoProposal where the posterior has modes that the proposal does not know of."""
     draws = found.draw(rng, LOOKED_AT).reshape(4, -1, space.size)
-    estimate = LogEvidence(found.value, found.error, "estimated")
-    return audited_evidence(space, draws, request, estimate, lambda: endless_tail(space, draws))
+    # Where images overlap a share ends in tails of its own: for three components on eight numbers z² was 1.7 without.
+    error = found.error if images is None else found.error_with_tail
+    estimate = LogEvidence(found.value, error, "estimated")
+    return audited_evidence(space, draws, request, estimate, lambda: endless_tail(space, draws), images=images)

@@ -164,8 +164,7 @@ METHODS: tuple[Method, ...] = (
         "What has no closed form was integrated by importance sampling at quasi-random points; the draws are "
         "independent.",
         "{0} will be integrated by importance sampling at quasi-random points{1}. Should that be refused (for weights "
-        "that are too uneven, other modes, components that can be exchanged, or its cost), NUTS will sample {0}. The "
-        "log evidence is an estimate.",
+        "that are too uneven, other modes, or its cost), NUTS will sample {0}. The log evidence is an estimate.",
         "use method='nuts'",
     ),
     Method(
@@ -175,8 +174,7 @@ METHODS: tuple[Method, ...] = (
         "Entries that are independent given the other variables were integrated one by one, and these by importance "
         "sampling at quasi-random points; the draws are independent.",
         "{0} will be integrated by importance sampling at quasi-random points{1}. Should that be refused (for weights "
-        "that are too uneven, other modes, components that can be exchanged, or its cost), NUTS will sample {0}. The "
-        "log evidence is an estimate.",
+        "that are too uneven, other modes, or its cost), NUTS will sample {0}. The log evidence is an estimate.",
         "use method='nuts'",
         entrywise=True,
     ),

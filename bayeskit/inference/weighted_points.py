@@ -14,6 +14,7 @@ from bayeskit.marginal_likelihood.conventions import audit_of_draws
 from bayeskit.marginal_likelihood.proposal import Refused
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.integral import ImportanceIntegral
+from bayeskit.marginal_likelihood.quasi_monte_carlo.one_of_images import IMAGES, OneOfImages, same_maps
 from bayeskit.marginal_likelihood.sampled import Drawn
 from bayeskit.marginal_likelihood.symmetries import symmetries_of
 from bayeskit.model.unconstrained import Unconstrained
@@ -22,9 +23,7 @@ from bayeskit.results.records import Posterior
 from bayeskit.results.tree import build_tree
 from bayeskit.types import Array
 
-__all__ = ["IMAGES", "audited_evidence", "weighted_posterior"]
-
-IMAGES = "the posterior has modes that are mirror images of each other"
+__all__ = ["audited_evidence", "weighted_posterior"]
 
 
 def audited_evidence(
@@ -35,11 +34,13 @@ def audited_evidence(
     why_improper: Callable[[], str],
     *,
     doubted: bool = True,
+    images: OneOfImages | None = None,
 ) -> LogEvidence:
-    """An estimate with what it is taken over; NoProposal where components can be exchanged.
+    """An estimate with what it is taken over; NoProposal where the density has images that it does not count.
 
-    ``draws``, (4, n, D), show symmetries; where compared models share an improper prior, ``why_improper`` says why it
-    is not integrated, if so; ``doubted`` estimates are held against what the draws do not show.
+    ``draws``, (4, n, D), show symmetries, and are of one of the ``images`` that are counted; where compared models
+    share an improper prior, ``why_improper`` says why it is not integrated, if so; ``doubted`` estimates are held
+    against what the draws do not show.
     """
     audited = request.audit
     parts = zip(space.variables, space.arguments(draws.reshape(-1, space.size)), strict=True)
@@ -48,7 +49,10 @@ def audited_evidence(
         symmetry = symmetries_of(space, draws, audited.one_ordering, by_value, request.random_seed)
     except Refused as error:
         raise NoProposal(str(error)) from error
-    if len(symmetry.maps) > 1:
+    if images is not None:
+        images.require_same_everywhere(draws.reshape(-1, space.size))
+        symmetry = replace(symmetry, apart=())  # draws come from all images alike
+    if symmetry.space is not space or not same_maps(space, images.share.symmetries if images else (), symmetry.maps):
         raise NoProposal(IMAGES)
     if reason := audit_of_draws(space.model, audited, xr.Dataset()):
         return LogEvidence(np.nan, np.inf, "estimated", reason)

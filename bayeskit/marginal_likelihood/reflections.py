@@ -3,10 +3,12 @@ r"""Mirror images of a density that no permutation of labels along axes gives.
 A mixture of two components is often written without an axis for its weights: ``z ~ Bernoulli(w)`` with a Beta prior,
 and means ``mu[z]``, or ``switch(z, a, b)``. Exchanging the components then turns w into 1 − w, which on the
 unconstrained scale x is −x, and exchanges entries of ``mu`` or two variables; the loadings of a factor model may change
-their signs. Draws from one of the two images miss log 2 of the log evidence without any sign of it.
+their signs, and the weights into and out of one hidden unit of a neural network. Draws from one of the two images miss
+log 2 of the log evidence without any sign of it.
 
 Candidates are linear maps T with T² = 1 made of three moves: the sign of a variable's coordinates, two entries along an
-axis of length two, two variables of equal size. A candidate counts if the density is the same at x and T x, at several
+axis of length two, two variables of equal size. And the sign of what belongs to one label, in all variables, or some,
+that have an axis of as many labels. A candidate counts if the density is the same at x and T x, at several
 posterior draws and beside them.
 """
 
@@ -39,7 +41,8 @@ def reflections(space: Unconstrained, draws: np.ndarray, *, random_seed: int = 0
     points[::2] += 0.3 * flat.std(axis=0) * rng.normal(size=points[::2].shape)
     trials = int(np.clip(WORK / space.weight, FEWEST, TRIALS))
     coordinates = Coordinates(space)
-    chosen = list(itertools.islice(_candidates(_moves(coordinates)), trials))
+    chosen = [*itertools.islice(_candidates(_moves(coordinates)), trials)]
+    chosen += [*itertools.islice(_signs_of_labels(coordinates), trials)]
     for point in points:
         chosen = list(itertools.compress(chosen, coordinates.unchanged_by(point, chosen)))
     images: list[tuple[Matrix, list[str]]] = []
@@ -65,6 +68,30 @@ def _moves(coordinates: Coordinates) -> list[Blocks]:
             unit = sparse.eye_array(sizes[one])
             moves.append({(one, other): unit, (other, one): unit})
     return moves
+
+
+def _signs_of_labels(coordinates: Coordinates) -> Iterator[Blocks]:
+    """The sign of the entries with one label along an axis, of several variables that have an axis of that length."""
+    shapes = {name: coordinates.shape(name) for name in coordinates.space.slices}
+    # Elsewhere, as of weights that sum to one, coordinates are not entries.
+    entries = {n: shape for n, shape in shapes.items() if coordinates.space.initial[n].shape == shape}
+    for size in sorted({length for shape in entries.values() for length in shape if length > 1}):
+        changes = {
+            name: [_signs(shape, axis, size) for axis in range(len(shape)) if shape[axis] == size]
+            for name, shape in entries.items()
+        }
+        having = [name for name, found in changes.items() if found]
+        for number in range(1, len(having) + 1):
+            for names in itertools.combinations(having, number):
+                for chosen in itertools.product(*(changes[name] for name in names)):
+                    for label in range(size):
+                        yield {(n, n): signs[label] for n, signs in zip(names, chosen, strict=True)}
+
+
+def _signs(shape: tuple[int, ...], axis: int, size: int) -> list[Matrix]:
+    """For each label along an axis, the change of sign of its entries."""
+    labels = np.moveaxis(np.broadcast_to(np.arange(size), (*np.delete(shape, axis), size)), -1, axis).ravel()
+    return [sparse.diags_array(np.where(labels == label, -1.0, 1.0)) for label in range(size)]
 
 
 def _candidates(moves: list[Blocks]) -> Iterator[Blocks]:

@@ -115,12 +115,12 @@ def relabel(
 
 
 def over_all_labellings(post: Posterior) -> Posterior:
-    """A posterior whose draws of a sampler have every labelling of exchangeable components equally often.
+    """A posterior whose draws have every labelling of exchangeable components equally often.
 
     That is what the posterior has, whatever the chains did: two that stay in one labelling agree with each other, and
     their mean of one component's weight, of which the evidence depends on the prior, is that of one mode of several.
     """
-    if post.method != "nuts" or "posterior" not in post.tree.children or post.analysis is None:
+    if post.method not in ("nuts", "importance") or "posterior" not in post.tree.children or post.analysis is None:
         return post
     if not (groups := groups_without_order(post.model, post.analysis)):
         return post

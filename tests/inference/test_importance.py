@@ -135,34 +135,74 @@ def test_what_was_eliminated_comes_back() -> None:
 SEPARATE = np.concatenate([np.random.default_rng(1).normal(-4, 1.0, size=12), np.random.default_rng(2).normal(4, 1, 9)])
 
 
-def test_two_labellings_that_were_both_found_are_both_in_the_integral() -> None:
-    """A fine lattice about one of the two modes, twice: the components are far apart."""
+def mixture_of_two(spelling: str) -> pm.Model:
+    """One density: by a share and what is left, and by shares whose labels can be exchanged."""
     with pm.Model() as model:
         centres = pm.Normal("centres", 0.0, 5.0, shape=2)
-        share, scale = pm.Beta("share", 2.0, 2.0), pm.HalfNormal("scale", 2.0)
-        pm.NormalMixture("y", w=pm.math.stack([share, 1 - share]), mu=centres, sigma=scale, observed=SEPARATE)
-    post = bk.infer(model, method="importance", random_seed=1)
+        if spelling == "a share":
+            share = pm.Beta("share", 2.0, 2.0)
+            shares = pm.math.stack([share, 1 - share])
+        else:
+            shares = pm.Dirichlet("shares", np.full(2, 2.0))
+        scale = pm.HalfNormal("scale", 2.0)
+        pm.NormalMixture("y", w=shares, mu=centres, sigma=scale, observed=SEPARATE)
+    return model
+
+
+@pytest.fixture(scope="module")
+def by_lattice() -> float:
+    """A fine lattice about one of the two modes, twice: the components are far apart."""
     axes = [np.linspace(-5.6, -2.4, 26), np.linspace(2.4, 5.6, 26), np.linspace(-3, 3, 26), np.linspace(-0.8, 0.8, 26)]
     one, other, odds, log_scale = (a.ravel()[:, None] for a in np.meshgrid(*axes, indexing="ij", sparse=False))
     p, sd = special.expit(odds), np.exp(log_scale)
     parts = stats.norm(one, sd).logpdf(SEPARATE) + np.log(p), stats.norm(other, sd).logpdf(SEPARATE) + np.log1p(-p)
     log_f = np.logaddexp(*parts).sum(axis=1) + stats.norm(0, 5).logpdf(np.hstack([one, other])).sum(axis=1)
     log_f += (stats.beta(2, 2).logpdf(p) + np.log(p * (1 - p)) + stats.halfnorm(0, 2).logpdf(sd) + log_scale)[:, 0]
-    steps = sum(math.log(a[1] - a[0]) for a in axes)
-    expected = float(special.logsumexp(log_f)) + steps + math.log(2)
-    assert abs(post.log_evidence.value - expected) < 4 * post.log_evidence.error + 1e-4
+    return float(special.logsumexp(log_f)) + sum(math.log(a[1] - a[0]) for a in axes) + math.log(2)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "counted", "images"),
+    [
+        ("a share", "over the mirror images of centres, share", "each of 2 signs of centres, share equally often"),
+        ("shares", "over all 2! = 2 labellings", "one of 2 labellings of the components (centres, shares)"),
+    ],
+)
+def test_one_of_the_modes_that_are_images_is_integrated_for_all(
+    spelling: str, counted: str, images: str, by_lattice: float
+) -> None:
+    post = bk.infer(mixture_of_two(spelling), method="importance", random_seed=1)
+    evidence = post.log_evidence
+    assert abs(evidence.value - by_lattice) < 4 * evidence.error + 1e-4
+    assert evidence.error < 2e-3
+    assert counted in evidence.convention
+    assert f"the draws are at {images}" in post.plan.notes[-1]
     first = post.tree["posterior"]["centres"].to_numpy()[..., 0]
-    assert np.mean(first < 0) == pytest.approx(0.5, abs=4 * 0.5 / math.sqrt(first.size))
+    if spelling == "shares":  # apart, each component keeps its label
+        assert np.all(first < -2) or np.all(first > 2)
+    else:
+        assert np.mean(first < 0) == pytest.approx(0.5, abs=4 * 0.5 / math.sqrt(first.size))
 
 
-def test_components_that_can_be_exchanged_are_left_to_nuts() -> None:
-    """Their labellings are modes alike, of which climbs find some: a part of the evidence may be missing."""
+OVERLAPPING = np.random.default_rng(4).normal(0.0, 1.6, size=8)
+
+
+def test_components_that_overlap_have_every_label() -> None:
+    """Against sums over all allocations of eight numbers to three components whose shares and scale are known."""
     with pm.Model() as model:
-        centres = pm.Normal("centres", 0.0, 5.0, shape=2)
-        shares, scale = pm.Dirichlet("shares", np.full(2, 2.0)), pm.HalfNormal("scale", 2.0)
-        pm.NormalMixture("y", w=shares, mu=centres, sigma=scale, observed=SEPARATE)
-    with pytest.raises(bk.BayeskitError, match="mirror images"):
-        bk.infer(model, method="importance", random_seed=1)
+        centres = pm.Normal("centres", 0.0, 2.0, shape=4)
+        pm.NormalMixture("y", w=np.full(4, 0.25), mu=centres, sigma=1.0, observed=OVERLAPPING)
+    post = bk.infer(model, method="importance", random_seed=1)
+    members = np.array(list(itertools.product(range(4), repeat=8)))[..., None] == np.arange(4)
+    count, total = members.sum(axis=1), np.einsum("zik,i->zk", members, OVERLAPPING)
+    terms = 0.5 * (total**2 * 4 / (1 + 4 * count) - np.log1p(4 * count)).sum(axis=1)
+    expected = float(special.logsumexp(terms)) - 8 * math.log(4) + stats.norm.logpdf(OVERLAPPING).sum()
+    assert abs(post.log_evidence.value - expected) < 4 * post.log_evidence.error < 0.05
+    assert post.log_evidence.convention == "over all 4! = 24 labellings of the components (centres)"
+    assert "the draws are at each of 24 labellings of the components (centres) equally often" in post.plan.notes[-1]
+    draws = post.tree["posterior"]["centres"].to_numpy().reshape(-1, 4)
+    mean = special.softmax(terms) @ (total * 4 / (1 + 4 * count))[:, 0]
+    assert np.all(np.abs(draws.mean(axis=0) - mean) < 4 * draws.std(axis=0) / math.sqrt(len(draws)))
 
 
 @pytest.mark.parametrize(

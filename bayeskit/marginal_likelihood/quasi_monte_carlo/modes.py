@@ -25,7 +25,7 @@ from bayeskit.model.step_scales import step_scales
 from bayeskit.model.unconstrained import in_coordinates, negative_hessian
 from bayeskit.types import Array
 
-__all__ = ["FLAT", "LocalMode", "SearchedDensity", "modes_of"]
+__all__ = ["FLAT", "LocalMode", "SearchedDensity", "highest_mode", "modes_of"]
 
 STEPS = 500  # of a climb
 FLAT, FURTHER = 1e-2, 3  # the largest slope at a mode, in nats for a standard deviation; climbs towards a steeper one
@@ -37,6 +37,7 @@ AROUND, AROUND_DEGREES = 6.0, 3.0  # how far around the mode is looked, in its s
 STALE = 6  # climbs in a row that end in known modes, after which no more are made
 SHALLOW = 1e-3  # nats of a valley that is none
 NEVER = 1e299  # what a climb that never saw a finite density returns
+FEW = 3  # draws from the prior that are climbed from, where one mode will do
 STEP, ROUNDS = 1e-3, 2  # of differences, in standard deviations; how often these are told from the curvature
 JOLT = 0.1  # of the start, by which it leaves a saddle
 
@@ -102,6 +103,17 @@ def modes_of(space: SearchedDensity, rng: Generator) -> list[LocalMode]:
     if len(found) > HIGH[0] and found[HIGH[0]].height > found[0].height - HIGH[1]:
         raise NoProposal(f"the density has more than {HIGH[0]} modes that count, and may have others")
     return found
+
+
+def highest_mode(space: SearchedDensity, rng: Generator) -> LocalMode | None:
+    """The highest of those that a few climbs find, from the start and from the highest of draws from the prior."""
+    found: list[LocalMode] = []
+    scale = step_scales(space.log_density, space.start)
+    points, values = _valued(space, [space.prior_draws(DRAWN, int(rng.integers(2**31)))])
+    jolted = space.start + JOLT * np.minimum(scale, 1.0) * rng.standard_normal(space.size)
+    for start in (jolted, *points[np.argsort(-values)[:FEW]]):
+        _climb(space, start, scale, found)
+    return next(iter(_highest(found)), None)
 
 
 def _valued(space: SearchedDensity, points: list[Array]) -> tuple[Array, Array]:
