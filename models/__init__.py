@@ -37,6 +37,7 @@ MODELS = (
     "structural_time_series",
     "stochastic_volatility",
     "gaussian_process",
+    "neural_network",
     "probabilistic_pca",
     "gaussian_classifier",
     "naive_bayes",

@@ -20,7 +20,7 @@ import pytest
 import xarray as xr
 from pymc.distributions import transforms
 from pytensor.raise_op import Assert
-from scipy import special, stats
+from scipy import linalg, special, stats
 
 import bayeskit as bk
 import bayeskit.marginal_likelihood.exchangeable as exchangeable_module
@@ -412,6 +412,27 @@ def test_mirror_images(spelling: str, expected: list[str]) -> None:
         np.testing.assert_allclose((image @ image).toarray(), np.eye(space.size))
         moved = (image @ draws[0].T).T
         np.testing.assert_allclose(space.log_density(moved), space.log_density(draws[0]), rtol=1e-10)
+
+
+def test_signs_of_labels_change_one_by_one() -> None:
+    """Of a hidden layer: the sign of what goes into a unit is that of what comes out; the scale has none to change."""
+    with pm.Model() as model:
+        into, out = pm.Normal("into", 0, 1, shape=(2, 3)), pm.Normal("out", 0, 1, shape=3)
+        scale = pm.HalfNormal("scale", 1, shape=3)
+        mean = (scale * out * pt.tanh(THIRTEEN[:, None] * into[0] + into[1])).sum(axis=1)
+        pm.Normal("y", mean, 1, observed=THIRTEEN)
+    space = Unconstrained(model)
+    draws = np.random.default_rng(5).normal(size=(2, 50, space.size))
+    found = reflections(space, draws)
+    assert {names for _, names in found} == {"into, out"}
+    unit = {"into": np.eye(6), "out": np.eye(3), "scale": np.eye(3)}
+    for label in range(3):
+        changed = unit | {"into": np.diag(np.tile(np.where(np.arange(3) == label, -1.0, 1.0), 2))}
+        changed["out"] = np.diag(np.where(np.arange(3) == label, -1.0, 1.0))
+        expected = linalg.block_diag(*(changed[n] for n in space.slices))
+        assert any(np.array_equal(image.toarray(), expected) for image, _ in found)
+    (group,) = exchangeable(model)
+    assert len(labellings(space, [group], [image for image, _ in found])) == 2**3 * math.factorial(3)
 
 
 def test_evidence_counts_mirror_images() -> None:

@@ -16,6 +16,7 @@ from bayeskit.marginal_likelihood.mixture_proposal import MixtureProposal
 from bayeskit.marginal_likelihood.proposal import Proposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.integral import ImportanceIntegral, Wanted, importance_integral
+from bayeskit.marginal_likelihood.quasi_monte_carlo.one_of_images import one_of_images
 from bayeskit.marginal_likelihood.quasi_monte_carlo.skewed_coordinates import SkewedCoordinates, axes_of
 from bayeskit.marginal_likelihood.quasi_monte_carlo.weighted_mixture import SobolPoints, balanced, guarded, mixtures_of
 from bayeskit.model.unconstrained import Unconstrained
@@ -182,3 +183,39 @@ def test_a_mixture_is_fitted_to_weighted_points() -> None:
     found = next(m for m in mixtures_of(points, weights / weights.sum(), rng) if len(m.components) == 2)
     centres = sorted(component.centre[0] for component in found.components)
     np.testing.assert_allclose(centres, [0.0, 5.0], atol=0.15)
+
+
+def test_the_share_of_one_image_has_the_integral_of_all_and_the_gradient_that_it_says() -> None:
+    """Of two humps that are images by exchange of x and y, a third of a standard deviation off the line x = y."""
+    with pm.Model() as model:
+        pair = pm.Normal("pair", 0.0, 1.5, shape=2)
+        pm.Normal("low", pm.math.minimum(pair[0], pair[1]), 0.6, observed=-0.3)
+        pm.Normal("high", pm.math.maximum(pair[0], pair[1]), 0.9, observed=0.4)
+    space = Unconstrained(model)
+    share = one_of_images(space, np.random.default_rng(1), 1)
+    assert share is not None and len(share.share.symmetries) == 2
+    rng = np.random.default_rng(2)
+    for point in rng.normal(size=(5, 2)):
+        value, gradient = share.value_and_gradient(point)
+        assert value == pytest.approx(share.log_density(point)[0], rel=1e-12)
+        for k, step in enumerate(1e-5 * np.eye(2)):
+            ends = share.log_density(np.stack([point + step, point - step]))
+            assert gradient[k] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-7)
+    line = np.linspace(-9.0, 9.0, 601)
+    grid = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
+    whole, one = special.logsumexp(space.log_density(grid)), special.logsumexp(share.log_density(grid))
+    assert one == pytest.approx(whole, abs=1e-6)  # its share is weighted by the number of images
+
+
+def test_a_map_that_is_a_symmetry_only_near_the_start_is_refused() -> None:
+    """A likelihood that tells the labels apart above twenty, where no point near the start is."""
+    with pm.Model() as model:
+        pair = pm.Normal("pair", 0.0, 5.0, shape=2)
+        pm.Normal("low", pm.math.minimum(pair[0], pair[1]), 0.7, observed=-2.0)
+        pm.Normal("high", pm.math.maximum(pair[0], pair[1]), 0.7, observed=2.0)
+        pm.Potential("apart", pm.math.switch(pair[0] > 20.0, -3.0, 0.0))
+    share = one_of_images(Unconstrained(model), np.random.default_rng(1), 1)
+    assert share is not None
+    share.require_same_everywhere(np.array([[15.0, 1.0], [1.0, 2.0]]))
+    with pytest.raises(NoProposal, match="not the same where the mass is"):
+        share.require_same_everywhere(np.array([[25.0, 1.0], [1.0, 2.0]]))

@@ -107,6 +107,16 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
             {"amplitude": (), "lengthscale": (), "noise": (), "f_new": ("new",), "y_new": ("new",)},
         ),
         (
+            "neural_network",
+            {
+                "input_weights": ("feature", "unit"),
+                "thresholds": ("unit",),
+                "output_weights": ("unit",),
+                "intercept": (),
+                "sigma": (),
+            },
+        ),
+        (
             "probabilistic_pca",
             {
                 "diagonal_square": ("component",),

@@ -72,7 +72,9 @@ class OneOfImages:
         log_share = self.share.log(points) - np.log(len(self.share.symmetries))
         if not self.mirrored and np.mean(log_share < np.log(CLEAR)) <= 1 - CLEAR:
             return points, f"the draws are at one of {self._images}, which are alike: the posterior has them all"
-        remedy = "; summarise bk.relabel(posterior), or give the components an order" if self.groups else ""
+        remedy = "; summarise bk.relabel(posterior), or give the components an order"
+        if self.mirrored:
+            remedy = ", and predictions are the same at all"
         return self.at_random(points, rng), (
             f"the draws are at each of {self._images} equally often: means and intervals of single ones say "
             f"nothing{remedy}"
@@ -147,7 +149,7 @@ class OneOfImages:
 def one_of_images(space: Unconstrained, rng: Generator, random_seed: int) -> OneOfImages | None:
     """The share of one image; None where no map takes the highest mode that climbs find to another place.
 
-    NoProposal where there are more images than are summed over, or the mode is no peak.
+    NoProposal where there are more images than are summed over, or labels can be exchanged and the mode is no peak.
     """
     near = space.start + np.random.default_rng(random_seed).standard_normal((4, NEAR, space.size))
     groups = [g for g in exchangeable_in(space, near, random_seed=random_seed) if g.complete]
@@ -158,7 +160,9 @@ def one_of_images(space: Unconstrained, rng: Generator, random_seed: int) -> One
         return None
     mode = highest_mode(space, rng)
     if mode is None or (axes := axes_of(mode.hessian)) is None:
-        raise NoProposal(IMAGES)
+        if groups:
+            raise NoProposal(IMAGES)
+        return None  # no peak, of which there could be images
     exchanges = labellings(space, groups)
     counted = [(m, names) for m, names in images if _apart(mode, m) and not same_maps(space, exchanges, [m])]
     if not groups and not counted:
