@@ -7,6 +7,8 @@ distribution's own is a reason to refuse.
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +24,7 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 
 from bayeskit.families import support_kinds, support_of_prior
+from bayeskit.graphs.compile import compile_small
 from bayeskit.model.markov_chain import is_chain, states_of_chain
 
 __all__ = [
@@ -58,6 +61,7 @@ NO_SCALE = (
 CONSTANT = {"Flat": "real", "HalfFlat": "positive"}
 # Wrappers around a density that the user supplies.
 OPEN = ("CustomDist", "CustomSymbolicDist", "DensityDist", "Simulator", "EulerMaruyama")
+COMBINATIONS = 4_096  # of values of other variables, at which the ends of a range are looked at
 LIBRARIES = ("pymc.distributions.", "pytensor.tensor.random.", "pymc_extras.distributions.")
 DERIVED = _logprob.dispatch(CustomSymbolicDistRV)  # where PyMC derives the density from the random function
 
@@ -73,7 +77,8 @@ class Support:
     why, advice : str
         For ``other``: what stands in the way, as a sentence, and what to do.
     values : numpy.ndarray or None
-        For ``finite``: the values the variable can take, where they are constants.
+        For ``finite``: the values the variable can take, where they are constants; of one whose range depends on other
+        finite variables those that it can take at some values of these.
     normalised : bool
         Whether its density is known to integrate to one over its support.
     """
@@ -100,6 +105,30 @@ def _bounds(op: Any, rv: Variable) -> tuple[np.ndarray, np.ndarray] | None:
     """Lower and upper parameter of a (discrete) uniform variable, where both are constants."""
     lower, upper = (_constant(p) for p in op.dist_params(rv.owner))
     return None if lower is None or upper is None else (lower, upper)
+
+
+def _bounds_given_others(op: Any, rv: Variable) -> tuple[np.ndarray, np.ndarray] | None:
+    """The least lower and the largest upper parameter, where they depend on finite variables only: times in order.
+
+    None too where the least value is not possible at the least of the others: that is a point to look at the density.
+    """
+    parameters = op.dist_params(rv.owner)
+    drawn = {v for v in ancestors(parameters) if v.owner is not None and isinstance(v.owner.op, RandomVariable)}
+    others = [v for v in ancestors(parameters, blockers=drawn) if v in drawn]
+    if any(v.type.ndim for v in others) or not others:
+        return None
+    if not all(v in others or isinstance(v, Constant) for v in graph_inputs(parameters, blockers=others)):
+        return None
+    values = [support_without_transform(v).values for v in others]
+    known = [v for v in values if v is not None]
+    if len(known) < len(values) or math.prod(map(len, known)) > COMBINATIONS:
+        return None
+    bounds = compile_small(others, parameters)
+    each = [np.broadcast_arrays(*bounds(*map(np.asarray, given))) for given in itertools.product(*known)]
+    lower, upper = np.moveaxis(np.array(each), 1, 0)
+    if np.any(lower > upper) or np.any(lower[0] > lower.min()):
+        return None
+    return lower.min(), upper.max()
 
 
 def _between(rv: Variable) -> np.ndarray | None:
@@ -238,7 +267,7 @@ def support_without_transform(rv: Variable) -> Support:
         states = states_of_chain(rv)
         return Support("finite", values=None if states is None else np.arange(states))
     if name == "DiscreteUniform":
-        bounds = _bounds(op, rv)
+        bounds = _bounds(op, rv) or _bounds_given_others(op, rv)
         if bounds is not None and bounds[0].size == bounds[1].size == 1:
             return Support("finite", values=np.arange(int(bounds[0].item()), int(bounds[1].item()) + 1))
     if name in ("Binomial", "BetaBinomial"):

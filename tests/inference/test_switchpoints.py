@@ -18,6 +18,7 @@ from pymc.exceptions import ImputationWarning
 from scipy import special, stats
 
 import bayeskit as bk
+from bayeskit.model.support import support_without_transform
 
 YEARS = 111
 T = np.arange(YEARS)
@@ -164,6 +165,49 @@ def test_two_ordered_switchpoints_with_rates_of_their_own() -> None:
     assert post.log_evidence.value == pytest.approx(special.logsumexp(logs) - 2 * math.log(years), abs=1e-9)
     drawn = post.tree["posterior"]
     assert bool((drawn["first"] < drawn["later"]).all())
+
+
+def test_a_switchpoint_that_is_drawn_after_another_is_summed_out_with_it() -> None:
+    """``DiscreteUniform("later", first + 1, ...)``: its range depends on the first, and the pairs are a table."""
+    years = 14
+    t = np.arange(years)
+    counts = np.random.default_rng(4).poisson(np.where(t < 5, 3.0, np.where(t < 9, 0.7, 4.0)))
+    with pm.Model() as model:
+        first = pm.DiscreteUniform("first", 0, years - 2)
+        later = pm.DiscreteUniform("later", first + 1, years - 1)
+        rate = pm.Exponential("rate", 1.0, shape=3)
+        pm.Poisson("y", rate[pt.gt(t, first).astype("int64") + pt.gt(t, later)], observed=counts)
+    post = bk.infer(model, draws=400, random_seed=1)
+    pairs = np.array([(i, j) for i in range(years - 1) for j in range(i + 1, years)])
+    segments = [(t > i).astype(int) + (t > j) for i, j in pairs]
+    logs = np.array([sum(log_evidence_of(counts[s == k].astype(float)) for k in range(3)) for s in segments])
+    logs -= np.log(years - 1) + np.log(years - 1 - pairs[:, 0])
+    assert post.log_evidence.label == "exact"
+    assert post.log_evidence.value == pytest.approx(special.logsumexp(logs), abs=1e-9)
+    share = special.softmax(logs)
+    for name, place in (("first", 0), ("later", 1)):
+        found = [float(post.marginal(name).pmf(k)) for k in t]
+        np.testing.assert_allclose(found, np.bincount(pairs[:, place], share, years), atol=1e-10)
+    assert bool((post.tree["posterior"]["first"] < post.tree["posterior"]["later"]).all())
+
+
+RANGES: dict[str, tuple[Callable[[Any], Any], list[int] | None]] = {
+    "after": (lambda z: pm.DiscreteUniform.dist(z + 1, 9), [2, 3, 4, 5, 6, 7, 8, 9]),
+    "before": (lambda z: pm.DiscreteUniform.dist(-1, z), [-1, 0, 1, 2, 3, 4, 5]),
+    "impossible after the last": (lambda z: pm.DiscreteUniform.dist(z, 4), None),
+    "least where the other is largest": (lambda z: pm.DiscreteUniform.dist(6 - z, 9), None),
+    "of a count without end": (lambda z: pm.DiscreteUniform.dist(0, z + pm.Poisson.dist(2.0)), None),
+    "of several": (lambda z: pm.DiscreteUniform.dist(0, z, size=2), [0, 1, 2, 3, 4, 5]),
+}
+
+
+@pytest.mark.parametrize(("of", "values"), RANGES.values(), ids=RANGES)
+def test_the_values_of_a_range_that_depends_on_another_variable(
+    of: Callable[[Any], Any], values: list[int] | None
+) -> None:
+    support = support_without_transform(of(pm.DiscreteUniform.dist(1, 5)))
+    assert support.kind == ("finite" if values else "other")
+    np.testing.assert_array_equal([] if support.values is None else support.values, values or [])
 
 
 def test_the_closed_form_of_the_oracle() -> None:
