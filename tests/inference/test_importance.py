@@ -184,6 +184,21 @@ def test_one_of_the_modes_that_are_images_is_integrated_for_all(
         assert np.mean(first < 0) == pytest.approx(0.5, abs=4 * 0.5 / math.sqrt(first.size))
 
 
+def test_exchangeable_numbers_with_one_mode_are_no_components() -> None:
+    """Four rates with the same count: the integral is that of one to the power of four, and their means mean it."""
+    with pm.Model() as model:
+        log_rate = pm.Laplace("log_rate", 0.0, 1.0, shape=4)
+        pm.Poisson("y", pm.math.exp(log_rate), observed=np.full(4, 3))
+    post = bk.infer(model, method="importance", random_seed=1)
+
+    def density(x: float) -> float:
+        return float(stats.laplace.pdf(x) * stats.poisson.pmf(3, np.exp(x)))
+
+    one = integrate.quad(density, -10, 10, points=[0.0], epsabs=0)[0]
+    assert abs(post.log_evidence.value - 4 * math.log(one)) < 4 * post.log_evidence.error < 0.01
+    assert not any("equally often" in note or "at one of" in note for note in post.plan.notes)
+
+
 OVERLAPPING = np.random.default_rng(4).normal(0.0, 1.6, size=8)
 
 

@@ -45,7 +45,7 @@ __all__ = ["IMAGES", "OneOfImages", "one_of_images", "same_maps"]
 
 IMAGES = "the posterior has modes that are mirror images of each other"
 NEAR = 25  # points in each of four rows, by which maps are looked for beforehand
-APART = 1.0  # standard deviations, as curvature has them, between a mode and an image that counts
+APART = 1.0  # standard deviations, as curvature has them, between a mode and an image that is another mode
 # Of q, its scale in that of the mode, and its degrees of freedom. The wider it is the smoother its share where images
 # overlap: of a mixture of three on sixty overlapping numbers 62 % of the points were effective, and 19 % with 1 and 8.
 WIDER, DEGREES = 2.0, 2.0
@@ -67,8 +67,12 @@ class OneOfImages:
 
         Of labellings that are apart the draws stay at one, as a sampler's do: a state of a hidden Markov model then is
         the same state in all of them. Where they overlap there is no one of them, and each draw is put at any of them;
-        as it is where signs change, since what asks for all labellings of draws knows nothing of signs.
+        as it is where signs change, since what asks for all labellings of draws knows nothing of signs. Where all of
+        them are at one place (schools with the same data) nothing need be said.
         """
+        centre = self.share.proposal.centre
+        if not np.any(self.share.proposal.squares(np.reshape(self._stacked @ centre, (-1, self.size))) > APART**2):
+            return self.at_random(points, rng), ""
         log_share = self.share.log(points) - np.log(len(self.share.symmetries))
         if not self.mirrored and np.mean(log_share < np.log(CLEAR)) <= 1 - CLEAR:
             return points, f"the draws are at one of {self._images}, which are alike: the posterior has them all"
