@@ -27,6 +27,7 @@ from bayeskit.errors import BayeskitError, ModelError
 from bayeskit.graphs.environment import lightly
 from bayeskit.inference.ladder import answer
 from bayeskit.marginal_likelihood.prior_mass import prior_mass
+from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 from bayeskit.model.conditioning import without_data
 from bayeskit.model.support import is_improper
 from bayeskit.queries.conjugate_predictive import NoClosedForm
@@ -114,7 +115,8 @@ class PosteriorMeasure:
         numbers = sum(math.prod(v.shape[2:]) for v in draws.data_vars.values())
         number = min(AT_ONCE // max(numbers, 1), MORE)
         if number > draws.sizes["chain"] * draws.sizes["draw"]:
-            draws = answer(self.post.analysis, self.post.method, number, self.seed).tree["posterior"].to_dataset()
+            more = over_all_labellings(answer(self.post.analysis, self.post.method, number, self.seed))
+            draws = more.tree["posterior"].to_dataset()
         return stacked_draws(draws, map(str, draws.data_vars))
 
     def _averaged(self, region: Region) -> np.ndarray | None:

@@ -16,6 +16,9 @@ from bayeskit.marginal_likelihood.relabelling import over_all_labellings
 Y = [-2.1, -1.8, -2.4, -1.9, 1.9, 2.2]
 
 
+METHODS = pytest.mark.parametrize("method", ["nuts", "importance"])
+
+
 def mixture() -> pm.Model:
     with pm.Model() as model:
         weight = pm.Dirichlet("weight", np.ones(2))
@@ -26,16 +29,17 @@ def mixture() -> pm.Model:
 
 
 @cache
-def posterior() -> Posterior:
-    """By NUTS, whose chains all stay in the labelling that they start in."""
-    found = bk.infer(mixture(), method="nuts", draws=800, random_seed=1, progressbar=False)
+def posterior(method: str) -> Posterior:
+    """By NUTS, whose chains all stay in the labelling that they start in, or of one that is integrated for all."""
+    found = bk.infer(mixture(), method=method, draws=800, random_seed=1, progressbar=False)
     draws = found.tree["posterior"]["mean"]
     assert bool((draws[..., 0] < draws[..., 1]).all() | (draws[..., 0] > draws[..., 1]).all())
     return found
 
 
-def test_every_labelling_is_as_frequent_as_any_other() -> None:
-    before, after = posterior().tree["posterior"], over_all_labellings(posterior()).tree["posterior"]
+@METHODS
+def test_every_labelling_is_as_frequent_as_any_other(method: str) -> None:
+    before, after = posterior(method).tree["posterior"], over_all_labellings(posterior(method)).tree["posterior"]
     sides = (after["mean"][..., 0] < after["mean"][..., 1]).mean(("chain", "draw"))
     assert float(sides) == 0.5
     for name in ("weight", "mean"):
@@ -46,15 +50,18 @@ def test_every_labelling_is_as_frequent_as_any_other() -> None:
     np.testing.assert_array_equal(after["weight"].where(moved)[..., 0], before["weight"].where(moved)[..., 1])
 
 
-def test_an_order_of_components_says_nothing() -> None:
-    found = posterior().hypothesis("mean[0] < mean[1]", random_seed=1)
-    assert found.posterior_probability == 0.5
-    assert found.log_bayes_factor == pytest.approx(0.0, abs=1e-12)
+@METHODS
+def test_an_order_of_components_says_nothing(method: str) -> None:
+    found = posterior(method).hypothesis("mean[0] < mean[1]", random_seed=1)
+    # Independent draws are more than the posterior's, of a number that two does not divide.
+    assert found.posterior_probability == pytest.approx(0.5, abs=1e-4)
+    assert found.log_bayes_factor == pytest.approx(0.0, abs=4e-4)
 
 
-def test_one_components_prior_has_the_sensitivity_of_the_others() -> None:
+@METHODS
+def test_one_components_prior_has_the_sensitivity_of_the_others(method: str) -> None:
     """By symmetry; in one labelling the weights of a third and two thirds make them differ by 0.7."""
-    table = posterior().sensitivity().table
+    table = posterior(method).sensitivity().table
     one, other = table.loc["weight.a[0]"], table.loc["weight.a[1]"]
     assert abs(one["derivative"] - other["derivative"]) < 4 * np.hypot(one["error"], other["error"])
     assert one["error"] < 0.02
