@@ -199,6 +199,17 @@ def test_exchangeable_numbers_with_one_mode_are_no_components() -> None:
     assert not any("equally often" in note or "at one of" in note for note in post.plan.notes)
 
 
+@pytest.mark.parametrize("low", [0, 1])
+def test_initial_values_say_which_component_is_which(low: int) -> None:
+    with pm.Model() as model:
+        start = [-3.0, 3.0] if low == 0 else [3.0, -3.0]
+        centres = pm.Normal("centres", 0.0, 5.0, shape=2, initval=start)
+        scales = pm.HalfNormal("scales", 2.0, shape=2)
+        pm.NormalMixture("y", w=[0.5, 0.5], mu=centres, sigma=scales, observed=SEPARATE)
+    draws = bk.infer(model, method="importance", draws=400, random_seed=1).tree["posterior"]["centres"].to_numpy()
+    assert np.all(draws[..., low] < -2) and np.all(draws[..., 1 - low] > 2)
+
+
 OVERLAPPING = np.random.default_rng(4).normal(0.0, 1.6, size=8)
 
 

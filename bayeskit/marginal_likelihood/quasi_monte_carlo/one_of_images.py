@@ -174,9 +174,12 @@ def one_of_images(space: Unconstrained, rng: Generator, random_seed: int) -> One
     maps = labellings(space, groups, [image for image, _ in counted]) if counted else exchanges
     if len(maps) > LABELLINGS:
         raise NoProposal(f"the density has more than {LABELLINGS} mirror images")
-    root = WIDER * np.linalg.cholesky(axes[0] @ axes[0].T)
+    # The image that is nearest to the start, where a sampler would begin: initial values say which label is which.
+    to = maps[int(np.argmin([np.sum((each @ mode.point - space.start) ** 2) for each in maps]))]
+    axes_there = to @ axes[0]
+    root = WIDER * np.linalg.cholesky(axes_there @ axes_there.T)
     mirrored = tuple(dict.fromkeys(names for _, names in counted))
-    return OneOfImages(space, Share(Proposal(mode.point, root, DEGREES), maps), tuple(groups), mirrored)
+    return OneOfImages(space, Share(Proposal(to @ mode.point, root, DEGREES), maps), tuple(groups), mirrored)
 
 
 def _apart(mode: LocalMode, image: Matrix) -> bool:
