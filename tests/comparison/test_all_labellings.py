@@ -53,9 +53,12 @@ def test_every_labelling_is_as_frequent_as_any_other(method: str) -> None:
 @METHODS
 def test_an_order_of_components_says_nothing(method: str) -> None:
     found = posterior(method).hypothesis("mean[0] < mean[1]", random_seed=1)
-    # Independent draws are more than the posterior's, of a number that two does not divide.
-    assert found.posterior_probability == pytest.approx(0.5, abs=1e-4)
-    assert found.log_bayes_factor == pytest.approx(0.0, abs=4e-4)
+    if method == "nuts":
+        assert found.posterior_probability == 0.5
+        assert found.log_bayes_factor == pytest.approx(0.0, abs=1e-12)
+    else:  # of 100,000 draws at one of two labellings that overlap next to nowhere a few are on the other side
+        assert found.posterior_probability == pytest.approx(0.5, abs=1e-4)
+        assert found.log_bayes_factor == pytest.approx(0.0, abs=4e-4)
 
 
 @METHODS
