@@ -37,7 +37,7 @@ import numpy as np
 import pymc as pm
 
 from bayeskit.catalogue.builder import column_coords, half_prior, model_builder, row_coords
-from bayeskit.catalogue.linear_predictor import column_mean_and_scale
+from bayeskit.catalogue.linear_predictor import column_mean_and_scale, features
 from bayeskit.datasets.schema import Example, Positive, Range, Variable
 
 if TYPE_CHECKING:
@@ -89,13 +89,10 @@ def build(
     noise_scale : float or None
         Its scale (of an exponential: mean), in units of y; the sd of y where not given.
     """
-    x, y = data["x"].to_numpy(), data["y"].to_numpy()
+    y = data["y"].to_numpy()
     (centre,), (unit,) = column_mean_and_scale(y[:, None])
     with pm.Model(coords={**column_coords(data, "x"), "unit": np.arange(units), **row_coords(data)}) as model:
-        z = pm.Data("x", x, dims=("row", "feature"))
-        if standardise:
-            shift, stretch = column_mean_and_scale(x)
-            z = (z - shift) / stretch
+        z = features(data, standardise)
         weights = pm.Normal("input_weights", 0.0, weight_scale, dims=("feature", "unit"))
         hidden = pm.math.tanh(pm.Normal("thresholds", 0.0, threshold_scale, dims="unit") + z @ weights)
         output = pm.Normal("output_weights", 0.0, (output_scale or unit) / np.sqrt(units), dims="unit")

@@ -15,7 +15,7 @@ import pytensor.tensor as pt
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["column_mean_and_scale", "feature_terms", "linear_predictor"]
+__all__ = ["column_mean_and_scale", "feature_terms", "features", "linear_predictor"]
 
 
 def linear_predictor(
@@ -44,16 +44,22 @@ def feature_terms(data: xr.Dataset, standardise: bool, weight_scale: float | Non
 
     With ``dims`` there are weights for each entry along them, and a term for each: rows first.
     """
-    x = data["x"].to_numpy()
-    z = pm.Data("x", x, dims=("row", "feature"))
-    if standardise:
-        shift, stretch = column_mean_and_scale(x)
-        z = (z - shift) / stretch
+    z = features(data, standardise)
     over = ("feature", *dims)
     weights = (
         pm.Flat("weights", dims=over) if weight_scale is None else pm.Normal("weights", 0.0, weight_scale, dims=over)
     )
     return pt.dot(z, weights)
+
+
+def features(data: xr.Dataset, standardise: bool) -> Any:
+    """The features as the model sees them, of dims ``("row", "feature")``: it gets the data container ``x``."""
+    x = data["x"].to_numpy()
+    z = pm.Data("x", x, dims=("row", "feature"))
+    if not standardise:
+        return z
+    shift, stretch = column_mean_and_scale(x)
+    return (z - shift) / stretch
 
 
 def column_mean_and_scale(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
