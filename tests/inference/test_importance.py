@@ -214,7 +214,7 @@ OVERLAPPING = np.random.default_rng(4).normal(0.0, 1.6, size=8)
 
 
 def test_components_that_overlap_have_every_label() -> None:
-    """Against sums over all allocations of eight numbers to three components whose shares and scale are known."""
+    """Against sums over all allocations of eight numbers to four components whose shares and scale are known."""
     with pm.Model() as model:
         centres = pm.Normal("centres", 0.0, 2.0, shape=4)
         pm.NormalMixture("y", w=np.full(4, 0.25), mu=centres, sigma=1.0, observed=OVERLAPPING)

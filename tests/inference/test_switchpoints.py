@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -116,6 +116,16 @@ def test_missing_counts_are_those_of_no_year(writing: str) -> None:
     np.testing.assert_allclose(drawn.mean(axis=0), means, atol=5 * np.sqrt(means.max() / 400))
 
 
+def of_pairs(counts: np.ndarray, pairs: Iterable[Sequence[int]]) -> np.ndarray:
+    """log p(y) of three rates, given each pair of switchpoints.
+
+    The segment of a year is how many of the two it is later than, in whichever order they are.
+    """
+    t = np.arange(len(counts))
+    segments = [(t > i).astype(int) + (t > j) for i, j in pairs]
+    return np.array([sum(log_evidence_of(counts[s == k].astype(float)) for k in range(3)) for s in segments])
+
+
 def test_two_switchpoints_are_a_table_of_pairs() -> None:
     years = 40
     t = np.arange(years)
@@ -126,10 +136,8 @@ def test_two_switchpoints_are_a_table_of_pairs() -> None:
         pm.Poisson("y", rate[pt.gt(t, tau[0]).astype("int64") + pt.gt(t, tau[1])], observed=counts)
     post = bk.infer(model, draws=400, random_seed=1)
     assert [(s.variables, s.family) for s in post.plan.eliminated] == [(("rate",), "gamma"), (("tau",), "categorical")]
-    # The segment of a year is how many of the two it is later than, in whichever order they are.
     pairs = list(itertools.product(range(years), repeat=2))
-    segments = [(t > i).astype(int) + (t > j) for i, j in pairs]
-    logs = np.array([sum(log_evidence_of(counts[s == k].astype(float)) for k in range(3)) for s in segments])
+    logs = of_pairs(counts, pairs)
     value = special.logsumexp(logs) - 2 * math.log(years)
     assert post.log_evidence.label == "exact"
     assert post.log_evidence.value == pytest.approx(value, abs=1e-9)
@@ -179,8 +187,7 @@ def test_a_switchpoint_that_is_drawn_after_another_is_summed_out_with_it() -> No
         pm.Poisson("y", rate[pt.gt(t, first).astype("int64") + pt.gt(t, later)], observed=counts)
     post = bk.infer(model, draws=400, random_seed=1)
     pairs = np.array([(i, j) for i in range(years - 1) for j in range(i + 1, years)])
-    segments = [(t > i).astype(int) + (t > j) for i, j in pairs]
-    logs = np.array([sum(log_evidence_of(counts[s == k].astype(float)) for k in range(3)) for s in segments])
+    logs = of_pairs(counts, pairs)
     logs -= np.log(years - 1) + np.log(years - 1 - pairs[:, 0])
     assert post.log_evidence.label == "exact"
     assert post.log_evidence.value == pytest.approx(special.logsumexp(logs), abs=1e-9)
