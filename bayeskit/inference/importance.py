@@ -80,16 +80,14 @@ def answer(request: Request) -> Posterior:
         images = one_of_images(space, rng, random_seed)
         found = importance_integral(images or space, wanted, rng)
         evidence = _evidence(space, images, found, request, rng)
-        points, said = found.draw(rng, request.draws or FEWEST), ""
-        if images is not None:
-            points, said = images.drawn(points, rng)
+        points = found.draw(rng, request.draws or FEWEST)
+        points, notes = (points, ()) if images is None else images.drawn(points, rng)
         values = recovery.draw(space.backward(points), rng)
         certificate = certify_collapsed(recovery, values, random_seed)
         values |= deterministics(analysis.original, values)
     if np.isfinite(evidence.value):
         evidence = replace(evidence, error=evidence.error + certificate)
-    post = weighted_posterior(request, evidence, values, found, certificate)
-    return replace(post, plan=replace(post.plan, notes=(*post.plan.notes, said))) if said else post
+    return weighted_posterior(request, evidence, values, found, certificate, notes)
 
 
 def _wanted(space: Unconstrained, analysis: Analysis, draws: int, among: int) -> Wanted:

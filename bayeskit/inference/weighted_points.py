@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from bayeskit.marginal_likelihood.conventions import audit_of_draws
 from bayeskit.marginal_likelihood.proposal import Refused
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.integral import ImportanceIntegral
-from bayeskit.marginal_likelihood.quasi_monte_carlo.one_of_images import IMAGES, OneOfImages, same_maps
+from bayeskit.marginal_likelihood.quasi_monte_carlo.one_of_images import IMAGES, OneOfImages, which_known
 from bayeskit.marginal_likelihood.sampled import Drawn
 from bayeskit.marginal_likelihood.symmetries import symmetries_of
 from bayeskit.model.unconstrained import Unconstrained
@@ -52,7 +52,8 @@ def audited_evidence(
     if images is not None:
         images.require_same_everywhere(draws.reshape(-1, space.size))
         symmetry = replace(symmetry, apart=())  # draws come from all images alike
-    if symmetry.space is not space or not same_maps(space, images.share.symmetries if images else (), symmetry.maps):
+    counted = () if images is None else images.share.symmetries
+    if symmetry.space is not space or not all(which_known(space, counted, symmetry.maps)):
         raise NoProposal(IMAGES)
     if reason := audit_of_draws(space.model, audited, xr.Dataset()):
         return LogEvidence(np.nan, np.inf, "estimated", reason)
@@ -71,8 +72,9 @@ def weighted_posterior(
     values: Mapping[str, Any],
     found: ImportanceIntegral,
     certificate: float = np.nan,
+    notes: Sequence[str] = (),
 ) -> Posterior:
-    """Of independent draws, with how many points they were made of, and how even their weights are."""
+    """Of independent draws, with how many points they were made of, how even their weights are, and more notes."""
     number, share, pareto_k = len(found.log_weights), found.efficiency, found.pareto_k
     tree = build_tree(request.model, values, request.draws)
     if request.draws:
@@ -80,4 +82,5 @@ def weighted_posterior(
         tree["posterior"].attrs.update(facts)
     post = request.posterior(evidence, tree, certificate)
     said = f"importance sampling made {number:,} points, of which {share:.0%} are effective; Pareto k of their weights"
-    return replace(post, plan=replace(post.plan, notes=(*post.plan.notes, f"{said} {pareto_k:.2f} (at most 0.5)")))
+    said = f"{said} {pareto_k:.2f} (at most 0.5)"
+    return replace(post, plan=replace(post.plan, notes=(*post.plan.notes, said, *notes)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from arviz_stats.base import array_stats
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import linalg, optimize, special
 from scipy.linalg import lapack
 
 from bayeskit.types import Array
@@ -79,6 +79,15 @@ class Proposal:
         constant += special.gammaln((degrees + size) / 2) - special.gammaln(degrees / 2)
         constant -= 0.5 * size * math.log(degrees * math.pi)
         return np.asarray(constant - 0.5 * (degrees + size) * np.log1p(square / degrees))
+
+    def gradient(self, points: Array) -> Array:
+        """Of log q at points of shape (n, D)."""
+        off = points - self.centre
+        slope = -linalg.cho_solve((self.root, True), off.T).T
+        if not math.isfinite(self.degrees):
+            return np.asarray(slope)
+        square = -np.einsum("ni,ni->n", off, slope)
+        return np.asarray(slope * ((self.degrees + len(self.centre)) / (self.degrees + square))[:, None])
 
     def draw(self, rng: np.random.Generator, number: int) -> Array:
         """Independent draws, of shape (number, D)."""

@@ -76,22 +76,17 @@ def _signs_of_labels(coordinates: Coordinates) -> Iterator[Blocks]:
     # Elsewhere, as of weights that sum to one, coordinates are not entries.
     entries = {n: shape for n, shape in shapes.items() if coordinates.space.initial[n].shape == shape}
     for size in sorted({length for shape in entries.values() for length in shape if length > 1}):
-        changes = {
-            name: [_signs(shape, axis, size) for axis in range(len(shape)) if shape[axis] == size]
-            for name, shape in entries.items()
-        }
-        having = [name for name, found in changes.items() if found]
-        for number in range(1, len(having) + 1):
-            for names in itertools.combinations(having, number):
-                for chosen in itertools.product(*(changes[name] for name in names)):
-                    for label in range(size):
-                        yield {(n, n): signs[label] for n, signs in zip(names, chosen, strict=True)}
+        places = [(name, shape, k) for name, shape in entries.items() for k, n in enumerate(shape) if n == size]
+        moves = ([{(n, n): _sign(shape, axis, label)} for n, shape, axis in places] for label in range(size))
+        for of_each_label in zip(*map(_candidates, moves), strict=True):
+            yield from of_each_label
 
 
-def _signs(shape: tuple[int, ...], axis: int, size: int) -> list[Matrix]:
-    """For each label along an axis, the change of sign of its entries."""
-    labels = np.moveaxis(np.broadcast_to(np.arange(size), (*np.delete(shape, axis), size)), -1, axis).ravel()
-    return [sparse.diags_array(np.where(labels == label, -1.0, 1.0)) for label in range(size)]
+def _sign(shape: tuple[int, ...], axis: int, label: int) -> Matrix:
+    """The change of sign of the entries with a label along an axis."""
+    signs = np.ones(shape)
+    signs[(slice(None),) * axis + (label,)] = -1.0
+    return sparse.diags_array(signs.ravel())
 
 
 def _candidates(moves: list[Blocks]) -> Iterator[Blocks]:

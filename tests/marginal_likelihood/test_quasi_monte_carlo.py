@@ -185,6 +185,16 @@ def test_a_mixture_is_fitted_to_weighted_points() -> None:
     np.testing.assert_allclose(centres, [0.0, 5.0], atol=0.15)
 
 
+@pytest.mark.parametrize("degrees", [np.inf, 2.0])
+def test_a_proposal_has_the_gradient_of_its_density(degrees: float) -> None:
+    centre, root = np.array([0.3, -1.0]), np.array([[1.2, 0.0], [0.7, 0.4]])
+    q, points = Proposal(centre, root, degrees), np.random.default_rng(3).normal(size=(4, 2))
+    scipys = stats.multivariate_t(centre, root @ root.T, df=degrees)
+    for k, step in enumerate(1e-5 * np.eye(2)):
+        slope = (scipys.logpdf(points + step) - scipys.logpdf(points - step)) / 2e-5
+        np.testing.assert_allclose(q.gradient(points)[:, k], slope, rtol=1e-6, atol=1e-8)
+
+
 def test_the_share_of_one_image_has_the_integral_of_all_and_the_gradient_that_it_says() -> None:
     """Of two humps that are images by exchange of x and y, a third of a standard deviation off the line x = y."""
     with pm.Model() as model:

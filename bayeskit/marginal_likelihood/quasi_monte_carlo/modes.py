@@ -76,7 +76,7 @@ def modes_of(space: SearchedDensity, rng: Generator) -> list[LocalMode]:
     """The highest first, each once."""
     found: list[LocalMode] = []
     scale = step_scales(space.log_density, space.start)
-    for start in (space.start + JOLT * np.minimum(scale, 1.0) * rng.standard_normal(space.size), space.start):
+    for start in (_jolted(space, scale, rng), space.start):
         _climb(space, start, scale, found)
     drawn = space.prior_draws(DRAWN, int(rng.integers(2**31)))
     looked = [_around(space, mode, rng) for mode in _highest(found)] + [_mirrored(space, mode) for mode in found]
@@ -110,10 +110,14 @@ def highest_mode(space: SearchedDensity, rng: Generator) -> LocalMode | None:
     found: list[LocalMode] = []
     scale = step_scales(space.log_density, space.start)
     points, values = _valued(space, [space.prior_draws(DRAWN, int(rng.integers(2**31)))])
-    jolted = space.start + JOLT * np.minimum(scale, 1.0) * rng.standard_normal(space.size)
-    for start in (jolted, *points[np.argsort(-values)[:FEW]]):
+    for start in (_jolted(space, scale, rng), *points[np.argsort(-values)[:FEW]]):
         _climb(space, start, scale, found)
     return next(iter(_highest(found)), None)
+
+
+def _jolted(space: SearchedDensity, scale: Array, rng: Generator) -> Array:
+    """The start, moved off a saddle."""
+    return np.asarray(space.start + JOLT * np.minimum(scale, 1.0) * rng.standard_normal(space.size))
 
 
 def _valued(space: SearchedDensity, points: list[Array]) -> tuple[Array, Array]:

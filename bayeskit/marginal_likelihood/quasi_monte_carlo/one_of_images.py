@@ -20,7 +20,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.random import Generator
-from scipy import linalg, sparse, special
+from scipy import sparse, special
 
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
 from bayeskit.marginal_likelihood.one_labelling import Share, moved
@@ -41,7 +41,7 @@ from bayeskit.marginal_likelihood.reflections import reflections
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.types import Array
 
-__all__ = ["IMAGES", "OneOfImages", "one_of_images", "same_maps"]
+__all__ = ["IMAGES", "OneOfImages", "one_of_images", "which_known"]
 
 IMAGES = "the posterior has modes that are mirror images of each other"
 NEAR = 25  # points in each of four rows, by which maps are looked for beforehand
@@ -62,26 +62,26 @@ class OneOfImages:
     groups: tuple[Exchangeable, ...]  # whose labels are exchanged
     mirrored: tuple[str, ...]  # variables of which signs are changed
 
-    def drawn(self, points: Array, rng: Generator) -> tuple[Array, str]:
-        """Draws for a posterior from those of f₁ (n, D), and what they mean, for a reader of their summary.
+    def drawn(self, points: Array, rng: Generator) -> tuple[Array, tuple[str, ...]]:
+        """Draws for a posterior from those of f₁ (n, D), and notes on what they mean, for a reader of their summary.
 
         Of labellings that are apart the draws stay at one, as a sampler's do: a state of a hidden Markov model then is
         the same state in all of them. Where they overlap there is no one of them, and each draw is put at any of them;
         as it is where signs change, since what asks for all labellings of draws knows nothing of signs. Where all of
         them are at one place (schools with the same data) nothing need be said.
         """
-        centre = self.share.proposal.centre
-        if not np.any(self.share.proposal.squares(np.reshape(self._stacked @ centre, (-1, self.size))) > APART**2):
-            return self.at_random(points, rng), ""
+        q = self.share.proposal
+        if not np.any(q.squares(self._images_of(q.centre[None])[:, 0]) > APART**2):
+            return self.at_random(points, rng), ()
         log_share = self.share.log(points) - np.log(len(self.share.symmetries))
         if not self.mirrored and np.mean(log_share < np.log(CLEAR)) <= 1 - CLEAR:
-            return points, f"the draws are at one of {self._images}, which are alike: the posterior has them all"
+            return points, (f"the draws are at one of {self._images}, which are alike: the posterior has them all",)
         remedy = "; summarise bk.relabel(posterior), or give the components an order"
         if self.mirrored:
             remedy = ", and predictions are the same at all"
         return self.at_random(points, rng), (
             f"the draws are at each of {self._images} equally often: means and intervals of single ones say "
-            f"nothing{remedy}"
+            f"nothing{remedy}",
         )
 
     @property
@@ -114,6 +114,10 @@ class OneOfImages:
     def _stacked(self) -> Matrix:
         return sparse.vstack(self.share.symmetries, format="csr")
 
+    def _images_of(self, points: Array) -> Array:
+        """Of points (n, D), under each map: (|G|, n, D)."""
+        return np.reshape(self._stacked @ points.T, (-1, self.size, len(points))).swapaxes(1, 2)
+
     def log_density(self, points: Array) -> Array:
         """At points (n, D)."""
         return self.share.of(self.space.log_density)(np.atleast_2d(points))
@@ -122,13 +126,10 @@ class OneOfImages:
         """log f₁ and its gradient at one point."""
         value, gradient = self.space.value_and_gradient(point)
         q = self.share.proposal
-        images = np.reshape(self._stacked @ point, (-1, self.size))
+        images = self._images_of(point[None])[:, 0]
         logs = q.log_density(images)
-        off = linalg.cho_solve((q.root, True), (images - q.centre).T).T
-        square = np.einsum("ki,ki->k", images - q.centre, off)
-        slopes = -off * ((q.degrees + self.size) / (q.degrees + square))[:, None]
-        shares = special.softmax(logs)
-        slope = slopes[0] - self._stacked.T @ (shares[:, None] * slopes).ravel()
+        slopes = q.gradient(images)
+        slope = slopes[0] - self._stacked.T @ (special.softmax(logs)[:, None] * slopes).ravel()
         return value + float(logs[0] - special.logsumexp(logs) + np.log(len(images))), gradient + slope
 
     def prior_draws(self, number: int, random_seed: int) -> Array:
@@ -143,11 +144,10 @@ class OneOfImages:
 
     def require_same_everywhere(self, draws: Array) -> None:
         """That f is the same at draws (n, D) and all their images; NoProposal where it is not."""
-        some = draws[:: -(-len(draws) // CHECKED)]
-        values = self.space.log_density(some)
-        for each in self.share.symmetries:
-            if not np.all(unchanged(self.space.log_density((each @ some.T).T), values)):
-                raise NoProposal("what seemed to be mirror images of the density are not the same where the mass is")
+        images = self._images_of(draws[:: -(-len(draws) // CHECKED)])
+        values = self.space.log_density(images.reshape(-1, self.size)).reshape(images.shape[:2])
+        if not np.all(unchanged(values, values[0])):
+            raise NoProposal("what seemed to be mirror images of the density are not the same where the mass is")
 
 
 def one_of_images(space: Unconstrained, rng: Generator, random_seed: int) -> OneOfImages | None:
@@ -168,7 +168,9 @@ def one_of_images(space: Unconstrained, rng: Generator, random_seed: int) -> One
             raise NoProposal(IMAGES)
         return None  # no peak, of which there could be images
     exchanges = labellings(space, groups)
-    counted = [(m, names) for m, names in images if _apart(mode, m) and not same_maps(space, exchanges, [m])]
+    moving = [(image, names) for image, names in images if _apart(mode, image)]
+    known = which_known(space, exchanges, [image for image, _ in moving])
+    counted = [each for each, is_exchange in zip(moving, known, strict=True) if not is_exchange]
     if not groups and not counted:
         return None
     maps = labellings(space, groups, [image for image, _ in counted]) if counted else exchanges
@@ -187,8 +189,8 @@ def _apart(mode: LocalMode, image: Matrix) -> bool:
     return bool(off @ mode.hessian @ off > APART**2)
 
 
-def same_maps(space: Unconstrained, known: Sequence[Matrix], maps: Sequence[Matrix]) -> bool:
-    """Whether all of some maps are known, or the identity."""
+def which_known(space: Unconstrained, known: Sequence[Matrix], maps: Sequence[Matrix]) -> list[bool]:
+    """Which of some maps are known, or the identity."""
     probe = Coordinates(space).probes[0]
     at = np.stack([probe, *(each @ probe for each in known)])
-    return all(np.any(np.all(np.isclose(at, each @ probe), axis=1)) for each in maps)
+    return [bool(np.any(np.all(np.isclose(at, each @ probe), axis=1))) for each in maps]
