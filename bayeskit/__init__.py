@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from bayeskit.reporting.saved import load
     from bayeskit.results.diagnostics import Diagnostics
     from bayeskit.results.records import LogEvidence, Plan, Posterior, Refusal
+    from bayeskit.streams.combination import combine
+    from bayeskit.streams.stream import Stream
     from bayeskit.validation import (
         Calibration,
         ReferencePosterior,
@@ -77,12 +79,14 @@ __all__ = [
     "Selection",
     "Sensitivity",
     "Sequential",
+    "Stream",
     "Trial",
     "Validation",
     "__version__",
     "calibrate",
     "classify",
     "collapse",
+    "combine",
     "compare",
     "cross_validate",
     "em",
@@ -140,6 +144,8 @@ _NAMES = {
     "reporting.saved": ("load",),
     "results.diagnostics": ("Diagnostics",),
     "results.records": ("LogEvidence", "Plan", "Posterior", "Refusal"),
+    "streams.combination": ("combine",),
+    "streams.stream": ("Stream",),
     "validation": ("Calibration", "ReferencePosterior", "Validation", "calibrate", "reference_posteriors", "validate"),
     "validation.predictive_checks.against_prior": ("prior_check",),
     "validation.predictive_checks.against_replicated": ("posterior_check",),

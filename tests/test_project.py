@@ -34,6 +34,7 @@ LAYERS = (
     "finite",
     "plates",
     "elimination",
+    "chunks",
     "latent",
     "quadrature",
     "sampling",
@@ -47,6 +48,7 @@ LAYERS = (
     "catalogue",
     "models",
     "reporting",
+    "streams",
     "cli",
 )
 # These call the library as a user does, through its public names.

@@ -24,6 +24,7 @@ from bayeskit.comparison.smoothed_loo import Smoothed, smoothed_loo
 from bayeskit.errors import BayeskitError
 from bayeskit.model.observations import ENTRY, by_observation
 from bayeskit.model.snapshot import on_its_data, written_down
+from bayeskit.model.summed_likelihood import ADDED_UP, known_rows
 from bayeskit.results.log_densities import log_densities
 from bayeskit.results.records import Posterior
 from bayeskit.terminal import watched
@@ -136,7 +137,8 @@ def loo_from_draws(
     observation is not an entry.
     """
     if not posterior.model.observed_RVs:
-        return None, "LOO was not computed: the model has no observed variable"
+        why = ADDED_UP if known_rows(posterior.model) else "the model has no observed variable"
+        return None, f"LOO was not computed: {why}"
     labels = [str(value.name) for value in posterior.model.discrete_value_vars if value.type.ndim]
     if labels:
         # Each observation has a label of its own, drawn given that observation: its weight would be infinite.

@@ -21,6 +21,7 @@ from bayeskit.graphs.environment import silently
 from bayeskit.graphs.nodes import applies
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.model.snapshot import on_its_data, written_down
+from bayeskit.model.summed_likelihood import SummedRows, known_rows
 from bayeskit.queries.class_rows import whole_rows
 from bayeskit.results.records import Posterior
 
@@ -34,6 +35,8 @@ JUMP = 1e-6  # of a log density between values next to each other, relative to i
 def observed_values(given: pm.Model | Posterior) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Observed values by variable, with which have a probability and not a density: none where that is not known."""
     model = given.model if isinstance(given, Posterior) else given
+    if rows := known_rows(model):
+        return {n: (np.full(0 if r.discrete is None else 3, bool(r.discrete)), r.numbers) for n, r in rows.items()}
     values = find_observations(model)
     atoms = {
         rv.name: _atoms(rv, np.asarray(values[rv.name]), model.basic_RVs)
@@ -91,7 +94,7 @@ def _atoms(rv: Any, values: np.ndarray, others: Sequence[Any]) -> np.ndarray:
 def require_same_data(models: Mapping[str, pm.Model | Posterior]) -> list[str]:
     """Refuse models that do not explain the same data, naming the first difference; notes of what cannot be told."""
     notes: dict[str, None] = {}
-    (first, reference), *others = ((name, observed_values(model)) for name, model in models.items())
+    (first, reference), *others = _all_values(models).items()
     for name, observed in others:
         pair = f"{first} and {name} do not explain the same data"
         advice = "compare models of the same observed values"
@@ -106,6 +109,9 @@ def require_same_data(models: Mapping[str, pm.Model | Posterior]) -> list[str]:
         for variable, (atoms, values), (other_atoms, other_values) in matches:
             if values.shape != other_values.shape:
                 raise ModelError(f"{pair}: {variable} has shape {values.shape} and {other_values.shape}; {advice}")
+            if any(map(_are_added_up, models.values())) and not np.array_equal(values, other_values):
+                counts = f"{values[0]:,.0f} and {other_values[0]:,.0f} rows of {variable} were added up"
+                raise ModelError(f"{pair}: {counts}, and they are not the same; {advice}")
             if not np.array_equal(values, other_values, equal_nan=True):
                 count = int((~np.isclose(values, other_values, rtol=0, atol=0, equal_nan=True)).sum())
                 differ = f"{count} of {values.size} values of {variable} differ"
@@ -123,6 +129,22 @@ def require_same_data(models: Mapping[str, pm.Model | Posterior]) -> list[str]:
                     which = f"{part} have a probability in one, a density in the other"
                 raise ModelError(f"{pair}: {which}, and a probability cannot be compared with a density")
     return list(notes)
+
+
+def _all_values(models: Mapping[str, pm.Model | Posterior]) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
+    """Observed values by model and variable; what is known of their rows, where those of some model were added up."""
+    found = {name: observed_values(model) for name, model in models.items()}
+    summed = {n for n, given in models.items() if _are_added_up(given)}
+    for name in found.keys() - summed if summed else ():
+        for variable, (atoms, values) in found[name].items():
+            same = atoms.size and (atoms.all() or not atoms.any())
+            own = SummedRows.of(values, bool(atoms.flat[0]) if same else None)
+            found[name][variable] = (np.full(3 if same else 0, own.discrete is True), own.numbers)
+    return found
+
+
+def _are_added_up(given: pm.Model | Posterior) -> bool:
+    return bool(known_rows(given.model if isinstance(given, Posterior) else given))
 
 
 def _by_content(observed: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from bayeskit.model.prior_constants import PriorConstant, prior_matrices
+from bayeskit.model.summed_likelihood import is_summed
 from bayeskit.model.support import is_improper
 from bayeskit.results.diagnostics import doubts_of
 from bayeskit.results.records import Posterior
@@ -30,8 +31,8 @@ def said_of_constants(post: Posterior) -> Iterator[str]:
     if improper := [str(rv.name) for rv in post.model.free_RVs if is_improper(rv)]:
         names = ", ".join(improper)
         yield f"the prior of {names} is improper: log p(y) has a constant that nobody knows, its changes have not"
-    if post.model.potentials:
-        names = ", ".join(str(p.name) for p in post.model.potentials)
+    if potentials := [str(p.name) for p in post.model.potentials if not is_summed(p.name)]:
+        names = ", ".join(potentials)
         yield f"the Potential {names} has no normaliser: changes are those of the joint density's integral as written"
 
 

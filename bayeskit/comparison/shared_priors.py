@@ -43,6 +43,7 @@ from bayeskit.graphs.nodes import evaluated_shape
 from bayeskit.graphs.rewriting import inline, widen
 from bayeskit.marginal_likelihood.conventions import ARBITRARY
 from bayeskit.model.snapshot import WrittenModel, restored
+from bayeskit.model.summed_likelihood import is_summed, known_rows
 from bayeskit.model.support import CONSTANT, IMPROPER, has_own_transform
 from bayeskit.results.records import Posterior
 from bayeskit.types import Point
@@ -70,7 +71,7 @@ def require_evidence(name: str, given: pm.Model | Posterior, shared: Sequence[st
         return  # its evidence, or why it has none, is written down
     if not isinstance(model, pm.Model):
         raise ModelError(f"{name}: a {type(given).__name__} cannot be compared; give a pymc.Model or a Posterior")
-    for potential in model.potentials:
+    for potential in [p for p in model.potentials if not is_summed(p.name)]:
         if not _of_shared(model, potential, shared):
             why = "so its density is not normalised and its evidence means nothing"
             raise ModelError(f"{name}: it has a Potential ({potential.name}), {why}; {_instead_of(model, potential)}")
@@ -80,7 +81,7 @@ def require_evidence(name: str, given: pm.Model | Posterior, shared: Sequence[st
             sharing = f" or, if every model has it, declare it: shared=({rv.name!r},) of bayeskit.compare"
             remedy = f"give it a proper prior{sharing if kind in CONSTANT else ''}"
             raise ModelError(f"{name}: {why}, so it has no evidence; {remedy}")
-    if not model.observed_RVs:
+    if not model.observed_RVs and not known_rows(model):
         raise ModelError(f"{name}: it has no observed variable, so there is no evidence")
 
 

@@ -197,4 +197,6 @@ def _keeps_matrices(op: DimShuffle, ndim: int, part: _Part) -> bool:
     order, last = list(op.new_order), [ndim - 2, ndim - 1]
     if ndim < 2:
         return ndim == 0 or order[-1] == 0
+    if part.name in ("diagonal", "logdiagonal"):  # vectors: what goes from before them has one entry
+        return order[-1:] == [ndim - 1]
     return order[-2:] == last or (part == MULTIPLE and set(order[-2:]) == set(last))  # W is symmetric

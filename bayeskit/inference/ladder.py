@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -34,6 +34,7 @@ from typing import Any
 import pymc as pm
 
 from bayeskit.arguments import Count, RandomSeed, checked, whole_seed
+from bayeskit.chunks.sums import sum_of_chunks
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.impossible_data import entry_at_fault, require_answerable
@@ -104,8 +105,10 @@ def _plan_in_time(analysis: Analysis, audited: Audit) -> Plan:
 
 @checked
 def infer(
-    model: pm.Model | Analysis,
+    model: pm.Model | Analysis | Callable[[Any], pm.Model],
     *,
+    chunks: Any = None,
+    dim: str | None = None,
     method: str = "auto",
     draws: Count = 4000,
     random_seed: RandomSeed = None,
@@ -118,7 +121,13 @@ def infer(
     ----------
     model : pymc.Model
         Or what is known of one already: the analysis of a posterior, which has the data of that posterior whatever
-        the model has now, and others by its ``with_data``.
+        the model has now, and others by its ``with_data``. With ``chunks``, a function of the rows of one that builds
+        the model of these, as it would of all (:class:`bayeskit.Stream` says more).
+    chunks : DataFrame, Dataset, path, or an iterable of these, optional
+        Data that are read one after another and added up: tables, Datasets (of Dask arrays in their pieces), mappings
+        of arrays, Parquet files or a folder or pattern of these, Zarr stores, or a generator. Memory is that of one.
+    dim : str, optional
+        The dim along which the rows of Datasets lie, where it does not show.
     method : {"auto", "exact", "quadrature", "importance", "nuts"}, default "auto"
         ``auto`` takes the first of the ladder that applies, and the next where that fails; the others force one.
     draws : int, default 4000
@@ -150,6 +159,14 @@ def infer(
     """
     if method not in method_names():
         raise OptionError(f"method is {method!r}; it must be one of {', '.join(method_names())}")
+    if chunks is not None:
+        if isinstance(model, pm.Model | Analysis):
+            raise OptionError(
+                "with chunks=, give a function that builds the model of a chunk: infer(build, chunks=...)"
+            )
+        model = sum_of_chunks(model, chunks, dim=dim, progressbar=progressbar and is_terminal()).model()
+    elif not isinstance(model, pm.Model | Analysis) and callable(model):
+        raise ModelError("model is a function: give it the data, infer(build(data)), or their chunks, chunks=...")
     options = checked_options(sampler)
     if options and not any(rung.samples for rung in ladder(method)):
         raise OptionError(f"sampler is for methods that sample, and method is {method!r}: leave one of them out")

@@ -101,7 +101,7 @@ def audit(analysis: Analysis) -> Audit:
     joint = analysis.original
     masses = (prior_mass(joint, name) for name in joint.names if name not in joint.shared)
     likelihoods = (likelihood_mass(joint, str(rv.name)) for rv in joint.model.observed_RVs)
-    no_data = not joint.model.observed_RVs and not joint.potentials
+    no_data = not joint.model.observed_RVs and not joint.model.potentials
     known = (tuple(m for m in found if m is not None) for found in (masses, likelihoods))
     return Audit(next(known), joint.loose_potentials, no_data, joint.shared, next(known))
 

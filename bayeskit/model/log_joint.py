@@ -35,6 +35,7 @@ from bayeskit.model.data_shapes import require_data_fit
 from bayeskit.model.data_slots import DataSlot, sealed_in, unsealed
 from bayeskit.model.index_range import require_indices_inside
 from bayeskit.model.markov_chain import chain_parameters, is_chain
+from bayeskit.model.summed_likelihood import is_summed
 
 __all__ = ["LogJoint"]
 
@@ -49,7 +50,7 @@ class LogJoint:
     values: dict[str, Variable]  # of each free random variable the symbolic value θ on its own support
     factors: dict[str, Variable]  # of each random variable and Potential the graph of its log density
     deterministics: dict[str, Variable]  # as functions of ``values``
-    potentials: tuple[str, ...]  # the factors that are Potentials
+    potentials: tuple[str, ...]  # the factors that are Potentials, but those which are sums of a likelihood
     # Of each free ``DiscreteMarkovChain`` of first order, log p(z₁ = k), of shape (*batch, K), and the log of its
     # transition matrix.
     chains: dict[str, tuple[Variable, Variable]] = field(default_factory=dict)
@@ -98,7 +99,7 @@ class LogJoint:
             values={rv.name: fresh[rv] for rv in model.free_RVs},
             factors=factors,
             deterministics=dict(zip([d.name for d in model.deterministics], found, strict=False)),
-            potentials=tuple(p.name for p in model.potentials),
+            potentials=tuple(p.name for p in model.potentials if not is_summed(p.name)),
             shared=tuple(shared),
             chains=dict(zip(chains, zip(found, found, strict=True), strict=True)),
         )

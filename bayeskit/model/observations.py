@@ -22,6 +22,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
 from bayeskit.errors import ModelError, OptionError
+from bayeskit.model.summed_likelihood import ADDED_UP, known_rows
 
 __all__ = ["ENTRY", "Observations", "by_observation", "observations_of"]
 
@@ -68,7 +69,9 @@ def observations_of(model: pm.Model, shapes: Mapping[str, tuple[int, ...]], unit
     """
     places = [_places_of(model, name, shape) for name, shape in shapes.items()]
     if not shapes:
-        raise ModelError("the model has no observed variable, so it has no observations")
+        raise ModelError(
+            ADDED_UP if known_rows(model) else "the model has no observed variable, so it has no observations"
+        )
     if unit is None:
         first = {of.dims[0] if of.dims else None for of in places}
         shared = next(iter(first)) if len(first) == 1 and len(places) > 1 else None

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from bayeskit.model.snapshot import WrittenModel
+from bayeskit.model.summed_likelihood import known_rows
 from bayeskit.reporting.html import number
 from bayeskit.reporting.records import Cell, Section, Table
 from bayeskit.reporting.subject import Subject, data_in_words, label_variables, listed
@@ -61,6 +62,9 @@ def _asked(subject: Subject) -> str:
     shapes = data_in_words(post)
     unknown = listed(str(rv.name) for rv in post.model.free_RVs)
     if not shapes:
+        if rows := known_rows(post.model):
+            seen = listed(f"{name} ({r.number:,} rows, added up)" for name, r in rows.items())
+            return f"What do the data {seen} say about {unknown}?"
         potentials = listed(subject.names("potential"))
         return f"What do the Potentials ({potentials}) say about {unknown}?" if potentials else NO_DATA
     return (

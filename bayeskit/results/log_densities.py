@@ -30,6 +30,7 @@ from bayeskit.graphs.compile import compile_small, stacked
 from bayeskit.graphs.environment import lightly, silently
 from bayeskit.graphs.rewriting import substitute, with_constant_data, without_checks
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.summed_likelihood import ADDED_UP, known_rows
 from bayeskit.results.tree import stacked_draws
 
 __all__ = ["log_densities", "with_log_densities"]
@@ -45,6 +46,8 @@ def with_log_densities(model: pm.Model, tree: xr.DataTree, joint: LogJoint | Non
         raise ModelError("there are no draws, so they have no log likelihood; infer with draws=4000")
     if not (absent := [group for group in GROUPS if group not in tree.children]):
         return tree
+    if known_rows(model):
+        raise ModelError(ADDED_UP)
     if not (model.free_RVs and model.observed_RVs):
         missing = "observed" if model.free_RVs else "free"
         raise ModelError(f"the model has no {missing} variable, so there is no log likelihood of a draw")

@@ -25,6 +25,7 @@ from bayeskit.errors import BayeskitError, DataError, ModelError
 from bayeskit.graphs.compile import compile_small, small_mode
 from bayeskit.model.data_slots import uncut
 from bayeskit.model.snapshot import Snapshot
+from bayeskit.model.summed_likelihood import known_rows
 from bayeskit.results.lengths_of_new_data import advice_on_lengths, note_on_rows
 from bayeskit.results.predicted_together import predicted_together
 from bayeskit.results.tree import countable
@@ -172,6 +173,10 @@ def _drawn_anew(
 
 
 def _require_observed(model: pm.Model, advice: str) -> None:
+    if known_rows(model):
+        raise ModelError(
+            f"the rows of the model were added up; draw new ones with bk.Stream(build).predict(rows), or {advice}"
+        )
     if not model.observed_RVs:
         also = f", and from a Potential ({model.potentials[0].name}) nothing is drawn" if model.potentials else ""
         raise ModelError(f"there is nothing to predict: the model has no observed variable{also}; {advice}")

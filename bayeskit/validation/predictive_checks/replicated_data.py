@@ -14,6 +14,7 @@ from pymc.backends.arviz import find_observations
 from bayeskit.arguments import RandomSeed, numeric, whole_seed
 from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
 from bayeskit.model.snapshot import WrittenModel
+from bayeskit.model.summed_likelihood import ADDED_UP, known_rows
 from bayeskit.results.draws_of_model import require_draws_of, require_its_data, require_its_labels
 from bayeskit.results.predictive import predict, replicates
 from bayeskit.results.records import Posterior
@@ -77,7 +78,10 @@ def replicated_data(
         observed = xr.Dataset({n: (dims_of(model, n, np.ndim(v)), v) for n, v in values.items()})
     observed = observed[[name for name, values in observed.data_vars.items() if values.size]]
     if not observed.data_vars:
-        raise ModelError("there is nothing to check: no variable is observed, or no entry of any")
+        added_up = isinstance(model, pm.Model) and known_rows(model)
+        raise ModelError(
+            ADDED_UP if added_up else "there is nothing to check: no variable is observed, or no entry of any"
+        )
     size = max(v.size for v in observed.data_vars.values())
     predicted = _predicted(posterior, tree, model, size, random_seed)
     independent = isinstance(posterior, Posterior) and posterior.diagnostics is None

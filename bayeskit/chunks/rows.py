@@ -1,0 +1,225 @@
+"""The rows of a chunk, whatever holds them: a table, a Dataset, a mapping of arrays, an array."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from bayeskit.errors import DataError
+
+__all__ = ["Rows", "column_kinds"]
+
+MOST = 10_000  # values of a column whose order is looked at
+KINDS = {"i": "numbers", "u": "numbers", "f": "numbers", "b": "truth values", "M": "dates", "m": "durations"}
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of data, and what an error calls them.
+
+    ``data`` is what a builder is given: a DataFrame, a Dataset whose rows lie along ``dim``, a mapping of arrays whose
+    rows lie along their first axes, or an array.
+    """
+
+    data: Any
+    name: str = "the data"
+    dim: str | None = None
+    _length: int = field(default=-1, repr=False)
+
+    @classmethod
+    def of(cls, data: Any, name: str, dim: str | None = None) -> Rows:
+        """Rows whose number is known; a DataError where nothing says what a row is, or where there is none."""
+        if isinstance(data, xr.DataArray):
+            data = data.to_dataset(name=data.name or "values")
+        if isinstance(data, xr.Dataset):
+            dim = _row_dim(data, name, dim)
+            found = cls(data, name, dim, data.sizes[dim])
+        elif isinstance(data, pd.DataFrame):
+            found = cls(data, name, None, len(data))
+        elif isinstance(data, Mapping):
+            found = cls({k: _as_array(v) for k, v in data.items()}, name, None, _length(data, name))
+        elif isinstance(data, np.ndarray) and data.ndim:
+            found = cls(data, name, None, len(data))
+        else:
+            kinds = "a pandas DataFrame, an xarray Dataset, a mapping of arrays or an array"
+            raise DataError(f"{name} is {_article(type(data).__name__)}: give {kinds}")
+        if not len(found):
+            raise DataError(f"{name} is empty: it has no rows; leave it out")
+        return found
+
+    def __len__(self) -> int:
+        return self._length
+
+    def named(self, name: str) -> Rows:
+        """The same rows by another name."""
+        return replace(self, name=name)
+
+    def take(self, places: Sequence[int] | np.ndarray) -> Rows:
+        """Some of the rows, in the order given."""
+        where = np.asarray(places, dtype=int)
+        data = self.data
+        if isinstance(data, xr.Dataset):
+            taken: Any = data.isel({self.dim: where})
+        elif isinstance(data, pd.DataFrame):
+            taken = data.iloc[where].reset_index(drop=True)
+        elif isinstance(data, Mapping):
+            taken = {k: v[where] if _has_rows(v) else v for k, v in data.items()}
+        else:
+            taken = data[where]
+        name = self.name if len(where) >= len(self) else f"{len(where)} rows of {self.name}"
+        return Rows(taken, name, self.dim, len(where))
+
+    def followed_by(self, other: Rows) -> Rows:
+        """These rows and then others of the same kind."""
+        data: Any = self.data
+        if isinstance(data, xr.Dataset):
+            # What has no rows, a matrix of distances say, is the same in all chunks.
+            joined: Any = xr.concat(
+                [data, other.data],
+                dim=str(self.dim),
+                data_vars="minimal",
+                coords="minimal",
+                compat="override",
+                join="override",
+            )
+        elif isinstance(data, pd.DataFrame):
+            joined = pd.concat([data, other.data[list(data.columns)]], ignore_index=True)
+        elif isinstance(data, Mapping):
+            joined = {k: np.concatenate([v, other.data[k]]) if _has_rows(v) else v for k, v in data.items()}
+        else:
+            joined = np.concatenate([data, other.data])
+        return Rows(joined, other.name, self.dim, len(self) + len(other))
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """What has one value a row, by name; of matrices nothing."""
+        data = self.data
+        if isinstance(data, xr.Dataset):
+            return {str(k): v.to_numpy() for k, v in data.variables.items() if v.dims == (self.dim,)}
+        if isinstance(data, pd.DataFrame):
+            return {str(k): data[k].to_numpy() for k in data.columns}
+        if isinstance(data, Mapping):
+            return {str(k): v for k, v in data.items() if np.ndim(v) == 1}
+        return {}
+
+    def discrete(self) -> dict[str, np.ndarray]:
+        """The columns that may say which group, level or class a row is of."""
+        return {k: v for k, v in self.columns().items() if v.dtype.kind in "biuOSUT" or v.dtype.kind not in "fcMm"}
+
+    def order_of_values(self) -> str:
+        """A text that is the same where the values of all discrete columns come in the same order."""
+        firsts = [pd.unique(pd.Series(v))[:MOST].tolist() for v in self.discrete().values()]
+        return hashlib.sha256(repr(firsts).encode()).hexdigest()[:16]
+
+    def value(self, name: str) -> Any:
+        """What a column has in the first row."""
+        values = self._all_columns()[name]
+        return values[0]
+
+    def with_column(self, name: str, value: Any) -> Rows:
+        """With one more column, which has one value in all rows."""
+        values = np.broadcast_to(np.asarray(value), (len(self), *np.shape(value))).copy()
+        data = self.data
+        if isinstance(data, xr.Dataset):
+            more: Any = data.assign({name: ((self.dim, *[f"{name}_{k}" for k in range(1, values.ndim)]), values)})
+        elif isinstance(data, pd.DataFrame):
+            more = data.assign(**{name: values})
+        elif isinstance(data, Mapping):
+            more = {**data, name: values}
+        else:
+            raise DataError(f"{self.name} is an array, which has no column {name!r}")
+        return replace(self, data=more)
+
+    def faults(self) -> str:
+        """Which columns have values that are missing or infinite, and in which row first; empty where none has."""
+        said = []
+        for name, values in self._all_columns().items():
+            infinite = np.isinf(values) if values.dtype.kind == "f" else np.zeros(values.shape, dtype=bool)
+            for what, wrong in (("a missing", np.asarray(pd.isna(values))), ("an infinite", infinite)):
+                rows = wrong.reshape(len(self), -1).any(axis=1)
+                if rows.any():
+                    said.append(f"column {name!r} has {what} value in row {int(np.flatnonzero(rows)[0])}")
+        return "; ".join(said[:3])
+
+    def _all_columns(self) -> dict[str, np.ndarray]:
+        data = self.data
+        if isinstance(data, xr.Dataset):
+            return {
+                str(k): v.transpose(self.dim, ...).to_numpy() for k, v in data.variables.items() if self.dim in v.dims
+            }
+        if isinstance(data, pd.DataFrame):
+            return self.columns()
+        if isinstance(data, Mapping):
+            return {str(k): v for k, v in data.items() if _has_rows(v)}
+        return {"values": data}
+
+    def require_like(self, kinds: Mapping[str, str]) -> None:
+        """A DataError where a column is missing, or holds another kind of values than in the chunks before."""
+        own = column_kinds(self)
+        for name, kind in kinds.items():
+            if name not in own:
+                has = ", ".join(own) or "none"
+                raise DataError(f"{self.name} has no column {name!r}, which the chunks before it have; it has {has}")
+            if kind != own[name]:
+                raise DataError(
+                    f"column {name!r} of {self.name} has {own[name]}, and that of the chunks before it {kind}"
+                )
+
+
+def column_kinds(rows: Rows) -> dict[str, str]:
+    """What kind of values each column has, as far as chunks have to agree on it."""
+    found = {}
+    for name, values in rows._all_columns().items():
+        kind = KINDS.get(values.dtype.kind, "text")
+        if values.dtype == object:
+            known = [v for v in values.reshape(-1)[:100].tolist() if v is not None and v == v]
+            text = not known or any(isinstance(v, str) for v in known)
+            kind = "text" if text else "truth values" if all(isinstance(v, bool) for v in known) else "objects"
+        width = f" in {' × '.join(map(str, values.shape[1:]))} columns" if values.ndim > 1 else ""
+        found[name] = kind + width
+    return found
+
+
+def _row_dim(data: xr.Dataset, name: str, dim: str | None) -> str:
+    if dim is not None:
+        if dim not in data.dims:
+            raise DataError(f"{name} has no dim {dim!r}; it has {', '.join(map(str, data.dims)) or 'none'}")
+        return dim
+    arrays = [v for v in data.data_vars.values() if v.dims] or list(data.coords.values())
+    shared = [str(d) for d in data.dims if arrays and all(d in v.dims for v in arrays)]
+    first = [d for d in shared if all(v.dims[0] == d for v in arrays)]
+    if len(shared) == 1 or len(first) == 1:
+        return (first or shared)[0]
+    raise DataError(
+        f"{name} is a Dataset with the dims {', '.join(map(str, data.dims))}: say along which its rows lie, dim=..."
+    )
+
+
+def _length(data: Mapping[str, Any], name: str) -> int:
+    lengths = {str(k): len(v) for k, v in data.items() if _has_rows(_as_array(v))}
+    if not lengths:
+        raise DataError(f"{name} is a mapping without arrays: it has no rows")
+    first, length = next(iter(lengths.items()))
+    for other, found in lengths.items():
+        if found != length:
+            raise DataError(
+                f"{other!r} of {name} has {found} rows, and {first!r} {length}: give all arrays one row each"
+            )
+    return length
+
+
+def _as_array(value: Any) -> Any:
+    return value if np.isscalar(value) or value is None else np.asarray(value)
+
+
+def _has_rows(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim > 0
+
+
+def _article(word: str) -> str:
+    return f"{'an' if word[:1].lower() in 'aeiou' else 'a'} {word}"

@@ -1,0 +1,155 @@
+"""Where chunks come from: files, folders, stores, and whatever gives them one after another."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from bayeskit.chunks.rows import Rows
+from bayeskit.errors import DataError, OptionError
+from bayeskit.terminal import let_alarms_through
+
+__all__ = ["chunks_of"]
+
+BATCH = 2_000_000  # rows of a file that are read at a time; fewer of many columns
+NUMBERS = 34_000_000  # in such a batch
+
+
+def chunks_of(chunks: Any, dim: str | None = None, name: str = "the data") -> Iterator[tuple[Rows, Any]]:
+    """Chunks, each with what it is known by: its file and the place in it, or None.
+
+    ``chunks`` is a table, a Dataset (in the pieces that its Dask arrays have), a mapping of arrays or an array; the
+    path of a Parquet file, of a Zarr store or of a folder of Parquet files, or a pattern such as ``"day-*.parquet"``;
+    or anything that gives these one after another. ``name`` is what an error calls it.
+    """
+    if isinstance(chunks, str | PathLike):
+        for path in _paths(fspath(chunks)):
+            yield from _of_file(path, dim)
+    elif isinstance(chunks, xr.Dataset) and chunks.chunks:
+        yield from _of_pieces(chunks, dim, name)
+    elif isinstance(chunks, pd.DataFrame | xr.Dataset | xr.DataArray | Mapping | np.ndarray):
+        yield Rows.of(chunks, name, dim), None
+    elif isinstance(chunks, Iterable):
+        items = iter(chunks)
+        number = 0
+        while True:
+            number += 1
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            yield from chunks_of(item, dim, f"chunk {number}")
+    else:
+        raise OptionError(
+            f"{name} is {type(chunks).__name__}: give tables, Datasets, mappings of arrays, or paths of Parquet or Zarr"
+        )
+
+
+def _paths(pattern: str) -> list[Path]:
+    path = Path(pattern)
+    if (
+        path.is_dir()
+        and path.suffix != ".zarr"
+        and not (path / "zarr.json").exists()
+        and not (path / ".zgroup").exists()
+    ):
+        found = sorted(path.glob("*.parquet"))
+        if not found:
+            raise DataError(f"the folder {pattern} has no Parquet files")
+        return found
+    if path.exists():
+        return [path]
+    found = [Path(p) for p in sorted(glob.glob(pattern))]
+    if not found:
+        raise DataError(f"there is no file {pattern}")
+    return found
+
+
+def _of_file(path: Path, dim: str | None) -> Iterator[tuple[Rows, Any]]:
+    if path.suffix in (".parquet", ".pq"):
+        yield from _of_parquet(path)
+    elif path.is_dir():
+        try:
+            data = xr.open_zarr(path, chunks=None)
+        except Exception as error:
+            let_alarms_through(error)
+            raise _unreadable(path, error) from error
+        yield from _of_pieces(data, dim, str(path), str(path))
+    else:
+        raise DataError(
+            f"{path} is no Parquet file and no Zarr store; read it in pieces, and give these: "
+            "chunks=pd.read_csv(..., chunksize=...), for example"
+        )
+
+
+def _of_parquet(path: Path) -> Iterator[tuple[Rows, Any]]:
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        size = max(min(BATCH, NUMBERS // max(file.metadata.num_columns, 1)), 1)
+        if not file.metadata.num_rows:
+            raise DataError(f"{path} is empty: it has no rows; leave it out")
+        for number, table in enumerate(_ahead(file.iter_batches(batch_size=size)), 1):
+            name = str(path) if size >= file.metadata.num_rows else f"part {number} of {path}"
+            yield Rows.of(table, name), name
+    except (OSError, ValueError) as error:
+        if isinstance(error, DataError) or (
+            not type(error).__module__.startswith("pyarrow") and not isinstance(error, OSError)
+        ):
+            raise
+        raise _unreadable(path, error) from error
+
+
+def _ahead(batches: Iterator[Any]) -> Iterator[pd.DataFrame]:
+    """Tables of batches, of which the next is read while one is used."""
+
+    def table() -> pd.DataFrame | None:
+        batch = next(batches, None)
+        if batch is None:
+            return None
+        # Column by column, each let go of as it is taken over: memory is that of one table, not of two.
+        return pa.Table.from_batches([batch]).to_pandas(split_blocks=True, self_destruct=True)
+
+    import pyarrow as pa
+
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(table)
+        while (found := coming.result()) is not None:
+            coming = reader.submit(table)
+            yield found
+            del found
+
+
+def _of_pieces(data: xr.Dataset, dim: str | None, name: str, path: str | None = None) -> Iterator[tuple[Rows, Any]]:
+    """A Dataset in the pieces in which it is held, or of as many rows as may be read at a time."""
+    whole = Rows.of(data.isel({d: slice(0, 1) for d in data.dims}), name, dim) if dim is None else None
+    along = str(dim or (whole.dim if whole else None))
+    length = data.sizes[along]
+    pieces = (data.chunks or {}).get(along)
+    if not pieces:
+        wide = sum(int(np.prod([n for d, n in v.sizes.items() if d != along])) for v in data.data_vars.values())
+        size = max(min(BATCH, NUMBERS // max(wide, 1)), 1)
+        pieces = (size,) * (length // size) + ((length % size,) if length % size else ())
+    start = 0
+    for number, size in enumerate(pieces, 1):
+        part = name if len(pieces) == 1 else f"part {number} of {name}"
+        try:
+            held = data.isel({along: slice(start, start + size)}).load()
+        except Exception as error:
+            let_alarms_through(error)
+            raise _unreadable(part, error) from error
+        start += size
+        yield Rows.of(held, part, along), None if path is None else part
+
+
+def _unreadable(path: Any, error: BaseException) -> DataError:
+    return DataError(f"{path} cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}")

@@ -1,0 +1,152 @@
+r"""The likelihood of a model of rows that came in chunks, as the sums that are all it takes from them.
+
+.. math:: \log p(y_{1:n} \mid \theta) = \sum_{\text{chunks}} \log p(y_c \mid \theta)
+   = \sum_t f_t(\theta)^\top \sum_{\text{chunks}} s_t(y_c)
+
+What a chunk gives is :math:`s_t`, as many numbers as there are distinct arguments of :math:`f_t`; the sums of all
+chunks make a Potential in the place of the observed variables, and what is inferred from that model is what would be
+inferred from all rows at once.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pymc as pm
+
+from bayeskit.chunks.labels import Labels
+from bayeskit.chunks.reading import Statistics, read
+from bayeskit.chunks.rows import Rows, column_kinds
+from bayeskit.chunks.sources import chunks_of
+from bayeskit.chunks.template import Template, added, first_rows, without_wholes
+from bayeskit.chunks.terms import NotAdditive
+from bayeskit.errors import DataError, OptionError
+from bayeskit.graphs.environment import lightly
+from bayeskit.model.summed_likelihood import SummedRows, rows_together, with_rows
+from bayeskit.terminal import counted_aloud
+
+__all__ = ["ChunkSum", "sum_of_chunks"]
+
+TRIED = 16  # chunks of which rows are tried together with others, whatever they are
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkSum:
+    """Sums of the chunks so far; it does not change, so that a chunk that fails leaves what was added before it."""
+
+    build: Callable[[Any], pm.Model]
+    template: Template | None = None
+    statistics: Statistics = field(default_factory=dict, repr=False)
+    rows: int = 0
+    chunks: int = 0
+    ids: frozenset[Any] = frozenset()
+    known_rows: Mapping[str, SummedRows] | None = field(default_factory=dict, repr=False)  # None of discounted ones
+    kinds: Mapping[str, str] = field(default_factory=dict, repr=False)
+    fixed: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    tried: frozenset[str] = field(default=frozenset(), repr=False)  # the statistics that were held against rows
+    orders: frozenset[str] = field(default=frozenset(), repr=False)  # in which values of discrete columns came
+
+    def with_chunk(self, rows: Rows, identity: Any = None) -> ChunkSum:
+        """The sums with those of another chunk.
+
+        Raises
+        ------
+        DataError
+            If the chunk has no rows, lacks a column, has one of another kind, missing values or impossible data, or if
+            a chunk of its ``identity`` was added before. The chunk is named.
+        NotAdditive
+            If what its rows add depends on which rows come with them, or what is added is no sum over rows at all.
+        """
+        if identity is not None and identity in self.ids:
+            raise DataError(f"the chunk {identity!r} was added before; it is not counted twice")
+        try:
+            return self._with_chunk(rows, identity)
+        finally:
+            gc.collect(1)  # graphs are in cycles, and hold the data of the chunk
+
+    def _with_chunk(self, rows: Rows, identity: Any) -> ChunkSum:
+        with lightly():
+            rows.require_like(self.kinds)
+            reading = read(self.build, rows)
+            template = self.template or Template.of(self.build, rows.take(first_rows(rows)), Labels())
+            template = template.with_labels_of(reading)
+            statistics = reading.statistics(template.labels)
+            order = rows.order_of_values()
+            if not self._is_known(order):
+                template.require_additive(reading, statistics, kept=0 if self.template else len(first_rows(rows)))
+            fixed = reading.fixed(statistics, template.labels)
+            self._require_fixed(fixed, template.reading.fixed(statistics, template.labels), rows.name)
+            if not statistics.keys() <= self.tried:
+                reading.require_equal(statistics, template.labels)
+        return replace(
+            self,
+            template=template,
+            statistics=added(self.statistics, without_wholes(statistics)),
+            rows=self.rows + len(rows),
+            chunks=self.chunks + 1,
+            ids=self.ids if identity is None else self.ids | {identity},
+            known_rows=rows_together(self.known_rows, reading.known_rows) if self.known_rows is not None else None,
+            kinds=self.kinds or column_kinds(rows),
+            fixed=dict(self.fixed) | fixed,
+            tried=self.tried | statistics.keys(),
+            orders=self.orders | {order},
+        )
+
+    def _is_known(self, order: str) -> bool:
+        """Whether enough chunks were tried, and some with the values of this one in the same order.
+
+        What a builder numbers by their order is then numbered as before; of chunk 32, 64, ... it is tried all the same.
+        """
+        return self.chunks >= TRIED and order in self.orders and (self.chunks + 1).bit_count() > 1
+
+    def known_by(self, identity: Any) -> ChunkSum:
+        """With what the last chunk is known by."""
+        return replace(self, ids=self.ids | {identity})
+
+    @property
+    def size(self) -> int:
+        """Bytes that the sums take."""
+        held = [a for s in self.statistics.values() for a in (s.keys, s.total, s.mean, s.scatter) if a is not None]
+        return sum(a.nbytes for a in held)
+
+    def scaled(self, factor: float) -> ChunkSum:
+        """As of rows that count ``factor`` times each."""
+        scaled = {sign: s.scaled(factor) for sign, s in self.statistics.items()}
+        return replace(self, statistics=scaled, known_rows=self.known_rows if factor == 1 else None)
+
+    def model(self) -> pm.Model:
+        """The model of all rows so far."""
+        if self.template is None:
+            raise DataError("there is no chunk yet: what the model is, the first one tells")
+        with lightly():
+            return with_rows(self.template.model(self.statistics), self.known_rows or {})
+
+    def _require_fixed(self, own: Mapping[str, Any], kept: Mapping[str, Any], name: str) -> None:
+        for variable, now in own.items():
+            before = self.fixed.get(variable, now)
+            for other in (before, kept[variable]):
+                lengths = [(a, b) for a, b in zip(now, other, strict=True) if a is not None and b is not None]
+                if any(a != b for a, b in lengths):
+                    raise NotAdditive(
+                        f"{variable!r} has another length or other labels in {name} than in the chunks before it, and "
+                        "no labels tell which of its entries are which; give it dims whose coords are the labels"
+                    )
+
+
+def sum_of_chunks(
+    build: Callable[[Any], pm.Model], chunks: Any, *, dim: str | None = None, progressbar: bool = True
+) -> ChunkSum:
+    """The sums of all chunks; see :func:`bayeskit.chunks.sources.chunks_of` for what these may be."""
+    if not callable(build):
+        raise OptionError("with chunks=, give a function that builds the model of a chunk: infer(build, chunks=...)")
+    found = ChunkSum(build)
+    state = {"sum": found}
+    with counted_aloud("adding up chunks", lambda: state["sum"].rows, "rows", progressbar):
+        for rows, identity in chunks_of(chunks, dim):
+            state["sum"] = state["sum"].with_chunk(rows, identity)
+    if not state["sum"].chunks:
+        raise DataError("there are no chunks")
+    return state["sum"]

@@ -1,0 +1,185 @@
+"""Few rows that stand for all: they have every label, so that the model of them has every latent variable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+
+from bayeskit.chunks.labels import Labels
+from bayeskit.chunks.reading import Reading, Statistics, read
+from bayeskit.chunks.rows import Rows
+from bayeskit.chunks.statistics import merged
+from bayeskit.chunks.summed_model import summed_model
+from bayeskit.chunks.terms import NotAdditive
+from bayeskit.graphs.environment import lightly
+
+__all__ = ["Template", "added", "first_rows", "of_rows_only", "without_wholes"]
+
+LARGEST = 200_000  # rows that are kept for their labels
+FIRST = 8  # rows that are kept whatever their labels
+SAMPLE = 100  # rows of a chunk that are tried together with those kept
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """Rows kept, what was read of them, and which Deterministics are of rows and not of the model.
+
+    That rows add up is tried, not believed: of the rows kept and some of a chunk, the sums have to be those of the one
+    and of the other. Standardised columns, chains, Gaussian processes over rows, and groups that are numbered anew in
+    every chunk do not stand that.
+    """
+
+    build: Callable[[Any], pm.Model]
+    reading: Reading
+    labels: Labels
+    statistics: Statistics
+    of_rows: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, build: Callable[[Any], pm.Model], rows: Rows, labels: Labels) -> Template:
+        """A NotAdditive error names what would be different with one row more: a prior, a length, a Potential."""
+        reading = read(build, rows)
+        labels = labels.extended(reading.labels)
+        more = read(build, rows.followed_by(rows.take([0, 0])))
+        of_rows = of_rows_only(reading, more)
+        return cls(build, reading, labels, reading.statistics(labels), of_rows)
+
+    def with_labels_of(self, chunk: Reading) -> Template:
+        """With rows of a chunk that have the labels, or the variables, which are missing here."""
+        missing = self._missing(chunk)
+        if not missing:
+            return self
+        for places in _rows_with(chunk.rows, missing):
+            rows = self.reading.rows.followed_by(chunk.rows.take(places))
+            if len(rows) > LARGEST:
+                break
+            found = Template.of(self.build, rows, self.labels.extended(chunk.labels))
+            if not found._missing(chunk):
+                return found
+        what, labels = next(iter(missing.items()))
+        lost = f"the dim {what!r} has the label {labels[0]!r}" if len(labels) else f"there is a variable {what!r}"
+        raise NotAdditive(
+            f"{lost} in {chunk.rows.name}, and none beside other rows: give dims labels, and make variables, that are "
+            "the same whichever rows there are, such as the values of a column"
+        )
+
+    def _missing(self, chunk: Reading) -> dict[str, pd.Index]:
+        """The labels that are missing here by dim, and the variables, of which there are no labels."""
+        variables = [*chunk.latents, *chunk.observed]
+        known = {*self.reading.latents, *self.reading.observed}
+        return Labels(self.reading.labels).missing(chunk.labels) | {
+            v: pd.Index([]) for v in variables if v not in known
+        }
+
+    def require_additive(self, chunk: Reading, statistics: Statistics, kept: int = 0) -> None:
+        """Try rows of a chunk together with those kept: sums, priors and shapes have to be as of each alone.
+
+        The first ``kept`` rows of the chunk are not tried.
+        """
+        places = _sample(chunk.rows, kept)
+        if not len(places):
+            return
+        if len(places) < len(chunk.rows):
+            chunk = read(self.build, chunk.rows.take(places))
+            statistics = chunk.statistics(self.labels)
+        both = read(self.build, self.reading.rows.followed_by(chunk.rows))
+        of_rows_only(self.reading, both)
+        together = both.statistics(self.labels)
+        apart = added(self.statistics, statistics)
+        for sign in without_wholes(together).keys() | without_wholes(apart).keys():
+            if sign not in together or sign not in apart or not together[sign].is_close(apart[sign]):
+                observed = ", ".join(map(repr, both.observed))
+                raise NotAdditive(
+                    f"the log density of {observed} does not add up over rows: what {chunk.rows.name} add "
+                    "depends on which rows come with them; number groups by labels that stay, standardise by numbers "
+                    "that stay, or give the model its rows at once, bk.infer(build(data))"
+                )
+
+    def model(self, statistics: Statistics) -> pm.Model:
+        """The model with sums in the place of its observed variables."""
+        conditions = {sign: s for sign, s in self.statistics.items() if s.is_condition}
+        return summed_model(self.reading, self.labels, conditions | statistics, self.of_rows)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.build, self.reading.rows, self.labels  # what is read of the rows is read again
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        with lightly():
+            self.__dict__.update(Template.of(*state).__dict__)
+
+
+def added(a: Statistics, b: Statistics) -> Statistics:
+    """The sums of the rows of both."""
+    shared = {sign: merged(s, b[sign]) for sign, s in a.items() if sign in b}
+    return {**a, **b, **shared}
+
+
+def without_wholes(statistics: Statistics) -> Statistics:
+    """Without conditions on whole variables, which are of the labels in a chunk: probabilities of the classes that it
+    has need not sum to one. The rows that are kept have all labels, and these conditions of theirs are the model's."""
+    return {sign: s for sign, s in statistics.items() if not (s.is_condition and s.recipe.whole)}
+
+
+def of_rows_only(few: Reading, more: Reading) -> frozenset[str]:
+    """The Deterministics that are different with more rows; NotAdditive where anything else is."""
+    for name, shape in few.shapes.items():
+        if (found := more.shapes.get(name)) != shape:
+            raise NotAdditive(
+                f"{name!r} has the shape {shape} for {len(few.rows)} rows and {found} for {len(more.rows)}: what each "
+                "row or chunk has of its own does not add up; give it dims whose coords are the labels of groups, or "
+                "give the model its rows at once, bk.infer(build(data))"
+            )
+    if list(few.shapes) != list(more.shapes) or list(few.observed) != list(more.observed):
+        raise NotAdditive("the model has other variables with more rows")
+    potentials = {*few.joint.potentials}
+    different = {n for n, text in few.unobserved.items() if more.unobserved.get(n) != text}
+    for name in different - {*few.joint.deterministics}:
+        what = "the Potential" if name in potentials else "the prior of"
+        remedy = (
+            "write it as an observed variable, of pm.CustomDist say"
+            if name in potentials
+            else "a prior that is made from the data cannot be found in chunks; give it numbers that stay"
+        )
+        raise NotAdditive(f"{what} {name!r} is another one with more rows: {remedy}")
+    return frozenset(different)
+
+
+def _rows_with(rows: Rows, missing: Mapping[str, pd.Index]) -> list[np.ndarray]:
+    """Places of rows that may have labels: those in columns of these values; then one of each value; then all."""
+    columns = {k: pd.Series(v) for k, v in rows.discrete().items()}
+    exact, found = [], set()
+    for dim, labels in missing.items():
+        for values in columns.values():
+            first = values[~values.duplicated()]
+            hits = first[first.isin(labels)]
+            if len(labels) and len(hits) == len(labels):
+                found.add(dim)
+                exact.append(hits.index.to_numpy())
+    firsts = [np.flatnonzero(~v.duplicated()) for v in columns.values()]
+    tries = []
+    if len(found) == len(missing):
+        tries.append(np.unique(np.concatenate(exact)))
+    if firsts:
+        tries.append(np.unique(np.concatenate(firsts)))
+    return [*tries, np.arange(len(rows))]
+
+
+def _sample(rows: Rows, kept: int) -> np.ndarray:
+    """Some rows: of each column that may be of groups as many values as there is room for, and the last rows."""
+    places = np.arange(kept, len(rows))
+    if len(places) <= SAMPLE:
+        return places
+    columns = rows.discrete()
+    each = max(SAMPLE // (2 * max(len(columns), 1)), 1)
+    firsts = [np.flatnonzero(~pd.Series(v).duplicated())[:each] for v in columns.values()]
+    return np.unique(np.concatenate([*firsts, places[-SAMPLE // 2 :]]))
+
+
+def first_rows(rows: Rows) -> np.ndarray:
+    """The rows of a first chunk that are kept: fewer than there are, so that others can be tried beside them."""
+    return np.arange(max(1, min(FIRST, len(rows) // 2)))

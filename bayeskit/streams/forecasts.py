@@ -1,0 +1,88 @@
+"""New rows drawn from the posterior of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import xarray as xr
+
+from bayeskit.arguments import RandomSeed
+from bayeskit.chunks.fingerprint import fingerprint
+from bayeskit.chunks.labels import latent_labels
+from bayeskit.chunks.reading import read
+from bayeskit.chunks.rows import Rows, column_kinds
+from bayeskit.chunks.sources import chunks_of
+from bayeskit.chunks.template import Template
+from bayeskit.errors import BayeskitError, DataError
+from bayeskit.graphs.environment import lightly
+from bayeskit.results.predictive import predict
+from bayeskit.results.records import Posterior
+
+__all__ = ["forecast"]
+
+
+def forecast(template: Template, post: Posterior, data: Any, dim: str | None, random_seed: RandomSeed) -> xr.Dataset:
+    """Draws of the observed variables at new rows.
+
+    Columns that are not given are filled; a DataError unless what is drawn is the same whatever they are filled with.
+    """
+    pieces = [rows for rows, _ in chunks_of(data, dim, "the new data")]
+    if not pieces:
+        raise DataError("the new data are empty: they have no rows")
+    rows = reduce(Rows.followed_by, pieces)
+    known = template.reading.rows
+    missing = [c for c in column_kinds(known) if c not in column_kinds(rows)]
+    for name in missing:
+        rows = rows.with_column(name, known.value(name))
+    with lightly():
+        model = read(template.build, rows).model
+        for name in missing:
+            _require_unused(template, rows, name, model)
+        tree = xr.DataTree.from_dict({"posterior": _of_labels(post, model)})
+        return predict(model, tree, {}, random_seed=random_seed)
+
+
+def _require_unused(template: Template, rows: Rows, name: str, model: pm.Model) -> None:
+    value = np.asarray(template.reading.rows.value(name))
+    others = (
+        [value + 1, value - 1, 1 - value] if value.dtype.kind in "iuf" else [~value] if value.dtype.kind == "b" else []
+    )
+    for other in others:
+        try:
+            changed = read(template.build, rows.with_column(name, other)).model
+        except BayeskitError:
+            continue
+        if _drawn_from(changed) == _drawn_from(model):
+            return
+        break
+    raise DataError(f"the new data have no column {name!r}, which the forecast depends on: give it")
+
+
+def _drawn_from(model: pm.Model) -> list[str]:
+    """What tells the distributions of observed variables apart, their values aside."""
+    names: Mapping[Any, str] = {rv: str(rv.name) for rv in model.free_RVs}
+    found = []
+    for rv in model.observed_RVs:
+        parameters = [i for i in rv.owner.inputs if hasattr(i.type, "dtype")]
+        found.append(f"{rv.name}: {[fingerprint(i, dict(names)) for i in parameters]}")
+    return found
+
+
+def _of_labels(post: Posterior, model: pm.Model) -> xr.Dataset:
+    """The draws of the entries that the model of the new rows has, in its order."""
+    draws = post.tree["posterior"].to_dataset()[[str(rv.name) for rv in model.free_RVs]]
+    for dim, labels in latent_labels(model).items():
+        index = pd.Index(draws[dim].to_numpy())
+        places = index.get_indexer(labels)
+        if np.any(places < 0):
+            unknown = labels[places < 0][0]
+            raise DataError(
+                f"the new data have the {dim} {unknown!r}, of which no rows were seen: add rows of it first"
+            )
+        draws = draws.isel({dim: places})
+    return draws
