@@ -12,18 +12,18 @@ import pymc as pm
 
 from bayeskit.chunks.terms import NotAdditive
 
-__all__ = ["Labels", "latent_labels"]
+__all__ = ["KnownLabels", "latent_labels"]
 
 BITS = 62  # of the number of an entry
 
 
 @dataclass(frozen=True, eq=False)
-class Labels:
+class KnownLabels:
     """The labels of each dim in the order in which they were seen; those of a chunk may be few of them."""
 
     numbers: Mapping[str, pd.Index] = field(default_factory=dict)
 
-    def extended(self, found: Mapping[str, pd.Index]) -> Labels:
+    def extended(self, found: Mapping[str, pd.Index]) -> KnownLabels:
         """With the labels of more dims, and with more of those that there are."""
         new = dict(self.numbers)
         for dim, index in found.items():

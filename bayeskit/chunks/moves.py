@@ -8,25 +8,25 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from bayeskit.chunks.terms import Column, Factor, Term, Value, along, of_entries
+from bayeskit.chunks.terms import DataTerm, Factor, KeyColumn, TermSum, along, of_entries
 
 __all__ = ["masked", "of_latent", "shuffled", "taken"]
 
 
-def of_latent(name: str, var: Any) -> Value:
+def of_latent(name: str, var: Any) -> TermSum:
     shape = var.type.shape
     if not shape:  # an array of one entry may be of more in another chunk
-        return Value((Term(factors=(Factor(pt.reshape(var, ()), (), name),)),), shape)
-    column = Column.of_latent(name, shape)
-    return Value((Term(factors=(Factor(pt.flatten(var)[column.place], (column,), name),)),), shape)
+        return TermSum((DataTerm(factors=(Factor(pt.reshape(var, ()), (), name),)),), shape)
+    column = KeyColumn.of_latent(name, shape)
+    return TermSum((DataTerm(factors=(Factor(pt.flatten(var)[column.place], (column,), name),)),), shape)
 
 
-def masked(term: Term, mask: np.ndarray) -> Term:
+def masked(term: DataTerm, mask: np.ndarray) -> DataTerm:
     """A term where a mask holds: elsewhere its weight is zero, and it is not taken to be a number times zero."""
     return replace(term, weight=np.where(mask, term.weight, 0.0))
 
 
-def shuffled(value: Value, order: tuple[Any, ...]) -> Value:
+def shuffled(value: TermSum, order: tuple[Any, ...]) -> TermSum:
     ndim = len(value.shape)
     kept = [i for i in order if i != "x"]
     dropped = tuple(i for i in range(ndim) if i not in kept)
@@ -38,10 +38,10 @@ def shuffled(value: Value, order: tuple[Any, ...]) -> Value:
         return np.expand_dims(full, tuple(k for k, i in enumerate(order) if i == "x"))
 
     shape = tuple(1 if i == "x" else value.shape[i] for i in order)
-    return Value(tuple(of_entries(t, move) for t in value.terms), shape)
+    return TermSum(tuple(of_entries(t, move) for t in value.terms), shape)
 
 
-def taken(value: Value, source: np.ndarray) -> Value:
+def taken(value: TermSum, source: np.ndarray) -> TermSum:
     def move(array: np.ndarray, extra: int) -> np.ndarray:
         full = along(array, len(value.shape) + extra)
         tail = full.shape[full.ndim - extra :]
@@ -49,4 +49,4 @@ def taken(value: Value, source: np.ndarray) -> Value:
             return full.reshape((1,) * source.ndim + tail)
         return np.broadcast_to(full, (*value.shape, *tail)).reshape(-1, *tail)[source]
 
-    return Value(tuple(of_entries(t, move) for t in value.terms), source.shape)
+    return TermSum(tuple(of_entries(t, move) for t in value.terms), source.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,15 +13,16 @@ import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.custom import CustomDistRV
+from pymc.exceptions import ImputationWarning
 from pytensor.graph.basic import Constant
 from pytensor.tensor.random.op import RandomVariable
 
 from bayeskit.chunks.fingerprint import fingerprint
-from bayeskit.chunks.labels import Labels, latent_labels
+from bayeskit.chunks.labels import KnownLabels, latent_labels
 from bayeskit.chunks.reduced_graph import log_density
-from bayeskit.chunks.rows import Rows
+from bayeskit.chunks.rows import ChunkRows
 from bayeskit.chunks.separation import separate
-from bayeskit.chunks.statistics import Statistic, merged, reduced
+from bayeskit.chunks.statistics import RowStatistic, merged, reduced_terms
 from bayeskit.chunks.terms import NotAdditive
 from bayeskit.errors import BayeskitError, CertificateError, DataError, ModelError
 from bayeskit.graphs.compile import compile_small
@@ -30,9 +32,9 @@ from bayeskit.model.summed_likelihood import SummedRows
 from bayeskit.model.transforms import Natural
 from bayeskit.terminal import let_alarms_through
 
-__all__ = ["Reading", "Statistics", "read"]
+__all__ = ["Reading", "Statistics", "read_rows"]
 
-type Statistics = dict[str, Statistic]
+type Statistics = dict[str, RowStatistic]
 
 TOLERANCE = 1e-9  # of the log density of a sum of statistics, relative to that of its rows
 POINTS = 2
@@ -42,7 +44,7 @@ POINTS = 2
 class Reading:
     """What a builder made of some rows."""
 
-    rows: Rows
+    rows: ChunkRows
     joint: LogJoint
     weight: float = 1.0  # of what was read
 
@@ -91,16 +93,15 @@ class Reading:
         own = {n: g for n, g in self.joint.factors.items() if n not in self.observed}
         return {n: fingerprint(g, names) for n, g in (own | self.joint.deterministics).items()}
 
-    def statistics(self, labels: Labels) -> Statistics:
+    def statistics(self, labels: KnownLabels) -> Statistics:
         """The sums of these rows, whose labels are all known; NotAdditive where a variable has none."""
         pack = labels.packing(self.model, self.shapes).pack
         found: Statistics = {}
         for name, graph in self.observed.items():
             try:
-                value, conditions = separate(graph, self.latents)
-                if value.data is not None and not np.all(np.isfinite(value.data)):
-                    raise self._impossible(name)
-                own = reduced(value, conditions, self.latents, pack)
+                with np.errstate(all="ignore"):  # what is not finite is refused below
+                    value, conditions = separate(graph, self.latents)
+                    own = reduced_terms(value, conditions, self.latents, pack)
             except NotAdditive as error:
                 raise _not_additive(name, str(error)) from error
             except (DataError, ModelError) as error:
@@ -112,13 +113,13 @@ class Reading:
                 found[sign] = merged(found[sign], statistic) if sign in found else statistic
         return found if self.weight == 1 else {sign: s.scaled(self.weight) for sign, s in found.items()}
 
-    def fixed(self, statistics: Statistics, labels: Labels) -> dict[str, tuple[Any, ...]]:
+    def fixed(self, statistics: Statistics, labels: KnownLabels) -> dict[str, tuple[Any, ...]]:
         """What each variable has to have in common in all chunks, given how the statistics read it."""
         packing = labels.packing(self.model, self.shapes)
         whole = {n for s in statistics.values() for n in s.recipe.whole if not s.is_condition}
         return {n: packing.fixed(n, n in whole) for n in self.latents}
 
-    def require_equal(self, statistics: Statistics, labels: Labels, seed: int = 0) -> None:
+    def require_equal(self, statistics: Statistics, labels: KnownLabels, seed: int = 0) -> None:
         """A CertificateError unless the sums have the log density of the rows that they are of, at random points."""
         density = log_density(statistics, self.latents, labels.packing(self.model, self.shapes).unpack)
         written = self.weight * pt.add(*[pt.sum(g) for g in self.observed.values()], pt.constant(0.0))
@@ -150,14 +151,16 @@ class Reading:
         return DataError(f"{self.rows.name} has no density: {self.rows.faults() or why}")
 
 
-def read(build: Callable[[Any], pm.Model], rows: Rows) -> Reading:
+def read_rows(build: Callable[[Any], pm.Model], rows: ChunkRows) -> Reading:
     """The model of some rows; an error names them where it cannot be built, or has values missing.
 
     A single row is read twice and counted by half: in arrays of one entry, data cannot be told from constants.
     """
     alone = len(rows) == 1
     try:
-        model = build(rows.take([0, 0]).data if alone else rows.data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ImputationWarning)  # missing values are refused below
+            model = build(rows.take([0, 0]).data if alone else rows.data)
     except Exception as error:
         let_alarms_through(error)
         text = str(error).splitlines()[0] if str(error) else ""
@@ -172,7 +175,7 @@ def read(build: Callable[[Any], pm.Model], rows: Rows) -> Reading:
             raise DataError(f"{rows.name} has missing values: {rows.faults() or rv.name}; leave such rows out")
     if not model.observed_RVs:
         raise ModelError(f"the model of {rows.name} has no observed variable, so that its rows add nothing")
-    return Reading(rows, LogJoint.from_model(model), 0.5 if alone else 1.0)
+    return Reading(rows, LogJoint.from_model(model, as_they_are=True), 0.5 if alone else 1.0)
 
 
 def _not_additive(name: str, why: str) -> NotAdditive:

@@ -13,7 +13,7 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from bayeskit.chunks.statistics import Recipe, Statistic
+from bayeskit.chunks.statistics import Recipe, RowStatistic
 from bayeskit.graphs.rewriting import substitute
 
 __all__ = ["log_density"]
@@ -21,7 +21,7 @@ __all__ = ["log_density"]
 _Unpack = Callable[[str, np.ndarray], np.ndarray]
 
 
-def log_density(statistics: Mapping[str, Statistic], latents: Mapping[str, Any], unpack: _Unpack) -> Any:
+def log_density(statistics: Mapping[str, RowStatistic], latents: Mapping[str, Any], unpack: _Unpack) -> Any:
     """Σ over statistics, a scalar graph of ``latents``; ``unpack`` is the inverse of what keys were packed with."""
     parts, conditions = [], []
     for statistic in statistics.values():
@@ -41,7 +41,7 @@ def log_density(statistics: Mapping[str, Statistic], latents: Mapping[str, Any],
 class _Held:
     """A statistic with its keys in order, and its functions at these keys."""
 
-    def __init__(self, statistic: Statistic, order: np.ndarray, latents: Mapping[str, Any], unpack: _Unpack) -> None:
+    def __init__(self, statistic: RowStatistic, order: np.ndarray, latents: Mapping[str, Any], unpack: _Unpack) -> None:
         recipe, keys = statistic.recipe, statistic.keys[order]
         self.recipe: Recipe = recipe
         self.alone = not recipe.places

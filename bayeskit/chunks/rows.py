@@ -13,14 +13,14 @@ import xarray as xr
 
 from bayeskit.errors import DataError
 
-__all__ = ["Rows", "column_kinds"]
+__all__ = ["ChunkRows", "column_kinds"]
 
 MOST = 10_000  # values of a column whose order is looked at
 KINDS = {"i": "numbers", "u": "numbers", "f": "numbers", "b": "truth values", "M": "dates", "m": "durations"}
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class ChunkRows:
     """Rows of data, and what an error calls them.
 
     ``data`` is what a builder is given: a DataFrame, a Dataset whose rows lie along ``dim``, a mapping of arrays whose
@@ -33,7 +33,7 @@ class Rows:
     _length: int = field(default=-1, repr=False)
 
     @classmethod
-    def of(cls, data: Any, name: str, dim: str | None = None) -> Rows:
+    def of(cls, data: Any, name: str, dim: str | None = None) -> ChunkRows:
         """Rows whose number is known; a DataError where nothing says what a row is, or where there is none."""
         if isinstance(data, xr.DataArray):
             data = data.to_dataset(name=data.name or "values")
@@ -56,11 +56,11 @@ class Rows:
     def __len__(self) -> int:
         return self._length
 
-    def named(self, name: str) -> Rows:
+    def named(self, name: str) -> ChunkRows:
         """The same rows by another name."""
         return replace(self, name=name)
 
-    def take(self, places: Sequence[int] | np.ndarray) -> Rows:
+    def take(self, places: Sequence[int] | np.ndarray) -> ChunkRows:
         """Some of the rows, in the order given."""
         where = np.asarray(places, dtype=int)
         data = self.data
@@ -73,9 +73,9 @@ class Rows:
         else:
             taken = data[where]
         name = self.name if len(where) >= len(self) else f"{len(where)} rows of {self.name}"
-        return Rows(taken, name, self.dim, len(where))
+        return ChunkRows(taken, name, self.dim, len(where))
 
-    def followed_by(self, other: Rows) -> Rows:
+    def followed_by(self, other: ChunkRows) -> ChunkRows:
         """These rows and then others of the same kind."""
         data: Any = self.data
         if isinstance(data, xr.Dataset):
@@ -94,7 +94,7 @@ class Rows:
             joined = {k: np.concatenate([v, other.data[k]]) if _has_rows(v) else v for k, v in data.items()}
         else:
             joined = np.concatenate([data, other.data])
-        return Rows(joined, other.name, self.dim, len(self) + len(other))
+        return ChunkRows(joined, other.name, self.dim, len(self) + len(other))
 
     def columns(self) -> dict[str, np.ndarray]:
         """What has one value a row, by name; of matrices nothing."""
@@ -121,7 +121,7 @@ class Rows:
         values = self._all_columns()[name]
         return values[0]
 
-    def with_column(self, name: str, value: Any) -> Rows:
+    def with_column(self, name: str, value: Any) -> ChunkRows:
         """With one more column, which has one value in all rows."""
         values = np.broadcast_to(np.asarray(value), (len(self), *np.shape(value))).copy()
         data = self.data
@@ -171,7 +171,7 @@ class Rows:
                 )
 
 
-def column_kinds(rows: Rows) -> dict[str, str]:
+def column_kinds(rows: ChunkRows) -> dict[str, str]:
     """What kind of values each column has, as far as chunks have to agree on it."""
     found = {}
     for name, values in rows._all_columns().items():

@@ -22,20 +22,20 @@ from pytensor.tensor.math import Sum
 
 from bayeskit.chunks.fingerprint import fingerprint
 from bayeskit.chunks.moves import masked, of_latent, shuffled, taken
+from bayeskit.chunks.squares import squared
 from bayeskit.chunks.summing import summed
 from bayeskit.chunks.terms import (
-    Column,
+    DataTerm,
     Factor,
+    KeyColumn,
     Linear,
     NotAdditive,
     Square,
-    Term,
-    Value,
-    added,
+    TermSum,
+    added_terms,
     apply,
     as_factor,
-    multiplied,
-    squared,
+    multiplied_terms,
 )
 from bayeskit.errors import DataError
 from bayeskit.graphs.domain import GraphAnalysis
@@ -50,7 +50,7 @@ WIDEST = 64  # columns of a matrix of latent variables that data are multiplied 
 LARGEST = 10_000  # numbers of a function of latent variables that is taken as it is
 
 
-def separate(graph: Any, latents: Mapping[str, Any]) -> tuple[Value, list[Factor]]:
+def separate(graph: Any, latents: Mapping[str, Any]) -> tuple[TermSum, list[Factor]]:
     """The terms of a log density, and the conditions on its parameters, each a function that has to be true.
 
     ``latents`` have known shapes. NotAdditive where a node has no terms; a DataError where the data are not allowed.
@@ -61,7 +61,7 @@ def separate(graph: Any, latents: Mapping[str, Any]) -> tuple[Value, list[Factor
     return walk.value(graph), walk.conditions
 
 
-class _Separation(GraphAnalysis[Value]):
+class _Separation(GraphAnalysis[TermSum]):
     def __init__(self, graph: Any, latents: Mapping[str, Any]) -> None:
         super().__init__({v: of_latent(n, v) for n, v in latents.items()})
         self.names = {v: n for n, v in latents.items()}
@@ -74,10 +74,10 @@ class _Separation(GraphAnalysis[Value]):
         values = evaluator(inputs, made)(*[np.ones(v.type.shape, v.type.dtype) for v in inputs])
         self.data = {v: v.data for v in data if isinstance(v, Constant)} | dict(zip(made, values, strict=True))
 
-    def constant(self, var: Any) -> Value:
-        return Value.of_data(self.data[var])
+    def constant(self, var: Any) -> TermSum:
+        return TermSum.of_data(self.data[var])
 
-    def unknown(self, out: Any, values: list[Value]) -> Value:
+    def unknown(self, out: Any, values: list[TermSum]) -> TermSum:
         """A function of latent variables as it stands, of whatever operations."""
         if out.type.dtype == "bool" and all(v.type.dtype == "bool" for v in out.owner.inputs):
             return self.conjunction(out, values)
@@ -88,54 +88,54 @@ class _Separation(GraphAnalysis[Value]):
             raise NotAdditive(f"its log density applies {name_of(out.owner.op)} to all rows at once")
         sign = fingerprint(out, self.names)
         if int(np.prod(shape, dtype=int)) == 1:
-            return Value((Term(factors=(Factor(pt.reshape(out, ()), (), sign, own),)),), shape)
-        column = Column.of_latent(f"={sign}", shape)
-        return Value((Term(factors=(Factor(pt.flatten(out)[column.place], (column,), sign, own),)),), shape)
+            return TermSum((DataTerm(factors=(Factor(pt.reshape(out, ()), (), sign, own),)),), shape)
+        column = KeyColumn.of_latent(f"={sign}", shape)
+        return TermSum((DataTerm(factors=(Factor(pt.flatten(out)[column.place], (column,), sign, own),)),), shape)
 
-    def linear(self, out: Any, values: list[Value]) -> Value:
+    def linear(self, out: Any, values: list[TermSum]) -> TermSum:
         pairs = zip(coefficients(out.owner) or (), values, strict=True)
-        return added([(c, v) for c, v in pairs if c], _broadcast(values))
+        return added_terms([(c, v) for c, v in pairs if c], _broadcast(values))
 
-    def product(self, out: Any, values: list[Value]) -> Value:
+    def product(self, out: Any, values: list[TermSum]) -> TermSum:
         shape = _broadcast(values)
         found = [(e, v) for e, v in zip(exponents(out.owner) or (), values, strict=True) if e]
         if len(found) == 2 and out.owner.inputs[0] is out.owner.inputs[1] and found[0][0] == found[1][0] == 1:
             return replace(squared(values[0]), shape=shape)
-        result: tuple[Term, ...] = (Term(),)
+        result: tuple[DataTerm, ...] = (DataTerm(),)
         for exponent, value in found:
             power = self.power(value, exponent)
-            result = tuple(multiplied(a, b) for a in result for b in power.terms)
-        return Value(result, shape)
+            result = tuple(multiplied_terms(a, b) for a in result for b in power.terms)
+        return TermSum(result, shape)
 
-    def power(self, value: Value, exponent: float) -> Value:
+    def power(self, value: TermSum, exponent: float) -> TermSum:
         if exponent == 1:
             return value
         if value.data is not None:
             with np.errstate(all="ignore"):
-                return Value.of_data(value.data**exponent)
+                return TermSum.of_data(value.data**exponent)
         if exponent == 2:
             return squared(value)
         (first, *others), raised = value.terms, f"power{exponent!r}"
         if not others and first.is_plain and (exponent == int(exponent) or np.all(first.weight > 0)):
             factors = tuple(apply(lambda g: g**exponent, raised, [f]) for f in first.factors)
             with np.errstate(all="ignore"):
-                return Value((Term(first.weight**exponent, factors),), value.shape)
-        return Value((Term(factors=(apply(lambda g: g**exponent, raised, [as_factor(value)]),)),), value.shape)
+                return TermSum((DataTerm(first.weight**exponent, factors),), value.shape)
+        return TermSum((DataTerm(factors=(apply(lambda g: g**exponent, raised, [as_factor(value)]),)),), value.shape)
 
-    def function(self, out: Any, values: list[Value]) -> Value:
+    def function(self, out: Any, values: list[TermSum]) -> TermSum:
         node, shape = out.owner, _broadcast(values)
         if applies(node, ps.Log):
             return self.logarithm(node, values[0])
         if applies(node, ps.Exp) and (data := [t for t in values[0].terms if t.is_data]):
             others = tuple(t for t in values[0].terms if not t.is_data)
-            rest = self.general(node, [Value(others, shape)], shape)
+            rest = self.general(node, [TermSum(others, shape)], shape)
             more = np.exp(sum((t.weight for t in data[1:]), data[0].weight))
-            return Value(tuple(replace(t, weight=t.weight * more) for t in rest.terms), shape)
+            return TermSum(tuple(replace(t, weight=t.weight * more) for t in rest.terms), shape)
         if applies(node, ps.Pow) and (power := values[1].data) is not None and np.ptp(power) == 0:
             return self.power(values[0], float(power.flat[0]))
         return values[0] if applies(node, ps.Cast) else self.general(node, values, shape)
 
-    def general(self, node: Any, values: list[Value], shape: tuple[int, ...]) -> Value:
+    def general(self, node: Any, values: list[TermSum], shape: tuple[int, ...]) -> TermSum:
         if applies(node, ps.GE, ps.GT, ps.LE, ps.LT) and (bound := values[1].data) is not None and not bound.any():
             values = [_without_positive_weight(values[0]), values[1]]
         scalar, types = core_op(node).scalar_op, [i.type.dtype for i in node.inputs]
@@ -145,17 +145,17 @@ class _Separation(GraphAnalysis[Value]):
             return Elemwise(scalar)(*[_as_type(g, d) for g, d in zip(graphs, types, strict=True)])
 
         found = apply(build, str(scalar), [as_factor(v) for v in values])
-        return Value((Term(factors=(found,)),), shape)
+        return TermSum((DataTerm(factors=(found,)),), shape)
 
-    def logarithm(self, node: Any, value: Value) -> Value:
+    def logarithm(self, node: Any, value: TermSum) -> TermSum:
         """log(w f) = log w + log f: w of 10⁶ exposures times f of ten groups has no 10⁶ functions."""
         (first, *others), shape = value.terms, value.shape
         if others or not first.is_plain or first.weight.size == 1 or not np.all(first.weight > 0):
             return self.general(node, [value], shape)
-        rest = self.general(node, [Value((replace(first, weight=np.ones(())),), shape)], shape)
-        return added([(1.0, Value((Term(np.log(first.weight)),), shape)), (1.0, rest)], shape)
+        rest = self.general(node, [TermSum((replace(first, weight=np.ones(())),), shape)], shape)
+        return added_terms([(1.0, TermSum((DataTerm(np.log(first.weight)),), shape)), (1.0, rest)], shape)
 
-    def choice(self, out: Any, values: list[Value]) -> Value:
+    def choice(self, out: Any, values: list[TermSum]) -> TermSum:
         condition, *branches = values
         shape = _broadcast(values)
         if (mask := condition.data) is not None:
@@ -163,14 +163,14 @@ class _Separation(GraphAnalysis[Value]):
             kept = [(m, b) for m, b in zip(chosen, branches, strict=True) if m.any()]
             if len(kept) == 1:
                 return replace(kept[0][1], shape=shape)
-            return Value(tuple(masked(t, m) for m, b in kept for t in b.terms), shape)
+            return TermSum(tuple(masked(t, m) for m, b in kept for t in b.terms), shape)
         if self.has_no_probability(out.owner.inputs[0]):
             return replace(branches[1], shape=shape)
         for k, other in ((0, branches[1]), (1, branches[0])):
             if (numbers := branches[k].data) is not None and np.all(numbers == -np.inf):
                 pair = (-np.inf, 0.0) if k == 0 else (0.0, -np.inf)
                 inside = apply(lambda c, pair=pair: pt.switch(c, *pair), f"inside{k}", [as_factor(condition)])
-                return Value((*other.terms, Term(factors=(inside,))), shape)
+                return TermSum((*other.terms, DataTerm(factors=(inside,))), shape)
         return self.general(out.owner, values, shape)
 
     def has_no_probability(self, condition: Any) -> bool:
@@ -184,25 +184,25 @@ class _Separation(GraphAnalysis[Value]):
             return any(self.value(v).data is None and v.type.dtype.startswith("float") for v in node.inputs)
         return False
 
-    def check(self, out: Any, values: list[Value]) -> Value:
+    def check(self, out: Any, values: list[TermSum]) -> TermSum:
         for condition in values[1:]:
             self.require(condition, getattr(out.owner.op, "msg", "a check of the model"))
         return values[0]
 
-    def conjunction(self, out: Any, values: list[Value]) -> Value:
+    def conjunction(self, out: Any, values: list[TermSum]) -> TermSum:
         """All of some conditions, which are kept apart: each is a function of its own columns."""
         for value in values:
             self.require(value, "a condition on a parameter")
-        return Value.of_data(np.ones((1,) * out.type.ndim))
+        return TermSum.of_data(np.ones((1,) * out.type.ndim))
 
-    def require(self, condition: Value, what: str) -> None:
+    def require(self, condition: TermSum, what: str) -> None:
         numbers = condition.data
         if numbers is None:
             self.conditions.append(as_factor(condition))
         elif not np.all(numbers):
             raise DataError(f"the data or the constants of the model are not allowed: {what} does not hold")
 
-    def move(self, out: Any, values: list[Value]) -> Value:
+    def move(self, out: Any, values: list[TermSum]) -> TermSum:
         node, (value, *others) = out.owner, values
         if any(o.data is None for o in others):
             raise NotAdditive("its log density reads data at places that a latent variable decides")
@@ -219,12 +219,12 @@ class _Separation(GraphAnalysis[Value]):
         (source,) = entry_sources(node, [value.shape, *given])
         return taken(value, source)
 
-    def join(self, out: Any, values: list[Value]) -> Value:
+    def join(self, out: Any, values: list[TermSum]) -> TermSum:
         if out.type.dtype == "bool":
             return self.conjunction(out, values)
         return self.unknown(out, values)
 
-    def sum(self, out: Any, values: list[Value]) -> Value:
+    def sum(self, out: Any, values: list[TermSum]) -> TermSum:
         op = out.owner.op
         if not isinstance(op, Sum):
             return self.unknown(out, values)
@@ -232,7 +232,7 @@ class _Separation(GraphAnalysis[Value]):
         axes = range(ndim) if op.axis is None else [a % ndim for a in op.axis]
         return summed(values[0], axes)
 
-    def bilinear(self, out: Any, values: list[Value]) -> Value:
+    def bilinear(self, out: Any, values: list[TermSum]) -> TermSum:
         left, right = out.owner.inputs
         if (rows := values[0].data) is not None and rows.ndim <= 2 and right.type.ndim <= 2:
             return self.rows_times(np.atleast_2d(rows), right, out)
@@ -240,7 +240,7 @@ class _Separation(GraphAnalysis[Value]):
             return self.rows_times(columns.T, left, out)
         return self.unknown(out, values)
 
-    def rows_times(self, rows: np.ndarray, matrix: Any, out: Any) -> Value:
+    def rows_times(self, rows: np.ndarray, matrix: Any, out: Any) -> TermSum:
         """Data of shape (N, K) times a vector of latent variables, or a matrix that has few columns."""
         own = frozenset(self.names[v] for v in ancestors([matrix]) if v in self.names)
         vectors = [matrix] if matrix.type.ndim == 1 else [matrix[:, j] for j in range(matrix.type.shape[1] or 0)]
@@ -250,15 +250,15 @@ class _Separation(GraphAnalysis[Value]):
         for j, vector in enumerate(vectors):
             sign = f"{fingerprint(matrix, names)}[{j}]"
             if matrix.type.ndim == 1:
-                terms.append(Term(linear=Linear(rows if out.type.ndim else rows[0], vector, sign, own)))
+                terms.append(DataTerm(linear=Linear(rows if out.type.ndim else rows[0], vector, sign, own)))
                 continue
             shaped = rows[:, None] if out.type.ndim == 2 else rows[0][None]
             only = np.ones(()) if len(vectors) == 1 else np.eye(len(vectors))[j]
-            terms.append(Term(only, linear=Linear(shaped, vector, sign, own)))
+            terms.append(DataTerm(only, linear=Linear(shaped, vector, sign, own)))
         length = (len(rows),) if out.type.ndim - (matrix.type.ndim - 1) else ()
-        return Value(tuple(terms), (*length, *((len(vectors),) if matrix.type.ndim == 2 else ())))
+        return TermSum(tuple(terms), (*length, *((len(vectors),) if matrix.type.ndim == 2 else ())))
 
-    def solve(self, out: Any, values: list[Value]) -> Value:
+    def solve(self, out: Any, values: list[TermSum]) -> TermSum:
         """L⁻¹ (y − μ) of a multivariate Normal, whose rows share L."""
         node = out.owner
         position = linear_argument(node)
@@ -270,22 +270,22 @@ class _Separation(GraphAnalysis[Value]):
             return self.unknown(out, values)
         own = frozenset(self.names[v] for v in ancestors([matrix]) if v in self.names)
         sign = f"{node.op}({fingerprint(matrix, self.names)})"
-        return Value((Term(solved=Square(values[1].terms, node, sign, own)),), values[1].shape)
+        return TermSum((DataTerm(solved=Square(values[1].terms, node, sign, own)),), values[1].shape)
 
 
 _SAME = ("TensorFromScalar", "ScalarFromTensor", "SpecifyShape", "ViewOp")
 
 
-def _broadcast(values: list[Value]) -> tuple[int, ...]:
+def _broadcast(values: list[TermSum]) -> tuple[int, ...]:
     return np.broadcast_shapes(*[v.shape for v in values])
 
 
-def _without_positive_weight(value: Value) -> Value:
+def _without_positive_weight(value: TermSum) -> TermSum:
     """What has the same sign as a node: of exposure times rate, the rate."""
     (first, *others) = value.terms
     if others or not first.factors or not np.all(first.weight > 0):
         return value
-    return Value((replace(first, weight=np.ones(())),), value.shape)
+    return TermSum((replace(first, weight=np.ones(())),), value.shape)
 
 
 def _as_type(graph: Any, dtype: str) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from bayeskit.chunks.rows import Rows
+from bayeskit.chunks.rows import ChunkRows
 from bayeskit.errors import DataError, OptionError
 from bayeskit.terminal import let_alarms_through
 
@@ -23,7 +23,7 @@ BATCH = 2_000_000  # rows of a file that are read at a time; fewer of many colum
 NUMBERS = 34_000_000  # in such a batch
 
 
-def chunks_of(chunks: Any, dim: str | None = None, name: str = "the data") -> Iterator[tuple[Rows, Any]]:
+def chunks_of(chunks: Any, dim: str | None = None, name: str = "the data") -> Iterator[tuple[ChunkRows, Any]]:
     """Chunks, each with what it is known by: its file and the place in it, or None.
 
     ``chunks`` is a table, a Dataset (in the pieces that its Dask arrays have), a mapping of arrays or an array; the
@@ -36,7 +36,7 @@ def chunks_of(chunks: Any, dim: str | None = None, name: str = "the data") -> It
     elif isinstance(chunks, xr.Dataset) and chunks.chunks:
         yield from _of_pieces(chunks, dim, name)
     elif isinstance(chunks, pd.DataFrame | xr.Dataset | xr.DataArray | Mapping | np.ndarray):
-        yield Rows.of(chunks, name, dim), None
+        yield ChunkRows.of(chunks, name, dim), None
     elif isinstance(chunks, Iterable):
         items = iter(chunks)
         number = 0
@@ -73,12 +73,12 @@ def _paths(pattern: str) -> list[Path]:
     return found
 
 
-def _of_file(path: Path, dim: str | None) -> Iterator[tuple[Rows, Any]]:
+def _of_file(path: Path, dim: str | None) -> Iterator[tuple[ChunkRows, Any]]:
     if path.suffix in (".parquet", ".pq"):
         yield from _of_parquet(path)
     elif path.is_dir():
         try:
-            data = xr.open_zarr(path, chunks=None)
+            data = xr.open_zarr(path, chunks=None, consolidated=False)
         except Exception as error:
             let_alarms_through(error)
             raise _unreadable(path, error) from error
@@ -90,7 +90,7 @@ def _of_file(path: Path, dim: str | None) -> Iterator[tuple[Rows, Any]]:
         )
 
 
-def _of_parquet(path: Path) -> Iterator[tuple[Rows, Any]]:
+def _of_parquet(path: Path) -> Iterator[tuple[ChunkRows, Any]]:
     import pyarrow.parquet as pq
 
     try:
@@ -100,7 +100,7 @@ def _of_parquet(path: Path) -> Iterator[tuple[Rows, Any]]:
             raise DataError(f"{path} is empty: it has no rows; leave it out")
         for number, table in enumerate(_ahead(file.iter_batches(batch_size=size)), 1):
             name = str(path) if size >= file.metadata.num_rows else f"part {number} of {path}"
-            yield Rows.of(table, name), name
+            yield ChunkRows.of(table, name), name
     except (OSError, ValueError) as error:
         if isinstance(error, DataError) or (
             not type(error).__module__.startswith("pyarrow") and not isinstance(error, OSError)
@@ -129,9 +129,11 @@ def _ahead(batches: Iterator[Any]) -> Iterator[pd.DataFrame]:
             del found
 
 
-def _of_pieces(data: xr.Dataset, dim: str | None, name: str, path: str | None = None) -> Iterator[tuple[Rows, Any]]:
+def _of_pieces(
+    data: xr.Dataset, dim: str | None, name: str, path: str | None = None
+) -> Iterator[tuple[ChunkRows, Any]]:
     """A Dataset in the pieces in which it is held, or of as many rows as may be read at a time."""
-    whole = Rows.of(data.isel({d: slice(0, 1) for d in data.dims}), name, dim) if dim is None else None
+    whole = ChunkRows.of(data.isel({d: slice(0, 1) for d in data.dims}), name, dim) if dim is None else None
     along = str(dim or (whole.dim if whole else None))
     length = data.sizes[along]
     pieces = (data.chunks or {}).get(along)
@@ -148,7 +150,7 @@ def _of_pieces(data: xr.Dataset, dim: str | None, name: str, path: str | None = 
             let_alarms_through(error)
             raise _unreadable(part, error) from error
         start += size
-        yield Rows.of(held, part, along), None if path is None else part
+        yield ChunkRows.of(held, part, along), None if path is None else part
 
 
 def _unreadable(path: Any, error: BaseException) -> DataError:

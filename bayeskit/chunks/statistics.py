@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from bayeskit.chunks.sums_by_key import Entries, by_key, columns_by_key, distinct, moments
-from bayeskit.chunks.terms import Column, Factor, NotAdditive, Term, Value, along, apply, joined
+from bayeskit.chunks.terms import DataTerm, Factor, KeyColumn, NotAdditive, TermSum, along, apply, joined_factors
 
-__all__ = ["Recipe", "Statistic", "merged", "reduced"]
+__all__ = ["Recipe", "RowStatistic", "merged", "reduced_terms"]
 
 
+type _Named = tuple[str, RowStatistic]
 _Pack = Callable[[str, np.ndarray], np.ndarray]
 
 
@@ -43,7 +44,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, eq=False)
-class Statistic:
+class RowStatistic:
     """Sums by key: ``keys`` of shape (U, columns); ``total`` (U,); of a linear form ``mean`` (U, K) is Σ w x."""
 
     recipe: Recipe
@@ -62,7 +63,7 @@ class Statistic:
         held = [a for a in (self.total, self.mean, self.scatter) if a is not None]
         return all(bool(np.all(np.isfinite(a))) for a in held)
 
-    def is_close(self, other: Statistic) -> bool:
+    def is_close(self, other: RowStatistic) -> bool:
         """Whether it is the same to rounding."""
         if self.keys.shape != other.keys.shape:
             return False
@@ -72,22 +73,22 @@ class Statistic:
         pairs = [(self.total, other.total), (self.mean, other.mean), (self.scatter, other.scatter)]
         return all(_close(x[a], y[b]) for x, y in pairs if x is not None and y is not None)
 
-    def scaled(self, factor: float) -> Statistic:
+    def scaled(self, factor: float) -> RowStatistic:
         """As of data that count ``factor`` times."""
         mean = self.mean if self.recipe.kind != "linear" or self.mean is None else self.mean * factor
         scatter = None if self.scatter is None else self.scatter * factor
         return replace(self, total=self.total * factor, mean=mean, scatter=scatter)
 
 
-def reduced(
-    value: Value, conditions: Iterable[Factor], latents: Mapping[str, Any], pack: _Pack
-) -> dict[str, Statistic]:
+def reduced_terms(
+    value: TermSum, conditions: Iterable[Factor], latents: Mapping[str, Any], pack: _Pack
+) -> dict[str, RowStatistic]:
     """The statistics of the sum of all entries of a node, by what they stand beside; of equal ones the sum.
 
     ``pack`` gives, for the name of a latent variable and the numbers of some of its entries, numbers that are the same
     for the same entries in every chunk.
     """
-    result: dict[str, Statistic] = {}
+    result: dict[str, RowStatistic] = {}
     for term in value.terms:
         sign, found = _of_term(term, value.shape, latents, pack)
         result[sign] = merged(result[sign], found) if sign in result else found
@@ -99,12 +100,12 @@ def reduced(
         keys, _ = distinct(packed, 1)
         places, latent = tuple(c.place for c in factor.columns), tuple(c.latent for c in factor.columns)
         recipe = Recipe("condition", places, latent, factor.graph, whole=factor.whole, names=latents)
-        found = Statistic(recipe, keys, np.zeros(len(keys), dtype=np.longdouble))
+        found = RowStatistic(recipe, keys, np.zeros(len(keys), dtype=np.longdouble))
         result[sign] = merged(result[sign], found) if sign in result else found
     return result
 
 
-def merged(a: Statistic, b: Statistic) -> Statistic:
+def merged(a: RowStatistic, b: RowStatistic) -> RowStatistic:
     """The statistic of the entries of both."""
     if np.array_equal(a.keys, b.keys):
         keys, place = a.keys, np.arange(len(a.keys))
@@ -139,20 +140,22 @@ def _close(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.all(np.abs(a - b) <= 1e-9 * size))
 
 
-def _packed(values: np.ndarray, column: Column, pack: _Pack) -> np.ndarray:
+def _packed(values: np.ndarray, column: KeyColumn, pack: _Pack) -> np.ndarray:
     if column.latent:
         return pack(column.latent, values.astype(np.int64))
     return (values.astype(float) + 0.0).view(np.int64)
 
 
-def _of_term(term: Term, shape: tuple[int, ...], latents: Mapping[str, Any], pack: _Pack) -> tuple[str, Statistic]:
+def _of_term(
+    term: DataTerm, shape: tuple[int, ...], latents: Mapping[str, Any], pack: _Pack
+) -> tuple[str, RowStatistic]:
     if term.solved is not None:
         raise NotAdditive("its log density divides by a matrix")
     if term.square is not None and term.square.through is not None:
         return _of_vectors(term, shape, latents, pack)
     inner = () if term.square is None else term.square.terms
     functions = [_product(term.factors), *(_product(t.factors) for t in inner)]
-    graphs, columns, signs = joined([f for f in functions if f is not None])
+    graphs, columns, signs = joined_factors([f for f in functions if f is not None])
     told = iter(zip(graphs, signs, strict=True))
     (outer, sign), *others = [(None, "1") if f is None else next(told) for f in functions]
     arrays = Entries(term, shape, columns, inner)
@@ -165,15 +168,15 @@ def _of_term(term: Term, shape: tuple[int, ...], latents: Mapping[str, Any], pac
         rows = arrays.taken(term.linear.rows, 1)
         mean = columns_by_key(arrays.weight[:, None] * rows, codes, len(keys))
         recipe = replace(recipe, kind="linear", vector=term.linear.vector, whole=whole | term.linear.whole)
-        return f"linear:{sign}|{term.linear.sign}|{rows.shape[1]}", Statistic(recipe, keys, total, mean)
+        return f"linear:{sign}|{term.linear.sign}|{rows.shape[1]}", RowStatistic(recipe, keys, total, mean)
     if term.square is None:
-        return f"sum:{sign}", Statistic(recipe, keys, total)
+        return f"sum:{sign}", RowStatistic(recipe, keys, total)
     return _of_square(inner, others, arrays, sign, recipe, keys, codes)
 
 
 def _of_square(
-    inner: Sequence[Term], others: Sequence[Any], arrays: Entries, sign: str, recipe: Recipe, keys: Any, codes: Any
-) -> tuple[str, Statistic]:
+    inner: Sequence[DataTerm], others: Sequence[Any], arrays: Entries, sign: str, recipe: Recipe, keys: Any, codes: Any
+) -> tuple[str, RowStatistic]:
     if np.any(arrays.weight < 0) and np.any(arrays.weight > 0):
         raise NotAdditive("its log density adds squares with weights of both signs")
     signed = -1.0 if np.any(arrays.weight < 0) else 1.0
@@ -195,10 +198,12 @@ def _of_square(
     outer = recipe.outer if signed > 0 else (-1.0 if recipe.outer is None else -recipe.outer)
     whole = recipe.whole.union(*[t.linear.whole for t in inner if t.linear is not None])
     recipe = replace(recipe, kind="square", outer=outer, inner=tuple(summands), whole=whole)
-    return f"square:{sign}|{'|'.join(told)}", Statistic(recipe, keys, total, mean, scatter)
+    return f"square:{sign}|{'|'.join(told)}", RowStatistic(recipe, keys, total, mean, scatter)
 
 
-def _of_vectors(term: Term, shape: tuple[int, ...], latents: Mapping[str, Any], pack: _Pack) -> tuple[str, Statistic]:
+def _of_vectors(
+    term: DataTerm, shape: tuple[int, ...], latents: Mapping[str, Any], pack: _Pack
+) -> tuple[str, RowStatistic]:
     """Of multivariate Normal rows: n, the mean vector and the scatter matrix, by the entries that the mean reads."""
     square = term.square
     assert square is not None
@@ -211,7 +216,7 @@ def _of_vectors(term: Term, shape: tuple[int, ...], latents: Mapping[str, Any], 
         raise NotAdditive("the mean of its rows, which are multivariate Normal, is not a lookup in latent variables")
     z = np.broadcast_to(sum((along(t.weight, ndim) for t in data), np.zeros((1, 1))), (shape[0], _width(square.terms)))
     functions = [_product(t.factors) for t in means]
-    graphs, columns, signs = joined([f for f in functions if f is not None])
+    graphs, columns, signs = joined_factors([f for f in functions if f is not None])
     full = [np.broadcast_to(along(c.values, ndim), z.shape) for c in columns]
     packed = [
         _packed(np.ascontiguousarray(v[:, d]), c, pack)
@@ -230,10 +235,10 @@ def _of_vectors(term: Term, shape: tuple[int, ...], latents: Mapping[str, Any], 
     places, latent = tuple(c.place for c in columns), tuple(c.latent for c in columns)
     recipe = Recipe("vectors", places, latent, signed, inner=inner, through=square.through, whole=whole, names=latents)
     told = "|".join(f"{n!r}*{s}" for n, s in zip(numbers, signs, strict=True))
-    return f"vectors:{signed}|{square.sign}|{z.shape[1]}|{told}", Statistic(recipe, keys, total, mean, scatter)
+    return f"vectors:{signed}|{square.sign}|{z.shape[1]}|{told}", RowStatistic(recipe, keys, total, mean, scatter)
 
 
-def _width(terms: Iterable[Term]) -> int:
+def _width(terms: Iterable[DataTerm]) -> int:
     lengths = [a.shape[-1] for t in terms for a in (t.weight, *(c.values for c in t.columns)) if a.ndim]
     return max(lengths, default=1)
 

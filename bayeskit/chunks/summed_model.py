@@ -10,7 +10,7 @@ from pymc.model.fgraph import ModelDeterministic, ModelNamed, ModelObservedRV, M
 from pytensor.graph.basic import Constant
 from pytensor.graph.fg import FunctionGraph
 
-from bayeskit.chunks.labels import Labels
+from bayeskit.chunks.labels import KnownLabels
 from bayeskit.chunks.reading import Reading, Statistics
 from bayeskit.chunks.reduced_graph import log_density
 from bayeskit.graphs.rewriting import depends_on, substitute
@@ -22,7 +22,7 @@ __all__ = ["summed_model"]
 
 def summed_model(
     reading: Reading,
-    labels: Labels,
+    labels: KnownLabels,
     statistics: Statistics,
     of_rows: Collection[str] = (),
     densities: Sequence[Any] = (),

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from bayeskit.chunks.terms import Factor, Linear, NotAdditive, Term, Value, added, along, as_factor, of_entries
+from bayeskit.chunks.terms import (
+    DataTerm,
+    Factor,
+    Linear,
+    NotAdditive,
+    TermSum,
+    added_terms,
+    along,
+    as_factor,
+    of_entries,
+)
 from bayeskit.graphs.rewriting import substitute
 
 __all__ = ["summed"]
@@ -18,16 +28,16 @@ __all__ = ["summed"]
 WIDEST = 64  # entries along an axis that are added up as so many terms
 
 
-def summed(value: Value, axes: Iterable[int]) -> Value:
+def summed(value: TermSum, axes: Iterable[int]) -> TermSum:
     """The sum of a node along some axes."""
     for axis in sorted(axes, reverse=True):
         terms = [s for t in value.terms for s in _along_axis(t, value.shape, axis)]
         shape = value.shape[:axis] + value.shape[axis + 1 :]
-        value = added([(1.0, Value(tuple(terms), shape))], shape)
+        value = added_terms([(1.0, TermSum(tuple(terms), shape))], shape)
     return value
 
 
-def _along_axis(term: Term, shape: tuple[int, ...], axis: int) -> list[Term]:
+def _along_axis(term: DataTerm, shape: tuple[int, ...], axis: int) -> list[DataTerm]:
     ndim, length = len(shape), shape[axis]
     if term.solved is not None:
         raise NotAdditive("its log density divides by a matrix and adds the results up")
@@ -49,7 +59,7 @@ def _along_axis(term: Term, shape: tuple[int, ...], axis: int) -> list[Term]:
     return [_at(term, ndim, axis, k) for k in range(length)]
 
 
-def _varies(term: Term, ndim: int, axis: int) -> bool:
+def _varies(term: DataTerm, ndim: int, axis: int) -> bool:
     """Whether any array of a term differs along an axis."""
     found: list[bool] = []
 
@@ -61,7 +71,7 @@ def _varies(term: Term, ndim: int, axis: int) -> bool:
     return any(found)
 
 
-def _at(term: Term, ndim: int, axis: int, k: int) -> Term:
+def _at(term: DataTerm, ndim: int, axis: int, k: int) -> DataTerm:
     def move(array: np.ndarray, extra: int) -> np.ndarray:
         full = along(array, ndim + extra)
         return np.take(full, k if full.shape[axis] > 1 else 0, axis=axis)
@@ -69,9 +79,9 @@ def _at(term: Term, ndim: int, axis: int, k: int) -> Term:
     return of_entries(term, move)
 
 
-def _as_row(term: Term, weight: np.ndarray, ndim: int, axis: int) -> Term:
+def _as_row(term: DataTerm, weight: np.ndarray, ndim: int, axis: int) -> DataTerm:
     """Σ_k w_k f_k where the functions are the same in all rows: a row of data against the vector of the functions."""
-    factor = as_factor(Value(tuple([replace(term, weight=np.ones(()))]), ()))
+    factor = as_factor(TermSum(tuple([replace(term, weight=np.ones(()))]), ()))
     length = max(along(c.values, ndim).shape[axis] for c in factor.columns)
     at = [np.broadcast_to(along(c.values, ndim).reshape(-1), (length,)) for c in factor.columns]
     places: dict[Any, Any] = {
@@ -88,5 +98,5 @@ def _as_row(term: Term, weight: np.ndarray, ndim: int, axis: int) -> Term:
         flat = rows.reshape(-1)
         numbers = hashlib.sha256(np.ascontiguousarray(flat).tobytes()).hexdigest()[:16]
         total = pt.sum(vector) if np.all(flat == 1) else pt.sum(pt.constant(np.array(flat)) * vector)
-        return Term(factors=(Factor(total, (), f"sum({sign},{numbers})", whole),))
-    return Term(linear=Linear(rows, vector, sign, whole))
+        return DataTerm(factors=(Factor(total, (), f"sum({sign},{numbers})", whole),))
+    return DataTerm(linear=Linear(rows, vector, sign, whole))

@@ -17,13 +17,13 @@ from typing import Any
 
 import pymc as pm
 
-from bayeskit.chunks.labels import Labels
-from bayeskit.chunks.reading import Statistics, read
-from bayeskit.chunks.rows import Rows, column_kinds
+from bayeskit.chunks.labels import KnownLabels
+from bayeskit.chunks.reading import Statistics, read_rows
+from bayeskit.chunks.rows import ChunkRows, column_kinds
 from bayeskit.chunks.sources import chunks_of
-from bayeskit.chunks.template import Template, added, first_rows, without_wholes
+from bayeskit.chunks.template import Template, first_rows, statistics_together, without_wholes
 from bayeskit.chunks.terms import NotAdditive
-from bayeskit.errors import DataError, OptionError
+from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.summed_likelihood import SummedRows, rows_together, with_rows
 from bayeskit.terminal import counted_aloud
@@ -49,7 +49,7 @@ class ChunkSum:
     tried: frozenset[str] = field(default=frozenset(), repr=False)  # the statistics that were held against rows
     orders: frozenset[str] = field(default=frozenset(), repr=False)  # in which values of discrete columns came
 
-    def with_chunk(self, rows: Rows, identity: Any = None) -> ChunkSum:
+    def with_chunk(self, rows: ChunkRows, identity: Any = None) -> ChunkSum:
         """The sums with those of another chunk.
 
         Raises
@@ -67,11 +67,11 @@ class ChunkSum:
         finally:
             gc.collect(1)  # graphs are in cycles, and hold the data of the chunk
 
-    def _with_chunk(self, rows: Rows, identity: Any) -> ChunkSum:
+    def _with_chunk(self, rows: ChunkRows, identity: Any) -> ChunkSum:
         with lightly():
             rows.require_like(self.kinds)
-            reading = read(self.build, rows)
-            template = self.template or Template.of(self.build, rows.take(first_rows(rows)), Labels())
+            reading = read_rows(self.build, rows)
+            template = self.template or Template.of(self.build, rows.take(first_rows(rows)), KnownLabels())
             template = template.with_labels_of(reading)
             statistics = reading.statistics(template.labels)
             order = rows.order_of_values()
@@ -84,7 +84,7 @@ class ChunkSum:
         return replace(
             self,
             template=template,
-            statistics=added(self.statistics, without_wholes(statistics)),
+            statistics=statistics_together(self.statistics, without_wholes(statistics)),
             rows=self.rows + len(rows),
             chunks=self.chunks + 1,
             ids=self.ids if identity is None else self.ids | {identity},
@@ -136,17 +136,25 @@ class ChunkSum:
                     )
 
 
+def given_model(given: Any, chunks: Any, dim: str | None = None, progressbar: bool = False) -> Any:
+    """What to infer from: what was given, or with ``chunks`` the model of all their rows, which ``given`` builds."""
+    if chunks is None:
+        if callable(given) and not isinstance(given, pm.Model):
+            raise ModelError("model is a function: give it the data, infer(build(data)), or their chunks, chunks=...")
+        return given
+    if isinstance(given, pm.Model) or not callable(given):
+        raise OptionError("with chunks=, give the function that builds the model of one: infer(build, chunks=...)")
+    return sum_of_chunks(given, chunks, dim=dim, progressbar=progressbar).model()
+
+
 def sum_of_chunks(
     build: Callable[[Any], pm.Model], chunks: Any, *, dim: str | None = None, progressbar: bool = True
 ) -> ChunkSum:
     """The sums of all chunks; see :func:`bayeskit.chunks.sources.chunks_of` for what these may be."""
-    if not callable(build):
-        raise OptionError("with chunks=, give a function that builds the model of a chunk: infer(build, chunks=...)")
     found = ChunkSum(build)
-    state = {"sum": found}
-    with counted_aloud("adding up chunks", lambda: state["sum"].rows, "rows", progressbar):
+    with counted_aloud("adding up chunks", lambda: found.rows, "rows", progressbar):
         for rows, identity in chunks_of(chunks, dim):
-            state["sum"] = state["sum"].with_chunk(rows, identity)
-    if not state["sum"].chunks:
+            found = found.with_chunk(rows, identity)
+    if not found.chunks:
         raise DataError("there are no chunks")
-    return state["sum"]
+    return found

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bayeskit.chunks.terms import Column, NotAdditive, Term, along, of_entries
+from bayeskit.chunks.terms import DataTerm, KeyColumn, NotAdditive, along, of_entries
 
 __all__ = ["Entries", "by_key", "columns_by_key", "distinct", "moments"]
 
@@ -38,14 +38,16 @@ def distinct(columns: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np
     return np.stack([c[first] for c in columns], axis=1), codes
 
 
-type Part = tuple[Any, np.ndarray]
-type Moments = tuple[np.ndarray, np.ndarray, np.ndarray]
+type ScaledRows = tuple[Any, np.ndarray]
+type MomentsByKey = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class Entries:
     """The arrays of a term with its entries in a row: those that no function tells apart are added up first."""
 
-    def __init__(self, term: Term, shape: tuple[int, ...], columns: Sequence[Column], inner: Sequence[Term]) -> None:
+    def __init__(
+        self, term: DataTerm, shape: tuple[int, ...], columns: Sequence[KeyColumn], inner: Sequence[DataTerm]
+    ) -> None:
         ndim = len(shape)
         self.shape = shape
         told = [along(c.values, ndim).shape for c in columns]
@@ -84,7 +86,7 @@ def columns_by_key(values: np.ndarray, codes: np.ndarray, count: int) -> np.ndar
     return np.stack([by_key(v, codes, count) for v in values.T], axis=1) if values.shape[1] else np.zeros((count, 0))
 
 
-def moments(weight: np.ndarray, parts: Sequence[Part], codes: np.ndarray, count: int) -> Moments:
+def moments(weight: np.ndarray, parts: Sequence[ScaledRows], codes: np.ndarray, count: int) -> MomentsByKey:
     """Σ w, the weighted mean of the rows of z and Σ w (z − mean)(z − mean)ᵀ, by key.
 
     ``parts`` are z side by side: of each its columns, and what its rows are multiplied by. No array as large as z is
@@ -127,7 +129,7 @@ def moments(weight: np.ndarray, parts: Sequence[Part], codes: np.ndarray, count:
     return total, mean, scatter
 
 
-def _parts_at(parts: Sequence[Part], where: Any) -> list[np.ndarray]:
+def _parts_at(parts: Sequence[ScaledRows], where: Any) -> list[np.ndarray]:
     """Some rows of each part of z; not side by side, for that takes longer than the products of all with all."""
     found = []
     for factor, rows in parts:
@@ -137,7 +139,7 @@ def _parts_at(parts: Sequence[Part], where: Any) -> list[np.ndarray]:
     return found
 
 
-def _moments_at_once(weight: np.ndarray, z: np.ndarray, codes: np.ndarray, count: int) -> Moments:
+def _moments_at_once(weight: np.ndarray, z: np.ndarray, codes: np.ndarray, count: int) -> MomentsByKey:
     width = z.shape[1]
     total = by_key(weight, codes, count)
     if not width:

@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 
-from bayeskit.chunks.labels import Labels
-from bayeskit.chunks.reading import Reading, Statistics, read
-from bayeskit.chunks.rows import Rows
+from bayeskit.chunks.labels import KnownLabels
+from bayeskit.chunks.reading import Reading, Statistics, read_rows
+from bayeskit.chunks.rows import ChunkRows
 from bayeskit.chunks.statistics import merged
 from bayeskit.chunks.summed_model import summed_model
 from bayeskit.chunks.terms import NotAdditive
 from bayeskit.graphs.environment import lightly
 
-__all__ = ["Template", "added", "first_rows", "of_rows_only", "without_wholes"]
+__all__ = ["Template", "first_rows", "of_rows_only", "statistics_together", "without_wholes"]
 
 LARGEST = 200_000  # rows that are kept for their labels
 FIRST = 8  # rows that are kept whatever their labels
@@ -36,16 +36,16 @@ class Template:
 
     build: Callable[[Any], pm.Model]
     reading: Reading
-    labels: Labels
+    labels: KnownLabels
     statistics: Statistics
     of_rows: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, build: Callable[[Any], pm.Model], rows: Rows, labels: Labels) -> Template:
+    def of(cls, build: Callable[[Any], pm.Model], rows: ChunkRows, labels: KnownLabels) -> Template:
         """A NotAdditive error names what would be different with one row more: a prior, a length, a Potential."""
-        reading = read(build, rows)
+        reading = read_rows(build, rows)
         labels = labels.extended(reading.labels)
-        more = read(build, rows.followed_by(rows.take([0, 0])))
+        more = read_rows(build, rows.followed_by(rows.take([0, 0])))
         of_rows = of_rows_only(reading, more)
         return cls(build, reading, labels, reading.statistics(labels), of_rows)
 
@@ -72,7 +72,7 @@ class Template:
         """The labels that are missing here by dim, and the variables, of which there are no labels."""
         variables = [*chunk.latents, *chunk.observed]
         known = {*self.reading.latents, *self.reading.observed}
-        return Labels(self.reading.labels).missing(chunk.labels) | {
+        return KnownLabels(self.reading.labels).missing(chunk.labels) | {
             v: pd.Index([]) for v in variables if v not in known
         }
 
@@ -85,12 +85,12 @@ class Template:
         if not len(places):
             return
         if len(places) < len(chunk.rows):
-            chunk = read(self.build, chunk.rows.take(places))
+            chunk = read_rows(self.build, chunk.rows.take(places))
             statistics = chunk.statistics(self.labels)
-        both = read(self.build, self.reading.rows.followed_by(chunk.rows))
+        both = read_rows(self.build, self.reading.rows.followed_by(chunk.rows))
         of_rows_only(self.reading, both)
         together = both.statistics(self.labels)
-        apart = added(self.statistics, statistics)
+        apart = statistics_together(self.statistics, statistics)
         for sign in without_wholes(together).keys() | without_wholes(apart).keys():
             if sign not in together or sign not in apart or not together[sign].is_close(apart[sign]):
                 observed = ", ".join(map(repr, both.observed))
@@ -113,7 +113,7 @@ class Template:
             self.__dict__.update(Template.of(*state).__dict__)
 
 
-def added(a: Statistics, b: Statistics) -> Statistics:
+def statistics_together(a: Statistics, b: Statistics) -> Statistics:
     """The sums of the rows of both."""
     shared = {sign: merged(s, b[sign]) for sign, s in a.items() if sign in b}
     return {**a, **b, **shared}
@@ -149,7 +149,7 @@ def of_rows_only(few: Reading, more: Reading) -> frozenset[str]:
     return frozenset(different)
 
 
-def _rows_with(rows: Rows, missing: Mapping[str, pd.Index]) -> list[np.ndarray]:
+def _rows_with(rows: ChunkRows, missing: Mapping[str, pd.Index]) -> list[np.ndarray]:
     """Places of rows that may have labels: those in columns of these values; then one of each value; then all."""
     columns = {k: pd.Series(v) for k, v in rows.discrete().items()}
     exact, found = [], set()
@@ -169,7 +169,7 @@ def _rows_with(rows: Rows, missing: Mapping[str, pd.Index]) -> list[np.ndarray]:
     return [*tries, np.arange(len(rows))]
 
 
-def _sample(rows: Rows, kept: int) -> np.ndarray:
+def _sample(rows: ChunkRows, kept: int) -> np.ndarray:
     """Some rows: of each column that may be of groups as many values as there is room for, and the last rows."""
     places = np.arange(kept, len(rows))
     if len(places) <= SAMPLE:
@@ -180,6 +180,6 @@ def _sample(rows: Rows, kept: int) -> np.ndarray:
     return np.unique(np.concatenate([*firsts, places[-SAMPLE // 2 :]]))
 
 
-def first_rows(rows: Rows) -> np.ndarray:
+def first_rows(rows: ChunkRows) -> np.ndarray:
     """The rows of a first chunk that are kept: fewer than there are, so that others can be tried beside them."""
     return np.arange(max(1, min(FIRST, len(rows) // 2)))

@@ -24,21 +24,20 @@ from bayeskit.errors import ModelError
 from bayeskit.graphs.rewriting import substitute
 
 __all__ = [
-    "Column",
+    "DataTerm",
     "Factor",
+    "KeyColumn",
     "Linear",
     "NotAdditive",
     "Square",
-    "Term",
-    "Value",
-    "added",
+    "TermSum",
+    "added_terms",
     "along",
     "apply",
     "as_factor",
-    "joined",
-    "multiplied",
+    "joined_factors",
+    "multiplied_terms",
     "of_entries",
-    "squared",
 ]
 
 MOST_COLUMNS = 64  # key columns of one function
@@ -49,7 +48,7 @@ class NotAdditive(ModelError):
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class KeyColumn:
     """What tells the entries apart to a function: numbers of data, or which entry of a latent variable each reads."""
 
     values: np.ndarray
@@ -57,14 +56,14 @@ class Column:
     latent: str = ""
 
     @classmethod
-    def of_data(cls, values: np.ndarray) -> Column:
+    def of_data(cls, values: np.ndarray) -> KeyColumn:
         return cls(np.asarray(values, dtype=float), pt.dvector())
 
     @classmethod
-    def of_latent(cls, name: str, shape: tuple[int, ...]) -> Column:
+    def of_latent(cls, name: str, shape: tuple[int, ...]) -> KeyColumn:
         return cls(np.arange(int(np.prod(shape, dtype=int))).reshape(shape), pt.lvector(), name)
 
-    def same(self, other: Column) -> bool:
+    def same(self, other: KeyColumn) -> bool:
         """Whether it is the same column; of data the same in memory, for two columns may be alike in one chunk."""
         a, b = self.values, other.values
         if self.latent != other.latent or a.shape != b.shape:
@@ -81,7 +80,7 @@ class Factor:
     """
 
     graph: Any
-    columns: tuple[Column, ...]
+    columns: tuple[KeyColumn, ...]
     sign: str
     whole: frozenset[str] = frozenset()  # the latent variables that it takes as they are, not entry by entry
 
@@ -104,14 +103,14 @@ class Square:
     axis, added up: of a multivariate Normal. ``sign`` is that of L.
     """
 
-    terms: tuple[Term, ...]
+    terms: tuple[DataTerm, ...]
     through: Any = None
     sign: str = ""
     whole: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
+class DataTerm:
     """weight · Π factors · linear · square."""
 
     weight: np.ndarray = field(default_factory=lambda: np.ones(()))
@@ -130,21 +129,21 @@ class Term:
         return self.linear is None and self.square is None and self.solved is None
 
     @property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[KeyColumn]:
         return [c for f in self.factors for c in f.columns]
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class TermSum:
     """A node of a graph as a sum of terms, and its shape."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[DataTerm, ...]
     shape: tuple[int, ...]
 
     @classmethod
-    def of_data(cls, values: Any) -> Value:
+    def of_data(cls, values: Any) -> TermSum:
         array = np.asarray(values, dtype=float)
-        return cls((Term(array),), array.shape)
+        return cls((DataTerm(array),), array.shape)
 
     @property
     def data(self) -> np.ndarray | None:
@@ -160,7 +159,7 @@ def along(array: np.ndarray, ndim: int) -> np.ndarray:
     return array.reshape((1,) * (ndim - array.ndim) + array.shape)
 
 
-def of_entries(term: Term, move: Callable[[np.ndarray, int], np.ndarray]) -> Term:
+def of_entries(term: DataTerm, move: Callable[[np.ndarray, int], np.ndarray]) -> DataTerm:
     """A term with its arrays moved; ``move`` takes an array and how many axes at its end are no axes of the node."""
     factors = tuple(
         replace(f, columns=tuple(replace(c, values=move(c.values, 0)) for c in f.columns)) for f in term.factors
@@ -174,9 +173,9 @@ def of_entries(term: Term, move: Callable[[np.ndarray, int], np.ndarray]) -> Ter
     return replace(term, weight=move(term.weight, 0), factors=factors, linear=linear, square=square)
 
 
-def joined(factors: Sequence[Factor]) -> tuple[list[Any], tuple[Column, ...], list[str]]:
+def joined_factors(factors: Sequence[Factor]) -> tuple[list[Any], tuple[KeyColumn, ...], list[str]]:
     """Graphs of several functions over one list of columns, that list, and the signs with the columns each has."""
-    columns: list[Column] = []
+    columns: list[KeyColumn] = []
     graphs, signs = [], []
     for factor in factors:
         exchanged: dict[Variable, Variable] = {}
@@ -201,7 +200,7 @@ def joined(factors: Sequence[Factor]) -> tuple[list[Any], tuple[Column, ...], li
 
 def apply(op: Callable[..., Any], name: str, factors: Sequence[Factor]) -> Factor:
     """A function of functions, entry by entry."""
-    graphs, columns, signs = joined(factors)
+    graphs, columns, signs = joined_factors(factors)
     whole = frozenset().union(*[f.whole for f in factors]) if factors else frozenset()
     return Factor(op(*graphs), columns, f"{name}({','.join(signs)})", whole)
 
@@ -210,7 +209,7 @@ def _times(*graphs: Any) -> Any:
     return graphs[0] if len(graphs) == 1 else pt.mul(*graphs)
 
 
-def as_factor(value: Value) -> Factor:
+def as_factor(value: TermSum) -> Factor:
     """A node as one function of its columns: weights become columns, too."""
     summands = [_summand(term) for term in value.terms]
     if len(summands) == 1:
@@ -221,11 +220,11 @@ def as_factor(value: Value) -> Factor:
 def _number(weight: np.ndarray) -> Factor:
     if weight.size == 1:
         return Factor(pt.constant(float(weight.reshape(()))), (), repr(float(weight.reshape(()))))
-    column = Column.of_data(weight)
+    column = KeyColumn.of_data(weight)
     return Factor(column.place, (column,), "x")
 
 
-def _summand(term: Term) -> Factor:
+def _summand(term: DataTerm) -> Factor:
     parts = list(term.factors)
     if term.weight.size != 1 or term.weight.reshape(()) != 1 or not (parts or term.linear or term.square):
         parts.insert(0, _number(term.weight))
@@ -234,7 +233,7 @@ def _summand(term: Term) -> Factor:
     if term.square is not None:
         if term.square.through is not None:
             raise NotAdditive("its log density takes a function of the density of a multivariate Normal")
-        inner = as_factor(Value(term.square.terms, ()))
+        inner = as_factor(TermSum(term.square.terms, ()))
         parts.append(apply(pt.sqr, "sqr", [inner]))
     if term.solved is not None:
         raise NotAdditive("its log density divides by a matrix and takes a function of the result")
@@ -245,58 +244,25 @@ def _row_by_row(linear: Linear) -> Factor:
     count = linear.rows.shape[-1]
     if count > MOST_COLUMNS:
         raise NotAdditive(f"its log density takes a function of a sum over {count:,} columns of data")
-    columns = tuple(Column.of_data(linear.rows[..., k]) for k in range(count))
+    columns = tuple(KeyColumn.of_data(linear.rows[..., k]) for k in range(count))
     graph = pt.dot(pt.stack([c.place for c in columns], axis=1), linear.vector)
     return Factor(graph, columns, f"rows({linear.sign})", linear.whole)
 
 
-def multiplied(a: Term, b: Term) -> Term:
+def multiplied_terms(a: DataTerm, b: DataTerm) -> DataTerm:
     """The product of two terms, of which one at most is a row against a vector or a square."""
     if not (a.is_plain or b.is_plain):
-        a = Term(factors=(_summand(a),))
-        b = Term(factors=(_summand(b),))
+        a = DataTerm(factors=(_summand(a),))
+        b = DataTerm(factors=(_summand(b),))
     linear, square = a.linear or b.linear, a.square or b.square
     if a.solved or b.solved:
         raise NotAdditive("its log density divides by a matrix and multiplies the result")
-    return Term(a.weight * b.weight, (*a.factors, *b.factors), linear, square)
+    return DataTerm(a.weight * b.weight, (*a.factors, *b.factors), linear, square)
 
 
-def squared(value: Value) -> Value:
-    """The square of a node, as one term: what all of its terms share is taken out of it first."""
-    first, *others = value.terms
-    if not others and first.solved is not None:
-        doubled = tuple(apply(pt.sqr, "sqr", [f]) for f in first.factors)
-        return Value((Term(first.weight**2, doubled, square=first.solved),), value.shape)
-    if not others and first.is_plain:
-        return Value((Term(first.weight**2, tuple(apply(pt.sqr, "sqr", [f]) for f in first.factors)),), value.shape)
-    if any(t.square or t.solved for t in value.terms):
-        return Value((Term(factors=(apply(pt.sqr, "sqr", [as_factor(value)]),)),), value.shape)
-    shared, terms = _without_shared(value.terms)
-    outside = tuple(apply(pt.sqr, "sqr", [f]) for f in shared)
-    return Value((Term(factors=outside, square=Square(terms)),), value.shape)
-
-
-def _without_shared(terms: Sequence[Term]) -> tuple[list[Factor], tuple[Term, ...]]:
-    """The functions that all terms have as a factor, and the terms without them."""
-    shared = []
-    left = [list(t.factors) for t in terms]
-    for factor in terms[0].factors:
-        places = [next((k for k, f in enumerate(own) if _equal(f, factor)), None) for own in left]
-        if all(k is not None for k in places):
-            shared.append(factor)
-            for own, k in zip(left, places, strict=True):
-                own.pop(k)  # type: ignore[arg-type]
-    return shared, tuple(replace(t, factors=tuple(own)) for t, own in zip(terms, left, strict=True))
-
-
-def _equal(a: Factor, b: Factor) -> bool:
-    alike = a.sign == b.sign and len(a.columns) == len(b.columns)
-    return alike and all(c.same(d) for c, d in zip(a.columns, b.columns, strict=True))
-
-
-def added(values: Iterable[tuple[float, Value]], shape: tuple[int, ...]) -> Value:
+def added_terms(values: Iterable[tuple[float, TermSum]], shape: tuple[int, ...]) -> TermSum:
     """Σ c v; what is data in them is one term."""
     terms = [replace(t, weight=c * t.weight) for c, v in values for t in v.terms]
     data = [t.weight for t in terms if t.is_data]
     others = [t for t in terms if not t.is_data]
-    return Value((*([Term(sum(data[1:], data[0]))] if data else []), *others), shape)
+    return TermSum((*([DataTerm(sum(data[1:], data[0]))] if data else []), *others), shape)

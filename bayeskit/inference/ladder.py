@@ -34,7 +34,7 @@ from typing import Any
 import pymc as pm
 
 from bayeskit.arguments import Count, RandomSeed, checked, whole_seed
-from bayeskit.chunks.sums import sum_of_chunks
+from bayeskit.chunks.sums import given_model
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.impossible_data import entry_at_fault, require_answerable
@@ -159,14 +159,7 @@ def infer(
     """
     if method not in method_names():
         raise OptionError(f"method is {method!r}; it must be one of {', '.join(method_names())}")
-    if chunks is not None:
-        if isinstance(model, pm.Model | Analysis):
-            raise OptionError(
-                "with chunks=, give a function that builds the model of a chunk: infer(build, chunks=...)"
-            )
-        model = sum_of_chunks(model, chunks, dim=dim, progressbar=progressbar and is_terminal()).model()
-    elif not isinstance(model, pm.Model | Analysis) and callable(model):
-        raise ModelError("model is a function: give it the data, infer(build(data)), or their chunks, chunks=...")
+    model = given_model(model, chunks, dim, progressbar)
     options = checked_options(sampler)
     if options and not any(rung.samples for rung in ladder(method)):
         raise OptionError(f"sampler is for methods that sample, and method is {method!r}: leave one of them out")

@@ -59,10 +59,13 @@ class LogJoint:
     shared: tuple[str, ...] = ()  # variables with a constant density that compared models share, with its constant
 
     @classmethod
-    def from_model(cls, model: pm.Model, *, fold: int = LARGE, shared: Sequence[str] = ()) -> LogJoint:
+    def from_model(
+        cls, model: pm.Model, *, fold: int = LARGE, shared: Sequence[str] = (), as_they_are: bool = False
+    ) -> LogJoint:
         """Read a model; a ModelError if it is none, has no random variable, or PyMC cannot derive a log density.
 
-        Arrays of more than ``fold`` real numbers are not computed with. The density of a ``Flat`` variable is the
+        Arrays of more than ``fold`` real numbers are not computed with, and ``as_they_are`` none of more than one: a
+        column that happens to be one everywhere stays a column. The density of a ``Flat`` variable is the
         number it is, on which no variable has a bearing.
         """
         _require_readable(model)
@@ -71,7 +74,8 @@ class LogJoint:
         require_neighbours(model)
         fresh: dict[Any, Any] = {rv: rv.clone(name=rv.name) for rv in model.basic_RVs}
         # Merging equal nodes reads and hashes every constant; a design matrix of a million rows is set aside for that.
-        large = {v: v.type() for v in graph_inputs(model.basic_RVs) if _is_large(v, fold)}
+        limits = (1, 1) if as_they_are else (fold, LARGE)
+        large = {v: v.type() for v in graph_inputs(model.basic_RVs) if _is_large(v, *limits)}
         # Widened before PyMC derives the density too, because it folds constants: 1/float32(3) would stay wrong.
         widened = widen(substitute(list(model.basic_RVs), large))
         wide = dict(zip(widened, fresh.values(), strict=True))
@@ -215,9 +219,9 @@ def _measurable_form() -> Any:
     return logprob_rewrites_db.query(RewriteDatabaseQuery(include=["basic"]))
 
 
-def _is_large(var: Variable, limit: int = LARGE) -> bool:
+def _is_large(var: Variable, limit: int = LARGE, whole_numbers: int = LARGE) -> bool:
     value = var.data if isinstance(var, Constant) else ()
-    return np.size(value) > (limit if np.asarray(value).dtype.kind == "f" else LARGE)
+    return np.size(value) > (limit if np.asarray(value).dtype.kind == "f" else whole_numbers)
 
 
 def _require_readable(model: Any) -> None:

@@ -75,4 +75,4 @@ def with_rows(model: pm.Model, rows: Mapping[str, SummedRows]) -> pm.Model:
 
 def known_rows(model: pm.Model) -> dict[str, SummedRows]:
     """What is known of the rows that were added up, by observed variable; nothing of other models."""
-    return dict(getattr(model, HELD, {}))
+    return dict(vars(model).get(HELD, {}))

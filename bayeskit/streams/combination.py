@@ -16,11 +16,11 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayeskit.arguments import Count, RandomSeed, checked
-from bayeskit.chunks.labels import Labels
+from bayeskit.chunks.labels import KnownLabels
 from bayeskit.chunks.reading import Reading, Statistics
-from bayeskit.chunks.rows import Rows
+from bayeskit.chunks.rows import ChunkRows
 from bayeskit.chunks.summed_model import summed_model
-from bayeskit.chunks.template import added
+from bayeskit.chunks.template import statistics_together
 from bayeskit.errors import ModelError
 from bayeskit.graphs.environment import lightly
 from bayeskit.graphs.rewriting import substitute
@@ -78,13 +78,13 @@ def combine(
     with lightly():
         readings = [_read(post, f"posterior {k}") for k, post in enumerate(posteriors, 1)]
         first = readings[0]
-        labels = Labels().extended(first.labels)
+        labels = KnownLabels().extended(first.labels)
         statistics: Statistics = {}
         densities: list[Any] = []
         of_rows: set[str] = set()
         for reading in readings:
             of_rows |= _require_same(first, reading)
-            statistics = added(statistics, reading.statistics(labels))
+            statistics = statistics_together(statistics, reading.statistics(labels))
             if reading is not first:
                 densities += _summed_before(reading, first)
         model = summed_model(first, labels, statistics, of_rows, densities)
@@ -96,7 +96,7 @@ def combine(
 def _read(post: Posterior, name: str) -> Reading:
     with restored(post.snapshot):
         joint = LogJoint.from_model(with_constants(post.model, containers=False))
-    return Reading(Rows(None, name), joint)
+    return Reading(ChunkRows(None, name), joint)
 
 
 def _require_same(first: Reading, other: Reading) -> set[str]:

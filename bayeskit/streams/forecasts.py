@@ -14,8 +14,8 @@ import xarray as xr
 from bayeskit.arguments import RandomSeed
 from bayeskit.chunks.fingerprint import fingerprint
 from bayeskit.chunks.labels import latent_labels
-from bayeskit.chunks.reading import read
-from bayeskit.chunks.rows import Rows, column_kinds
+from bayeskit.chunks.reading import read_rows
+from bayeskit.chunks.rows import ChunkRows, column_kinds
 from bayeskit.chunks.sources import chunks_of
 from bayeskit.chunks.template import Template
 from bayeskit.errors import BayeskitError, DataError
@@ -34,27 +34,27 @@ def forecast(template: Template, post: Posterior, data: Any, dim: str | None, ra
     pieces = [rows for rows, _ in chunks_of(data, dim, "the new data")]
     if not pieces:
         raise DataError("the new data are empty: they have no rows")
-    rows = reduce(Rows.followed_by, pieces)
+    rows = reduce(ChunkRows.followed_by, pieces)
     known = template.reading.rows
     missing = [c for c in column_kinds(known) if c not in column_kinds(rows)]
     for name in missing:
         rows = rows.with_column(name, known.value(name))
     with lightly():
-        model = read(template.build, rows).model
+        model = read_rows(template.build, rows).model
         for name in missing:
             _require_unused(template, rows, name, model)
         tree = xr.DataTree.from_dict({"posterior": _of_labels(post, model)})
         return predict(model, tree, {}, random_seed=random_seed)
 
 
-def _require_unused(template: Template, rows: Rows, name: str, model: pm.Model) -> None:
+def _require_unused(template: Template, rows: ChunkRows, name: str, model: pm.Model) -> None:
     value = np.asarray(template.reading.rows.value(name))
     others = (
         [value + 1, value - 1, 1 - value] if value.dtype.kind in "iuf" else [~value] if value.dtype.kind == "b" else []
     )
     for other in others:
         try:
-            changed = read(template.build, rows.with_column(name, other)).model
+            changed = read_rows(template.build, rows.with_column(name, other)).model
         except BayeskitError:
             continue
         if _drawn_from(changed) == _drawn_from(model):

@@ -1,0 +1,313 @@
+"""Chunks give what all rows at once give, whatever their size and order, or are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+import xarray as xr
+
+import bayeskit as bk
+from bayeskit.chunks.sums import ChunkSum, sum_of_chunks
+from bayeskit.chunks.terms import NotAdditive
+from bayeskit.datasets.loading import example_data
+from bayeskit.errors import DataError, ModelError, OptionError
+from bayeskit.model.log_joint import LogJoint
+from bayeskit.models import load_model
+
+CLOSE = 1e-12
+
+IRISES = {"prior": "given", "classes": "setosa,versicolor,virginica"}
+# Every exact model of the catalogue whose rows are independent given its variables, and that takes no number from them.
+CATALOGUE: dict[str, tuple[str, dict[str, Any]]] = {
+    "beta-binomial": ("beta_binomial", {"pooled": True}),
+    "gamma-Poisson": ("gamma_poisson", {}),
+    "Dirichlet-multinomial": ("dirichlet_multinomial", {}),
+    "normal": ("normal", {}),
+    "multivariate normal": ("multivariate_normal", {}),
+    "linear regression": ("linear_regression", {"standardise": False, "basis": "linear", "degree": None}),
+    "classes with one covariance": ("gaussian_classifier", IRISES),
+    "classes with independent features": ("gaussian_classifier", IRISES | {"covariance": "diagonal"}),
+    "naive Bayes": ("naive_bayes", {"classes": "3,5,8"}),
+}
+ROWS = 8
+
+
+def of_catalogue(name: str) -> tuple[Callable[[xr.Dataset], pm.Model], xr.Dataset]:
+    """A builder, and rows in an order of no meaning: of those with classes some of each."""
+    module, options = CATALOGUE[name]
+    model = load_model(module)
+    data = example_data(model.EXAMPLE, model.VARIABLES)
+    order = np.random.default_rng(4).permutation(data.sizes["row"])[:ROWS]
+    if "indicator" in data.dims:
+        data = data.isel(indicator=slice(10, 16))
+    given = {k: v for k, v in (dict(model.EXAMPLE.options) | options).items() if v is not None}
+    return lambda rows: model.build(rows, **given), data.isel(row=order)
+
+
+@cache
+def at_once(name: str) -> bk.Posterior:
+    build, data = of_catalogue(name)
+    return bk.infer(build(data), method="exact", draws=4)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_chunks_of_any_size_give_the_evidence_and_the_posterior_of_all_rows(name: str, size: int) -> None:
+    build, data = of_catalogue(name)
+    shuffled = data.isel(row=np.random.default_rng(size).permutation(data.sizes["row"]))
+    chunks = [shuffled.isel(row=slice(k, k + size)) for k in range(0, data.sizes["row"], size)]
+    expected, found = at_once(name), bk.infer(build, chunks=chunks, method="exact", draws=4)
+    assert found.log_evidence.label == "exact"
+    assert found.log_evidence.convention == expected.log_evidence.convention
+    assert found.log_evidence.value == pytest.approx(expected.log_evidence.value, rel=CLOSE)
+    assert set(found.marginals) == set(expected.marginals)
+    for variable, marginal in expected.marginals.items():
+        own = found.marginal(variable)
+        np.testing.assert_allclose(own.mean(), marginal.mean(), rtol=CLOSE, atol=1e-13, err_msg=variable)
+        np.testing.assert_allclose(own.std(), marginal.std(), rtol=CLOSE, atol=1e-13, err_msg=variable)
+
+
+def table(rows: int = 24, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    data = pd.DataFrame({"group": rng.choice(["north", "south", "west"], rows), "x": rng.normal(3.0, 1.0, rows)})
+    data["y"] = 1.0 + 0.5 * data["x"] + rng.normal(size=rows)
+    data["hits"] = rng.binomial(1, 0.4, rows)
+    return data
+
+
+def normal_groups(data: pd.DataFrame) -> pm.Model:
+    labels, codes = np.unique(data["group"], return_inverse=True)
+    with pm.Model(coords={"group": labels}) as model:
+        mean = pm.Normal("mean", 0.0, 2.0)
+        level = pm.Normal("level", mean, 1.5, dims="group")
+        slope = pm.Normal("slope", 0.0, 1.0)
+        mu = pm.Deterministic("mu", level[codes] + slope * data["x"].to_numpy())
+        pm.Normal("y", mu, 1.0, observed=data["y"].to_numpy())
+    return model
+
+
+def logistic(data: pd.DataFrame) -> pm.Model:
+    with pm.Model() as model:
+        intercept, slope = pm.Normal("intercept", 0.0, 2.0), pm.Normal("slope", 0.0, 1.0)
+        pm.Bernoulli("hits", logit_p=intercept + slope * np.round(data["x"].to_numpy()), observed=data["hits"])
+    return model
+
+
+def robust(data: pd.DataFrame) -> pm.Model:
+    with pm.Model() as model:
+        centre, scale = pm.Normal("centre", 0.0, 5.0), pm.HalfNormal("scale", 2.0)
+        pm.StudentT("y", nu=4.0, mu=centre, sigma=scale, observed=data["y"].to_numpy())
+    return model
+
+
+@pytest.mark.parametrize("build", [normal_groups, logistic, robust])
+def test_the_log_density_is_that_of_all_rows(build: Callable[[pd.DataFrame], pm.Model]) -> None:
+    data = table()
+    whole, summed = (
+        LogJoint.from_model(m) for m in (build(data), sum_of_chunks(build, [data[k::3] for k in range(3)]).model())
+    )
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        point = {n: np.abs(rng.normal(size=shape)) for n, shape in whole.shapes().items()}
+        assert summed.logp(point) == pytest.approx(whole.logp(point), rel=1e-12)
+
+
+def test_a_group_that_is_split_over_chunks_is_one_group_and_new_groups_may_come() -> None:
+    data = table().sort_values("group", ignore_index=True)
+    chunks = [data[:3], data[3:4], data[4:20], data[20:]]
+    expected, found = bk.infer(normal_groups(data), draws=4), bk.infer(normal_groups, chunks=chunks, draws=4)
+    assert found.log_evidence.value == pytest.approx(expected.log_evidence.value, rel=CLOSE)
+    np.testing.assert_allclose(found.marginal("level").mean(), expected.marginal("level").mean(), rtol=1e-11)
+
+
+def numbered_anew(data: pd.DataFrame) -> pm.Model:
+    codes, _ = pd.factorize(data["group"])
+    with pm.Model() as model:
+        level = pm.Normal("level", 0.0, 1.0, shape=3)
+        pm.Normal("y", level[codes], 1.0, observed=data["y"].to_numpy())
+    return model
+
+
+def normal_of(y: Callable[[pd.DataFrame], Any], sd: Callable[[pd.DataFrame], float] = lambda data: 1.0) -> Any:
+    def build(data: pd.DataFrame) -> pm.Model:
+        with pm.Model() as model:
+            level = pm.Normal("level", 0.0, sd(data))
+            pm.Normal("y", level, 1.0, observed=y(data))
+        return model
+
+    return build
+
+
+def chain(data: pd.DataFrame) -> pm.Model:
+    y = data["y"].to_numpy()
+    with pm.Model() as model:
+        rho = pm.Normal("rho", 0.0, 1.0)
+        pm.Normal("y", rho * np.concatenate([[0.0], y[:-1]]), 1.0, observed=y)
+    return model
+
+
+def process(data: pd.DataFrame) -> pm.Model:
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1.0)
+        x = data["x"].to_numpy()[:, None]
+        covariance = scale**2 * np.exp(-((x - x.T) ** 2)) + np.eye(len(x))
+        pm.MvNormal("y", np.zeros(len(x)), covariance, observed=data["y"].to_numpy())
+    return model
+
+
+def row_effects(data: pd.DataFrame) -> pm.Model:
+    with pm.Model() as model:
+        effect = pm.Normal("effect", 0.0, 1.0, shape=len(data))
+        pm.Normal("y", effect, 1.0, observed=data["y"].to_numpy())
+    return model
+
+
+def with_potential(data: pd.DataFrame) -> pm.Model:
+    with pm.Model() as model:
+        level = pm.Normal("level", 0.0, 1.0)
+        pm.Normal("y", level, 1.0, observed=data["y"].to_numpy())
+        pm.Potential("more", -(level**2) * data["x"].sum())
+    return model
+
+
+REFUSED = {
+    "groups numbered anew in every chunk": (numbered_anew, "does not add up over rows"),
+    "centred by the mean of the chunk": (normal_of(lambda d: d["y"] - d["y"].mean()), "does not add up over rows"),
+    "a difference of rows": (normal_of(lambda d: np.diff(d["y"], prepend=0.0)), "does not add up over rows"),
+    "a prior made from the data": (normal_of(lambda d: d["y"], lambda d: d["y"].std() + 1.0), "prior of 'level'"),
+    "a prior made from their number": (normal_of(lambda d: d["y"], lambda d: 1.0 * len(d)), "prior of 'level'"),
+    "a chain": (chain, "does not add up over rows"),
+    "a Gaussian process": (process, "does not add up over rows|'y'"),
+    "a variable for each row": (row_effects, "'effect' has the shape"),
+    "a Potential of the rows": (with_potential, "Potential 'more'"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_add_up_is_refused_by_name(case: str) -> None:
+    build, message = REFUSED[case]
+    data = table().sample(frac=1.0, random_state=2)
+    with pytest.raises(NotAdditive, match=message):
+        sum_of_chunks(build, [data[:8], data[8:13], data[13:]])
+
+
+def test_labels_in_another_order_are_the_same_groups() -> None:
+    def build(data: pd.DataFrame) -> pm.Model:
+        labels = list(pd.unique(data["group"]))
+        with pm.Model(coords={"group": labels}) as model:
+            level = pm.Normal("level", 0.0, 1.5, dims="group")
+            codes = [labels.index(g) for g in data["group"]]
+            pm.Normal("y", level[codes], 1.0, observed=data["y"].to_numpy())
+        return model
+
+    data = table()
+    found = bk.infer(build, chunks=[data[15:], data[:15]], draws=4)
+    assert found.log_evidence.value == pytest.approx(bk.infer(build(data), draws=4).log_evidence.value, rel=CLOSE)
+
+
+BAD: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
+    "without a column": (lambda d: d.drop(columns="x"), "second has no column 'x'"),
+    "with text for numbers": (lambda d: d.assign(x=d["x"].astype(str)), "column 'x' of second has text"),
+    "with a missing outcome": (lambda d: d.assign(y=d["y"].where(d.index != 9)), "second .*column 'y' .*row 1"),
+    "with a missing covariate": (lambda d: d.assign(x=d["x"].where(d.index != 8)), "second .*column 'x' .*row 0"),
+    "with an infinite covariate": (lambda d: d.assign(x=d["x"].where(d.index != 8, np.inf)), "second .*infinite"),
+    "with a missing label": (lambda d: d.assign(group=d["group"].where(d.index != 8, None)), "second.*column 'group'"),
+    "without rows": (lambda d: d[:0], "second is empty"),
+    "that is no table": (lambda d: 3, "second is int"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_chunk_is_named_and_leaves_what_was_added_before(case: str) -> None:
+    spoil, message = BAD[case]
+    data, stream = table(), bk.Stream(normal_groups)
+    stream.update(data[:8], id="first")
+    with pytest.raises((DataError, ModelError, OptionError), match=message) as raised:
+        stream.update(spoil(data[8:16]), id="second")
+    assert "\n" not in str(raised.value)
+    assert (stream.rows, stream.chunks) == (8, 1)
+    with pytest.raises(DataError, match="'first' was added before"):
+        stream.update(data[16:], id="first")
+    stream.update(data[8:16], id="second")
+    assert stream.rows == 16
+
+
+def test_files_are_read_in_parts_and_one_that_is_cut_off_is_named(tmp_path: Path) -> None:
+    data = table()
+    for k in range(3):
+        data[8 * k : 8 * k + 8].to_parquet(tmp_path / f"day-{k}.parquet")
+    data.drop(columns="group").to_xarray().rename(index="row").drop_vars("row").to_zarr(
+        tmp_path / "all.zarr", consolidated=False
+    )
+    expected = sum_of_chunks(logistic, [data]).model()
+    for chunks in (
+        tmp_path,
+        str(tmp_path / "day-*.parquet"),
+        sorted(tmp_path.glob("*.parquet")),
+        tmp_path / "all.zarr",
+    ):
+        summed = LogJoint.from_model(sum_of_chunks(robust, chunks).model())
+        point = {"centre": 1.0, "scale": 1.5}
+        assert summed.logp(point) == pytest.approx(LogJoint.from_model(robust(data)).logp(point), rel=1e-12)
+    assert expected.potentials
+    whole = (tmp_path / "day-1.parquet").read_bytes()
+    (tmp_path / "day-1.parquet").write_bytes(whole[: len(whole) // 2])
+    stream = bk.Stream(robust)
+    stream.update(tmp_path / "day-0.parquet")
+    with pytest.raises(DataError, match=r"day-1\.parquet cannot be read"):
+        stream.update(tmp_path / "day-1.parquet")
+    with pytest.raises(DataError, match=r"day-0\.parquet' was added before"):
+        stream.update(tmp_path / "day-0.parquet")
+    with pytest.raises(DataError, match="there is no file"):
+        stream.update(tmp_path / "day-9.parquet")
+    assert stream.rows == 8
+
+
+def test_what_is_no_builder_or_no_chunk_is_said() -> None:
+    data = table()
+    with pytest.raises(OptionError, match="with chunks="):
+        bk.infer(robust(data), chunks=[data])
+    with pytest.raises(ModelError, match="model is a function"):
+        bk.infer(robust)
+    with pytest.raises(DataError, match="there are no chunks"):
+        bk.infer(robust, chunks=[])
+    with pytest.raises(ModelError, match="returned int for chunk 1"):
+        bk.infer(lambda rows: 3, chunks=[data])  # type: ignore[arg-type, return-value]
+
+
+def test_large_chunks_lose_no_digits_to_the_size_of_the_numbers() -> None:
+    """Sums in blocks, over many rows of few groups, against the formula with the mean taken out first."""
+    rng = np.random.default_rng(5)
+    rows = 30_000
+    data = pd.DataFrame({"group": rng.integers(0, 3, rows).astype(str), "y": 1e6 + rng.normal(size=rows)})
+
+    def build(data: pd.DataFrame) -> pm.Model:
+        labels, codes = np.unique(data["group"], return_inverse=True)
+        with pm.Model(coords={"group": labels}) as model:
+            variance = pm.InverseGamma("variance", 3.0, 2.0)
+            level = pm.Normal("level", 1e6, pm.math.sqrt(variance), dims="group")
+            pm.Normal("y", level[codes], pm.math.sqrt(variance), observed=data["y"].to_numpy())
+        return model
+
+    total = ChunkSum(build)
+    for k in range(0, rows, 10_000):
+        total = sum_of_chunks(build, [data[k : k + 10_000]]) if not total.chunks else total.with_chunk(_rows(data, k))
+    post = bk.infer(total.model(), draws=4)
+    exact = 2.0
+    for _, y in data.groupby("group")["y"]:
+        spread = y - 1e6
+        exact += 0.5 * (np.sum((spread - spread.mean()) ** 2) + spread.mean() ** 2 * len(y) / (len(y) + 1))
+    assert post.marginal("variance").mean() == pytest.approx(exact / (3.0 + rows / 2 - 1), rel=1e-11)
+
+
+def _rows(data: pd.DataFrame, start: int) -> Any:
+    from bayeskit.chunks.rows import ChunkRows
+
+    return ChunkRows.of(data[start : start + 10_000], f"rows from {start}")
