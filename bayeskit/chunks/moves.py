@@ -16,7 +16,7 @@ __all__ = ["masked", "of_latent", "shuffled", "taken"]
 def of_latent(name: str, var: Any) -> TermSum:
     shape = var.type.shape
     if not shape:  # an array of one entry may be of more in another chunk
-        return TermSum((DataTerm(factors=(Factor(pt.reshape(var, ()), (), name),)),), shape)
+        return TermSum((DataTerm(factors=(Factor(var, (), name),)),), shape)
     column = KeyColumn.of_latent(name, shape)
     return TermSum((DataTerm(factors=(Factor(pt.flatten(var)[column.place], (column,), name),)),), shape)
 

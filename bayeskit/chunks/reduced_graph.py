@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,8 @@ def log_density(statistics: Mapping[str, RowStatistic], latents: Mapping[str, An
             parts.append(_GRAPHS[recipe.kind](held))
     total = pt.add(*parts, pt.constant(0.0))
     if conditions:
-        total = CheckParameterValue("parameters in their range")(total, *conditions)
+        # One condition: PyMC vectorises no check of several.
+        total = CheckParameterValue("parameters in their range")(total, reduce(pt.and_, conditions))
     return _without_whole_lookups(total)
 
 
