@@ -88,7 +88,9 @@ class _Separation(GraphAnalysis[TermSum]):
             raise NotAdditive(f"its log density applies {name_of(out.owner.op)} to all rows at once")
         sign = fingerprint(out, self.names)
         if int(np.prod(shape, dtype=int)) == 1:
-            return TermSum((DataTerm(factors=(Factor(out if out.type.ndim == 0 else pt.reshape(out, ()), (), sign, own),)),), shape)
+            return TermSum(
+                (DataTerm(factors=(Factor(out if out.type.ndim == 0 else pt.reshape(out, ()), (), sign, own),)),), shape
+            )
         column = KeyColumn.of_latent(f"={sign}", shape)
         return TermSum((DataTerm(factors=(Factor(pt.flatten(out)[column.place], (column,), sign, own),)),), shape)
 

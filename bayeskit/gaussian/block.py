@@ -24,9 +24,10 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import toposort
 from pytensor.scalar import basic as ps
 from pytensor.tensor.math import Dot
+from scipy import sparse
 
 from bayeskit.gaussian import gram
-from bayeskit.gaussian.factorisation import NotPositiveDefinite, Precision, factorise, factorise_root
+from bayeskit.gaussian.factorisation import NotPositiveDefinite, Precision, factorise, factorise_root, updated
 from bayeskit.gaussian.jacobians import Jacobian
 from bayeskit.graphs.chunked_sums import compile_rows
 from bayeskit.graphs.compile import compile_small
@@ -41,6 +42,7 @@ from bayeskit.results.tree import LaterDraws, StackedDraws
 __all__ = ["Gaussian", "GaussianBlock", "boundary", "known_value", "latent_values"]
 
 ILL_CONDITIONED = 1e7  # condition of Λ above which its square root is factorised instead
+WIDE = 600  # variables from which it pays to keep few rows of data apart
 REMEMBERED = 100_000  # numbers that Jacobians are computed from, above which they are not kept
 REFINEMENTS = 6
 
@@ -179,6 +181,8 @@ class GaussianBlock:
 
         A collinear pair of columns with prior sd 1e3 and noise sd 1e-3 has a Λ of condition 1e12, its root one of 1e6.
         """
+        if (wide := self._with_few_rows(terms)) is not None and wide.condition < ILL_CONDITIONED:
+            return wide
         precision: Precision | None = None
         with suppress(NotPositiveDefinite):
             precision = factorise(gram.precision_of(terms, self.theta))
@@ -190,6 +194,16 @@ class GaussianBlock:
         if precision is None:
             raise NotPositiveDefinite
         return precision
+
+    def _with_few_rows(self, terms: list[gram.WeightedPair]) -> Precision | None:
+        """Λ factorised where all but a few rows of it, those of the data, are sparse; None where that does not pay."""
+        if self.theta.size < WIDE or (found := gram.without_few_rows(terms, self.theta)) is None:
+            return None
+        others, rows = found
+        with suppress(NotPositiveDefinite, np.linalg.LinAlgError):
+            if sparse.issparse(own := gram.precision_of(others, self.theta)):
+                return updated(factorise(own), rows)
+        return None
 
     def _terms(self, point: Mapping[str, Any]) -> tuple[list[gram.WeightedPair], np.ndarray]:
         """The scalar products whose weighted sum is the quadratic part of the log density, and η."""

@@ -11,7 +11,7 @@ aside, such as the mean of 25,000 groups (D · (width + k)² + k³).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,11 +20,20 @@ from scipy import linalg, sparse
 
 from bayeskit.errors import InferenceError
 from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
+from bayeskit.gaussian.low_rank_update import LowRankUpdate
 from bayeskit.gaussian.triangular_factors import Banded, Bordered, Dense, Triangular
 from bayeskit.graphs.batched_linalg import LARGEST, MANY, cholesky
 from bayeskit.types import Array
 
-__all__ = ["NotPositiveDefinite", "Precision", "factorise", "factorise_each", "factorise_entries", "factorise_root"]
+__all__ = [
+    "NotPositiveDefinite",
+    "Precision",
+    "factorise",
+    "factorise_each",
+    "factorise_entries",
+    "factorise_root",
+    "updated",
+]
 
 LARGEST_DENSE = 20_000  # variables in a dense precision matrix, which then takes 3.2 GB
 DRAWN = 50_000  # numbers drawn at a time, if not as many as L has: they stay in the cache until they are done
@@ -39,7 +48,7 @@ class Precision:
     """Λ = S⁻¹ Pᵀ L Lᵀ P S⁻¹."""
 
     inverse_scale: np.ndarray  # the diagonal of S, 1/√Λ_kk
-    factor: Triangular  # L
+    factor: Triangular | LowRankUpdate  # L
     order: np.ndarray  # the permutation: entry i of the factorised matrix is entry ``order[i]`` of Λ
 
     @property
@@ -211,3 +220,12 @@ def factorise_root(root: np.ndarray) -> Precision:
     if np.min(np.abs(diagonal)) < size * np.finfo(float).eps:
         raise NotPositiveDefinite
     return Precision(1 / norms, Dense((upper * np.sign(diagonal)[:, None]).T), np.arange(size))
+
+
+def updated(base: Precision, rows: np.ndarray) -> Precision:
+    """Λ₀ + BᵀB, factorised; NotPositiveDefinite where numbers are none."""
+    scaled = np.ascontiguousarray((rows * base.inverse_scale).T[base.order])
+    if not np.all(np.isfinite(scaled)):
+        raise NotPositiveDefinite
+    assert not isinstance(base.factor, LowRankUpdate)
+    return replace(base, factor=LowRankUpdate.of(base.factor, base.factor.forward(scaled)))

@@ -39,6 +39,8 @@ __all__ = [
 
 WeightedPair = tuple[Jacobian, Jacobian, np.ndarray]  # J₁, J₂ and weight of w·u₁·u₂, one row a scalar product
 ROOT_LIMIT = 4_000_000  # entries of the square root, which is dense
+FEW_ROWS = 3  # so many times as many variables as rows of data are worth another factorisation
+LARGEST_ROWS = 50_000_000  # numbers in such rows
 SPARSE = 0.25  # share of the entries of Λ up to which it is worth looking for a band
 CHUNK = 65_536  # rows multiplied at a time where the weights differ by row: bounds the scratch memory
 
@@ -137,13 +139,33 @@ def square_root(terms: list[WeightedPair], theta: VectorLayout) -> np.ndarray | 
     rows = sum(left.size for left, _, _ in terms)
     if rows * theta.size > ROOT_LIMIT or any(a is not b or np.any(w > 0) for a, b, w in terms):
         return None
+    return _stacked(terms, theta)
+
+
+def _stacked(terms: list[WeightedPair], theta: VectorLayout) -> np.ndarray:
     parts = []
     for left, _, weight in terms:
         part = np.zeros((left.size, theta.size))
         for name, block in left.blocks.items():
             part[:, theta.slices[name]] = block.dense()
-        parts.append(part * np.broadcast_to(np.sqrt(-2 * weight), (left.size,))[:, None])
+        part *= np.broadcast_to(np.sqrt(-2 * weight), (left.size,))[:, None]
+        parts.append(part)
     return np.concatenate(parts)
+
+
+def without_few_rows(terms: list[WeightedPair], theta: VectorLayout) -> tuple[list[WeightedPair], np.ndarray] | None:
+    """The terms but for the squares of dense rows, and these rows as B of BᵀB; None where they are not few."""
+    few = [t for t in terms if t[0] is t[1] and not np.any(t[2] > 0) and _is_dense(t[0])]
+    rows = sum(left.size for left, _, _ in few)
+    if not 0 < rows * FEW_ROWS <= theta.size or rows * theta.size > LARGEST_ROWS:
+        return None
+    chosen = {id(t) for t in few}
+    return [t for t in terms if id(t) not in chosen], _stacked(few, theta)
+
+
+def _is_dense(jacobian: Jacobian) -> bool:
+    """Whether its blocks are not those of a lookup or of a prior, which a sparse Λ holds."""
+    return any(not sparse.issparse(b.matrix) and b.matrix.shape[1] > 1 for b in jacobian.blocks.values())
 
 
 def expanded(product: Product, jacobian: Mapping[Variable, Jacobian], weight: Array, value_of: Any) -> WeightedPair:
