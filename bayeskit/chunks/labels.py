@@ -78,6 +78,19 @@ class _Packing:
             places.append(found)
         return np.ravel_multi_index(tuple(places), shape)
 
+    def translated(self, name: str, packed: np.ndarray, other: KnownLabels) -> np.ndarray:
+        """The numbers that the entries have where other labels were seen first."""
+        shape = self.shapes.get(name, ())
+        if name.startswith("=") or not shape:
+            return packed
+        bits, result = BITS // len(shape), np.zeros_like(packed)
+        for axis, dim in enumerate(self.dims[name]):
+            found = (packed >> (bits * axis)) & ((1 << bits) - 1)
+            if dim is not None:
+                found = other.numbers[dim].get_indexer(self.known[dim])[found]
+            result |= found.astype(np.int64) << (bits * axis)
+        return result
+
     def fixed(self, name: str, whole: bool) -> tuple[Any, ...]:
         """What a variable has to have in common in all chunks: the lengths of its axes without labels.
 

@@ -109,7 +109,7 @@ class ChunkRows:
 
     def discrete(self) -> dict[str, np.ndarray]:
         """The columns that may say which group, level or class a row is of."""
-        return {k: v for k, v in self.columns().items() if v.dtype.kind in "biuOSUT" or v.dtype.kind not in "fcMm"}
+        return {k: v for k, v in self.columns().items() if v.dtype.kind not in "fc"}
 
     def order_of_values(self) -> str:
         """A text that is the same where the values of all discrete columns come in the same order."""

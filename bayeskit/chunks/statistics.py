@@ -20,6 +20,9 @@ from bayeskit.chunks.terms import DataTerm, Factor, KeyColumn, NotAdditive, Term
 __all__ = ["Recipe", "RowStatistic", "merged", "reduced_terms"]
 
 
+CLOSE = 1e-9  # of sums that are the same, relative to those of one key
+ROUNDING = 1e-13  # relative to the largest
+
 type _Named = tuple[str, RowStatistic]
 _Pack = Callable[[str, np.ndarray], np.ndarray]
 
@@ -72,6 +75,16 @@ class RowStatistic:
             return False
         pairs = [(self.total, other.total), (self.mean, other.mean), (self.scatter, other.scatter)]
         return all(_close(x[a], y[b]) for x, y in pairs if x is not None and y is not None)
+
+    def relabelled(self, translate: Callable[[str, np.ndarray], np.ndarray]) -> RowStatistic:
+        """With other numbers for the entries of latent variables."""
+        keys, places = self.keys.copy(), self.recipe.latent
+        per = keys.shape[1] // len(places) if places else 0
+        for k, name in enumerate(places):
+            own = slice(k * per, (k + 1) * per)
+            if name:
+                keys[:, own] = translate(name, np.ascontiguousarray(keys[:, own]).reshape(-1)).reshape(-1, per)
+        return replace(self, keys=keys)
 
     def scaled(self, factor: float) -> RowStatistic:
         """As of data that count ``factor`` times."""
@@ -136,8 +149,10 @@ def merged(a: RowStatistic, b: RowStatistic) -> RowStatistic:
 
 
 def _close(a: np.ndarray, b: np.ndarray) -> bool:
-    size = max(float(np.max(np.abs(a), initial=0.0)), float(np.max(np.abs(b), initial=0.0)))
-    return bool(np.all(np.abs(a - b) <= 1e-9 * size))
+    """Whether two sums are the same to rounding, key by key: a small group is not lost beside a large one."""
+    size = np.maximum(np.abs(a), np.abs(b)).astype(float)
+    of_key = size.max(axis=tuple(range(1, size.ndim)), keepdims=True) if size.size else size
+    return bool(np.all(np.abs(a - b) <= CLOSE * of_key + ROUNDING * np.max(size, initial=0.0)))
 
 
 def _packed(values: np.ndarray, column: KeyColumn, pack: _Pack) -> np.ndarray:

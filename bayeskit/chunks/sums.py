@@ -102,6 +102,44 @@ class ChunkSum:
         """
         return self.chunks >= TRIED and order in self.orders and (self.chunks + 1).bit_count() > 1
 
+    def with_sum(self, other: ChunkSum) -> ChunkSum:
+        """The sums of the chunks of both.
+
+        Raises
+        ------
+        DataError
+            If a chunk is known to both.
+        NotAdditive
+            If their builders are not the same, as far as the rows show that are kept.
+        """
+        if self.template is None or other.template is None:
+            return other if self.template is None else self
+        if twice := sorted(map(str, self.ids & other.ids)):
+            raise DataError(f"the chunk {twice[0]!r} is in both; it is not counted twice")
+        with lightly():
+            reading = self.template.require_same_builder(other.template)
+            template = self.template.with_labels_of(reading)
+            packing = other.template.labels.packing(reading.model, reading.shapes)
+            labels = template.labels
+            own = {
+                sign: s.relabelled(lambda name, packed: packing.translated(name, packed, labels))
+                for sign, s in other.statistics.items()
+            }
+            self._require_fixed(dict(other.fixed), template.reading.fixed(own, labels), "the other sum")
+        known = self.known_rows is None or other.known_rows is None
+        return replace(
+            self,
+            template=template,
+            statistics=statistics_together(self.statistics, own),
+            rows=self.rows + other.rows,
+            chunks=self.chunks + other.chunks,
+            ids=self.ids | other.ids,
+            known_rows=None if known else rows_together(self.known_rows or {}, other.known_rows or {}),
+            fixed=dict(self.fixed) | dict(other.fixed),
+            tried=self.tried | other.tried,
+            orders=self.orders | other.orders,
+        )
+
     def known_by(self, identity: Any) -> ChunkSum:
         """With what the last chunk is known by."""
         return replace(self, ids=self.ids | {identity})

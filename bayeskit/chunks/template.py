@@ -68,6 +68,16 @@ class Template:
             "the same whichever rows there are, such as the values of a column"
         )
 
+    def require_same_builder(self, other: Template) -> Reading:
+        """The rows that another template keeps, read by this one's builder; NotAdditive if they give it other sums."""
+        own = read_rows(self.build, other.reading.rows)
+        found, expected = own.statistics(other.labels), other.statistics
+        if found.keys() != expected.keys() or not all(found[s].is_close(expected[s]) for s in found):
+            raise NotAdditive("the builders of these sums are not the same: rows of one give other sums with the other")
+        if different := sorted(n for n, text in own.unobserved.items() if other.reading.unobserved.get(n) != text):
+            raise NotAdditive(f"{different[0]!r} has another density with the one builder than with the other")
+        return own
+
     def _missing(self, chunk: Reading) -> dict[str, pd.Index]:
         """The labels that are missing here by dim, and the variables, of which there are no labels."""
         variables = [*chunk.latents, *chunk.observed]

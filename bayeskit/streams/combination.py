@@ -30,38 +30,43 @@ from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.snapshot import restored
 from bayeskit.model.summed_likelihood import is_summed, known_rows, rows_together, with_rows
 from bayeskit.results.records import Posterior
+from bayeskit.streams.stream import Stream
 
 __all__ = ["combine"]
 
 
 @checked
 def combine(
-    posteriors: Sequence[Posterior],
+    posteriors: Sequence[Posterior | Stream],
     *,
     method: str = "auto",
     draws: Count = 4000,
     random_seed: RandomSeed = None,
     progressbar: bool = True,
-) -> Posterior:
-    """The posterior of the rows of several posteriors, whose models have the same priors.
+) -> Posterior | Stream:
+    """The posterior of the rows of several posteriors, whose models have the same priors, or one stream of several.
 
     Parameters
     ----------
-    posteriors : sequence of Posterior
-        Of different rows, which are independent given the free variables: that they are nobody can check.
+    posteriors : sequence of Posterior, or of Stream
+        Of different rows, which are independent given the free variables: that they are nobody can check. Streams may
+        have seen other groups each, and no chunk that is known by an ``id`` twice.
     method, draws, random_seed, progressbar
         As of :func:`bayeskit.infer`.
 
     Returns
     -------
-    Posterior
-        As of one model of all rows: exact where that has a closed form.
+    Posterior or Stream
+        As of one model of all rows: exact where that has a closed form. Of streams the one that has seen all of their
+        rows, to go on with.
 
     Raises
     ------
     ModelError
         If the models differ in their free variables, the shapes, labels or priors of these, or a Potential; if the
         likelihood of one is no sum over rows; or if one posterior is there twice or has no model.
+    DataError
+        If a chunk is in two streams.
 
     Examples
     --------
@@ -70,6 +75,23 @@ def combine(
     """
     if not posteriors:
         raise ModelError("there are no posteriors to combine")
+    streams = [post for post in posteriors if isinstance(post, Stream)]
+    if streams and len(streams) < len(posteriors):
+        raise ModelError("some are streams and some are posteriors: combine these with these, and those with those")
+    if any(a is b for k, a in enumerate(streams) for b in streams[:k]):
+        raise ModelError("a stream is there twice; its rows would be counted twice")
+    if streams:
+        return reduce(Stream.joined_by, streams)
+    return _combined(
+        [post for post in posteriors if isinstance(post, Posterior)],
+        method=method,
+        draws=draws,
+        random_seed=random_seed,
+        progressbar=progressbar,
+    )
+
+
+def _combined(posteriors: Sequence[Posterior], **options: Any) -> Posterior:
     for k, post in enumerate(posteriors):
         if any(post is other for other in posteriors[:k]):
             raise ModelError(f"posterior {k + 1} is there twice; its rows would be counted twice")
@@ -90,7 +112,7 @@ def combine(
         model = summed_model(first, labels, statistics, of_rows, densities)
         known = [known_rows(p.model) or r.known_rows for p, r in zip(posteriors, readings, strict=True)]
         with_rows(model, reduce(rows_together, known))
-    return infer(model, method=method, draws=draws, random_seed=random_seed, progressbar=progressbar)
+    return infer(model, **options)
 
 
 def _read(post: Posterior, name: str) -> Reading:

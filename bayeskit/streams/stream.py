@@ -137,6 +137,15 @@ class Stream:
         if sum(s.size for s in self._after if isinstance(s, ChunkSum)) > PENDING:
             self._settle()
 
+    def joined_by(self, other: Stream) -> Stream:
+        """A stream of the rows of both, which forecasts those of the other at once; see :func:`bayeskit.combine`."""
+        result = Stream(self._sum.build, dim=self._dim)
+        result.__dict__.update(self.__dict__ | {"_answers": {}})
+        result._names = [*self._names, f"a stream of {other.chunks:,} chunks"]
+        result._sum = self._sum.with_sum(other._sum)
+        result._before, result._after = [*self._before, self._sum], [*self._after, result._sum]
+        return result
+
     @checked
     def discount(self, factor: float) -> None:
         """Let all rows so far count ``factor`` times, 0 < factor ≤ 1, before the next chunk comes."""

@@ -149,6 +149,34 @@ def test_shards_are_one_posterior_and_the_prior_counts_once(table: pd.DataFrame)
         bk.compare({"whole": whole, "part": bk.infer(regression, chunks=[table[:20]], draws=4)})
 
 
+def test_streams_of_different_groups_are_one_stream(table: pd.DataFrame) -> None:
+    data = pd.concat([table.assign(group="c"), table]).reset_index(drop=True)
+    first, second = bk.Stream(regression), bk.Stream(regression)
+    first.update(data[:20], id="one")
+    second.update(data[35:], id="two")
+    second.update(data[20:35], id="three")
+    both = bk.combine([first, second])
+    assert isinstance(both, bk.Stream)
+    expected = bk.infer(regression(data), draws=4)
+    assert both.log_evidence.value == pytest.approx(expected.log_evidence.value, rel=CLOSE)
+    np.testing.assert_allclose(
+        both.infer(draws=4).marginal("level").mean(), expected.marginal("level").mean(), rtol=1e-11
+    )
+    assert both.scores["score"].sum() == pytest.approx(expected.log_evidence.value, rel=CLOSE)
+    assert (first.rows, second.rows, both.rows) == (20, 40, 60)
+    with pytest.raises(DataError, match="'two' was added before"):
+        both.update(data[:5], id="two")
+    with pytest.raises(DataError, match="'one' is in both"):
+        bk.combine([first, both])
+    with pytest.raises(ModelError, match="a stream is there twice"):
+        bk.combine([first, first])
+    coins = [bk.Stream(coin), bk.Stream(other_prior)]
+    for stream in coins:
+        stream.update(np.array([1, 0, 1]))
+    with pytest.raises(ModelError, match="'rate' has another density"):
+        bk.combine(coins)
+
+
 def other_prior(tosses: np.ndarray) -> pm.Model:
     with pm.Model() as model:
         pm.Bernoulli("y", pm.Beta("rate", 2.0, 3.5), observed=tosses)
