@@ -16,19 +16,19 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar import basic as ps
-from pytensor.tensor.basic import Alloc
+from pytensor.tensor.basic import Alloc, Join, MakeVector
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
-from pytensor.tensor.math import Sum
+from pytensor.tensor.math import Max, Min, Sum
 
 from bayeskit.chunks.fingerprint import fingerprint
-from bayeskit.chunks.moves import masked, of_latent, shuffled, taken
+from bayeskit.chunks.moves import beside, masked, of_latent, shuffled, taken
+from bayeskit.chunks.products import matrix_product, rows_times
 from bayeskit.chunks.squares import squared
-from bayeskit.chunks.summing import summed
+from bayeskit.chunks.summing import extreme, summed
 from bayeskit.chunks.terms import (
     DataTerm,
     Factor,
     KeyColumn,
-    Linear,
     NotAdditive,
     Square,
     TermSum,
@@ -113,15 +113,13 @@ class _Separation(GraphAnalysis[TermSum]):
         if exponent == 1:
             return value
         if value.data is not None:
-            with np.errstate(all="ignore"):
-                return TermSum.of_data(value.data**exponent)
+            return TermSum.of_data(value.data**exponent)
         if exponent == 2:
             return squared(value)
         (first, *others), raised = value.terms, f"power{exponent!r}"
         if not others and first.is_plain and (exponent == int(exponent) or np.all(first.weight > 0)):
             factors = tuple(apply(lambda g: g**exponent, raised, [f]) for f in first.factors)
-            with np.errstate(all="ignore"):
-                return TermSum((DataTerm(first.weight**exponent, factors),), value.shape)
+            return TermSum((DataTerm(first.weight**exponent, factors),), value.shape)
         return TermSum((DataTerm(factors=(apply(lambda g: g**exponent, raised, [as_factor(value)]),)),), value.shape)
 
     def function(self, out: Any, values: list[TermSum]) -> TermSum:
@@ -224,7 +222,24 @@ class _Separation(GraphAnalysis[TermSum]):
     def join(self, out: Any, values: list[TermSum]) -> TermSum:
         if out.type.dtype == "bool":
             return self.conjunction(out, values)
-        return self.unknown(out, values)
+        op = core_op(out.owner)
+        # What rows have no part in is looked up in as it is.
+        if not any(t.is_of_rows for v in values for t in v.terms):
+            return self.unknown(out, values)
+        if isinstance(op, MakeVector):
+            return beside([shuffled(v, ("x",)) for v in values], 0)
+        return beside(values, op.axis % out.type.ndim) if isinstance(op, Join) else self.unknown(out, values)
+
+    def other(self, out: Any, values: list[TermSum]) -> TermSum:
+        """The largest along axes, which logarithms of sums of exponentials are taken relative to."""
+        op = core_op(out.owner)
+        if not isinstance(op, Max | Min) or not any(t.is_of_rows for t in values[0].terms):
+            return self.unknown(out, values)
+        shape = values[0].shape
+        axes = range(len(shape)) if op.axis is None else [a % len(shape) for a in op.axis]
+        if any(shape[a] > WIDEST for a in axes):
+            return self.unknown(out, values)
+        return extreme(values[0], axes, pt.maximum if isinstance(op, Max) else pt.minimum, type(op).__name__)
 
     def sum(self, out: Any, values: list[TermSum]) -> TermSum:
         op = out.owner.op
@@ -237,28 +252,13 @@ class _Separation(GraphAnalysis[TermSum]):
     def bilinear(self, out: Any, values: list[TermSum]) -> TermSum:
         left, right = out.owner.inputs
         if (rows := values[0].data) is not None and rows.ndim <= 2 and right.type.ndim <= 2:
-            return self.rows_times(np.atleast_2d(rows), right, out)
+            return rows_times(np.atleast_2d(rows), right, out.type.ndim, self.names)
         if (columns := values[1].data) is not None and left.type.ndim == 1 and columns.ndim == 2:
-            return self.rows_times(columns.T, left, out)
+            return rows_times(columns.T, left, out.type.ndim, self.names)
+        inner = values[1].shape[0]
+        if left.type.ndim == 2 and right.type.ndim <= 2 and inner <= WIDEST:
+            return matrix_product(*values)
         return self.unknown(out, values)
-
-    def rows_times(self, rows: np.ndarray, matrix: Any, out: Any) -> TermSum:
-        """Data of shape (N, K) times a vector of latent variables, or a matrix that has few columns."""
-        own = frozenset(self.names[v] for v in ancestors([matrix]) if v in self.names)
-        vectors = [matrix] if matrix.type.ndim == 1 else [matrix[:, j] for j in range(matrix.type.shape[1] or 0)]
-        if len(vectors) > WIDEST:
-            raise NotAdditive(f"its log density has a product of data with a matrix of {len(vectors)} columns")
-        names, terms = self.names, []
-        for j, vector in enumerate(vectors):
-            sign = f"{fingerprint(matrix, names)}[{j}]"
-            if matrix.type.ndim == 1:
-                terms.append(DataTerm(linear=Linear(rows if out.type.ndim else rows[0], vector, sign, own)))
-                continue
-            shaped = rows[:, None] if out.type.ndim == 2 else rows[0][None]
-            only = np.ones(()) if len(vectors) == 1 else np.eye(len(vectors))[j]
-            terms.append(DataTerm(only, linear=Linear(shaped, vector, sign, own)))
-        length = (len(rows),) if out.type.ndim - (matrix.type.ndim - 1) else ()
-        return TermSum(tuple(terms), (*length, *((len(vectors),) if matrix.type.ndim == 2 else ())))
 
     def solve(self, out: Any, values: list[TermSum]) -> TermSum:
         """L⁻¹ (y − μ) of a multivariate Normal, whose rows share L."""

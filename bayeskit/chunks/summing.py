@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 
+from bayeskit.chunks.moves import taken_at, term_at
 from bayeskit.chunks.terms import (
     DataTerm,
     Factor,
@@ -18,12 +20,13 @@ from bayeskit.chunks.terms import (
     TermSum,
     added_terms,
     along,
+    apply,
     as_factor,
     of_entries,
 )
 from bayeskit.graphs.rewriting import substitute
 
-__all__ = ["summed"]
+__all__ = ["extreme", "summed"]
 
 WIDEST = 64  # entries along an axis that are added up as so many terms
 
@@ -46,17 +49,17 @@ def _along_axis(term: DataTerm, shape: tuple[int, ...], axis: int) -> list[DataT
         if _varies(outer, ndim, axis):
             raise NotAdditive("its log density weighs the entries of a multivariate Normal")
         # The axis is that of the vectors, which the square adds up.
-        return [replace(_at(outer, ndim, axis, 0), square=term.square)]
+        return [replace(term_at(outer, ndim, axis, 0), square=term.square)]
     weight = along(term.weight, ndim)
     if not _varies(replace(term, weight=np.ones(())), ndim, axis):
         total = weight.sum(axis=axis) * (length if weight.shape[axis] == 1 else 1)
-        return [replace(_at(replace(term, weight=np.ones(())), ndim, axis, 0), weight=total)]
+        return [replace(term_at(replace(term, weight=np.ones(())), ndim, axis, 0), weight=total)]
     others = [i for i in range(ndim) if i != axis]
     if term.is_plain and all(along(c.values, ndim).shape[i] == 1 for c in term.columns for i in others):
         return [_as_row(term, weight, ndim, axis)]
     if length > WIDEST:
         raise NotAdditive(f"its log density adds up {length} functions in every row")
-    return [_at(term, ndim, axis, k) for k in range(length)]
+    return [term_at(term, ndim, axis, k) for k in range(length)]
 
 
 def _varies(term: DataTerm, ndim: int, axis: int) -> bool:
@@ -69,14 +72,6 @@ def _varies(term: DataTerm, ndim: int, axis: int) -> bool:
 
     of_entries(term, look)
     return any(found)
-
-
-def _at(term: DataTerm, ndim: int, axis: int, k: int) -> DataTerm:
-    def move(array: np.ndarray, extra: int) -> np.ndarray:
-        full = along(array, ndim + extra)
-        return np.take(full, k if full.shape[axis] > 1 else 0, axis=axis)
-
-    return of_entries(term, move)
 
 
 def _as_row(term: DataTerm, weight: np.ndarray, ndim: int, axis: int) -> DataTerm:
@@ -100,3 +95,12 @@ def _as_row(term: DataTerm, weight: np.ndarray, ndim: int, axis: int) -> DataTer
         total = pt.sum(vector) if np.all(flat == 1) else pt.sum(pt.constant(np.array(flat)) * vector)
         return DataTerm(factors=(Factor(total, (), f"sum({sign},{numbers})", whole),))
     return DataTerm(linear=Linear(rows, vector, sign, whole))
+
+
+def extreme(value: TermSum, axes: Iterable[int], largest: Callable[[Any, Any], Any], name: str) -> TermSum:
+    """The largest, or smallest, along some axes: a function of all entries there."""
+    for axis in sorted(axes, reverse=True):
+        entries = [as_factor(taken_at(value, axis, k)) for k in range(value.shape[axis])]
+        found = apply(lambda *graphs: reduce(largest, graphs), name, entries)
+        value = TermSum((DataTerm(factors=(found,)),), value.shape[:axis] + value.shape[axis + 1 :])
+    return value

@@ -64,12 +64,11 @@ class KeyColumn:
         return cls(np.arange(int(np.prod(shape, dtype=int))).reshape(shape), pt.lvector(), name)
 
     def same(self, other: KeyColumn) -> bool:
-        """Whether it is the same column; of data the same in memory, for two columns may be alike in one chunk."""
+        """Whether it is the same column in memory: two columns may be alike in one chunk, and differ in another."""
         a, b = self.values, other.values
-        if self.latent != other.latent or a.shape != b.shape:
+        if self.latent != other.latent or a.shape != b.shape or a.strides != b.strides:
             return False
-        in_memory = a.__array_interface__["data"] == b.__array_interface__["data"] and a.strides == b.strides
-        return in_memory or (bool(self.latent) and np.array_equal(a, b))
+        return bool(a.__array_interface__["data"] == b.__array_interface__["data"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +121,12 @@ class DataTerm:
     @property
     def is_data(self) -> bool:
         return not self.factors and self.linear is None and self.square is None and self.solved is None
+
+    @property
+    def is_of_rows(self) -> bool:
+        """Whether data enter it that differ from row to row."""
+        numbers = self.weight.size > 1 or any(not c.latent for c in self.columns)
+        return numbers or any(x is not None for x in (self.linear, self.square, self.solved))
 
     @property
     def is_plain(self) -> bool:
