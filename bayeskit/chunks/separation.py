@@ -160,7 +160,8 @@ class _Separation(GraphAnalysis[TermSum]):
         shape = _broadcast(values)
         if (mask := condition.data) is not None:
             chosen = [mask != 0, mask == 0]
-            kept = [(m, b) for m, b in zip(chosen, branches, strict=True) if m.any()]
+            # Both, also where a chunk has rows of one kind only; but not what is impossible there.
+            kept = [(m, b) for m, b in zip(chosen, branches, strict=True) if m.any() or b.is_finite]
             if len(kept) == 1:
                 return replace(kept[0][1], shape=shape)
             return TermSum(tuple(masked(t, m) for m, b in kept for t in b.terms), shape)

@@ -158,6 +158,11 @@ class TermSum:
         first, *others = [t.weight for t in self.terms] or [np.zeros(())]
         return np.broadcast_to(sum(others, first), self.shape)
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all that data give of it is."""
+        return all(bool(np.all(np.isfinite(t.weight))) for t in self.terms)
+
 
 def along(array: np.ndarray, ndim: int) -> np.ndarray:
     """An array that broadcasts, with all of its axes written out."""
