@@ -22,7 +22,7 @@ def of_latent(name: str, var: Any) -> TermSum:
     return TermSum((DataTerm(factors=(Factor(pt.flatten(var)[column.place], (column,), name),)),), shape)
 
 
-def moved(terms: Iterable[DataTerm], move: Callable[[np.ndarray, int], np.ndarray]) -> tuple[DataTerm, ...]:
+def moved_terms(terms: Iterable[DataTerm], move: Callable[[np.ndarray, int], np.ndarray]) -> tuple[DataTerm, ...]:
     """Terms of one node with their arrays moved, each array once: what was one column stays one."""
     found: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
 
@@ -52,7 +52,7 @@ def shuffled(value: TermSum, order: tuple[Any, ...]) -> TermSum:
         return np.expand_dims(full, tuple(k for k, i in enumerate(order) if i == "x"))
 
     shape = tuple(1 if i == "x" else value.shape[i] for i in order)
-    return TermSum(moved(value.terms, move), shape)
+    return TermSum(moved_terms(value.terms, move), shape)
 
 
 def taken(value: TermSum, source: np.ndarray) -> TermSum:
@@ -64,7 +64,7 @@ def taken(value: TermSum, source: np.ndarray) -> TermSum:
             return full.reshape((1,) * source.ndim + tail).copy()
         return np.broadcast_to(full, (*value.shape, *tail)).reshape(-1, *tail)[source]
 
-    return TermSum(moved(value.terms, move), source.shape)
+    return TermSum(moved_terms(value.terms, move), source.shape)
 
 
 def term_at(term: DataTerm, ndim: int, axis: int, k: int) -> DataTerm:
@@ -102,5 +102,5 @@ def beside(values: list[TermSum], axis: int) -> TermSum:
             full = along(array, len(shape) + extra)
             return np.take(full, places, axis=axis) if full.shape[axis] > 1 else full
 
-        terms += [masked(t, mask) for t in moved(value.terms, move)]
+        terms += [masked(t, mask) for t in moved_terms(value.terms, move)]
     return TermSum(tuple(terms), shape)

@@ -127,8 +127,7 @@ class _Separation(GraphAnalysis[TermSum]):
         if applies(node, ps.Log):
             return self.logarithm(node, values[0])
         if applies(node, ps.Exp) and (data := [t for t in values[0].terms if t.is_data]):
-            others = tuple(t for t in values[0].terms if not t.is_data)
-            rest = self.general(node, [TermSum(others, shape)], shape)
+            rest = self.general(node, [TermSum(tuple(t for t in values[0].terms if not t.is_data), shape)], shape)
             more = np.exp(sum((t.weight for t in data[1:]), data[0].weight))
             return TermSum(tuple(replace(t, weight=t.weight * more) for t in rest.terms), shape)
         if applies(node, ps.Pow) and (power := values[1].data) is not None and np.ptp(power) == 0:
