@@ -44,6 +44,7 @@ LONGEST = (
     "test_validation",
     "test_exact",
     "test_bridge",
+    "test_sums",
     "test_collapsed_model",
     "test_native",
     "test_em",
