@@ -62,6 +62,8 @@ class _Packing:
         ):
             if dim is not None:
                 places = self.known[dim].get_indexer(self.own[dim])[places]
+            if len(places) and np.max(places) >= 1 << bits:
+                raise NotAdditive(f"{name!r} has more entries along an axis than can be told apart: {np.max(places):,}")
             packed |= np.asarray(places, dtype=np.int64) << (bits * axis)
         return packed
 
@@ -114,12 +116,15 @@ def latent_labels(model: pm.Model) -> dict[str, pd.Index]:
     found = {}
     for dim in {d for dims in latent_dims(model).values() for d in dims if d is not None}:
         labels = model.coords[dim]
+        if any(isinstance(label, tuple) for label in labels):
+            raise NotAdditive(f"the dim {dim!r} has labels that are tuples: write each as one text")
         found[dim] = index = pd.Index(
             labels if not any(isinstance(v, tuple) for v in labels) else list(labels), tupleize_cols=False
         )
         if not index.is_unique:
             twice = index[index.duplicated()][0]
             raise NotAdditive(
-                f"the dim {dim!r} has the label {twice!r} twice: entries of different chunks cannot be told apart by it"
+                f"the dim {dim!r} has the label {twice!r} twice: list each label once, and look entries up by codes, "
+                "np.unique(labels, return_inverse=True)"
             )
     return found

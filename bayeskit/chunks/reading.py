@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,9 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.custom import CustomDistRV
 from pymc.exceptions import ImputationWarning
+from pymc.logprob.utils import ParameterValueError
 from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.op import RandomVariable
 
 from bayeskit.chunks.fingerprint import fingerprint
@@ -26,6 +29,7 @@ from bayeskit.chunks.statistics import RowStatistic, merged, reduced_terms
 from bayeskit.chunks.terms import NotAdditive
 from bayeskit.errors import BayeskitError, CertificateError, DataError, ModelError
 from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.interpreter import evaluator
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.summed_likelihood import SummedRows
@@ -78,7 +82,7 @@ class Reading:
         found = {}
         for rv in self.model.observed_RVs:
             value: Any = self.model.rvs_to_values[rv]
-            values = np.asarray(value.data if isinstance(value, Constant) else value.get_value(borrow=True))
+            values = np.asarray(value.data if isinstance(value, Constant) else evaluator([], [value])()[0])
             if self.weight != 1 and values.ndim and len(values) == 2:
                 values = values[:1]  # a row that was read twice
             known = isinstance(rv.owner.op, RandomVariable) and not isinstance(rv.owner.op, CustomDistRV)
@@ -96,6 +100,7 @@ class Reading:
     def statistics(self, labels: KnownLabels) -> Statistics:
         """The sums of these rows, whose labels are all known; NotAdditive where a variable has none."""
         pack = labels.packing(self.model, self.shapes).pack
+        self._require_labels()
         found: Statistics = {}
         for name, graph in self.observed.items():
             try:
@@ -125,8 +130,9 @@ class Reading:
         written = self.weight * pt.add(*[pt.sum(g) for g in self.observed.values()], pt.constant(0.0))
         sizes = pt.add(*[pt.sum(pt.abs(g)) for g in self.observed.values()], pt.constant(1.0))
         both = compile_small(list(self.latents.values()), [density, written, sizes])
+        own, theirs, size = 0.0, 0.0, 1.0  # where the density is none at a point
         for point in self._points(seed):
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), suppress(ParameterValueError, np.linalg.LinAlgError):
                 own, theirs, size = both(*[np.asarray(point[n], v.type.dtype) for n, v in self.latents.items()])
             apart = abs(own - theirs)
             if np.isfinite(theirs) and not apart <= TOLERANCE * size:
@@ -146,17 +152,24 @@ class Reading:
         natural = Natural(model, real)
         return [others | natural.at(natural.start + rng.normal(scale=0.5, size=natural.size)) for _ in range(POINTS)]
 
+    def _require_labels(self) -> None:
+        """A DataError where values are missing and places are negative: of a label that is missing, pandas makes -1."""
+        places = [v.data for v in graph_inputs(self.observed.values()) if isinstance(v, Constant)]
+        negative = any(np.asarray(p).dtype.kind == "i" and np.size(p) > 1 and np.min(p) < 0 for p in places)
+        if negative and (faults := self.rows.faults()):
+            raise DataError(f"{self.rows.name} may lack a label: {faults}; leave such rows out")
+
     def _impossible(self, name: str) -> DataError:
         why = f"some of {name!r} are no values that its distribution can have, or are no numbers"
         return DataError(f"{self.rows.name} has no density: {self.rows.faults() or why}")
 
 
-def read_rows(build: Callable[[Any], pm.Model], rows: ChunkRows) -> Reading:
+def read_rows(build: Callable[[Any], pm.Model], rows: ChunkRows, *, twice: bool = True) -> Reading:
     """The model of some rows; an error names them where it cannot be built, or has values missing.
 
-    A single row is read twice and counted by half: in arrays of one entry, data cannot be told from constants.
+    A single row is read ``twice`` and counted by half: in arrays of one entry, data cannot be told from constants.
     """
-    alone = len(rows) == 1
+    alone = twice and len(rows) == 1
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ImputationWarning)  # missing values are refused below

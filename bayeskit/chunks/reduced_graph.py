@@ -36,7 +36,9 @@ def log_density(statistics: Mapping[str, RowStatistic], latents: Mapping[str, An
     total = pt.add(*parts, pt.constant(0.0))
     if conditions:
         # One condition: PyMC vectorises no check of several.
-        total = CheckParameterValue("parameters in their range")(total, reduce(pt.and_, conditions))
+        total = CheckParameterValue("parameters in their range", can_be_replaced_by_ninf=True)(
+            total, reduce(pt.and_, conditions)
+        )
     return _without_whole_lookups(total)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +14,6 @@ from bayeskit.errors import DataError
 
 __all__ = ["ChunkRows", "column_kinds"]
 
-MOST = 10_000  # values of a column whose order is looked at
 KINDS = {"i": "numbers", "u": "numbers", "f": "numbers", "b": "truth values", "M": "dates", "m": "durations"}
 
 
@@ -67,7 +65,7 @@ class ChunkRows:
         if isinstance(data, xr.Dataset):
             taken: Any = data.isel({self.dim: where})
         elif isinstance(data, pd.DataFrame):
-            taken = data.iloc[where].reset_index(drop=True)
+            taken = data.iloc[where]
         elif isinstance(data, Mapping):
             taken = {k: v[where] if _has_rows(v) else v for k, v in data.items()}
         else:
@@ -89,7 +87,7 @@ class ChunkRows:
                 join="override",
             )
         elif isinstance(data, pd.DataFrame):
-            joined = pd.concat([data, other.data[list(data.columns)]], ignore_index=True)
+            joined = _concatenated(data, other.data[list(data.columns)])
         elif isinstance(data, Mapping):
             joined = {k: np.concatenate([v, other.data[k]]) if _has_rows(v) else v for k, v in data.items()}
         else:
@@ -110,11 +108,6 @@ class ChunkRows:
     def discrete(self) -> dict[str, np.ndarray]:
         """The columns that may say which group, level or class a row is of."""
         return {k: v for k, v in self.columns().items() if v.dtype.kind not in "fc"}
-
-    def order_of_values(self) -> str:
-        """A text that is the same where the values of all discrete columns come in the same order."""
-        firsts = [pd.unique(pd.Series(v))[:MOST].tolist() for v in self.discrete().values()]
-        return hashlib.sha256(repr(firsts).encode()).hexdigest()[:16]
 
     def value(self, name: str) -> Any:
         """What a column has in the first row."""
@@ -158,6 +151,21 @@ class ChunkRows:
             return {str(k): v for k, v in data.items() if _has_rows(v)}
         return {"values": data}
 
+    def require_same_constants(self, other: ChunkRows) -> None:
+        """A DataError where something that has no rows is another in another chunk."""
+        one, two = self._without_rows(), other._without_rows()
+        for name in one.keys() | two.keys():
+            if name not in one or name not in two or not _same_values(one[name], two[name]):
+                raise DataError(
+                    f"{name!r} of {other.name}, which has no rows, is not that of the chunks before it: give all the "
+                    "same, or a value for each row"
+                )
+
+    def _without_rows(self) -> dict[str, Any]:
+        if isinstance(self.data, xr.Dataset):
+            return {str(k): v.to_numpy() for k, v in self.data.variables.items() if self.dim not in v.dims}
+        return {k: v for k, v in self.data.items() if not _has_rows(v)} if isinstance(self.data, Mapping) else {}
+
     def require_like(self, kinds: Mapping[str, str]) -> None:
         """A DataError where a column is missing, or holds another kind of values than in the chunks before."""
         own = column_kinds(self)
@@ -169,6 +177,16 @@ class ChunkRows:
                 raise DataError(
                     f"column {name!r} of {self.name} has {own[name]}, and that of the chunks before it {kind}"
                 )
+
+
+def _concatenated(one: pd.DataFrame, two: pd.DataFrame) -> pd.DataFrame:
+    """One table after another; columns of categories stay such, with those of both."""
+    both = {
+        c: pd.api.types.union_categoricals([one[c], two[c]])
+        for c in one.columns
+        if isinstance(one[c].dtype, pd.CategoricalDtype) and isinstance(two[c].dtype, pd.CategoricalDtype)
+    }
+    return pd.concat([one, two]).assign(**both)
 
 
 def column_kinds(rows: ChunkRows) -> dict[str, str]:
@@ -183,6 +201,11 @@ def column_kinds(rows: ChunkRows) -> dict[str, str]:
         width = f" in {' × '.join(map(str, values.shape[1:]))} columns" if values.ndim > 1 else ""
         found[name] = kind + width
     return found
+
+
+def _same_values(one: Any, two: Any) -> bool:
+    a, b = np.asarray(one), np.asarray(two)
+    return a.shape == b.shape and bool(np.all((a == b) | (pd.isna(a) & pd.isna(b))))
 
 
 def _row_dim(data: xr.Dataset, name: str, dim: str | None) -> str:

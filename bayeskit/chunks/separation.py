@@ -130,7 +130,7 @@ class _Separation(GraphAnalysis[TermSum]):
             rest = self.general(node, [TermSum(tuple(t for t in values[0].terms if not t.is_data), shape)], shape)
             more = np.exp(sum((t.weight for t in data[1:]), data[0].weight))
             return TermSum(tuple(replace(t, weight=t.weight * more) for t in rest.terms), shape)
-        if applies(node, ps.Pow) and (power := values[1].data) is not None and np.ptp(power) == 0:
+        if applies(node, ps.Pow) and (power := values[1].data) is not None and power.size == 1:
             return self.power(values[0], float(power.flat[0]))
         return values[0] if applies(node, ps.Cast) else self.general(node, values, shape)
 
@@ -181,7 +181,7 @@ class _Separation(GraphAnalysis[TermSum]):
         if applies(node, ps.AND, ps.Mul):
             return any(self.has_no_probability(i) for i in node.inputs)
         if applies(node, ps.EQ):
-            return any(self.value(v).data is None and v.type.dtype.startswith("float") for v in node.inputs)
+            return any(v.type.dtype.startswith("float") and self.value(v).varies_everywhere for v in node.inputs)
         return False
 
     def check(self, out: Any, values: list[TermSum]) -> TermSum:

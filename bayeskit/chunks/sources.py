@@ -46,6 +46,9 @@ def chunks_of(chunks: Any, dim: str | None = None, name: str = "the data") -> It
                 item = next(items)
             except StopIteration:
                 return
+            if isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], pd.DataFrame | xr.Dataset | Mapping):
+                yield from ((rows, str(item[0])) for rows, _ in chunks_of(item[1], dim, str(item[0])))  # of a groupby
+                continue
             yield from chunks_of(item, dim, f"chunk {number}")
     else:
         raise OptionError(
@@ -99,8 +102,8 @@ def _of_parquet(path: Path) -> Iterator[tuple[ChunkRows, Any]]:
         if not file.metadata.num_rows:
             raise DataError(f"{path} is empty: it has no rows; leave it out")
         for number, table in enumerate(_ahead(file.iter_batches(batch_size=size)), 1):
-            name = str(path) if size >= file.metadata.num_rows else f"part {number} of {path}"
-            yield ChunkRows.of(table, name), name
+            part = "" if size >= file.metadata.num_rows else f"part {number} of "
+            yield ChunkRows.of(table, f"{part}{path}"), f"{part}{path.resolve()}"
     except (OSError, ValueError) as error:
         if isinstance(error, DataError) or (
             not type(error).__module__.startswith("pyarrow") and not isinstance(error, OSError)
@@ -150,7 +153,7 @@ def _of_pieces(
             let_alarms_through(error)
             raise _unreadable(part, error) from error
         start += size
-        yield ChunkRows.of(held, part, along), None if path is None else part
+        yield ChunkRows.of(held, part, along), None if path is None else part.replace(name, str(Path(path).resolve()))
 
 
 def _unreadable(path: Any, error: BaseException) -> DataError:

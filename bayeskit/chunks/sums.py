@@ -30,8 +30,6 @@ from bayeskit.terminal import counted_aloud
 
 __all__ = ["ChunkSum", "sum_of_chunks"]
 
-TRIED = 16  # chunks of which rows are tried together with others, whatever they are
-
 
 @dataclass(frozen=True, eq=False)
 class ChunkSum:
@@ -47,7 +45,6 @@ class ChunkSum:
     kinds: Mapping[str, str] = field(default_factory=dict, repr=False)
     fixed: Mapping[str, Any] = field(default_factory=dict, repr=False)
     tried: frozenset[str] = field(default=frozenset(), repr=False)  # the statistics that were held against rows
-    orders: frozenset[str] = field(default=frozenset(), repr=False)  # in which values of discrete columns came
 
     def with_chunk(self, rows: ChunkRows, identity: Any = None) -> ChunkSum:
         """The sums with those of another chunk.
@@ -72,11 +69,10 @@ class ChunkSum:
             rows.require_like(self.kinds)
             reading = read_rows(self.build, rows)
             template = self.template or Template.of(self.build, rows.take(first_rows(rows)), KnownLabels())
-            template = template.with_labels_of(reading)
+            template.reading.rows.require_same_constants(rows)
+            template = template.with_labels_of(reading, self.chunks)
             statistics = reading.statistics(template.labels)
-            order = rows.order_of_values()
-            if not self._is_known(order):
-                template.require_additive(reading, statistics, kept=0 if self.template else len(first_rows(rows)))
+            template.require_additive(reading, statistics, self.chunks)
             fixed = reading.fixed(statistics, template.labels)
             self._require_fixed(fixed, template.reading.fixed(statistics, template.labels), rows.name)
             if not statistics.keys() <= self.tried:
@@ -92,15 +88,7 @@ class ChunkSum:
             kinds=self.kinds or column_kinds(rows),
             fixed=dict(self.fixed) | fixed,
             tried=self.tried | statistics.keys(),
-            orders=self.orders | {order},
         )
-
-    def _is_known(self, order: str) -> bool:
-        """Whether enough chunks were tried, and some with the values of this one in the same order.
-
-        What a builder numbers by their order is then numbered as before; of chunk 32, 64, ... it is tried all the same.
-        """
-        return self.chunks >= TRIED and order in self.orders and (self.chunks + 1).bit_count() > 1
 
     def with_sum(self, other: ChunkSum) -> ChunkSum:
         """The sums of the chunks of both.
@@ -118,7 +106,7 @@ class ChunkSum:
             raise DataError(f"the chunk {twice[0]!r} is in both; it is not counted twice")
         with lightly():
             reading = self.template.require_same_builder(other.template)
-            template = self.template.with_labels_of(reading)
+            template = self.template.with_labels_of(reading, self.chunks)
             packing = other.template.labels.packing(reading.model, reading.shapes)
             labels = template.labels
             own = {
@@ -137,7 +125,6 @@ class ChunkSum:
             known_rows=None if known else rows_together(self.known_rows or {}, other.known_rows or {}),
             fixed=dict(self.fixed) | dict(other.fixed),
             tried=self.tried | other.tried,
-            orders=self.orders | other.orders,
         )
 
     def known_by(self, identity: Any) -> ChunkSum:

@@ -22,7 +22,9 @@ __all__ = ["Template", "first_rows", "of_rows_only", "statistics_together", "wit
 
 LARGEST = 200_000  # rows that are kept for their labels
 FIRST = 8  # rows that are kept whatever their labels
-SAMPLE = 100  # rows of a chunk that are tried together with those kept
+WHOLE = 20_000  # rows of a chunk that are all tried together with those kept
+MANY = 100_000  # of the first two chunks
+SAMPLE = 100  # of a large one
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +51,12 @@ class Template:
         of_rows = of_rows_only(reading, more)
         return cls(build, reading, labels, reading.statistics(labels), of_rows)
 
-    def with_labels_of(self, chunk: Reading) -> Template:
-        """With rows of a chunk that have the labels, or the variables, which are missing here."""
+    def with_labels_of(self, chunk: Reading, number: int) -> Template:
+        """With rows of a chunk that have the labels, or the variables, which are missing here.
+
+        What the rows before it have added, ``number`` chunks of them, must not depend on labels that come later: of
+        indicators without the first level, that level is another one then.
+        """
         missing = self._missing(chunk)
         if not missing:
             return self
@@ -60,6 +66,13 @@ class Template:
                 break
             found = Template.of(self.build, rows, self.labels.extended(chunk.labels))
             if not found._missing(chunk):
+                if number:
+                    new = read_rows(self.build, chunk.rows.take(places)).statistics(found.labels)
+                    if not _are_same(found.statistics, statistics_together(self.statistics, new)):
+                        raise NotAdditive(
+                            f"what rows have added depends on which labels come later, those of {chunk.rows.name}: "
+                            "make the same columns and numbers of a label whichever others there are"
+                        )
                 return found
         what, labels = next(iter(missing.items()))
         lost = f"the dim {what!r} has the label {labels[0]!r}" if len(labels) else f"there is a variable {what!r}"
@@ -86,29 +99,30 @@ class Template:
             v: pd.Index([]) for v in variables if v not in known
         }
 
-    def require_additive(self, chunk: Reading, statistics: Statistics, kept: int = 0) -> None:
-        """Try rows of a chunk together with those kept: sums, priors and shapes have to be as of each alone.
+    def require_additive(self, chunk: Reading, statistics: Statistics, number: int) -> None:
+        """Try the rows of a chunk between those kept: sums, priors and shapes have to be as of each alone.
 
-        The first ``kept`` rows of the chunk are not tried.
+        ``number`` is that of chunks before it. All rows are tried of chunks that are not large, and many of the first
+        ones: what depends on one row outside of a sample, a mean or a largest value, shows with that row only.
         """
-        places = _sample(chunk.rows, kept)
-        if not len(places):
-            return
+        own = self.reading.labels
+        same = chunk.shapes == self.reading.shapes and chunk.labels.keys() == own.keys()
+        if same and all(index.equals(own[dim]) for dim, index in chunk.labels.items()):
+            of_rows_only(self.reading, chunk)
+        places = _tried_rows(chunk.rows, number)
         if len(places) < len(chunk.rows):
             chunk = read_rows(self.build, chunk.rows.take(places))
             statistics = chunk.statistics(self.labels)
-        both = read_rows(self.build, self.reading.rows.followed_by(chunk.rows))
+        kept = self.reading.rows
+        both = read_rows(self.build, kept.followed_by(chunk.rows).followed_by(kept))
         of_rows_only(self.reading, both)
-        together = both.statistics(self.labels)
-        apart = statistics_together(self.statistics, statistics)
-        for sign in without_wholes(together).keys() | without_wholes(apart).keys():
-            if sign not in together or sign not in apart or not together[sign].is_close(apart[sign]):
-                observed = ", ".join(map(repr, both.observed))
-                raise NotAdditive(
-                    f"the log density of {observed} does not add up over rows: what {chunk.rows.name} add "
-                    "depends on which rows come with them; number groups by labels that stay, standardise by numbers "
-                    "that stay, or give the model its rows at once, bk.infer(build(data))"
-                )
+        apart = statistics_together(statistics_together(self.statistics, statistics), self.statistics)
+        if not _are_same(both.statistics(self.labels), apart):
+            raise NotAdditive(
+                f"the log density of {', '.join(map(repr, both.observed))} does not add up over rows: what "
+                f"{chunk.rows.name} add depends on which rows come with them; number groups by labels that stay, "
+                "standardise by numbers that stay, or give the model its rows at once, bk.infer(build(data))"
+            )
 
     def model(self, statistics: Statistics) -> pm.Model:
         """The model with sums in the place of its observed variables."""
@@ -141,8 +155,8 @@ def of_rows_only(few: Reading, more: Reading) -> frozenset[str]:
         if (found := more.shapes.get(name)) != shape:
             raise NotAdditive(
                 f"{name!r} has the shape {shape} for {len(few.rows)} rows and {found} for {len(more.rows)}: what each "
-                "row or chunk has of its own does not add up; give it dims whose coords are the labels of groups, or "
-                "give the model its rows at once, bk.infer(build(data))"
+                "row or chunk has of its own does not add up; give it dims whose coords are the labels of groups, each "
+                "once, and look entries up by np.unique(labels, return_inverse=True), or infer from all rows"
             )
     if list(few.shapes) != list(more.shapes) or list(few.observed) != list(more.observed):
         raise NotAdditive("the model has other variables with more rows")
@@ -179,15 +193,31 @@ def _rows_with(rows: ChunkRows, missing: Mapping[str, pd.Index]) -> list[np.ndar
     return [*tries, np.arange(len(rows))]
 
 
-def _sample(rows: ChunkRows, kept: int) -> np.ndarray:
-    """Some rows: of each column that may be of groups as many values as there is room for, and the last rows."""
-    places = np.arange(kept, len(rows))
-    if len(places) <= SAMPLE:
-        return places
-    columns = rows.discrete()
-    each = max(SAMPLE // (2 * max(len(columns), 1)), 1)
-    firsts = [np.flatnonzero(~pd.Series(v).duplicated())[:each] for v in columns.values()]
-    return np.unique(np.concatenate([*firsts, places[-SAMPLE // 2 :]]))
+def _are_same(one: Statistics, two: Statistics) -> bool:
+    """Whether sums are the same to rounding, conditions on whole variables aside."""
+    a, b = without_wholes(one), without_wholes(two)
+    return a.keys() == b.keys() and all(a[sign].is_close(b[sign]) for sign in a)
+
+
+def _tried_rows(rows: ChunkRows, number: int) -> np.ndarray:
+    """All rows of a chunk, many of the first ones, or some of a large one.
+
+    These are its first and last rows, of each column those with the smallest and the largest value and some that have
+    none, and as many values of columns that may be of groups as there is room for.
+    """
+    if len(rows) <= WHOLE:
+        return np.arange(len(rows))
+    if number < 2:
+        return np.arange(min(len(rows), MANY))
+    chosen = [np.arange(FIRST), np.arange(len(rows) - SAMPLE // 2, len(rows))]
+    discrete = rows.discrete()
+    each = max(SAMPLE // (2 * max(len(discrete), 1)), 1)
+    chosen += [np.flatnonzero(~pd.Series(v).duplicated())[:each] for v in discrete.values()]
+    for values in rows.columns().values():
+        if values.dtype.kind in "fiu":
+            chosen.append(np.flatnonzero(np.isnan(values))[:2] if values.dtype.kind == "f" else np.arange(0))
+            chosen.append(np.array([np.argmin(values), np.argmax(values)]))
+    return np.unique(np.concatenate(chosen))
 
 
 def first_rows(rows: ChunkRows) -> np.ndarray:

@@ -159,6 +159,13 @@ class TermSum:
         return np.broadcast_to(sum(others, first), self.shape)
 
     @property
+    def varies_everywhere(self) -> bool:
+        """Whether latent variables have a part in every entry: of x α none where x is zero."""
+        latent = [t for t in self.terms if not t.is_data]
+        moving = [t for t in latent if t.linear is None or np.all(np.any(t.linear.rows != 0, axis=-1))]
+        return bool(latent) and len(moving) == len(latent) and all(bool(np.all(t.weight != 0)) for t in latent)
+
+    @property
     def is_finite(self) -> bool:
         """Whether all that data give of it is."""
         return all(bool(np.all(np.isfinite(t.weight))) for t in self.terms)

@@ -25,6 +25,8 @@ from bayeskit.results.records import Posterior
 
 __all__ = ["forecast"]
 
+MOST = 20  # values of a column that is left out which are tried in its place
+
 
 def forecast(template: Template, post: Posterior, data: Any, dim: str | None, random_seed: RandomSeed) -> xr.Dataset:
     """Draws of the observed variables at new rows.
@@ -40,7 +42,7 @@ def forecast(template: Template, post: Posterior, data: Any, dim: str | None, ra
     for name in missing:
         rows = rows.with_column(name, known.value(name))
     with lightly():
-        model = read_rows(template.build, rows).model
+        model = read_rows(template.build, rows, twice=False).model
         for name in missing:
             _require_unused(template, rows, name, model)
         tree = xr.DataTree.from_dict({"posterior": _of_labels(post, model)})
@@ -49,17 +51,24 @@ def forecast(template: Template, post: Posterior, data: Any, dim: str | None, ra
 
 def _require_unused(template: Template, rows: ChunkRows, name: str, model: pm.Model) -> None:
     value = np.asarray(template.reading.rows.value(name))
-    others = (
+    known = template.reading.rows.columns().get(name, np.empty(0))
+    others: list[Any] = (
         [value + 1, value - 1, 1 - value] if value.dtype.kind in "iuf" else [~value] if value.dtype.kind == "b" else []
     )
+    others += [f"{value}_"] if value.dtype.kind in "OSUT" else []
+    others += list(pd.unique(pd.Series(known[known != value])))[:MOST]
+    tried = 0
     for other in others:
         try:
-            changed = read_rows(template.build, rows.with_column(name, other)).model
+            changed = read_rows(template.build, rows.with_column(name, other), twice=False).model
         except BayeskitError:
             continue
-        if _drawn_from(changed) == _drawn_from(model):
-            return
-        break
+        tried += 1
+        if _drawn_from(changed) != _drawn_from(model):
+            tried = 0
+            break
+    if tried:
+        return
     raise DataError(f"the new data have no column {name!r}, which the forecast depends on: give it")
 
 

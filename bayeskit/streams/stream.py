@@ -36,6 +36,7 @@ from bayeskit.streams.saved_stream import read_stream, write_stream
 
 __all__ = ["Stream"]
 
+POWER = "the integral of a power of the likelihood: discounted rows count less"
 PENDING = 200_000_000  # bytes of sums that are kept for scores which nobody asked for yet
 
 
@@ -166,9 +167,12 @@ class Stream:
         """The posterior of all rows so far; the arguments are those of :func:`bayeskit.infer`."""
         key = (method, draws, random_seed)
         if key not in self._answers or random_seed is None:
-            self._answers[key] = infer(
+            post = infer(
                 self._sum.model(), method=method, draws=draws, random_seed=random_seed, progressbar=progressbar
             )
+            if self._sum.known_rows is None:
+                post = replace(post, log_evidence=replace(post.log_evidence, convention=POWER))
+            self._answers[key] = post
         return self._answers[key]
 
     @property
