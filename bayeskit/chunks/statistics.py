@@ -67,7 +67,7 @@ class RowStatistic:
         places = self.recipe.latent
         per = self.keys.shape[1] // len(places) if places else 0
         data = [self.keys[:, k * per : (k + 1) * per] for k, name in enumerate(places) if not name]
-        numbers = all(not np.isnan(np.ascontiguousarray(keys).view(float)).any() for keys in data)
+        numbers = all(bool(np.isfinite(np.ascontiguousarray(keys).view(float)).all()) for keys in data)
         return numbers and all(bool(np.all(np.isfinite(a))) for a in held)
 
     def is_close(self, other: RowStatistic) -> bool:

@@ -166,13 +166,17 @@ def changed_copy(model: pm.Model, change: Callable[[FunctionGraph], FunctionGrap
     ``change`` changes the graph that it is given, or gives back another.
     """
     initial = dict(model.rvs_to_initial_values)
+    # PyMC copies no variable of which some axes have dims and some have none: the copy goes without.
+    partly = {name: dims for name, dims in model.named_vars_to_dims.items() if dims and None in dims}
     # PyMC copies no model that has starting values; a closed form needs none, and quadrature finds its own.
     model.rvs_to_initial_values.update(dict.fromkeys(initial))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of Gaussian processes: the copy is not added to
+            model.named_vars_to_dims.update(dict.fromkeys(partly, ()))
             fgraph, _ = fgraph_from_model(model)
     finally:
+        model.named_vars_to_dims.update(partly)
         model.rvs_to_initial_values.update(initial)
     other = change(fgraph)
     copy = model_from_fgraph(fgraph if other is None else other, mutate_fgraph=True)

@@ -59,6 +59,9 @@ class Stream:
     before, which tries whether they add up. That takes about a fifth of a second, whatever the model, beside the time
     that the rows themselves take, so that chunks of thousands of rows are better than chunks of one.
 
+    All rows of a chunk of up to 20,000 are tried, many of the first two chunks, and some of each larger one. What
+    nobody can see from here are rows that ``build`` leaves out: which ones must not depend on the others.
+
     Whatever adds up has an answer: of a Normal likelihood the sums of squares and products, of one with groups those of
     each group, and of a model without sufficient statistics (logistic regression) one number for each distinct row of
     covariates. Where rows do not add up (chains, Gaussian processes over rows, variables of each row) an error says so.

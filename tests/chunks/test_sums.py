@@ -200,6 +200,31 @@ def row_effects(data: pd.DataFrame) -> pm.Model:
     return model
 
 
+def with_mean_for_missing(data: pd.DataFrame) -> pm.Model:
+    """Seen only where a value is missing, far from the first and the last rows."""
+    x = data["x"].where(data["x"].rank() != 3.0)
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0.0, 1.0)
+        pm.Normal("y", slope * x.fillna(x.mean()).to_numpy(), 1.0, observed=data["y"].to_numpy())
+    return model
+
+
+def without_first_level(data: pd.DataFrame) -> pm.Model:
+    columns = pd.get_dummies(data["group"], drop_first=True)
+    with pm.Model(coords={"level": list(columns)}) as model:
+        intercept, effect = pm.Normal("intercept", 0.0, 3.0), pm.Normal("effect", 0.0, 3.0, dims="level")
+        mu = intercept + pm.math.dot(columns.to_numpy(dtype=float), effect)
+        pm.Normal("y", mu, 1.0, observed=data["y"].to_numpy())
+    return model
+
+
+def by_length(data: pd.DataFrame) -> pm.Model:
+    with pm.Model() as model:
+        level = pm.Normal("level", 0.0, 10.0 if len(data) > 7 else 1.0)
+        pm.Normal("y", level, 1.0, observed=data["y"].to_numpy())
+    return model
+
+
 def with_potential(data: pd.DataFrame) -> pm.Model:
     with pm.Model() as model:
         level = pm.Normal("level", 0.0, 1.0)
@@ -217,6 +242,8 @@ REFUSED = {
     "a chain": (chain, "does not add up over rows"),
     "a Gaussian process": (process, "does not add up over rows|'y'"),
     "a variable for each row": (row_effects, "'effect' has the shape"),
+    "a mean in the place of what is missing": (with_mean_for_missing, "does not add up over rows"),
+    "a prior made from whether they are many": (by_length, "prior of 'level'"),
     "a Potential of the rows": (with_potential, "Potential 'more'"),
 }
 
@@ -224,9 +251,31 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_does_not_add_up_is_refused_by_name(case: str) -> None:
     build, message = REFUSED[case]
-    data = table().sample(frac=1.0, random_state=2)
+    data = table().sort_values("group", ascending=False)
     with pytest.raises(NotAdditive, match=message):
         sum_of_chunks(build, [data[:8], data[8:13], data[13:]])
+
+
+def test_what_earlier_rows_mean_does_not_change_with_labels_that_come_later() -> None:
+    """Of indicators without the first level, that level is another one once north comes."""
+    data = table()
+    first = data[data["group"] != "north"].sort_values("y")[:10]
+    assert first["group"][:4].nunique() == 2
+    with pytest.raises(NotAdditive, match="depends on which labels come later, those of chunk 2"):
+        sum_of_chunks(without_first_level, [first, data])
+
+
+def test_a_number_that_has_no_rows_is_the_same_in_all_chunks() -> None:
+    def build(data: dict[str, Any]) -> pm.Model:
+        with pm.Model() as model:
+            pm.Normal("y", pm.Normal("level", 0.0, data["sd"]), 1.0, observed=data["y"])
+        return model
+
+    y = np.arange(4.0)
+    found = bk.infer(build, chunks=[{"y": y[:2], "sd": 2.0}, {"y": y[2:], "sd": 2.0}], draws=4)
+    assert found.log_evidence.value == pytest.approx(bk.infer(build({"y": y, "sd": 2.0}), draws=4).log_evidence.value)
+    with pytest.raises(DataError, match="'sd' of chunk 2"):
+        bk.infer(build, chunks=[{"y": y[:2], "sd": 2.0}, {"y": y[2:], "sd": 5.0}])
 
 
 def test_labels_in_another_order_are_the_same_groups() -> None:
