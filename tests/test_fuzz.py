@@ -74,6 +74,12 @@ def mixture() -> pm.Model:
     return model
 
 
+def tosses(values: Any) -> pm.Model:
+    with pm.Model() as model:
+        pm.Bernoulli("y", pm.Beta("rate", 1.0, 1.0), observed=values)
+    return model
+
+
 def classes() -> pm.Model:
     with pm.Model() as model:
         c = pm.Categorical("c", pm.Dirichlet("p", [1.0, 1.0]), observed=[0, 0, 1, 1])
@@ -104,7 +110,10 @@ def rows() -> dict[str, Row]:
     data, table = datasets.example_data(BUILT.EXAMPLE, BUILT.VARIABLES), datasets.load_example("forbes")
     judging = {"draws": sampled.tree, "var_names": ["slope"], "alpha": 1e-9, "min_ess": 1.0, "max_rhat": 5.0}
     judging |= {"random_seed": 1}
-    inferring = {"model": a_line, "method": "exact", "draws": 4, "sampler": None, **SEEDED}
+    inferring = {"model": a_line, "method": "exact", "draws": 4, "sampler": None, "chunks": None, "dim": None, **SEEDED}
+    stream, more = bk.Stream(tosses), bk.Stream(tosses)
+    for one in (stream, more):
+        one.update(np.array([1, 0, 1]))
     reporting = {"post": post, "path": folder / "a.html", "validation": judged, "comparison": compared, "title": "t"}
     mixing = {"model": a_mixture, "start": {"mu": [-1.0, 1.0]}, "starts": 1, "max_iterations": 2, "tolerance": 1e-3}
     folding = {"method": "grouped", "folds": 2, "groups": [0, 1, 0, 1], "initial": None, "joint": True}
@@ -121,6 +130,13 @@ def rows() -> dict[str, Row]:
     options = {name: option.default for name, option in model_options(BUILT.build).items()}
     found = [
         Row(bk.infer, inferring),
+        Row(bk.combine, {"posteriors": [post], "method": "exact", "draws": 4, **SEEDED}, FEWER),
+        Row(stream.update, {"chunk": np.array([1, 0]), "id": None}, FEWER),
+        Row(stream.discount, {"factor": 1.0}, FEWER),
+        Row(stream.infer, {"method": "exact", "draws": 4, **SEEDED}, FEWER),
+        Row(stream.predict, {"data": np.array([0, 0]), "draws": 4, "random_seed": 1}, FEWER),
+        Row(stream.save, {"path": folder / "a.stream"}, FEWER),
+        Row(stream.joined_by, {"other": more}, FEWER),
         Row(bk.evidence, {"model": post, "estimators": ["exact", "laplace"], "draws": 100, **SEEDED}, FEWER),
         Row(bk.explain, {"model": a_line}),
         Row(bk.collapse, {"model": a_count}),

@@ -14,7 +14,7 @@ at the rate :math:`\delta^k`; each score is then that of the forecast from the d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -124,6 +124,8 @@ class Stream:
             If no model can be built of the chunk, or its rows do not add up.
         """
         now = self._sum
+        if not isinstance(id, Hashable):
+            raise OptionError(f"id is {type(id).__name__}; it must be a text, a number or a date")
         if id is not None and id in now.ids:
             raise DataError(f"the chunk {id!r} was added before; it is not counted twice")
         name = f"chunk {len(self._names) + 1}" if id is None else str(id)
@@ -141,6 +143,7 @@ class Stream:
         if sum(s.size for s in self._after if isinstance(s, ChunkSum)) > PENDING:
             self._settle()
 
+    @checked
     def joined_by(self, other: Stream) -> Stream:
         """A stream of the rows of both, which forecasts those of the other at once; see :func:`bayeskit.combine`."""
         result = Stream(self._sum.build, dim=self._dim)
