@@ -9,7 +9,16 @@ import numpy as np
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import toposort
 
-__all__ = ["fingerprint"]
+__all__ = ["digest", "fingerprint"]
+
+
+def digest(*arrays: np.ndarray) -> str:
+    """A text that arrays share which hold the same numbers in the same order."""
+    return _short(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays))
+
+
+def _short(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def fingerprint(graph: Any, names: dict[Variable, str]) -> str:
@@ -23,10 +32,10 @@ def fingerprint(graph: Any, names: dict[Variable, str]) -> str:
         array = np.asarray(data)
         if array.ndim == 0:
             return repr(data if array.dtype == object else array.item())
-        return f"{array.shape}{hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]}"
+        return f"{array.shape}{digest(array)}"
 
     for node in toposort([graph], blockers=names):
         text = f"{node.op}({','.join(told(i) for i in node.inputs)})"
         for k, out in enumerate(node.outputs):
-            seen[out] = f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.{k}"
+            seen[out] = f"{_short(text.encode())}.{k}"
     return told(graph)

@@ -118,9 +118,7 @@ def latent_labels(model: pm.Model) -> dict[str, pd.Index]:
         labels = model.coords[dim]
         if any(isinstance(label, tuple) for label in labels):
             raise NotAdditive(f"the dim {dim!r} has labels that are tuples: write each as one text")
-        found[dim] = index = pd.Index(
-            labels if not any(isinstance(v, tuple) for v in labels) else list(labels), tupleize_cols=False
-        )
+        found[dim] = index = pd.Index(labels)
         if not index.is_unique:
             twice = index[index.duplicated()][0]
             raise NotAdditive(

@@ -10,11 +10,9 @@ from pytensor.graph.traversal import ancestors
 
 from bayeskit.chunks.fingerprint import fingerprint
 from bayeskit.chunks.moves import shuffled, taken_at
-from bayeskit.chunks.terms import DataTerm, Linear, NotAdditive, TermSum, multiplied_terms
+from bayeskit.chunks.terms import WIDEST, DataTerm, Linear, NotAdditive, TermSum, multiplied_terms
 
 __all__ = ["matrix_product", "rows_times"]
-
-WIDEST = 64  # columns of a matrix of latent variables that data are multiplied by
 
 
 def rows_times(rows: np.ndarray, matrix: Any, ndim: int, names: Mapping[Any, str]) -> TermSum:

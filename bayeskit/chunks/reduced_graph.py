@@ -58,15 +58,11 @@ class _Held:
             own = np.ascontiguousarray(keys[:, k * per : (k + 1) * per]).reshape(-1)
             values = unpack(name, own) if name else own.view(float)
             self._places[place] = pt.constant(values)
-        self.rows = len(keys)
 
     def graph(self, graph: Any) -> Any:
         if graph is None or isinstance(graph, float):
             return 1.0 if graph is None else graph
         return substitute([graph], self._places)[0]
-
-    def summed(self, of_keys: Any) -> Any:
-        return pt.sum(of_keys)
 
 
 def _sum(held: _Held) -> Any:
@@ -133,11 +129,10 @@ def _vectors(held: _Held) -> Any:
     middle = pt.constant(times) * (pt.constant(mean) + table)
     deviations = pt.constant(root.reshape(rows * width, width))
     node = held.recipe.through
-    _, *rest = [held.graph(i) for i in node.inputs]
-    matrix = held.graph(node.inputs[0])
+    matrix, *rest = [held.graph(i) for i in (node.inputs[0], *node.inputs[2:])]
     total: Any = 0.0
     for part in (middle, deviations):
-        total = total + pt.sum(pt.sqr(node.op(matrix, part, *rest[1:])))
+        total = total + pt.sum(pt.sqr(node.op(matrix, part, *rest)))
     return held.recipe.outer * total
 
 

@@ -54,10 +54,6 @@ class ChunkRows:
     def __len__(self) -> int:
         return self._length
 
-    def named(self, name: str) -> ChunkRows:
-        """The same rows by another name."""
-        return replace(self, name=name)
-
     def take(self, places: Sequence[int] | np.ndarray) -> ChunkRows:
         """Some of the rows, in the order given."""
         where = np.asarray(places, dtype=int)
@@ -111,8 +107,7 @@ class ChunkRows:
 
     def value(self, name: str) -> Any:
         """What a column has in the first row."""
-        values = self._all_columns()[name]
-        return values[0]
+        return self.arrays()[name][0]
 
     def with_column(self, name: str, value: Any) -> ChunkRows:
         """With one more column, which has one value in all rows."""
@@ -131,7 +126,7 @@ class ChunkRows:
     def faults(self) -> str:
         """Which columns have values that are missing or infinite, and in which row first; empty where none has."""
         said = []
-        for name, values in self._all_columns().items():
+        for name, values in self.arrays().items():
             infinite = np.isinf(values) if values.dtype.kind == "f" else np.zeros(values.shape, dtype=bool)
             for what, wrong in (("a missing", np.asarray(pd.isna(values))), ("an infinite", infinite)):
                 rows = wrong.reshape(len(self), -1).any(axis=1)
@@ -139,7 +134,8 @@ class ChunkRows:
                     said.append(f"column {name!r} has {what} value in row {int(np.flatnonzero(rows)[0])}")
         return "; ".join(said[:3])
 
-    def _all_columns(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What has rows, by name; these along the first axis."""
         data = self.data
         if isinstance(data, xr.Dataset):
             return {
@@ -192,7 +188,7 @@ def _concatenated(one: pd.DataFrame, two: pd.DataFrame) -> pd.DataFrame:
 def column_kinds(rows: ChunkRows) -> dict[str, str]:
     """What kind of values each column has, as far as chunks have to agree on it."""
     found = {}
-    for name, values in rows._all_columns().items():
+    for name, values in rows.arrays().items():
         kind = KINDS.get(values.dtype.kind, "text")
         if values.dtype == object:
             known = [v for v in values.reshape(-1)[:100].tolist() if v is not None and v == v]

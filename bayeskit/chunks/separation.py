@@ -26,6 +26,7 @@ from bayeskit.chunks.products import matrix_product, rows_times
 from bayeskit.chunks.squares import squared
 from bayeskit.chunks.summing import extreme, summed
 from bayeskit.chunks.terms import (
+    WIDEST,
     DataTerm,
     Factor,
     KeyColumn,
@@ -46,7 +47,6 @@ from bayeskit.graphs.rewriting import depends_on, with_known_shapes
 
 __all__ = ["separate"]
 
-WIDEST = 64  # columns of a matrix of latent variables that data are multiplied by
 LARGEST = 10_000  # numbers of a function of latent variables that is taken as it is
 
 

@@ -38,18 +38,12 @@ def chunks_of(chunks: Any, dim: str | None = None, name: str = "the data") -> It
     elif isinstance(chunks, pd.DataFrame | xr.Dataset | xr.DataArray | Mapping | np.ndarray):
         yield ChunkRows.of(chunks, name, dim), None
     elif isinstance(chunks, Iterable):
-        items = iter(chunks)
-        number = 0
-        while True:
-            number += 1
-            try:
-                item = next(items)
-            except StopIteration:
-                return
+        for number, item in enumerate(chunks, 1):
             if isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], pd.DataFrame | xr.Dataset | Mapping):
-                yield from ((rows, str(item[0])) for rows, _ in chunks_of(item[1], dim, str(item[0])))  # of a groupby
-                continue
-            yield from chunks_of(item, dim, f"chunk {number}")
+                key = str(item[0])  # of a groupby
+                yield from ((rows, key) for rows, _ in chunks_of(item[1], dim, key))
+            else:
+                yield from chunks_of(item, dim, f"chunk {number}")
     else:
         raise OptionError(
             f"{name} is {type(chunks).__name__}: give tables, Datasets, mappings of arrays, or paths of Parquet or Zarr"

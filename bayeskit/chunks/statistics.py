@@ -111,8 +111,7 @@ def reduced_terms(
         result[sign] = merged(result[sign], found) if sign in result else found
     for factor in conditions:
         sign = f"condition:{factor.sign}"
-        columns = [c.values.reshape(-1) if c.values.size > 1 else c.values.reshape(1) for c in factor.columns]
-        columns = list(np.broadcast_arrays(*[c.values for c in factor.columns])) if columns else []
+        columns = np.broadcast_arrays(*[c.values for c in factor.columns])
         packed = [_packed(a.reshape(-1), c, pack) for a, c in zip(columns, factor.columns, strict=True)]
         keys, _ = distinct(packed, 1)
         places, latent = tuple(c.place for c in factor.columns), tuple(c.latent for c in factor.columns)
@@ -136,7 +135,7 @@ def merged(a: RowStatistic, b: RowStatistic) -> RowStatistic:
         out[where] = array
         return out
 
-    first = np.arange(len(a.keys)) if len(keys) == len(a.keys) or place is not None else place
+    first = np.arange(len(a.keys))  # keys are in the order in which they come
     n1, n2 = spread(a.total, first), spread(b.total, place)
     total = n1 + n2
     if a.mean is None or b.mean is None:

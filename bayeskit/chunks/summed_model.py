@@ -14,7 +14,7 @@ from bayeskit.chunks.labels import KnownLabels
 from bayeskit.chunks.reading import Reading, Statistics
 from bayeskit.chunks.reduced_graph import log_density
 from bayeskit.graphs.rewriting import depends_on, substitute
-from bayeskit.model.data_slots import changed_copy, with_constants
+from bayeskit.model.data_slots import changed_copy, take_out, with_constants
 from bayeskit.model.summed_likelihood import is_summed, summed_name
 
 __all__ = ["summed_model"]
@@ -57,7 +57,7 @@ def summed_model(
     def change(fgraph: FunctionGraph) -> None:
         for node in list(fgraph.toposort()):
             if _is_of_rows(node, of_rows):
-                _taken_out(fgraph, node)
+                take_out(fgraph, node)
 
     return changed_copy(copy, change)
 
@@ -73,13 +73,3 @@ def _is_of_rows(node: Any, of_rows: Collection[str]) -> bool:
     if isinstance(node.op, ModelNamed) and not isinstance(node.op, ModelValuedVar):
         return isinstance(node.inputs[0], Constant)  # data
     return isinstance(node.op, ModelObservedRV)
-
-
-def _taken_out(fgraph: FunctionGraph, node: Any) -> None:
-    """Take a variable of a model out; what depends on it depends on its value."""
-    out = node.outputs[0]
-    if out in fgraph.outputs:
-        fgraph.remove_output(fgraph.outputs.index(out))
-    if fgraph.clients.get(out):
-        inside = node.inputs[1] if isinstance(node.op, ModelObservedRV) else node.inputs[0]
-        fgraph.replace(out, inside, import_missing=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import reduce
@@ -11,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
+from bayeskit.chunks.fingerprint import digest
 from bayeskit.chunks.moves import taken_at, term_at
 from bayeskit.chunks.terms import (
+    WIDEST,
     DataTerm,
     Factor,
     Linear,
@@ -27,8 +28,6 @@ from bayeskit.chunks.terms import (
 from bayeskit.graphs.rewriting import substitute
 
 __all__ = ["extreme", "summed"]
-
-WIDEST = 64  # entries along an axis that are added up as so many terms
 
 
 def summed(value: TermSum, axes: Iterable[int]) -> TermSum:
@@ -84,14 +83,14 @@ def _as_row(term: DataTerm, weight: np.ndarray, ndim: int, axis: int) -> DataTer
     }
     vector = substitute([factor.graph], places)[0]
     named = frozenset(c.latent for c in factor.columns if c.latent and not c.latent.startswith("="))
-    told = hashlib.sha256(b"".join(np.ascontiguousarray(v).tobytes() for v in at)).hexdigest()[:16]
+    told = digest(*at)
     sign, whole = f"row({factor.sign},{told})", factor.whole | named
     rows = np.moveaxis(weight, axis, -1)
     if rows.shape[-1] == 1:
         rows = np.broadcast_to(rows, (*rows.shape[:-1], length))
     if all(n == 1 for n in rows.shape[:-1]):
         flat = rows.reshape(-1)
-        numbers = hashlib.sha256(np.ascontiguousarray(flat).tobytes()).hexdigest()[:16]
+        numbers = digest(flat)
         total = pt.sum(vector) if np.all(flat == 1) else pt.sum(pt.constant(np.array(flat)) * vector)
         return DataTerm(factors=(Factor(total, (), f"sum({sign},{numbers})", whole),))
     return DataTerm(linear=Linear(rows, vector, sign, whole))

@@ -23,7 +23,7 @@ from bayeskit.chunks.rows import ChunkRows, column_kinds
 from bayeskit.chunks.sources import chunks_of
 from bayeskit.chunks.template import Template, first_rows, statistics_together, without_wholes
 from bayeskit.chunks.terms import NotAdditive
-from bayeskit.errors import DataError, ModelError, OptionError
+from bayeskit.errors import DataError
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.summed_likelihood import SummedRows, rows_together, with_rows
 from bayeskit.terminal import counted_aloud
@@ -159,17 +159,6 @@ class ChunkSum:
                         f"{variable!r} has another length or other labels in {name} than in the chunks before it, and "
                         "no labels tell which of its entries are which; give it dims whose coords are the labels"
                     )
-
-
-def given_model(given: Any, chunks: Any, dim: str | None = None, progressbar: bool = False) -> Any:
-    """What to infer from: what was given, or with ``chunks`` the model of all their rows, which ``given`` builds."""
-    if chunks is None:
-        if callable(given) and not isinstance(given, pm.Model):
-            raise ModelError("model is a function: give it the data, infer(build(data)), or their chunks, chunks=...")
-        return given
-    if isinstance(given, pm.Model) or not callable(given):
-        raise OptionError("with chunks=, give the function that builds the model of one: infer(build, chunks=...)")
-    return sum_of_chunks(given, chunks, dim=dim, progressbar=progressbar).model()
 
 
 def sum_of_chunks(

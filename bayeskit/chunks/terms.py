@@ -24,6 +24,7 @@ from bayeskit.errors import ModelError
 from bayeskit.graphs.rewriting import substitute
 
 __all__ = [
+    "WIDEST",
     "DataTerm",
     "Factor",
     "KeyColumn",
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 MOST_COLUMNS = 64  # key columns of one function
+WIDEST = 64  # entries along an axis, or columns of a matrix, that are taken apart one by one
 
 
 class NotAdditive(ModelError):

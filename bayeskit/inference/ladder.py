@@ -34,7 +34,7 @@ from typing import Any
 import pymc as pm
 
 from bayeskit.arguments import Count, RandomSeed, checked, whole_seed
-from bayeskit.chunks.sums import given_model
+from bayeskit.chunks.given import given_model
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.impossible_data import entry_at_fault, require_answerable

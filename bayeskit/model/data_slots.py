@@ -34,6 +34,7 @@ __all__ = [
     "held_array",
     "sealed",
     "sealed_in",
+    "take_out",
     "uncut",
     "unsealed",
     "with_constants",
@@ -158,6 +159,16 @@ def _copied(model: pm.Model, leaf: Callable[..., Any]) -> tuple[pm.Model, dict[s
                 leaves.setdefault(node.op.name, value)
 
     return changed_copy(model, exchange), leaves
+
+
+def take_out(fgraph: FunctionGraph, node: Any) -> None:
+    """Take a variable of a model out; what depends on it depends on its value."""
+    out = node.outputs[0]
+    if out in fgraph.outputs:
+        fgraph.remove_output(fgraph.outputs.index(out))
+    if fgraph.clients.get(out):
+        inside = node.inputs[1] if isinstance(node.op, ModelObservedRV) else node.inputs[0]
+        fgraph.replace(out, inside, import_missing=True)
 
 
 def changed_copy(model: pm.Model, change: Callable[[FunctionGraph], FunctionGraph | None]) -> pm.Model:

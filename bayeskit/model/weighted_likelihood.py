@@ -30,7 +30,7 @@ from pytensor.graph.fg import FunctionGraph
 from bayeskit.errors import ModelError
 from bayeskit.graphs.nodes import evaluated_shape
 from bayeskit.graphs.rewriting import substitute
-from bayeskit.model.data_slots import changed_copy, with_constants
+from bayeskit.model.data_slots import changed_copy, take_out, with_constants
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.sequential_terms import sequential_terms
 from bayeskit.model.support import is_real_always
@@ -130,5 +130,4 @@ def _of_marginal(rv: Any, value: Any, weight: Any) -> Any:
 def _without_observed(fgraph: FunctionGraph) -> None:
     """Take observed variables out; what depends on one depends on its values."""
     for node in [n for n in fgraph.toposort() if isinstance(n.op, ModelObservedRV)]:
-        fgraph.remove_output(fgraph.outputs.index(node.outputs[0]))
-        fgraph.replace(node.outputs[0], node.inputs[1], import_missing=True)
+        take_out(fgraph, node)
