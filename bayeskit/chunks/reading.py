@@ -113,7 +113,7 @@ class Reading:
                 faults = self.rows.faults()
                 raise DataError(f"{self.rows.name}: {error}{faults and f'; {faults}'}") from error
             for sign, statistic in own.items():
-                if not statistic.is_finite:
+                if not statistic.is_finite or (statistic.has_infinite_keys and self.rows.faults()):
                     raise self._impossible(name)
                 found[sign] = merged(found[sign], statistic) if sign in found else statistic
         return found if self.weight == 1 else {sign: s.scaled(self.weight) for sign, s in found.items()}

@@ -64,11 +64,19 @@ class RowStatistic:
     @property
     def is_finite(self) -> bool:
         held = [a for a in (self.total, self.mean, self.scatter) if a is not None]
+        return not np.isnan(self._data_keys).any() and all(bool(np.all(np.isfinite(a))) for a in held)
+
+    @property
+    def has_infinite_keys(self) -> bool:
+        """Whether a function takes an infinite number: one of data, or the logarithm of nothing in a model."""
+        return bool(np.isinf(self._data_keys).any())
+
+    @property
+    def _data_keys(self) -> np.ndarray:
         places = self.recipe.latent
         per = self.keys.shape[1] // len(places) if places else 0
         data = [self.keys[:, k * per : (k + 1) * per] for k, name in enumerate(places) if not name]
-        numbers = all(bool(np.isfinite(np.ascontiguousarray(keys).view(float)).all()) for keys in data)
-        return numbers and all(bool(np.all(np.isfinite(a))) for a in held)
+        return np.concatenate([np.ascontiguousarray(keys).view(float).reshape(-1) for keys in data] or [np.empty(0)])
 
     def is_close(self, other: RowStatistic) -> bool:
         """Whether it is the same to rounding."""

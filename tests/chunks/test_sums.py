@@ -114,6 +114,14 @@ def mixture(data: pd.DataFrame) -> pm.Model:
     return model
 
 
+def with_zeros(data: pd.DataFrame) -> pm.Model:
+    with pm.Model() as model:
+        psi, rate = pm.Beta("psi", 1.0, 1.0), pm.Gamma("rate", 2.0, 1.0)
+        counts = data["hits"].to_numpy() * np.abs(np.round(data["x"].to_numpy())).astype(int)
+        pm.ZeroInflatedPoisson("counts", psi, rate, observed=counts)
+    return model
+
+
 def levels(data: pd.DataFrame) -> pm.Model:
     """An ordered outcome: probabilities that are put side by side, and looked up by what is observed."""
     with pm.Model() as model:
@@ -136,7 +144,7 @@ def two_lookups(data: pd.DataFrame) -> pm.Model:
     return model
 
 
-@pytest.mark.parametrize("build", [normal_groups, logistic, robust, mixture, levels, two_lookups])
+@pytest.mark.parametrize("build", [normal_groups, logistic, robust, mixture, with_zeros, levels, two_lookups])
 def test_the_log_density_is_that_of_all_rows(build: Callable[[pd.DataFrame], pm.Model]) -> None:
     data = table()
     whole, summed = (
@@ -145,7 +153,11 @@ def test_the_log_density_is_that_of_all_rows(build: Callable[[pd.DataFrame], pm.
     rng = np.random.default_rng(1)
     for _ in range(3):
         point = {n: np.abs(rng.normal(size=shape)) for n, shape in whole.shapes().items()}
-        point |= {n: v / v.sum() for n, v in point.items() if n == "weights"} | {"cuts": np.array([-0.5, 0.7])}
+        point |= (
+            {n: v / v.sum() for n, v in point.items() if n == "weights"}
+            | {"psi": np.array(0.4)}
+            | {"cuts": np.array([-0.5, 0.7])}
+        )
         point = {n: point[n] for n in whole.names}
         assert summed.logp(point) == pytest.approx(whole.logp(point), rel=1e-12)
 
