@@ -16,8 +16,8 @@ import numpy as np
 from bars import Row, show
 
 import bayeskit as bk
+from bayeskit.jobs.checkpoint import add_line, appending, finished
 from bayeskit.results.tree import stacked_draws
-from bayeskit.validation.checkpoint import add_line, appending, finished
 from bayeskit.validation.trials.outcomes import SamplerOutcome, judged_draws
 from bayeskit.validation.trials.scoreboard import trial_of
 

@@ -27,6 +27,7 @@ LAYERS = (
     "types",
     "terminal",
     "graphs",
+    "jobs",
     "families",
     "model",
     "results",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,7 @@ import xarray as xr
 
 from bayeskit.errors import DataError
 
-__all__ = ["ChunkRows", "column_kinds"]
+__all__ = ["ChunkRows", "column_kinds", "row_dim"]
 
 KINDS = {"i": "numbers", "u": "numbers", "f": "numbers", "b": "truth values", "M": "dates", "m": "durations"}
 
@@ -36,7 +37,7 @@ class ChunkRows:
         if isinstance(data, xr.DataArray):
             data = data.to_dataset(name=data.name or "values")
         if isinstance(data, xr.Dataset):
-            dim = _row_dim(data, name, dim)
+            dim = row_dim(data, name, dim)
             found = cls(data, name, dim, data.sizes[dim])
         elif isinstance(data, pd.DataFrame):
             found = cls(data, name, None, len(data))
@@ -147,6 +148,15 @@ class ChunkRows:
             return {str(k): v for k, v in data.items() if _has_rows(v)}
         return {"values": data}
 
+    def digest(self) -> str:
+        """A short text that other rows would not have."""
+        found = hashlib.sha256()
+        for name, values in self.arrays().items():
+            found.update(f"{name} {values.dtype} {values.shape}".encode())
+            plain = values if values.dtype.kind in "biufcmM" else pd.util.hash_array(values.reshape(-1).astype(str))
+            found.update(np.ascontiguousarray(plain).view(np.uint8).data)
+        return found.hexdigest()[:16]
+
     def require_same_constants(self, other: ChunkRows) -> None:
         """A DataError where something that has no rows is another in another chunk."""
         one, two = self._without_rows(), other._without_rows()
@@ -204,7 +214,8 @@ def _same_values(one: Any, two: Any) -> bool:
     return a.shape == b.shape and bool(np.all((a == b) | (pd.isna(a) & pd.isna(b))))
 
 
-def _row_dim(data: xr.Dataset, name: str, dim: str | None) -> str:
+def row_dim(data: xr.Dataset, name: str, dim: str | None) -> str:
+    """The dim along which the rows of a Dataset lie: ``dim``, or the one that all arrays share."""
     if dim is not None:
         if dim not in data.dims:
             raise DataError(f"{name} has no dim {dim!r}; it has {', '.join(map(str, data.dims)) or 'none'}")

@@ -13,11 +13,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from bayeskit.chunks.lazy_data import lazy_parts
 from bayeskit.chunks.rows import ChunkRows
 from bayeskit.errors import DataError, OptionError
+from bayeskit.jobs.clients import is_lazy
 from bayeskit.terminal import let_alarms_through
 
-__all__ = ["chunks_of"]
+__all__ = ["chunks_of", "keyed", "paths_of"]
 
 BATCH = 2_000_000  # rows of a file that are read at a time; fewer of many columns
 NUMBERS = 34_000_000  # in such a batch
@@ -31,26 +33,38 @@ def chunks_of(chunks: Any, dim: str | None = None, name: str = "the data") -> It
     or anything that gives these one after another. ``name`` is what an error calls it.
     """
     if isinstance(chunks, str | PathLike):
-        for path in _paths(fspath(chunks)):
+        for path in paths_of(fspath(chunks)):
             yield from _of_file(path, dim)
     elif isinstance(chunks, xr.Dataset) and chunks.chunks:
         yield from _of_pieces(chunks, dim, name)
+    elif is_lazy(chunks):
+        parts = list(lazy_parts(chunks, dim, name))
+        for number, part in enumerate(parts, 1):
+            yield from chunks_of(part.compute(), dim, name if len(parts) == 1 else f"part {number} of {name}")
     elif isinstance(chunks, pd.DataFrame | xr.Dataset | xr.DataArray | Mapping | np.ndarray):
         yield ChunkRows.of(chunks, name, dim), None
     elif isinstance(chunks, Iterable):
         for number, item in enumerate(chunks, 1):
-            if isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], pd.DataFrame | xr.Dataset | Mapping):
-                key = str(item[0])  # of a groupby
-                yield from ((rows, key) for rows, _ in chunks_of(item[1], dim, key))
+            key, own = keyed(item)
+            if key is not None:
+                yield from ((rows, key) for rows, _ in chunks_of(own, dim, key))
             else:
-                yield from chunks_of(item, dim, f"chunk {number}")
+                yield from chunks_of(own, dim, f"chunk {number}")
     else:
         raise OptionError(
             f"{name} is {type(chunks).__name__}: give tables, Datasets, mappings of arrays, or paths of Parquet or Zarr"
         )
 
 
-def _paths(pattern: str) -> list[Path]:
+def keyed(item: Any) -> tuple[str | None, Any]:
+    """What a ``groupby`` calls a group, and its rows; of anything else None, and itself."""
+    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], pd.DataFrame | xr.Dataset | Mapping):
+        return str(item[0]), item[1]
+    return None, item
+
+
+def paths_of(pattern: str) -> list[Path]:
+    """The files or stores that a path, a folder or a pattern stands for; a DataError where there is none."""
     path = Path(pattern)
     if (
         path.is_dir()

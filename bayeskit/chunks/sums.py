@@ -20,15 +20,13 @@ import pymc as pm
 from bayeskit.chunks.labels import KnownLabels
 from bayeskit.chunks.reading import Statistics, read_rows
 from bayeskit.chunks.rows import ChunkRows, column_kinds
-from bayeskit.chunks.sources import chunks_of
 from bayeskit.chunks.template import Template, first_rows, statistics_together, without_wholes
 from bayeskit.chunks.terms import NotAdditive
 from bayeskit.errors import DataError
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.summed_likelihood import SummedRows, rows_together, with_rows
-from bayeskit.terminal import counted_aloud
 
-__all__ = ["ChunkSum", "sum_of_chunks"]
+__all__ = ["ChunkSum"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +43,7 @@ class ChunkSum:
     kinds: Mapping[str, str] = field(default_factory=dict, repr=False)
     fixed: Mapping[str, Any] = field(default_factory=dict, repr=False)
     tried: frozenset[str] = field(default=frozenset(), repr=False)  # the statistics that were held against rows
+    before: int = 0  # chunks that others add, of which this one has what it knows
 
     def with_chunk(self, rows: ChunkRows, identity: Any = None) -> ChunkSum:
         """The sums with those of another chunk.
@@ -69,10 +68,10 @@ class ChunkSum:
             rows.require_like(self.kinds)
             reading = read_rows(self.build, rows)
             template = self.template or Template.of(self.build, rows.take(first_rows(rows)), KnownLabels())
-            template.reading.rows.require_same_constants(rows)
-            template = template.with_labels_of(reading, self.chunks)
+            template.rows.require_same_constants(rows)
+            template = template.with_labels_of(reading, self.before + self.chunks)
             statistics = reading.statistics(template.labels)
-            template.require_additive(reading, statistics, self.chunks)
+            template.require_additive(reading, statistics, self.before + self.chunks)
             fixed = reading.fixed(statistics, template.labels)
             self._require_fixed(fixed, template.reading.fixed(statistics, template.labels), rows.name)
             if not statistics.keys() <= self.tried:
@@ -104,16 +103,14 @@ class ChunkSum:
             return other if self.template is None else self
         if twice := sorted(map(str, self.ids & other.ids)):
             raise DataError(f"the chunk {twice[0]!r} is in both; it is not counted twice")
-        with lightly():
-            reading = self.template.require_same_builder(other.template)
-            template = self.template.with_labels_of(reading, self.chunks)
-            packing = other.template.labels.packing(reading.model, reading.shapes)
-            labels = template.labels
-            own = {
-                sign: s.relabelled(lambda name, packed: packing.translated(name, packed, labels))
-                for sign, s in other.statistics.items()
-            }
-            self._require_fixed(dict(other.fixed), template.reading.fixed(own, labels), "the other sum")
+        template, own = self.template, other.statistics
+        if template.mark == other.template.mark:
+            self._require_fixed(dict(other.fixed), other.fixed, "the other sum")
+        else:
+            with lightly():
+                template, own = self._relabelled(other, other.template)
+                fixed = template.reading.fixed(own, template.labels)
+                self._require_fixed(dict(other.fixed), fixed, "the other sum")
         known = self.known_rows is None or other.known_rows is None
         return replace(
             self,
@@ -126,6 +123,21 @@ class ChunkSum:
             fixed=dict(self.fixed) | dict(other.fixed),
             tried=self.tried | other.tried,
         )
+
+    def _relabelled(self, other: ChunkSum, template: Template) -> tuple[Template, Statistics]:
+        """A template with the labels of both, and the sums of the other one as it numbers them."""
+        assert self.template is not None
+        reading = self.template.require_same_builder(template)
+        both = self.template.with_labels_of(reading, self.before + self.chunks)
+        packing = template.labels.packing(reading.model, reading.shapes)
+        return both, {
+            sign: s.relabelled(lambda name, packed: packing.translated(name, packed, both.labels))
+            for sign, s in other.statistics.items()
+        }
+
+    def emptied(self, before: int) -> ChunkSum:
+        """With what is known of the chunks so far, and none of them: what comes is the ``before``-th and later."""
+        return replace(self, statistics={}, rows=0, chunks=0, ids=frozenset(), known_rows={}, before=before)
 
     def known_by(self, identity: Any) -> ChunkSum:
         """With what the last chunk is known by."""
@@ -159,16 +171,3 @@ class ChunkSum:
                         f"{variable!r} has another length or other labels in {name} than in the chunks before it, and "
                         "no labels tell which of its entries are which; give it dims whose coords are the labels"
                     )
-
-
-def sum_of_chunks(
-    build: Callable[[Any], pm.Model], chunks: Any, *, dim: str | None = None, progressbar: bool = True
-) -> ChunkSum:
-    """The sums of all chunks; see :func:`bayeskit.chunks.sources.chunks_of` for what these may be."""
-    found = ChunkSum(build)
-    with counted_aloud("adding up chunks", lambda: found.rows, "rows", progressbar):
-        for rows, identity in chunks_of(chunks, dim):
-            found = found.with_chunk(rows, identity)
-    if not found.chunks:
-        raise DataError("there are no chunks")
-    return found

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -37,10 +39,10 @@ class Template:
     """
 
     build: Callable[[Any], pm.Model]
-    reading: Reading
+    rows: ChunkRows
     labels: KnownLabels
-    statistics: Statistics
     of_rows: frozenset[str] = frozenset()
+    mark: str = ""  # of its own: what was read of the same rows, and has the same labels in the same order
 
     @classmethod
     def of(cls, build: Callable[[Any], pm.Model], rows: ChunkRows, labels: KnownLabels) -> Template:
@@ -48,8 +50,21 @@ class Template:
         reading = read_rows(build, rows)
         labels = labels.extended(reading.labels)
         more = read_rows(build, rows.followed_by(rows.take([0, 0])))
-        of_rows = of_rows_only(reading, more)
-        return cls(build, reading, labels, reading.statistics(labels), of_rows)
+        found = cls(build, rows, labels, of_rows_only(reading, more), uuid4().hex)
+        found.__dict__.update(reading=reading, statistics=reading.statistics(labels))
+        return found
+
+    @cached_property
+    def reading(self) -> Reading:
+        """What was read of the rows; again where they came from a file or another process."""
+        with lightly():
+            return read_rows(self.build, self.rows)
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """The sums of the rows."""
+        with lightly():
+            return self.reading.statistics(self.labels)
 
     def with_labels_of(self, chunk: Reading, number: int) -> Template:
         """With rows of a chunk that have the labels, or the variables, which are missing here.
@@ -61,7 +76,7 @@ class Template:
         if not missing:
             return self
         for places in _rows_with(chunk.rows, missing):
-            rows = self.reading.rows.followed_by(chunk.rows.take(places))
+            rows = self.rows.followed_by(chunk.rows.take(places))
             if len(rows) > LARGEST:
                 break
             found = Template.of(self.build, rows, self.labels.extended(chunk.labels))
@@ -83,7 +98,7 @@ class Template:
 
     def require_same_builder(self, other: Template) -> Reading:
         """The rows that another template keeps, read by this one's builder; NotAdditive if they give it other sums."""
-        own = read_rows(self.build, other.reading.rows)
+        own = read_rows(self.build, other.rows)
         found, expected = own.statistics(other.labels), other.statistics
         if found.keys() != expected.keys() or not all(found[s].is_close(expected[s]) for s in found):
             raise NotAdditive("the builders of these sums are not the same: rows of one give other sums with the other")
@@ -113,7 +128,7 @@ class Template:
         if len(places) < len(chunk.rows):
             chunk = read_rows(self.build, chunk.rows.take(places))
             statistics = chunk.statistics(self.labels)
-        kept = self.reading.rows
+        kept = self.rows
         both = read_rows(self.build, kept.followed_by(chunk.rows).followed_by(kept))
         of_rows_only(self.reading, both)
         apart = statistics_together(statistics_together(self.statistics, statistics), self.statistics)
@@ -129,12 +144,8 @@ class Template:
         conditions = {sign: s for sign, s in self.statistics.items() if s.is_condition}
         return summed_model(self.reading, self.labels, conditions | statistics, self.of_rows)
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self.build, self.reading.rows, self.labels  # what is read of the rows is read again
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        with lightly():
-            self.__dict__.update(Template.of(*state).__dict__)
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # what is read of the rows is read again
 
 
 def statistics_together(a: Statistics, b: Statistics) -> Statistics:

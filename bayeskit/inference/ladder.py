@@ -29,6 +29,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from os import PathLike
 from typing import Any
 
 import pymc as pm
@@ -109,6 +110,8 @@ def infer(
     *,
     chunks: Any = None,
     dim: str | None = None,
+    client: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
     method: str = "auto",
     draws: Count = 4000,
     random_seed: RandomSeed = None,
@@ -120,14 +123,14 @@ def infer(
     Parameters
     ----------
     model : pymc.Model
-        Or what is known of one already: the analysis of a posterior, which has the data of that posterior whatever
-        the model has now, and others by its ``with_data``. With ``chunks``, a function of the rows of one that builds
-        the model of these, as it would of all (:class:`bayeskit.Stream` says more).
+        Or the analysis of a posterior, with the data of that posterior (others by its ``with_data``). With ``chunks``,
+        a function that builds the model of the rows of one (:class:`bayeskit.Stream` says more).
     chunks : DataFrame, Dataset, path, or an iterable of these, optional
-        Data that are read one after another and added up: tables, Datasets (of Dask arrays in their pieces), mappings
-        of arrays, Parquet files or a folder or pattern of these, Zarr stores, or a generator. Memory is that of one.
-    dim : str, optional
-        The dim along which the rows of Datasets lie, where it does not show.
+        Data that are read one after another and added up: tables, Datasets, mappings of arrays, Parquet files or a
+        folder or pattern of these, Zarr stores, data of Dask (where they lie), or a generator. Memory is that of one.
+    dim, client, checkpoint : str, dask.distributed.Client and path, optional
+        Of chunks: the dim of the rows of Datasets; whose workers add them up, to the same digits; a file from which a
+        run that was cut off goes on.
     method : {"auto", "exact", "quadrature", "importance", "nuts"}, default "auto"
         ``auto`` takes the first of the ladder that applies, and the next where that fails; the others force one.
     draws : int, default 4000
@@ -139,27 +142,25 @@ def infer(
     sampler : mapping of str, optional
         Options of NUTS: ``tune`` (1000), ``chains`` (4), ``target_accept`` (0.9), ``init`` ("jitter+adapt_diag", or
         "adapt_diag" for starts without jitter), ``cores``, ``adaptation`` and nutpie's settings, such as ``maxdepth``.
-        Where no sampler is needed they are left aside, and the plan says so.
 
     Returns
     -------
     Posterior
-        Its ``plan`` names every method that was tried before the one that answered, and why it failed. Draws of a
-        sampler come with ``diagnostics``; what is wrong with them is a warning of the logger ``bayeskit``.
+        Its ``plan`` names every method that failed before the one that answered. Draws of a sampler come with
+        ``diagnostics``; what is wrong with them is a warning of the logger ``bayeskit``.
 
     Raises
     ------
     ModelError
-        If the model cannot be read, ``method="exact"`` and some variable has no closed form, or a matrix used as a
-        covariance is not positive definite (its name and the jitter that would mend it are said).
+        If the model cannot be read, or a variable has no closed form under ``method="exact"``.
     OptionError
         If an argument is out of range, or ``sampler`` is given for a method that does not sample.
     InferenceError
-        If no method answered: the closed form failed its own certificate under ``method="exact"``, for example.
+        If no method answered.
     """
     if method not in method_names():
         raise OptionError(f"method is {method!r}; it must be one of {', '.join(method_names())}")
-    model = given_model(model, chunks, dim, progressbar)
+    model = given_model(model, chunks, dim, client, checkpoint, progressbar)
     options = checked_options(sampler)
     if options and not any(rung.samples for rung in ladder(method)):
         raise OptionError(f"sampler is for methods that sample, and method is {method!r}: leave one of them out")

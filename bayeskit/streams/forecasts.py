@@ -37,7 +37,7 @@ def forecast(template: Template, post: Posterior, data: Any, dim: str | None, ra
     if not pieces:
         raise DataError("the new data are empty: they have no rows")
     rows = reduce(ChunkRows.followed_by, pieces)
-    known = template.reading.rows
+    known = template.rows
     missing = [c for c in column_kinds(known) if c not in column_kinds(rows)]
     for name in missing:
         rows = rows.with_column(name, known.value(name))
@@ -50,8 +50,8 @@ def forecast(template: Template, post: Posterior, data: Any, dim: str | None, ra
 
 
 def _require_unused(template: Template, rows: ChunkRows, name: str, model: pm.Model) -> None:
-    value = np.asarray(template.reading.rows.value(name))
-    known = template.reading.rows.columns().get(name, np.empty(0))
+    value = np.asarray(template.rows.value(name))
+    known = template.rows.columns().get(name, np.empty(0))
     others: list[Any] = (
         [value + 1, value - 1, 1 - value] if value.dtype.kind in "iuf" else [~value] if value.dtype.kind == "b" else []
     )

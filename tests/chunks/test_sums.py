@@ -14,7 +14,8 @@ import pytest
 import xarray as xr
 
 import bayeskit as bk
-from bayeskit.chunks.sums import ChunkSum, sum_of_chunks
+from bayeskit.chunks.sum_of_chunks import sum_of_chunks
+from bayeskit.chunks.sums import ChunkSum
 from bayeskit.chunks.terms import NotAdditive
 from bayeskit.datasets.loading import example_data
 from bayeskit.errors import DataError, ModelError, OptionError

@@ -16,6 +16,7 @@ from bayeskit.elimination.plan import analyse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.inference.ladder import explain, infer
+from bayeskit.jobs.checkpoint import digest_of
 from bayeskit.marginal_likelihood.relabelling import groups_without_order, over_all_labellings
 from bayeskit.model.data_slots import with_constants
 from bayeskit.model.forward_sampling import over_draws
@@ -43,7 +44,6 @@ from bayeskit.validation.calibration.likelihood_quantities import (
 from bayeskit.validation.calibration.new_observations import prediction_name, predictions
 from bayeskit.validation.calibration.probability_transform import independent_draws, of_draws, of_marginal
 from bayeskit.validation.calibration.simulated_data import Simulated, observed_slots, simulator
-from bayeskit.validation.checkpoint import digest_of
 from bayeskit.validation.draws import as_arrays
 
 __all__ = ["RepeatedInference"]

@@ -38,12 +38,12 @@ from bayeskit.arguments import Count, Probability, RandomSeed, Range, checked, w
 from bayeskit.errors import InferenceError, OptionError
 from bayeskit.graphs.copies import CopyEnded, can_copy, in_copies
 from bayeskit.inference.methods import method_names
+from bayeskit.jobs.checkpoint import add_line, appending, finished
 from bayeskit.terminal import interruptible, watched
 from bayeskit.validation.calibration.experiment import Experiment, Repeated, Repetition
 from bayeskit.validation.calibration.record import Calibration, calibration_of
 from bayeskit.validation.calibration.repeated_comparison import RepeatedComparison
 from bayeskit.validation.calibration.repeated_inference import RepeatedInference
-from bayeskit.validation.checkpoint import add_line, appending, finished
 from bayeskit.validation.prepared_processes import in_prepared_processes
 
 __all__ = ["calibrate"]

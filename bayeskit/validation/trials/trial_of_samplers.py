@@ -20,9 +20,9 @@ from typing import Annotated, Any
 
 from bayeskit.arguments import Count, Positive, Probability, RandomSeed, Range, checked, shown, whole_seed
 from bayeskit.errors import OptionError
+from bayeskit.jobs.checkpoint import add_line, appending, digest_of, finished
 from bayeskit.sampling.named_samplers import NamedSampler, Settings, contenders
 from bayeskit.terminal import interruptible, watched
-from bayeskit.validation.checkpoint import add_line, appending, digest_of, finished
 from bayeskit.validation.prepared_processes import in_prepared_processes
 from bayeskit.validation.references.collection import reference_posteriors
 from bayeskit.validation.references.reference_posterior import ReferencePosterior

@@ -1,0 +1,117 @@
+"""Chunks on Dask workers of this machine: two against one, and with workers killed at random.
+
+    python benchmarks/bench_cluster.py [--files 48] [--rows 200000] [--kills 20]
+
+Linear regression of 20 columns, Parquet files. Printed are the seconds with one, two and four workers, and whether the
+log evidence has the same digits after each run and each kill.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+
+COLUMNS = 20
+
+
+def build(rows: pd.DataFrame) -> pm.Model:
+    """A regression with a free scale."""
+    with pm.Model() as model:
+        weights = pm.Normal("weights", 0, 1, shape=COLUMNS)
+        variance = pm.InverseGamma("variance", 3, 2)
+        mean = rows[[f"x{k}" for k in range(COLUMNS)]].to_numpy(dtype=float) @ weights
+        pm.Normal("y", mean, pm.math.sqrt(variance), observed=rows["y"].to_numpy(dtype=float))
+    return model
+
+
+def write(folder: Path, files: int, rows: int) -> None:
+    """Files of made-up rows."""
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=COLUMNS)
+    for number in range(files):
+        columns = rng.normal(size=(rows, COLUMNS)).astype("float32")
+        table = pd.DataFrame({f"x{k}": columns[:, k] for k in range(COLUMNS)})
+        table["y"] = (columns @ weights + rng.normal(size=rows)).astype("float32")
+        table.to_parquet(folder / f"{number:03d}.parquet")
+
+
+def timed(folder: Path, workers: int) -> tuple[float, float]:
+    """Seconds on a number of workers that are there, and have imported what they need; the log evidence."""
+    from distributed import Client, LocalCluster
+
+    import bayeskit as bk
+
+    with LocalCluster(workers, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+        bk.infer(build, chunks=sorted(folder.iterdir())[: 2 * workers], client=client, draws=4, progressbar=False)
+        begun = time.perf_counter()
+        post = bk.infer(build, chunks=folder, client=client, draws=4, random_seed=0, progressbar=False)
+        return time.perf_counter() - begun, post.log_evidence.value
+
+
+def killed(folder: Path, kills: int) -> tuple[int, list[float]]:
+    """Runs on two workers while one after another is killed; how many were, and the log evidences."""
+    from distributed import Client, LocalCluster
+
+    import bayeskit as bk
+
+    done, values, over = 0, [], threading.Event()
+    with LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+
+        def kill() -> None:
+            nonlocal done
+            rng = np.random.default_rng(1)
+            while done < kills and not over.wait(rng.uniform(2.0, 6.0)):
+                running = [w.pid for w in cluster.workers.values() if w.pid]
+                if running:
+                    os.kill(running[rng.integers(len(running))], signal.SIGKILL)
+                    done += 1
+            over.set()
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            while not over.is_set():
+                post = bk.infer(build, chunks=folder, client=client, draws=4, random_seed=0, progressbar=False)
+                values.append(post.log_evidence.value)
+        finally:
+            over.set()
+            killer.join()
+    return done, values
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--files", type=int, default=48)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder, asked.files, asked.rows)
+        seconds = {}
+        values = set()
+        for workers in asked.workers:
+            seconds[workers], value = timed(folder, workers)
+            values.add(value)
+            ratio = seconds[asked.workers[0]] / seconds[workers]
+            print(f"{workers} workers: {seconds[workers]:6.1f} s, {ratio:.2f} times", flush=True)
+        if asked.kills:
+            done, found = killed(folder, asked.kills)
+            values |= set(found)
+            print(f"{done} workers killed in {len(found)} runs")
+        verdict = "the same digits" if len(values) == 1 else "NOT THE SAME"
+        print(f"log evidence: {', '.join(map(repr, values))}: {verdict}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""Work on the workers of a Dask cluster and from checkpoints: the digits of one process, whatever ends in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+import xarray as xr
+from distributed import Client, LocalCluster
+
+import bayeskit as bk
+from bayeskit.errors import DataError, InferenceError, OptionError
+from bayeskit.jobs.on_cluster import on_cluster
+
+ROWS, FILES = 400, 5
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """Two processes with one thread each."""
+    with (
+        LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as found,
+    ):
+        yield found
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    group = np.sort(rng.integers(0, 6, ROWS))  # so that the first pieces have not seen the last groups
+    x = rng.normal(size=ROWS)
+    y = 0.5 + 2 * x + rng.normal(size=6)[group] + rng.normal(size=ROWS)
+    return pd.DataFrame({"group": [f"g{k}" for k in group], "x": x, "y": y})
+
+
+@pytest.fixture(scope="module")
+def folder(table: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    for number, places in enumerate(np.array_split(np.arange(ROWS), FILES)):
+        table.iloc[places].to_parquet(folder / f"{number:02d}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[float, list[str]]:
+    """The log evidence of a run in this process, and the lines of its checkpoint."""
+    checkpoint = tmp_path_factory.mktemp("run") / "sums"
+    value = of_files(folder, checkpoint=checkpoint)
+    return value, checkpoint.read_text().splitlines(keepends=True)
+
+
+def build(rows: pd.DataFrame) -> pm.Model:
+    groups, codes = np.unique(rows["group"], return_inverse=True)
+    with pm.Model(coords={"group": groups}) as model:
+        slope = pm.Normal("slope", 0, 3)
+        level = pm.Normal("level", 0, 2, dims="group")
+        pm.Normal("y", level[codes] + slope * rows["x"].to_numpy(), 1, observed=rows["y"].to_numpy())
+    return model
+
+
+def regression(rows: pd.DataFrame) -> pm.Model:
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0, 3)
+        pm.Normal("y", slope * rows["x"].to_numpy(), 1, observed=rows["y"].to_numpy())
+    return model
+
+
+def at_once(table: pd.DataFrame) -> float:
+    return evidence(bk.infer(build(table), random_seed=0, draws=4))
+
+
+def evidence(post: bk.Posterior) -> float:
+    assert post.log_evidence.label == "exact"
+    return post.log_evidence.value
+
+
+def of_files(folder: Path, **options: Any) -> float:
+    return evidence(bk.infer(build, chunks=folder, draws=4, random_seed=0, progressbar=False, **options))
+
+
+def test_a_worker_that_is_killed_changes_no_digit(
+    client: Client, folder: Path, table: pd.DataFrame, uninterrupted: tuple[float, list[str]]
+) -> None:
+    expected, _ = uninterrupted
+    np.testing.assert_allclose(expected, at_once(table), rtol=1e-12)
+    assert of_files(folder, client=client) == expected
+    processes = list(client.run(os.getpid).values())
+    timer = threading.Timer(0.3, os.kill, (processes[0], signal.SIGKILL))
+    timer.start()
+    assert of_files(folder, client=client) == expected
+    timer.join()
+    assert of_files(folder, client=client) == expected
+    client.wait_for_workers(2)
+
+
+def test_a_run_that_was_cut_off_goes_on_with_what_was_finished(
+    folder: Path, uninterrupted: tuple[float, list[str]], tmp_path: Path
+) -> None:
+    expected, lines = uninterrupted
+    checkpoint = tmp_path / "sums"
+    assert len(lines) == 1 + FILES
+    for kept in (1, 4):
+        checkpoint.write_text("".join(lines[:kept]) + lines[kept][: len(lines[kept]) // 2])
+        assert of_files(folder, checkpoint=checkpoint) == expected
+        names = [json.loads(line)["piece"] for line in checkpoint.read_text().splitlines()[1:]]
+        assert names == sorted(map(str, folder.iterdir()))  # each once
+
+    damaged = json.loads(lines[3])
+    damaged["sum"] = damaged["sum"][::-1]
+    checkpoint.write_text("".join([*lines[:3], json.dumps(damaged) + "\n"]))
+    with pytest.raises(OptionError, match="line 4"):
+        of_files(folder, checkpoint=checkpoint)
+    checkpoint.write_text("".join(lines))
+    with pytest.raises(OptionError, match="of another model"):
+        bk.infer(regression, chunks=folder, checkpoint=checkpoint)
+    with pytest.raises(OptionError, match="of other data"):
+        of_files(folder / "*[1-9].parquet", checkpoint=checkpoint)
+    with pytest.raises(OptionError, match="no checkpoint of such a run"):
+        checkpoint.write_text('{"trial": 1}\n')
+        of_files(folder, checkpoint=checkpoint)
+
+
+def test_what_a_checkpoint_holds_is_not_read_again(folder: Path, tmp_path: Path) -> None:
+    """Of tables a digest tells which they are: one that has changed since is added up anew."""
+    tables = [pd.read_parquet(path) for path in sorted(folder.iterdir())]
+    built = []
+
+    def counting(rows: pd.DataFrame) -> pm.Model:
+        built.append(len(rows))
+        return build(rows)
+
+    options: dict[str, Any] = {"checkpoint": tmp_path / "sums", "draws": 4, "random_seed": 0}
+    first = evidence(bk.infer(counting, chunks=tables, **options))
+    all_of_them, _ = len(built), built.clear()
+    assert evidence(bk.infer(counting, chunks=tables, **options)) == first
+    assert len(built) < all_of_them / 2
+    tables[3] = tables[3].assign(y=tables[3]["y"] + 1)
+    again = evidence(bk.infer(counting, chunks=tables, **options))
+    np.testing.assert_allclose(again, at_once(pd.concat(tables)), rtol=1e-12)
+
+
+def test_data_of_dask_are_added_up_on_the_current_client_or_here(client: Client, table: pd.DataFrame) -> None:
+    import dask
+    import dask.array as da
+    import dask.dataframe as dd
+
+    def of_dataset(rows: xr.Dataset) -> pm.Model:
+        return build(rows.to_dataframe())
+
+    def of_array(rows: np.ndarray) -> pm.Model:
+        return regression(pd.DataFrame(rows, columns=["x", "y"]))
+
+    expected = at_once(table)
+    simple = evidence(bk.infer(regression(table), draws=4))
+    frame = dd.from_pandas(table, npartitions=4)
+    dataset = table.to_xarray().chunk(index=90)
+    array = da.from_array(table[["x", "y"]].to_numpy(), chunks=(90, 1))
+    delayed = [dask.delayed(table.iloc)[k : k + 100] for k in range(0, ROWS, 100)]
+    for given, builder, value in (
+        (frame, build, expected),
+        (dataset, of_dataset, expected),
+        (array, of_array, simple),
+        (delayed, build, expected),
+    ):
+        for options in ({}, {"client": client}):
+            found = evidence(bk.infer(builder, chunks=given, draws=4, **options))
+            np.testing.assert_allclose(found, value, rtol=1e-12)
+    with client.as_current():
+        before = len(client.run(lambda dask_worker: list(dask_worker.data)))
+        np.testing.assert_allclose(evidence(bk.infer(build, chunks=frame, draws=4)), expected, rtol=1e-12)
+        assert before == 2
+
+
+def test_what_is_wrong_with_a_piece_is_said_by_its_name(client: Client, table: pd.DataFrame, folder: Path) -> None:
+    import dask.dataframe as dd
+
+    bad = table.copy()
+    bad.loc[250, "y"] = np.nan
+    with pytest.raises(DataError, match=r"part 3 of the data has missing values: column 'y' .* row 50"):
+        bk.infer(build, chunks=dd.from_pandas(bad, npartitions=4), client=client)
+    with pytest.raises(DataError, match=r"03\.parquet.* is in both"):
+        bk.infer(build, chunks=[folder, folder / "03.parquet"], client=client)
+    with pytest.raises(OptionError, match=r"dask\.distributed\.Client") as raised:
+        bk.infer(build, chunks=folder, client="tcp://127.0.0.1:1")
+    assert "\n" not in str(raised.value)
+    with pytest.raises(OptionError, match="it is for chunks"):
+        bk.infer(build(table), client=client)
+    closed = Client(client.scheduler.address, set_as_default=False)
+    closed.close()
+    with pytest.raises(OptionError, match="closed"):
+        bk.infer(build, chunks=folder, client=closed)
+
+
+def prepared(source: float) -> Any:
+    def function(job: int) -> float:
+        if job < 0:
+            raise (DataError if job == -1 else RuntimeError)("not this one")
+        if job > 1_000:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return source * job
+
+    return function
+
+
+def test_jobs_run_again_where_their_worker_ends_and_say_what_went_wrong(client: Client) -> None:
+    found = sorted(on_cluster(client, prepared, 2.0, range(20), "numbers"))
+    assert found == [2.0 * k for k in range(20)]
+    with pytest.raises(DataError, match="not this one"):
+        list(on_cluster(client, prepared, 2.0, [1, -1], "numbers"))
+    with pytest.raises(InferenceError, match="RuntimeError: not this one"):
+        list(on_cluster(client, prepared, 2.0, [1, -2], "numbers"))
+    with pytest.raises(OptionError, match="cannot be sent"):
+        list(on_cluster(client, prepared, threading.Lock(), [1], "numbers"))
