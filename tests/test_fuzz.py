@@ -111,16 +111,18 @@ def rows() -> dict[str, Row]:
     judging = {"draws": sampled.tree, "var_names": ["slope"], "alpha": 1e-9, "min_ess": 1.0, "max_rhat": 5.0}
     judging |= {"random_seed": 1}
     inferring = {"model": a_line, "method": "exact", "draws": 4, "sampler": None, "chunks": None, "dim": None, **SEEDED}
+    inferring |= {"client": None, "checkpoint": None}
     stream, more = bk.Stream(tosses), bk.Stream(tosses)
     for one in (stream, more):
         one.update(np.array([1, 0, 1]))
     reporting = {"post": post, "path": folder / "a.html", "validation": judged, "comparison": compared, "title": "t"}
     mixing = {"model": a_mixture, "start": {"mu": [-1.0, 1.0]}, "starts": 1, "max_iterations": 2, "tolerance": 1e-3}
     folding = {"method": "grouped", "folds": 2, "groups": [0, 1, 0, 1], "initial": None, "joint": True}
-    folding |= {"observations": None}
+    folding |= {"observations": None, "client": None, "checkpoint": None}
     repeating = {"method": "exact", "datasets": 2, "draws": 4, "quantities": None, "generator": None, "alpha": 0.01}
-    repeating |= {"processes": 1, "checkpoint": folder / "run.jsonl"}
-    trying = {"draws": 4, "chains": 1, "tune": 1, "level": 0.01, "processes": 1, "checkpoint": folder / "trial.jsonl"}
+    repeating |= {"processes": 1, "client": None, "checkpoint": folder / "run.jsonl"}
+    trying = {"draws": 4, "chains": 1, "tune": 1, "level": 0.01, "processes": 1, "client": None}
+    trying |= {"checkpoint": folder / "trial.jsonl"}
     trying |= {"time_limit": 60.0}
     tried = bk.trial("exact", references=["coin"], **{**trying, **SEEDED, "checkpoint": None})
     arriving = {"blocks": 2, "order": [3, 2, 1, 0], "observations": "entry"}
@@ -151,7 +153,7 @@ def rows() -> dict[str, Row]:
         Row(
             bk.compare,
             {"models": [post, sampled], "prior_odds": None, "shared": (), "loo": False, "random_seed": 1}
-            | {"progressbar": False},
+            | {"progressbar": False, "client": None, "checkpoint": None},
         ),
         Row(bk.cross_validate, {"models": post, "shared": (), **folding, **SEEDED}, FEWER),
         Row(bk.em, {**mixing, "objective": "likelihood", **SEEDED}, FEWER),

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from pytensor.graph.traversal import ancestors
 
-from bayeskit.chunks.fingerprint import fingerprint
 from bayeskit.chunks.moves import shuffled, taken_at
 from bayeskit.chunks.terms import WIDEST, DataTerm, Linear, NotAdditive, TermSum, multiplied_terms
+from bayeskit.graphs.fingerprint import fingerprint
 
 __all__ = ["matrix_product", "rows_times"]
 

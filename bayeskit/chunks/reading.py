@@ -20,7 +20,6 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.op import RandomVariable
 
-from bayeskit.chunks.fingerprint import fingerprint
 from bayeskit.chunks.labels import KnownLabels, latent_labels
 from bayeskit.chunks.reduced_graph import log_density
 from bayeskit.chunks.rows import ChunkRows
@@ -29,6 +28,7 @@ from bayeskit.chunks.statistics import RowStatistic, merged, reduced_terms
 from bayeskit.chunks.terms import NotAdditive
 from bayeskit.errors import BayeskitError, CertificateError, DataError, ModelError
 from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.fingerprint import fingerprint
 from bayeskit.graphs.interpreter import evaluator
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.model.log_joint import LogJoint

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import pickle
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-import cloudpickle
 import pymc as pm
 
 from bayeskit.chunks.pieces import Piece
 from bayeskit.chunks.sums import ChunkSum
 from bayeskit.chunks.terms import NotAdditive
-from bayeskit.errors import ModelError, OptionError
-from bayeskit.jobs.checkpoint import add_line, appending, finished
-from bayeskit.terminal import let_alarms_through
+from bayeskit.errors import OptionError
+from bayeskit.jobs.checkpoint import appending
+from bayeskit.jobs.pickled_lines import add_pickled, pickled_lines, unpickled
 
 __all__ = ["SavedSums"]
 
@@ -39,15 +35,7 @@ class SavedSums:
         """An OptionError if the file cannot be read, is damaged, or is of something else."""
         if path is None:
             return cls(None)
-        held = {}
-        for line, row in enumerate(finished(path, HEADER), 2):
-            try:
-                value = base64.b64decode(row["sum"], validate=True)
-                if hashlib.sha256(value).hexdigest() != row["sha256"]:
-                    raise ValueError("it does not hold what was written")
-                held[str(row["mark"])] = value
-            except (KeyError, TypeError, ValueError) as error:
-                raise OptionError(f"the checkpoint {path}, line {line}: {error}; remove it") from error
+        held = pickled_lines(path, HEADER)
         return cls(path, held, next(iter(held), ""))
 
     def mark(self, piece: Piece) -> str:
@@ -60,15 +48,8 @@ class SavedSums:
 
     def write(self, file: TextIO | None, piece: Piece, mark: str, found: ChunkSum) -> None:
         """Keep the sum of a piece; nothing without a checkpoint."""
-        if file is None:
-            return
-        try:
-            value = cloudpickle.dumps(found)
-        except (TypeError, AttributeError, pickle.PicklingError) as error:
-            raise ModelError(f"checkpoint: build cannot be pickled: {error}") from error
-        digest = hashlib.sha256(value).hexdigest()
-        text = base64.b64encode(value).decode()
-        add_line(file, {"piece": piece.name, "mark": mark, "sha256": digest, "sum": text})
+        if file is not None:
+            add_pickled(file, piece.name, mark, found)
 
     def start(self, build: Callable[[Any], pm.Model], mark: str) -> ChunkSum | None:
         """The sum of the first piece; an OptionError if it was another piece, or another model."""
@@ -93,13 +74,4 @@ class SavedSums:
     def sum_of(self, mark: str) -> ChunkSum | None:
         """The sum of a piece, None where it is not there."""
         held = self.held.get(mark)
-        if held is None:
-            return None
-        try:
-            found: ChunkSum = cloudpickle.loads(held)
-        except Exception as error:
-            let_alarms_through(error)
-            raise OptionError(
-                f"the checkpoint {self.path} cannot be read with the packages of this environment: {error}"
-            ) from error
-        return found
+        return None if held is None else unpickled(held, self.path)

@@ -20,7 +20,6 @@ from pytensor.tensor.basic import Alloc, Join, MakeVector
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Max, Min, Sum
 
-from bayeskit.chunks.fingerprint import fingerprint
 from bayeskit.chunks.moves import beside, masked, of_latent, shuffled, taken
 from bayeskit.chunks.products import matrix_product, rows_times
 from bayeskit.chunks.squares import squared
@@ -40,6 +39,7 @@ from bayeskit.chunks.terms import (
 )
 from bayeskit.errors import DataError
 from bayeskit.graphs.domain import GraphAnalysis
+from bayeskit.graphs.fingerprint import fingerprint
 from bayeskit.graphs.interpreter import evaluator
 from bayeskit.graphs.nodes import applies, core_op, name_of, without_shuffles
 from bayeskit.graphs.operations import coefficients, entry_sources, exponents, linear_argument

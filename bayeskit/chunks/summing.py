@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from bayeskit.chunks.fingerprint import digest
 from bayeskit.chunks.moves import taken_at, term_at
 from bayeskit.chunks.terms import (
     WIDEST,
@@ -25,6 +24,7 @@ from bayeskit.chunks.terms import (
     as_factor,
     of_entries,
 )
+from bayeskit.graphs.fingerprint import digest
 from bayeskit.graphs.rewriting import substitute
 
 __all__ = ["extreme", "summed"]

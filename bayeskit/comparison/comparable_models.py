@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pymc as pm
 
-from bayeskit.comparison.given_models import inferred
+from bayeskit.comparison.given_models import inferred_models
 from bayeskit.comparison.own_densities import require_normalised
 from bayeskit.comparison.same_data import require_same_data
 from bayeskit.comparison.shared_priors import (
@@ -19,6 +19,7 @@ from bayeskit.comparison.shared_priors import (
 )
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import ModelError
+from bayeskit.jobs.work import HERE, Work
 from bayeskit.results.records import Posterior
 
 __all__ = ["carried_shared", "comparable_posteriors"]
@@ -39,7 +40,7 @@ def _is_of_data(given: pm.Model | Posterior) -> bool:
 
 
 def comparable_posteriors(
-    models: Mapping[str, pm.Model | Posterior], shared: Sequence[str], random_seed: int
+    models: Mapping[str, pm.Model | Posterior], shared: Sequence[str], random_seed: int, work: Work = HERE
 ) -> tuple[dict[str, Posterior], list[str]]:
     """The posteriors of models that are of the same data and have an evidence, and what a reader must know of it."""
     variables = declared_shared(models, shared)
@@ -55,7 +56,7 @@ def comparable_posteriors(
     if variables:
         given = analyses = shared_analyses(models, variables)
         notes += require_same_place(analyses, variables)
-    posteriors = {n: m if isinstance(m, Posterior) else inferred(n, m, random_seed) for n, m in given.items()}
+    posteriors = inferred_models(given, random_seed, work)
     for name, posterior in posteriors.items():
         if not math.isfinite(posterior.log_evidence.value):
             raise ModelError(f"{name}: it cannot be compared, for its log evidence is {posterior.log_evidence}")

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -26,7 +27,7 @@ from bayeskit.arguments import Count, RandomSeed, Range, checked, whole_seed
 from bayeskit.comparison.comparable_models import carried_shared, comparable_posteriors
 from bayeskit.comparison.evidence_of_subsets import SubsetEvidence, require_paired
 from bayeskit.comparison.folds import Fold, FoldLayout
-from bayeskit.comparison.given_models import OneOrSeveral, inferred, one_or_several
+from bayeskit.comparison.given_models import OneOrSeveral, inferred_models, one_or_several
 from bayeskit.comparison.leave_one_out import loo_from_draws
 from bayeskit.comparison.left_out_scores import Scores, scores_by_smoothing, scores_from_draws, scores_from_evidence
 from bayeskit.comparison.posteriors_of_subsets import NoSubsetAnswer, SubsetPosteriors
@@ -34,6 +35,7 @@ from bayeskit.comparison.same_data import require_same_data
 from bayeskit.comparison.shared_priors import inferred_shared
 from bayeskit.comparison.smoothed_loo import Smoothed
 from bayeskit.errors import ModelError, OptionError
+from bayeskit.jobs.work import Work
 from bayeskit.results.drawn_results import TabledResult
 from bayeskit.results.log_evidence import error_of_sum
 from bayeskit.results.records import Posterior
@@ -96,6 +98,8 @@ def cross_validate(
     initial: Annotated[int, Range(0)] | None = None,
     joint: bool = False,
     observations: str | None = None,
+    client: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
     random_seed: RandomSeed = None,
     progressbar: bool = True,
 ) -> CrossValidation:
@@ -120,12 +124,10 @@ def cross_validate(
         Score the folds by the joint density of their observations instead of each of these.
     observations : str, optional
         The dim of which each label is one observation, or ``"entry"``; as of :func:`bayeskit.sequential`.
+    client, checkpoint : dask.distributed.Client and path, optional
+        Whose workers infer and make the runs of folds; a file that keeps what is finished, for the same seed.
     random_seed : int, sequence of int or numpy.random.Generator, optional
     progressbar : bool, default True
-
-    Returns
-    -------
-    CrossValidation
 
     Raises
     ------
@@ -144,18 +146,18 @@ def cross_validate(
     --------
     >>> print(bk.cross_validate({"line": line, "curve": curve}, method="kfold", random_seed=1))
     """
-    asked = FoldLayout(method, folds, groups, initial), joint, observations, whole_seed(random_seed), progressbar
-    return _scored(one_or_several(models), shared, *asked)
+    layout, work = FoldLayout(method, folds, groups, initial), Work(client, checkpoint, {}, progressbar)
+    return _scored(one_or_several(models), shared, layout, joint, observations, whole_seed(random_seed), work)
 
 
 def _posteriors(
-    given: Mapping[str, pm.Model | Posterior], shared: Sequence[str], seed: int
+    given: Mapping[str, pm.Model | Posterior], shared: Sequence[str], seed: int, work: Work
 ) -> tuple[dict[str, Posterior], list[str]]:
     """They need no evidence, but where they share improper priors."""
     if shared := shared or carried_shared(given):
-        return comparable_posteriors(given, shared, seed)
+        return comparable_posteriors(given, shared, seed, work)
     notes = require_same_data(given)
-    return {n: m if isinstance(m, Posterior) else inferred(n, m, seed) for n, m in given.items()}, notes
+    return inferred_models(given, seed, work), notes
 
 
 def _scored(
@@ -165,12 +167,14 @@ def _scored(
     joint: bool,
     unit: str | None,
     seed: int,
-    bar: bool,
+    work: Work,
 ) -> CrossValidation:
     loo = layout.method == "loo"
+    of = {"cross_validate": list(given), "method": layout.method, "shared": list(shared), "seed": seed}
+    work = replace(work, of=of)
     if joint and loo:
         raise OptionError("joint=True is for folds of several observations, and method='loo' has none")
-    posteriors, notes = _posteriors(given, shared, seed)
+    posteriors, notes = _posteriors(given, shared, seed, replace(work, bar=False))
     subsets = [_subsets(name, posterior, unit, seed, notes) for name, posterior in posteriors.items()]
     require_paired(subsets)
     folds = layout.of(len(subsets[0]), np.random.default_rng(seed))
@@ -180,7 +184,7 @@ def _scored(
         beside = "in the psis columns, " if isinstance(each, SubsetEvidence) else ""
         notes += [f"{each.name}: {beside}{note}"] if note else []
         smoothed.append(found)
-        scores.append(_scores(each, folds, joint, found, loo, bar))
+        scores.append(_scores(each, folds, joint, found, loo, work))
         notes += [f"{each.name}: {said}" for said in scores[-1].notes]
     notes += [JOINT] if joint else []
     return _collected(subsets, folds, scores, smoothed, layout.method, notes, joint)
@@ -201,13 +205,12 @@ def _subsets(name: str, posterior: Posterior, unit: str | None, seed: int, notes
 
 
 def _scores(
-    subsets: SubsetPosteriors, folds: list[Fold], joint: bool, smoothed: Smoothed | None, loo: bool, bar: bool
+    subsets: SubsetPosteriors, folds: list[Fold], joint: bool, smoothed: Smoothed | None, loo: bool, work: Work
 ) -> Scores:
-    left_out = watched(folds, f"{subsets.name}: folds", bar)
     notes: tuple[str, ...] = ()
     if isinstance(subsets, SubsetEvidence):
         try:
-            return scores_from_evidence(subsets, left_out, joint)
+            return scores_from_evidence(subsets, watched(folds, f"{subsets.name}: folds", work.bar), joint)
         except NoSubsetAnswer as error:
             if subsets.shared:  # draws would not show that a posterior is improper
                 error.args = (f"{error}; leave more observations in, by more folds or a larger initial",)
@@ -215,11 +218,11 @@ def _scores(
             subsets.require_same_density()
             notes = (f"{error}; its scores are from draws".removeprefix(f"{subsets.name}: "),)
     if not loo:
-        found = scores_from_draws(subsets, left_out, joint)
+        found = scores_from_draws(subsets, folds, joint, work)
     elif smoothed is None:
         raise ModelError(f"{subsets.name}: no leave-one-out from its draws; use method='kfold', which samples anew")
     else:
-        found = scores_by_smoothing(subsets, smoothed, bar)
+        found = scores_by_smoothing(subsets, smoothed, work)
     return replace(found, notes=(*notes, *found.notes))
 
 

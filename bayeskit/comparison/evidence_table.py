@@ -20,6 +20,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,6 +34,7 @@ from bayeskit.comparison.comparison import COLUMNS, Comparison
 from bayeskit.comparison.given_models import Models, named_models
 from bayeskit.comparison.leave_one_out import leave_one_out
 from bayeskit.errors import ModelError, OptionError
+from bayeskit.jobs.work import Work
 from bayeskit.model.snapshot import on_its_data, written_down
 from bayeskit.model.written_priors import written_priors
 from bayeskit.results.diagnostics import doubts_of
@@ -52,6 +55,8 @@ def compare(
     prior_odds: Mapping[str, float] | None = None,
     shared: Sequence[str] = (),
     loo: bool = True,
+    client: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
     random_seed: RandomSeed = None,
     progressbar: bool = True,
 ) -> Comparison:
@@ -71,14 +76,14 @@ def compare(
         ``-pt.log(sigma2)`` for Jeffreys' prior, is part of their prior, and may be named too.
     loo : bool, default True
         Whether to compute LOO beside the evidence.
+    client : dask.distributed.Client, optional
+        Whose workers infer a model each; the current one, where there is one.
+    checkpoint : path, optional
+        A file that each posterior is written to. Run again with the same seed, what is in it is not inferred again.
     random_seed : int, sequence of int or numpy.random.Generator, optional
         Of the draws that LOO is computed from; the evidence does not depend on it where it is exact.
     progressbar : bool, default True
         Where observations are left out in runs of their own.
-
-    Returns
-    -------
-    Comparison
 
     Raises
     ------
@@ -100,7 +105,8 @@ def compare(
     if len(models) < 2:
         raise ModelError(f"{len(models)} model(s) to compare: give at least two")
     weights, seed = _prior_weights(list(models), prior_odds), whole_seed(random_seed)
-    posteriors, notes = comparable_posteriors(models, shared, seed)
+    work = Work(client, checkpoint, {"compare": list(models), "shared": list(shared), "seed": seed})
+    posteriors, notes = comparable_posteriors(models, shared, seed, work)
     return replace(_compared(posteriors, weights, loo, notes, progressbar), random_seed=seed)
 
 

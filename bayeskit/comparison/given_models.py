@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pymc as pm
@@ -12,10 +12,12 @@ from bayeskit.comparison.comparison import Comparison
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import BayeskitError, ModelError
 from bayeskit.inference.ladder import infer
+from bayeskit.jobs.work import Work
+from bayeskit.model.log_joint import LogJoint
 from bayeskit.results.records import Posterior
 from bayeskit.terminal import warnings_of
 
-__all__ = ["Models", "OneOrSeveral", "inferred", "named_models", "one_or_several", "posterior_of"]
+__all__ = ["Models", "OneOrSeveral", "inferred", "inferred_models", "named_models", "one_or_several", "posterior_of"]
 
 type Models = Mapping[str, pm.Model | Posterior] | Sequence[pm.Model | Posterior]
 type OneOrSeveral = Models | Comparison | pm.Model | Posterior
@@ -56,3 +58,24 @@ def inferred(name: str, model: pm.Model | Analysis, random_seed: int) -> Posteri
     except BayeskitError as error:
         error.args = (f"{name}: {error}",)
         raise
+
+
+def inferred_models(
+    models: Mapping[str, pm.Model | Analysis | Posterior], random_seed: int, work: Work
+) -> dict[str, Posterior]:
+    """The posterior of each model, side by side where there are workers; those that are there already as they are."""
+    jobs = {_mark(n, m, work): (n, m) for n, m in models.items() if not isinstance(m, Posterior)}
+    found = work.results(_inferring, random_seed, jobs, "models")
+    new = dict(zip((name for name, _ in jobs.values()), found, strict=True))
+    return {n: m if isinstance(m, Posterior) else new[n] for n, m in models.items()}
+
+
+def _mark(name: str, model: pm.Model | Analysis, work: Work) -> str:
+    if work.checkpoint is None:
+        return name
+    joint = model.original if isinstance(model, Analysis) else LogJoint.from_model(model)
+    return f"{name} {joint.mark}"
+
+
+def _inferring(random_seed: int) -> Callable[[tuple[str, pm.Model | Analysis]], Posterior]:
+    return lambda job: inferred(*job, random_seed)

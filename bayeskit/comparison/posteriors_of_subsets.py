@@ -31,7 +31,10 @@ class NoSubsetAnswer(InferenceError):
 
     def __init__(self, whose: str, reason: str) -> None:
         super().__init__(f"{whose}, {reason}")
-        self.reason = reason
+        self.whose, self.reason = whose, reason
+
+    def __reduce__(self) -> tuple[type[NoSubsetAnswer], tuple[str, str]]:  # it may come from another process
+        return type(self), (self.whose, self.reason)
 
 
 class SubsetPosteriors:
@@ -42,6 +45,7 @@ class SubsetPosteriors:
             raise ModelError(f"{name}: it was loaded without its model: bayeskit.load(path, model=model)")
         self.name = name
         self.posterior = posterior
+        self.given_as = name, posterior, unit, random_seed
         self.shared = inferred_shared(posterior)
         self._seed = random_seed
         with restored(posterior.snapshot), lightly():

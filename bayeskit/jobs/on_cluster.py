@@ -30,7 +30,7 @@ def on_cluster[Job, Result](
     token = uuid4().hex[:12]
     prepared = sent(client, _Prepared(prepare, source), f"{what}-source-{token}")
     names = {
-        client.submit(_answer, prepared, job, key=f"{what}-{token}-{number}", pure=False): str(job)
+        client.submit(_answer, prepared, job, key=f"{what}-{token}-{number}", pure=False): f"{what} {number + 1}"
         for number, job in enumerate(jobs)
     }
     for future in finished_futures(client, names):

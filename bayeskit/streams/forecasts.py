@@ -12,7 +12,6 @@ import pymc as pm
 import xarray as xr
 
 from bayeskit.arguments import RandomSeed
-from bayeskit.chunks.fingerprint import fingerprint
 from bayeskit.chunks.labels import latent_labels
 from bayeskit.chunks.reading import read_rows
 from bayeskit.chunks.rows import ChunkRows, column_kinds
@@ -20,6 +19,7 @@ from bayeskit.chunks.sources import chunks_of
 from bayeskit.chunks.template import Template
 from bayeskit.errors import BayeskitError, DataError
 from bayeskit.graphs.environment import lightly
+from bayeskit.graphs.fingerprint import fingerprint
 from bayeskit.results.predictive import predict
 from bayeskit.results.records import Posterior
 

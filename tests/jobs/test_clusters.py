@@ -112,11 +112,11 @@ def test_a_run_that_was_cut_off_goes_on_with_what_was_finished(
     for kept in (1, 4):
         checkpoint.write_text("".join(lines[:kept]) + lines[kept][: len(lines[kept]) // 2])
         assert of_files(folder, checkpoint=checkpoint) == expected
-        names = [json.loads(line)["piece"] for line in checkpoint.read_text().splitlines()[1:]]
+        names = [json.loads(line)["of"] for line in checkpoint.read_text().splitlines()[1:]]
         assert names == sorted(map(str, folder.iterdir()))  # each once
 
     damaged = json.loads(lines[3])
-    damaged["sum"] = damaged["sum"][::-1]
+    damaged["value"] = damaged["value"][::-1]
     checkpoint.write_text("".join([*lines[:3], json.dumps(damaged) + "\n"]))
     with pytest.raises(OptionError, match="line 4"):
         of_files(folder, checkpoint=checkpoint)

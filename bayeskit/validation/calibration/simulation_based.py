@@ -39,6 +39,8 @@ from bayeskit.errors import InferenceError, OptionError
 from bayeskit.graphs.copies import CopyEnded, can_copy, in_copies
 from bayeskit.inference.methods import method_names
 from bayeskit.jobs.checkpoint import add_line, appending, finished
+from bayeskit.jobs.clients import current_client, require_client
+from bayeskit.jobs.on_cluster import on_cluster
 from bayeskit.terminal import interruptible, watched
 from bayeskit.validation.calibration.experiment import Experiment, Repeated, Repetition
 from bayeskit.validation.calibration.record import Calibration, calibration_of
@@ -60,6 +62,7 @@ def calibrate(
     generator: pm.Model | None = None,
     alpha: Probability = 0.01,
     processes: Annotated[int, Range(1, 1024)] = 1,
+    client: Any = None,
     checkpoint: str | Path | None = None,
     random_seed: RandomSeed = None,
     progressbar: bool = True,
@@ -69,9 +72,8 @@ def calibrate(
     Parameters
     ----------
     model : pymc.Model, or mapping of str to pymc.Model
-        With proper priors. Missing entries stay missing, ``pm.Data`` keep their values, predictions made of the
-        observations are left out. Of several models by name, which observe the same variables, the posterior model
-        probabilities are calibrated: one is drawn, then data.
+        With proper priors. Missing entries stay missing, ``pm.Data`` keep their values, predictions of observations
+        are left out. Of several models by name, of the same variables, the model probabilities are calibrated.
     method : str or callable, default "auto"
         A method of :func:`bayeskit.infer`, or ``sampler(model, seed)``: of a plain model of one data set, the draws.
     datasets : int, default 200
@@ -84,8 +86,9 @@ def calibrate(
         What parameters and data are drawn from, where it is another: an analysis whose assumptions are wrong.
     alpha : float, default 0.01
         Probability that a right method fails any test of any quantity.
-    processes : int, default 1
-        With more, a script calls this under ``if __name__ == "__main__":``. The numbers do not depend on it.
+    processes, client : int, default 1, and dask.distributed.Client, optional
+        Who takes the data sets: processes, in a script under ``if __name__ == "__main__":``, or workers, of the current
+        client where there is one. The numbers do not depend on it.
     checkpoint : path, optional
         A file that each result is written to. Run again, what is in it is not computed again.
     random_seed : int, sequence of int or numpy.random.Generator, optional
@@ -108,8 +111,7 @@ def calibrate(
     if isinstance(method, str) and method not in method_names():
         raise OptionError(f"method is {method!r}; it must be one of {', '.join(method_names())}, or a function")
     experiment = Experiment(model, generator, method, draws, dict(quantities or {}), whole_seed(random_seed))
-    path = None if checkpoint is None else Path(checkpoint)
-    return _calibrated(experiment, datasets, alpha, processes, path, progressbar)
+    return _calibrated(experiment, datasets, alpha, require_client(client) or processes, checkpoint, progressbar)
 
 
 def _require_arguments(sampler: Callable[..., Any]) -> None:
@@ -125,8 +127,9 @@ def _require_arguments(sampler: Callable[..., Any]) -> None:
 
 
 def _calibrated(
-    experiment: Experiment, datasets: int, alpha: float, processes: int, path: Path | None, bar: bool
+    experiment: Experiment, datasets: int, alpha: float, side: Any, checkpoint: str | Path | None, bar: bool
 ) -> Calibration:
+    path = None if checkpoint is None else Path(checkpoint)
     if callable(experiment.method):
         _require_arguments(experiment.method)
     with interruptible():
@@ -136,7 +139,7 @@ def _calibrated(
         left = sorted(set(range(datasets)) - {r.dataset for r in done})
         # The processes are there before the bar is, which has a thread of its own.
         file_of = nullcontext() if path is None else appending(path, header)
-        with file_of as file, _results(repeated, left, processes) as results:
+        with file_of as file, _results(repeated, left, side) as results:
             for repetition in watched(results, "data sets", bar, len(left)):
                 if file is not None:
                     add_line(file, repetition.written())
@@ -168,9 +171,13 @@ def _repeated(experiment: Experiment) -> Repeated:
 
 
 @contextmanager
-def _results(repeated: Repeated, left: list[int], processes: int) -> Iterator[Iterator[Repetition]]:
-    """What is still to be computed, as it comes."""
-    if processes == 1 or len(left) < 2:
+def _results(repeated: Repeated, left: list[int], side: Any) -> Iterator[Iterator[Repetition]]:
+    """What is still to be computed, as it comes: by a number of processes, or by the workers of a client."""
+    client = current_client() if side == 1 else None if isinstance(side, int) else side
+    processes = side if isinstance(side, int) else 1
+    if client is not None and len(left) > 1:
+        yield on_cluster(client, _repetition_of, repeated.of, left, "bayeskit-data-set")
+    elif processes == 1 or len(left) < 2:
         yield map(repeated.repetition, left)
     elif can_copy():
         try:

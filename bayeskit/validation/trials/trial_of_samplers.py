@@ -21,6 +21,8 @@ from typing import Annotated, Any
 from bayeskit.arguments import Count, Positive, Probability, RandomSeed, Range, checked, shown, whole_seed
 from bayeskit.errors import OptionError
 from bayeskit.jobs.checkpoint import add_line, appending, digest_of, finished
+from bayeskit.jobs.clients import current_client, require_client
+from bayeskit.jobs.on_cluster import on_cluster
 from bayeskit.sampling.named_samplers import NamedSampler, Settings, contenders
 from bayeskit.terminal import interruptible, watched
 from bayeskit.validation.prepared_processes import in_prepared_processes
@@ -43,6 +45,7 @@ def trial(
     level: Probability = 0.01,
     time_limit: Positive | None = None,
     processes: Annotated[int, Range(1, 1024)] = 1,
+    client: Any = None,
     checkpoint: str | Path | None = None,
     random_seed: RandomSeed = None,
     progressbar: bool = True,
@@ -65,14 +68,14 @@ def trial(
         Probability that a sampler which is right on every reference is called wrong on any.
     time_limit : float, optional
         Seconds of processor time that a sampler may take on one reference; beyond them it has failed there.
-    processes : int, default 1
-        With more, a script calls this under ``if __name__ == "__main__":``. The draws do not depend on it.
+    processes, client : int, default 1, and dask.distributed.Client, optional
+        Who draws: processes, in a script under ``if __name__ == "__main__":``, or workers, of the current client where
+        there is one and no ``time_limit``. The draws do not depend on it.
     checkpoint : path, optional
         A file that each result is written to as it comes. Run again, what is in it is not drawn again.
     random_seed : int, sequence of int or numpy.random.Generator, optional
         The draws of a sampler on a reference depend on it and on these two only.
     progressbar : bool, default True
-        Shown on a terminal only.
 
     Raises
     ------
@@ -91,7 +94,7 @@ def trial(
     """
     settings = Settings(draws, chains, tune, whole_seed(random_seed))
     work = _Work(contenders(sampler), _references(references), settings, time_limit)
-    return work.run(level, processes, None if checkpoint is None else Path(checkpoint), progressbar)
+    return work.run(level, require_client(client) or processes, checkpoint, progressbar)
 
 
 type Job = tuple[str, str]  # a sampler and a reference
@@ -122,14 +125,14 @@ class _Work:
         (reference,) = (r for r in self.references if r.name == job[1])
         return outcome_of(sampler, reference, self.settings, self.time_limit)
 
-    def run(self, level: float, processes: int, path: Path | None, bar: bool) -> Trial:
-        outcomes = self.outcomes(processes, path, bar)
+    def run(self, level: float, side: Any, checkpoint: str | Path | None, bar: bool) -> Trial:
+        outcomes = self.outcomes(side, None if checkpoint is None else Path(checkpoint), bar)
         order = {job: number for number, job in enumerate(self.jobs)}
         outcomes.sort(key=lambda outcome: order[outcome.sampler, outcome.reference])
         asked = {"random_seed" if name == "seed" else name: value for name, value in self.asked.items()}
         return trial_of(outcomes, level, asked)
 
-    def outcomes(self, processes: int, path: Path | None, bar: bool) -> list[SamplerOutcome]:
+    def outcomes(self, side: Any, path: Path | None, bar: bool) -> list[SamplerOutcome]:
         """All of them, those of a checkpoint first."""
         header = {"trial": str(import_module("bayeskit").__version__), **self.asked}
         marks = {s.name: digest_of(s.home) for s in self.samplers}
@@ -138,16 +141,24 @@ class _Work:
         left = [job for job in self.jobs if job not in done]
         found = list(done.values())
         with interruptible(), nullcontext() if path is None else appending(path, header) as file:
-            for outcome in watched(self._drawn(left, processes), "samplers on references", bar, len(left)):
+            for outcome in watched(self._drawn(left, side), "samplers on references", bar, len(left)):
                 if file is not None:
                     add_line(file, {"mark": marks[outcome.sampler], **outcome.written()})
                 found.append(outcome)
         return found
 
-    def _drawn(self, left: list[Job], processes: int) -> Iterator[SamplerOutcome]:
-        if processes == 1 or len(left) < 2:
+    def _drawn(self, left: list[Job], side: Any) -> Iterator[SamplerOutcome]:
+        """By a number of processes, or by the workers of a client."""
+        client = None if isinstance(side, int) else side
+        if self.time_limit is not None and client is not None:
+            raise OptionError("time_limit is for processes of this machine; leave it or client out")
+        if side == 1 and self.time_limit is None:
+            client = current_client()
+        if client is not None and len(left) > 1:
+            return on_cluster(client, _outcome_of, self, left, "bayeskit-trial")
+        if side == 1 or len(left) < 2:
             return map(self.outcome, left)
-        return in_prepared_processes(_outcome_of, self, left, processes)
+        return in_prepared_processes(_outcome_of, self, left, side)
 
 
 def _outcome_of(work: _Work) -> Callable[[Job], SamplerOutcome]:

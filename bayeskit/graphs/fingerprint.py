@@ -9,7 +9,7 @@ import numpy as np
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import toposort
 
-__all__ = ["digest", "fingerprint"]
+__all__ = ["digest", "digest_of_text", "fingerprint"]
 
 
 def digest(*arrays: np.ndarray) -> str:
@@ -19,6 +19,11 @@ def digest(*arrays: np.ndarray) -> str:
 
 def _short(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
+
+
+def digest_of_text(text: str) -> str:
+    """A short text that stands for a long one."""
+    return _short(text.encode())
 
 
 def fingerprint(graph: Any, names: dict[Variable, str]) -> str:
