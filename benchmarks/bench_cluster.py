@@ -2,18 +2,21 @@
 
     python benchmarks/bench_cluster.py [--files 48] [--rows 200000] [--kills 20]
 
-Linear regression of 20 columns, Parquet files. Printed are the seconds with one, two and four workers, and whether the
-log evidence has the same digits after each run and each kill.
+Linear regression of 20 columns, Parquet files. Printed are the seconds with one, two and four workers, those that the
+cost model of `docs/clusters.md` says from the times of single tasks on one worker, what it says of a hundred, and if
+the log evidence has the same digits after each run and each kill.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +45,55 @@ def write(folder: Path, files: int, rows: int) -> None:
         table = pd.DataFrame({f"x{k}": columns[:, k] for k in range(COLUMNS)})
         table["y"] = (columns @ weights + rng.normal(size=rows)).astype("float32")
         table.to_parquet(folder / f"{number:03d}.parquet")
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds: of the first piece, of another one, of adding eight sums, of a task beside its work, of what is last."""
+
+    first: float
+    piece: float
+    together: float
+    task: float
+    last: float
+
+    def seconds(self, pieces: int, workers: int) -> float:
+        """What pieces of this size take, the sums being added on the way but for those that wait for the last piece."""
+        levels = max(math.ceil(math.log(pieces, 8)), 1)
+        tasks = 2 * pieces + pieces / 7
+        side_by_side = math.ceil((pieces - 1) / workers) * self.piece + tasks * self.together / 16 / workers
+        return self.first + max(side_by_side, tasks * self.task) + levels * self.together + self.last
+
+
+def nothing(number: int) -> int:
+    """A task that is all overhead."""
+    return number
+
+
+def costs(folder: Path) -> Costs:
+    """Measured on one worker."""
+    from distributed import Client, LocalCluster, get_task_stream
+
+    import bayeskit as bk
+
+    with LocalCluster(1, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+        bk.infer(build, chunks=sorted(folder.iterdir())[:2], client=client, draws=4, progressbar=False)
+        begun = time.perf_counter()
+        client.gather(client.map(nothing, range(1000)))
+        task = (time.perf_counter() - begun) / 1000
+        with get_task_stream(client) as stream:
+            post = bk.infer(build, chunks=folder, client=client, draws=4, random_seed=0, progressbar=False)
+        begun = time.perf_counter()
+        bk.infer(post.model, draws=4, random_seed=0)
+        last = time.perf_counter() - begun
+        spent: dict[str, list[float]] = {"first": [], "chunk": [], "sum": []}
+        for record in stream.data:
+            kind, number = str(record["key"]).split("-")[1], str(record["key"]).split("-")[-1]
+            for what in record["startstops"]:
+                name = "first" if (kind, number) == ("chunk", "0") else kind
+                if what["action"] == "compute" and name in spent:
+                    spent[name].append(what["stop"] - what["start"])
+    return Costs(spent["first"][0], float(np.mean(spent["chunk"])), float(np.mean(spent["sum"])), task, last)
 
 
 def timed(folder: Path, workers: int) -> tuple[float, float]:
@@ -98,13 +150,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder, asked.files, asked.rows)
-        seconds = {}
-        values = set()
+        known, seconds, values = costs(folder), {}, set()
+        print(known)
         for workers in asked.workers:
             seconds[workers], value = timed(folder, workers)
             values.add(value)
             ratio = seconds[asked.workers[0]] / seconds[workers]
-            print(f"{workers} workers: {seconds[workers]:6.1f} s, {ratio:.2f} times", flush=True)
+            said = known.seconds(asked.files, workers)
+            print(
+                f"{workers} workers: {seconds[workers]:6.1f} s, {ratio:.2f} times; the model says {said:.1f} s",
+                flush=True,
+            )
+        for pieces in (asked.files, 100 * asked.files):
+            one, hundred = (known.seconds(pieces, workers) for workers in (1, 100))
+            print(f"{pieces} pieces on 100 workers, by the model: {hundred:.1f} s, {one / hundred:.0f} times one")
         if asked.kills:
             done, found = killed(folder, asked.kills)
             values |= set(found)

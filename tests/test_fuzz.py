@@ -110,8 +110,8 @@ def rows() -> dict[str, Row]:
     data, table = datasets.example_data(BUILT.EXAMPLE, BUILT.VARIABLES), datasets.load_example("forbes")
     judging = {"draws": sampled.tree, "var_names": ["slope"], "alpha": 1e-9, "min_ess": 1.0, "max_rhat": 5.0}
     judging |= {"random_seed": 1}
-    inferring = {"model": a_line, "method": "exact", "draws": 4, "sampler": None, "chunks": None, "dim": None, **SEEDED}
-    inferring |= {"client": None, "checkpoint": None}
+    of_chunks = {"chunks": None, "dim": None, "client": None, "checkpoint": None}
+    inferring = {"model": a_line, "method": "exact", "draws": 4, "sampler": None, **of_chunks, **SEEDED}
     stream, more = bk.Stream(tosses), bk.Stream(tosses)
     for one in (stream, more):
         one.update(np.array([1, 0, 1]))
@@ -159,8 +159,8 @@ def rows() -> dict[str, Row]:
         Row(bk.em, {**mixing, "objective": "likelihood", **SEEDED}, FEWER),
         Row(bk.information_criteria, {"models": a_line, "shared": (), "observations": None, "random_seed": 1}, FEWER),
         Row(bk.load, {"path": folder / "line.nc", "model": a_line}),
-        Row(bk.map_estimate, {"model": a_count, "random_seed": 1}, FEWER),
-        Row(bk.maximize_evidence, {"model": a_count, "random_seed": 1}, FEWER),
+        Row(bk.map_estimate, {"model": a_count, **of_chunks, "random_seed": 1}, FEWER),
+        Row(bk.maximize_evidence, {"model": a_count, **of_chunks, "random_seed": 1}, FEWER),
         Row(bk.relabel, {"draws": other, "model": a_count, "labels": (), "groups": None}),
         Row(bk.report, {**reporting, "model": None, "results": (), "sections": ["verdict"], "about": ["x"]}, FEWER),
         Row(

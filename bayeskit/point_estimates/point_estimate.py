@@ -6,12 +6,16 @@ unconstrained scale, x. Neither objective contains the Jacobian of that scale, s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
 
 import numpy as np
 import pymc as pm
 
 from bayeskit.arguments import Count, RandomSeed, checked, whole_seed
+from bayeskit.chunks.given import given_model
 from bayeskit.elimination.collapsed_density import Collapsed
 from bayeskit.elimination.collapsed_model import collapsed_model, explained, require_collapsed
 from bayeskit.elimination.plan import analyse
@@ -98,7 +102,15 @@ class PointEstimate:
 
 
 @checked
-def maximize_evidence(model: pm.Model, *, random_seed: RandomSeed = None) -> PointEstimate:
+def maximize_evidence(
+    model: pm.Model | Callable[[Any], pm.Model],
+    *,
+    chunks: Any = None,
+    dim: str | None = None,
+    client: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
+    random_seed: RandomSeed = None,
+) -> PointEstimate:
     r"""Type-II maximum likelihood (empirical Bayes): the remaining variables at the maximum of the evidence.
 
     .. math:: \hat\phi = \arg\max_\phi \log \int p(y, \theta \mid \phi) \, d\theta
@@ -109,6 +121,9 @@ def maximize_evidence(model: pm.Model, *, random_seed: RandomSeed = None) -> Poi
     Parameters
     ----------
     model : pymc.Model
+        Or with ``chunks`` a function that builds the model of the rows of one.
+    chunks, dim, client, checkpoint
+        As of :func:`bayeskit.infer`: the rows are read once, and what is maximised is a function of their sums.
     random_seed : int, sequence of int or numpy.random.Generator, optional
         Of the starting points.
 
@@ -123,11 +138,20 @@ def maximize_evidence(model: pm.Model, *, random_seed: RandomSeed = None) -> Poi
     InferenceError
         If the objective is not finite at any starting point.
     """
-    return _maximum(model, random_seed, with_prior=False)
+    whole = given_model(model, chunks, dim, client, checkpoint)
+    return _maximum(whole, random_seed, with_prior=False)
 
 
 @checked
-def map_estimate(model: pm.Model, *, random_seed: RandomSeed = None) -> PointEstimate:
+def map_estimate(
+    model: pm.Model | Callable[[Any], pm.Model],
+    *,
+    chunks: Any = None,
+    dim: str | None = None,
+    client: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
+    random_seed: RandomSeed = None,
+) -> PointEstimate:
     r"""The mode of :math:`p(\phi \mid y)`, with everything that has a closed form integrated out.
 
     The density is that of the variables as the model has them, without the Jacobian of a transform, as in
@@ -136,6 +160,9 @@ def map_estimate(model: pm.Model, *, random_seed: RandomSeed = None) -> PointEst
     Parameters
     ----------
     model : pymc.Model
+        Or with ``chunks`` a function that builds the model of the rows of one.
+    chunks, dim, client, checkpoint
+        As of :func:`bayeskit.infer`: the rows are read once, and what is maximised is a function of their sums.
     random_seed : int, sequence of int or numpy.random.Generator, optional
         Of the starting points.
 
@@ -150,7 +177,8 @@ def map_estimate(model: pm.Model, *, random_seed: RandomSeed = None) -> PointEst
     InferenceError
         If the objective is not finite at any starting point.
     """
-    return _maximum(model, random_seed, with_prior=True)
+    whole = given_model(model, chunks, dim, client, checkpoint)
+    return _maximum(whole, random_seed, with_prior=True)
 
 
 def _maximum(model: pm.Model, random_seed: RandomSeed, *, with_prior: bool) -> PointEstimate:

@@ -404,3 +404,24 @@ def _rows(data: pd.DataFrame, start: int) -> Any:
     from bayeskit.chunks.rows import ChunkRows
 
     return ChunkRows.of(data[start : start + 10_000], f"rows from {start}")
+
+
+def test_the_maximum_of_sums_is_that_of_all_rows() -> None:
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({"group": rng.integers(0, 5, 60), "y": rng.normal(size=60)})
+    table["y"] += table["group"]
+
+    def build(rows: pd.DataFrame) -> pm.Model:
+        groups, codes = np.unique(rows["group"], return_inverse=True)
+        with pm.Model(coords={"group": groups}) as model:
+            spread, noise = pm.HalfNormal("spread", 2), pm.HalfNormal("noise", 2)
+            level = pm.Normal("level", 0, spread, dims="group")
+            pm.Normal("y", level[codes], noise, observed=rows["y"].to_numpy())
+        return model
+
+    for function in (bk.maximize_evidence, bk.map_estimate):
+        whole = function(build(table), random_seed=1)
+        summed = function(build, chunks=[table[:20], table[20:35], table[35:]], random_seed=1)
+        for name, value in whole.point.items():
+            np.testing.assert_allclose(summed.point[name], value, rtol=1e-7)
+        np.testing.assert_allclose(summed.log_evidence.value, whole.log_evidence.value, rtol=1e-9)
