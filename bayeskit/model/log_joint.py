@@ -36,6 +36,7 @@ from bayeskit.model.data_shapes import require_data_fit
 from bayeskit.model.data_slots import DataSlot, sealed_in, unsealed
 from bayeskit.model.index_range import require_indices_inside
 from bayeskit.model.markov_chain import chain_parameters, is_chain
+from bayeskit.model.matern_normal import without_matern_matrices
 from bayeskit.model.summed_likelihood import is_summed
 
 __all__ = ["LogJoint"]
@@ -85,6 +86,8 @@ class LogJoint:
         large = {v: v.type() for v in graph_inputs(model.basic_RVs) if _is_large(v, *limits)}
         # Widened before PyMC derives the density too, because it folds constants: 1/float32(3) would stay wrong.
         widened = widen(substitute(list(model.basic_RVs), large))
+        seen = dict(zip(widened, fresh, strict=True))
+        widened = without_matern_matrices(widened, {w for w, rv in seen.items() if rv in model.observed_RVs}, widened)
         wide = dict(zip(widened, fresh.values(), strict=True))
         try:
             logps = conditional_logp(wide, warn_rvs=False, ir_rewriter=_measurable_form())

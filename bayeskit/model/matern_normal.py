@@ -1,0 +1,114 @@
+r"""Observations of Gaussian processes on the line whose density costs O(n): a Normal that PyMC writes with a matrix.
+
+``pm.gp.Marginal`` and people write :math:`y \sim \mathrm{Normal}(\mu, K + D)` with an n × n covariance. Where that is
+seen to be one of Matérn processes at the entries of a column, with noise
+(:mod:`bayeskit.graphs.matern.recognition`), the random variable is exchanged for one of the same distribution
+whose log density comes of a Kalman filter (:mod:`bayeskit.graphs.matern.whitening`), and no matrix is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.distributions.dist_math import check_parameters
+from pymc.logprob.abstract import _logprob
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import ancestors
+from pytensor.scalar import basic as ps
+from pytensor.tensor.random.basic import MvNormalRV
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.type_other import NoneTypeT
+
+from bayeskit.graphs.matern.recognition import MaternCovariance, matern_covariance
+from bayeskit.graphs.matern.whitening import MaternWhitening
+from bayeskit.graphs.nodes import applies
+from bayeskit.types import Graph
+
+__all__ = ["MaternNormalRV", "without_matern_matrices"]
+
+
+class MaternNormalRV(RandomVariable):
+    """A Normal with mean μ and the covariance of Matérn processes with noise: μ, x, d, s, c and λ.
+
+    ``orders`` are those of :class:`bayeskit.graphs.matern.whitening.MaternWhitening`. It has a density, and no draws.
+    """
+
+    name = "matern_normal"
+    signature = "(n),(n),(n),(),(k),(k)->(n)"
+    dtype = "float64"
+    _print_name = ("MaternNormal", "\\operatorname{MaternNormal}")
+    __props__ = (*RandomVariable.__props__, "orders")
+
+    def __init__(self, orders: tuple[int, ...] = (), **kwargs: Any) -> None:
+        self.orders = orders
+        super().__init__(**kwargs)
+
+
+@_logprob.register(MaternNormalRV)
+def _log_density(op: MaternNormalRV, values: Sequence[Graph], *inputs: Graph, **kwargs: Any) -> Graph:
+    (value,) = values
+    _, _, mean, places, noise, shared, variances, rates = inputs
+    left: Any = value - mean
+    if isinstance(places, Constant):
+        order: Any = np.argsort(places.data, kind="stable")
+        in_order = np.array_equal(order, np.arange(len(order)))
+    else:
+        order, in_order = pt.argsort(places), False
+    if not in_order:
+        places, left, noise = places[order], left[order], noise[order]
+    z: Any
+    root: Any
+    z, root = MaternWhitening(op.orders).make_node(places, left, noise, shared, variances, rates).outputs
+    constant = 0.5 * np.log(2.0 * np.pi) * pt.cast(value.shape[0], "float64")
+    density = -0.5 * pt.sum(z**2) - pt.sum(pt.log(root)) - constant
+    return check_parameters(density, pt.all(pt.gt(root, 0.0)), msg="posdef covariance")
+
+
+def without_matern_matrices(
+    variables: Sequence[Graph], observed: Collection[Graph], random: Collection[Graph]
+) -> list[Graph]:
+    """Random variables, with those that are observed exchanged where their covariance is that of Matérn processes.
+
+    ``random`` are all random variables of the model.
+    """
+    found = [_exchanged(v, random) if v in observed else None for v in variables]
+    return [old if new is None else new for old, new in zip(variables, found, strict=True)]
+
+
+def _exchanged(rv: Graph, random: Collection[Graph]) -> Graph | None:
+    node = rv.owner
+    if node is None or not isinstance(node.op, MvNormalRV):
+        return None
+    rng, size, mean, matrix = node.inputs
+    plain = isinstance(size.type, NoneTypeT) or (isinstance(size, Constant) and np.size(size.data) == 0)
+    if not plain or mean.type.ndim != 1 or matrix.type.ndim != 2 or matrix.type.shape[0] == 1:
+        return None
+    while mean.owner is not None and applies(mean.owner, ps.Second) and mean.owner.inputs[1].type.ndim == 1:
+        mean = mean.owner.inputs[1]  # PyMC spreads it over the shape of the matrix
+    if matrix in ancestors([mean]):
+        return None
+    found = matern_covariance(matrix, [v for v in random if v is not rv])
+    return None if found is None else _variable(rv, rng, mean, found)
+
+
+def _variable(rv: Graph, rng: Graph, mean: Graph, found: MaternCovariance) -> Graph:
+    places: Any = _column(found.column)
+    like: Any = pt.zeros_like(places)
+    noise = pt.add(like, *found.noise)
+    shared = pt.add(*[t.variance * (t.at_zero - 1.0) for t in found.terms], pt.constant(0.0))
+    variances, rates = (pt.stack([getattr(t, f) for t in found.terms]) for f in ("variance", "rate"))
+    op = MaternNormalRV(tuple(t.order for t in found.terms))
+    inputs = (pt.cast(mean, "float64") + like, places, noise, shared, variances, rates)
+    made: Graph = op(*inputs, rng=rng)  # type: ignore[assignment]
+    made.name = rv.name
+    return made
+
+
+def _column(column: Graph) -> Graph:
+    """The numbers of a matrix that is seen to have one column, as constants where they are."""
+    if isinstance(column, Constant):
+        return pt.constant(np.asarray(column.data, dtype=np.float64)[:, 0])
+    return pt.cast(column[:, 0], "float64")  # type: ignore[index]
