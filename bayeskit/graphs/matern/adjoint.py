@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from bayeskit.graphs.matern import passes as forward
-from bayeskit.graphs.matern import state, transitions
+from bayeskit.graphs.matern import one_process, state, transitions
 from bayeskit.graphs.matern.passes import passes
 from bayeskit.graphs.matern.state import apply_to, blocks, copied, gain_of, predict, sandwich, stationary_state
 from bayeskit.graphs.matern.transitions import slope
@@ -26,7 +26,7 @@ from bayeskit.graphs.numba_functions import as_written
 
 __all__ = ["whitening_adjoint"]
 
-CALLED = (forward.__file__, state.__file__, transitions.__file__)
+CALLED = (forward.__file__, one_process.__file__, state.__file__, transitions.__file__)
 
 
 @as_written()

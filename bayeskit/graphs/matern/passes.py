@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayeskit.graphs.matern import state, transitions
+from bayeskit.graphs.matern import one_process, state, transitions
+from bayeskit.graphs.matern.one_process import filter_one
 from bayeskit.graphs.matern.state import apply_to, blocks, copied, gain_of, predict, sandwich, stationary_state
 from bayeskit.graphs.numba_functions import as_written
 
 __all__ = ["passes", "whitened"]
 
-CALLED = (state.__file__, transitions.__file__)
+CALLED = (one_process.__file__, state.__file__, transitions.__file__)
 
 
 @as_written()
@@ -107,8 +108,16 @@ def whitened(x, y, d, shared, orders, variances, rates):  # type: ignore[no-unty
 
     Neither is a number where the covariance is not positive definite.
     """
-    right, z, root, _, _, _, _, _ = passes(x, y, d, shared, orders, variances, rates)
+    n = len(x)
+    z, root, mean, noise = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    if len(orders) > 1 or orders[0] == 0:
+        right, z, root, _, _, _, _, _ = passes(x, y, d, shared, orders, variances, rates)
+    else:
+        right = _pool(x, y, d, z, root, mean, noise)
+        for i in range(n):
+            noise[i] += shared
+        right = right and filter_one(x, mean, noise, orders[0], variances[0], rates[0], z, root)
     if not right:
-        for i in range(len(z)):
+        for i in range(n):
             z[i], root[i] = np.nan, np.nan
     return z, root

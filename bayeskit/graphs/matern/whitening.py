@@ -20,7 +20,7 @@ from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch import basic as numba_basic
 from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
 
-from bayeskit.graphs.matern import adjoint, passes, state, transitions
+from bayeskit.graphs.matern import adjoint, one_process, passes, state, transitions
 from bayeskit.graphs.matern.adjoint import whitening_adjoint
 from bayeskit.graphs.matern.passes import whitened
 from bayeskit.graphs.numba_functions import source_version
@@ -28,7 +28,7 @@ from bayeskit.types import Graph
 
 __all__ = ["MaternAdjoint", "MaternWhitening"]
 
-CALLED = (adjoint.__file__, passes.__file__, state.__file__, transitions.__file__)
+CALLED = (adjoint.__file__, one_process.__file__, passes.__file__, state.__file__, transitions.__file__)
 
 
 class MaternWhitening(Op):
