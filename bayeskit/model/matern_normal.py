@@ -4,6 +4,9 @@ r"""Observations of Gaussian processes on the line whose density costs O(n): a N
 seen to be one of Matérn processes at the entries of a column, with noise
 (:mod:`bayeskit.graphs.matern.recognition`), the random variable is exchanged for one of the same distribution
 whose log density comes of a Kalman filter (:mod:`bayeskit.graphs.matern.whitening`), and no matrix is made.
+
+Closed forms are found in the matrix, and not through the filter: weights in the mean, and a variance of which the whole
+covariance is a multiple. Where there may be one, and a matrix is small, it stays as it is.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ from bayeskit.graphs.nodes import applies
 from bayeskit.types import Graph
 
 __all__ = ["MaternNormalRV", "without_matern_matrices"]
+
+SMALL = 2000  # rows up to which a closed form by the matrix is worth more than a density without it
+FEW = 16  # numbers in a mean, up to which they may remain
 
 
 class MaternNormalRV(RandomVariable):
@@ -90,8 +96,22 @@ def _exchanged(rv: Graph, random: Collection[Graph]) -> Graph | None:
         mean = mean.owner.inputs[1]  # PyMC spreads it over the shape of the matrix
     if matrix in ancestors([mean]):
         return None
-    found = matern_covariance(matrix, [v for v in random if v is not rv])
-    return None if found is None else _variable(rv, rng, mean, found)
+    others = [v for v in random if v is not rv]
+    found = matern_covariance(matrix, others)
+    if found is None or _has_closed_form(mean, found, set(others)):
+        return None
+    return _variable(rv, rng, mean, found)
+
+
+def _has_closed_form(mean: Graph, found: MaternCovariance, random: set[Graph]) -> bool:
+    """Whether something may integrate out of a Normal with a matrix that is small enough, or has to for its size."""
+    weights = random.intersection(ancestors([mean]))
+    if any(None in v.type.shape for v in weights) or sum(int(np.prod(v.type.shape)) for v in weights) > FEW:
+        return True
+    summed = [*found.noise, *(t.variance for t in found.terms)]
+    scales = set.intersection(*(random.intersection(ancestors([g])) for g in summed))
+    rows = found.column.type.shape[0]
+    return bool(weights or scales) and rows is not None and rows <= SMALL
 
 
 def _variable(rv: Graph, rng: Graph, mean: Graph, found: MaternCovariance) -> Graph:
