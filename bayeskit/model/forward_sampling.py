@@ -28,6 +28,7 @@ from bayeskit.graphs.compile import compile_small, compile_stacked, stacked
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.nodes import core_op
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.matrix_sizes import require_room
 from bayeskit.types import Graph
 
 __all__ = [
@@ -152,6 +153,7 @@ def _above(rv: Graph) -> list[Any]:
 
 def _random_function(inputs: list[TensorVariable], outputs: list[Any], *, compiled: bool = False) -> _Seeded:
     """A function of a generator of random numbers, which gives the function of the inputs that draws with it."""
+    require_room(outputs, "draw fewer rows")
     updates = _updates(inputs, outputs)
     function: Any
     if compiled:

@@ -37,6 +37,7 @@ from bayeskit.model.data_slots import DataSlot, sealed_in, unsealed
 from bayeskit.model.index_range import require_indices_inside
 from bayeskit.model.markov_chain import chain_parameters, is_chain
 from bayeskit.model.matern_normal import without_matern_matrices
+from bayeskit.model.matrix_sizes import require_room
 from bayeskit.model.summed_likelihood import is_summed
 
 __all__ = ["LogJoint"]
@@ -88,6 +89,7 @@ class LogJoint:
         widened = widen(substitute(list(model.basic_RVs), large))
         seen = dict(zip(widened, fresh, strict=True))
         widened = without_matern_matrices(widened, {w for w, rv in seen.items() if rv in model.observed_RVs}, widened)
+        require_room(widened, "only Matérn processes at the entries of one column, observed with noise, need none")
         wide = dict(zip(widened, fresh.values(), strict=True))
         try:
             logps = conditional_logp(wide, warn_rvs=False, ir_rewriter=_measurable_form())

@@ -24,6 +24,7 @@ from bayeskit.arguments import RandomSeed, numeric, whole_seed
 from bayeskit.errors import BayeskitError, DataError, ModelError
 from bayeskit.graphs.compile import compile_small, small_mode
 from bayeskit.model.data_slots import uncut
+from bayeskit.model.matrix_sizes import require_room
 from bayeskit.model.snapshot import Snapshot
 from bayeskit.model.summed_likelihood import known_rows
 from bayeskit.results.lengths_of_new_data import advice_on_lengths, note_on_rows
@@ -33,6 +34,9 @@ from bayeskit.terminal import interruptible, quiet
 from bayeskit.types import Graph
 
 __all__ = ["CODE", "ensure_posterior_predictive", "ensure_prior_predictive", "not_drawable", "predict", "replicates"]
+
+
+NOT_DRAWN = "draw from a model of fewer rows, with the posterior's values of its parameters"
 
 
 def predict(
@@ -69,6 +73,7 @@ def predict(
             warnings.filterwarnings("ignore", message="The effect of Potentials", category=UserWarning)
             if values:
                 _set_data(model, values, new_coords)
+            require_room(model.basic_RVs, NOT_DRAWN)
             result = pm.sample_posterior_predictive(
                 countable(tree),
                 var_names=list(var_names) if var_names is not None else None,
@@ -283,6 +288,7 @@ def ensure_prior_predictive(
     """Prior and prior predictive draws, drawn once and kept in the tree."""
     if "prior_predictive" not in tree.children:
         _require_observed(model, "pymc.sample_prior_predictive draws from its prior")
+        require_room(model.basic_RVs, NOT_DRAWN)
         mode, seed = {"mode": small_mode()}, whole_seed(random_seed)
         with quiet():
             prior = pm.sample_prior_predictive(draws, model=model, random_seed=seed, compile_kwargs=mode)
