@@ -15,7 +15,7 @@ def obstacle(analysis: Analysis) -> str:
     """That there is no variable to sample, or that PyMC's density would make a matrix that there is no room for."""
     if not analysis.original.names:
         return "there is no free variable to sample; use method='exact'"
-    too_large = no_room_for(analysis.original.model.basic_RVs)
+    too_large = no_room_for({str(rv.name): rv for rv in analysis.original.model.basic_RVs})
     return f"{too_large}, as the model is written; sample its collapsed form" if too_large else ""
 
 

@@ -153,7 +153,7 @@ def _above(rv: Graph) -> list[Any]:
 
 def _random_function(inputs: list[TensorVariable], outputs: list[Any], *, compiled: bool = False) -> _Seeded:
     """A function of a generator of random numbers, which gives the function of the inputs that draws with it."""
-    require_room(outputs, "draw fewer rows")
+    require_room({str(o.name): o for o in outputs}, "draw fewer rows")
     updates = _updates(inputs, outputs)
     function: Any
     if compiled:

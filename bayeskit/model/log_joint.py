@@ -89,7 +89,8 @@ class LogJoint:
         widened = widen(substitute(list(model.basic_RVs), large))
         seen = dict(zip(widened, fresh, strict=True))
         widened = without_matern_matrices(widened, {w for w, rv in seen.items() if rv in model.observed_RVs}, widened)
-        require_room(widened, "only Matérn processes at the entries of one column, observed with noise, need none")
+        named = {str(rv.name): w for rv, w in zip(fresh, widened, strict=True)}
+        require_room(named, "only Matérn processes at the entries of one column, observed with noise, need none")
         wide = dict(zip(widened, fresh.values(), strict=True))
         try:
             logps = conditional_logp(wide, warn_rvs=False, ir_rewriter=_measurable_form())

@@ -5,7 +5,7 @@ A density may do without it (:mod:`bayeskit.model.matern_normal`), where drawing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import MvNormalRV
@@ -19,32 +19,27 @@ __all__ = ["no_room_for", "require_room"]
 MOST = 20_000  # rows of a matrix that is factorised: 3.2 GB
 
 
-def no_room_for(variables: Iterable[Graph]) -> str:
+def no_room_for(variables: Mapping[str, Graph]) -> str:
     """What cannot be drawn for the size of a matrix of which its type knows, and why; empty where there is room."""
-    variables = list(variables)
-    nodes = (v.owner for v in ancestors(variables) if v.owner is not None)
-    if max(map(_rows, nodes), default=0) <= MOST:
+    if _rows(variables.values()) <= MOST:
         return ""
-    for variable in variables:
-        rows = max(_rows(v.owner) for v in ancestors([variable]) if v.owner is not None)
-        if rows > MOST:
-            return f"{variable.name!r} needs a matrix of {rows:,} rows, of {8e-9 * rows**2:.0f} GB"
-    return ""
+    rows = {name: _rows([variable]) for name, variable in variables.items()}
+    name = next(name for name in rows if rows[name] > MOST)
+    return f"{name!r} needs a matrix of {rows[name]:,} rows, which takes {8e-9 * rows[name] ** 2:,.0f} GB"
 
 
-def _rows(node: Graph) -> int:
-    op = core_op(node)
-    if isinstance(op, MvNormalRV):
-        matrix = node.inputs[3]
-    elif type(op).__name__ == "Cholesky":
-        matrix = node.inputs[0]
-    else:
-        return 0
-    lengths: Sequence[int | None] = matrix.type.shape[-1:]
-    return lengths[0] or 0
+def _rows(variables: Iterable[Graph]) -> int:
+    """The rows of the largest matrix above variables that is, or would be, factorised; 0 where none is known."""
+    found = [0]
+    for node in {v.owner for v in ancestors(variables) if v.owner is not None}:
+        op = core_op(node)
+        if isinstance(op, MvNormalRV) or type(op).__name__ == "Cholesky":
+            matrix = node.inputs[3 if isinstance(op, MvNormalRV) else 0]
+            found.append(matrix.type.shape[-1] or 0)
+    return max(found)
 
 
-def require_room(variables: Iterable[Graph], remedy: str) -> None:
+def require_room(variables: Mapping[str, Graph], remedy: str) -> None:
     """A ModelError, with what to do instead, where variables cannot be drawn for the size of a matrix."""
     if what := no_room_for(variables):
         raise ModelError(f"{what}; {remedy}")

@@ -53,6 +53,7 @@ MAX_LENGTH = 60  # characters of one formula; longer ones become f(...)
 WHOLE = 400  # characters of one that is written out whole
 MAX_ARRAY = 4  # elements of an array that is written out
 FIRST = 2  # elements of a longer one that are
+LARGEST = 1e8  # elements of an array that is computed to be written
 
 # What users call a parameter that PyMC stores otherwise: the label in its density, the operation it is stored by, and
 # the users' label for what that operation is taken of.
@@ -268,7 +269,8 @@ def constant_value(variable: Variable, named: Collection[Variable]) -> np.ndarra
     """Value of an expression in which no named and no random variable takes part; the length of a dim has no name."""
     above = list(ancestors([variable]))
     lengths = {v for v in above if isinstance(v, SharedVariable) and v.type == pt.lscalar}
-    if any(v in named or (v.owner is None and v not in lengths and not isinstance(v, Constant)) for v in above):
+    size = np.prod([n or 1 for n in getattr(variable.type, "shape", ())], dtype=float)
+    if size > LARGEST or any(v in named or (v.owner is None and v not in lengths and not isinstance(v, Constant)) for v in above):
         return None
     return np.asarray(variable.data if isinstance(variable, Constant) else compile_small([], variable)())
 

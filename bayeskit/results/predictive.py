@@ -73,7 +73,7 @@ def predict(
             warnings.filterwarnings("ignore", message="The effect of Potentials", category=UserWarning)
             if values:
                 _set_data(model, values, new_coords)
-            require_room(model.basic_RVs, NOT_DRAWN)
+            require_room({str(rv.name): rv for rv in model.basic_RVs}, NOT_DRAWN)
             result = pm.sample_posterior_predictive(
                 countable(tree),
                 var_names=list(var_names) if var_names is not None else None,
@@ -288,7 +288,7 @@ def ensure_prior_predictive(
     """Prior and prior predictive draws, drawn once and kept in the tree."""
     if "prior_predictive" not in tree.children:
         _require_observed(model, "pymc.sample_prior_predictive draws from its prior")
-        require_room(model.basic_RVs, NOT_DRAWN)
+        require_room({str(rv.name): rv for rv in model.basic_RVs}, NOT_DRAWN)
         mode, seed = {"mode": small_mode()}, whole_seed(random_seed)
         with quiet():
             prior = pm.sample_prior_predictive(draws, model=model, random_seed=seed, compile_kwargs=mode)
