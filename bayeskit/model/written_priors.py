@@ -270,7 +270,9 @@ def constant_value(variable: Variable, named: Collection[Variable]) -> np.ndarra
     above = list(ancestors([variable]))
     lengths = {v for v in above if isinstance(v, SharedVariable) and v.type == pt.lscalar}
     size = np.prod([n or 1 for n in getattr(variable.type, "shape", ())], dtype=float)
-    if size > LARGEST or any(v in named or (v.owner is None and v not in lengths and not isinstance(v, Constant)) for v in above):
+    if size > LARGEST or any(
+        v in named or (v.owner is None and v not in lengths and not isinstance(v, Constant)) for v in above
+    ):
         return None
     return np.asarray(variable.data if isinstance(variable, Constant) else compile_small([], variable)())
 

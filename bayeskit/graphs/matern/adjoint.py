@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayeskit.graphs.matern import passes as forward
 from bayeskit.graphs.matern import one_process, state, transitions
+from bayeskit.graphs.matern import passes as forward
 from bayeskit.graphs.matern.passes import passes
 from bayeskit.graphs.matern.state import apply_to, blocks, copied, gain_of, predict, sandwich, stationary_state
 from bayeskit.graphs.matern.transitions import slope
@@ -102,7 +102,7 @@ def _pool_adjoint(x, y, d, z, root, mean, pooled, to_z, to_root, to_mean, to_y, 
 
 @as_written(*CALLED)
 def whitening_adjoint(x, y, d, shared, orders, variances, rates, to_z, to_root):  # type: ignore[no-untyped-def]
-    """Adjoints of y, d, shared, the variances and the rates, from those of z and diag L; not numbers where these are not."""
+    """Adjoints of y, d, shared, variances and rates, from those of z and diag L; not numbers where these are not."""
     n, nan = len(x), np.nan
     to_y, to_d, to_mean = np.full(n, nan), np.full(n, nan), np.zeros(n)
     to_variances, to_rates = np.full(len(rates), nan), np.full(len(rates), nan)
@@ -115,7 +115,12 @@ def whitening_adjoint(x, y, d, shared, orders, variances, rates, to_z, to_root):
     size = states.shape[1]
     first, scale = blocks(orders, variances)
     a, q, half, kept = np.zeros((size, size)), np.zeros((size, size)), np.zeros((size, size)), np.zeros((size, size))
-    turned, p, to_p, to_a = np.zeros((size, size)), np.zeros((size, size)), np.zeros((size, size)), np.zeros((size, size))
+    turned, p, to_p, to_a = (
+        np.zeros((size, size)),
+        np.zeros((size, size)),
+        np.zeros((size, size)),
+        np.zeros((size, size)),
+    )
     to_m, gain, scratch = np.zeros(size), np.empty(size), np.empty(5)
     t = n - 1
     while t >= 0:
@@ -140,7 +145,21 @@ def whitening_adjoint(x, y, d, shared, orders, variances, rates, to_z, to_root):
         if before >= 0:
             gap, m = x[t] - x[before], states[before]
             _step_adjoint(
-                orders, rates, scale, gap, a, q, m, after[before], to_m, to_p, to_a, half, turned, to_rates, to_variances
+                orders,
+                rates,
+                scale,
+                gap,
+                a,
+                q,
+                m,
+                after[before],
+                to_m,
+                to_p,
+                to_a,
+                half,
+                turned,
+                to_rates,
+                to_variances,
             )
         t = before
     _start_adjoint(orders, q, to_p, to_variances)

@@ -1,7 +1,7 @@
 r"""Whitening of observations of Matérn processes on the line, in time linear in their number, and its adjoint.
 
-Of :math:`y_i = \sum_j f_j(t_i) + \varepsilon_i`, with f of covariance :math:`c_j k_{\nu_j}(\lambda_j |t - t'|)`, a Kalman
-filter that goes through the points in order gives the innovations e and their variances S. Ordered likewise,
+Of :math:`y_i = \sum_j f_j(t_i) + \varepsilon_i`, with f of covariance :math:`c_j k_{\nu_j}(\lambda_j |t - t'|)`, a
+Kalman filter that goes through the points in order gives the innovations e and their variances S. Ordered likewise,
 
 .. math::
 

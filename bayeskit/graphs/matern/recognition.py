@@ -1,10 +1,10 @@
 r"""Covariance matrices seen to be those of Matérn processes on the line, with noise, before any of them is computed.
 
 A covariance is taken apart into a sum of terms: a diagonal matrix is noise; a number times a matrix is that number
-times its terms; a number alone is a process that is constant. What is left has to be a function k of pairs of entries of
-one column of data, made of operations that are analytic but where two entries are equal, and of one number, the length:
-each operation is looked at, and any other refuses the whole. Such a function is determined by its values anywhere;
-it is computed for a few places and lengths of either sign, and compared with
+times its terms; a number alone is a process that is constant. What is left has to be a function k of pairs of entries
+of one column of data, made of operations that are analytic but where two entries are equal, and of one number, the
+length: each operation is looked at, and any other refuses the whole. Such a function is determined by its values
+anywhere; it is computed for a few places and lengths of either sign, and compared with
 
 .. math::
 

@@ -1,7 +1,7 @@
 r"""A Matérn process on the line as a Markov process: how its state moves over a gap, and how that varies with it.
 
-A process with covariance :math:`k_\nu(\lambda |t - t'|)`, :math:`\nu = p - ½`, is the first entry of a Markov process of
-dimension p (Hartikainen and Särkkä 2010): f and its derivatives, the k-th over :math:`\lambda^k`. With
+A process with covariance :math:`k_\nu(\lambda |t - t'|)`, :math:`\nu = p - ½`, is the first entry of a Markov process
+of dimension p (Hartikainen and Särkkä 2010): f and its derivatives, the k-th over :math:`\lambda^k`. With
 :math:`u = \lambda \Delta` and F the companion matrix of :math:`(s + 1)^p`,
 
 .. math::
@@ -28,6 +28,9 @@ FAR = 350.0  # from here on e^(-2u) is zero, and the state forgotten
 @as_written()
 def stationary(order: int, at: int, covariance: np.ndarray) -> None:
     """The covariance of the state at any one time, for variance one, put into a matrix from row ``at`` on."""
+    for i in range(at, at + order):
+        for j in range(at, at + order):
+            covariance[i, j] = 0.0
     covariance[at, at] = 1.0
     if order == 2:
         covariance[at + 1, at + 1] = 1.0
@@ -69,9 +72,9 @@ def transition(order: int, u: float, at: int, a: np.ndarray, q: np.ndarray, scra
         a[at, at], q[at, at] = 1.0, 0.0
         return
     if u > FAR:
-        for i in range(order):
-            for j in range(order):
-                a[at + i, at + j], q[at + i, at + j] = 0.0, 0.0
+        for i in range(at, at + order):
+            for j in range(at, at + order):
+                a[i, j] = 0.0
         stationary(order, at, q)
         return
     decay = np.exp(-u)
