@@ -46,7 +46,7 @@ class MaternNormalRV(RandomVariable):
     signature = "(n),(n),(n),(),(k),(k)->(n)"
     dtype = "float64"
     _print_name = ("MaternNormal", "\\operatorname{MaternNormal}")
-    __props__ = (*RandomVariable.__props__, "orders")
+    __props__ = (*RandomVariable.__props__, "orders")  # type: ignore[assignment]
 
     def __init__(self, orders: tuple[int, ...] = (), **kwargs: Any) -> None:
         self.orders = orders
@@ -122,7 +122,7 @@ def _variable(rv: Graph, rng: Graph, mean: Graph, found: MaternCovariance) -> Gr
     variances, rates = (pt.stack([getattr(t, f) for t in found.terms]) for f in ("variance", "rate"))
     op = MaternNormalRV(tuple(t.order for t in found.terms))
     inputs = (pt.cast(mean, "float64") + like, places, noise, shared, variances, rates)
-    made: Graph = op(*inputs, rng=rng)  # type: ignore[assignment]
+    made: Graph = op(*inputs, rng=rng, return_next_rng=True)[1]
     made.name = rv.name
     return made
 
@@ -131,4 +131,4 @@ def _column(column: Graph) -> Graph:
     """The numbers of a matrix that is seen to have one column, as constants where they are."""
     if isinstance(column, Constant):
         return pt.constant(np.asarray(column.data, dtype=np.float64)[:, 0])
-    return pt.cast(column[:, 0], "float64")  # type: ignore[index]
+    return pt.cast(column[:, 0], "float64")

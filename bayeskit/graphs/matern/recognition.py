@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.basic import Apply, Constant, equal_computations
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import Alloc, AllocDiag, Eye
@@ -91,7 +91,8 @@ def matern_covariance(matrix: Graph, variables: Iterable[Graph]) -> MaternCovari
             terms.append(MaternTerm(order, scale, rate, at_zero))
         else:
             return None
-    if not columns or any(c is not columns[0] for c in columns):
+    # PyMC takes the column out of an array anew for each kernel.
+    if not columns or any(not equal_computations([c], columns[:1]) for c in columns[1:]):
         return None
     return MaternCovariance(columns[0], tuple(terms), tuple(noise))
 

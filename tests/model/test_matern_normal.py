@@ -1,0 +1,206 @@
+"""Which covariances are taken for Matérn processes on the line: the same density as PyMC's, and near-misses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.traversal import ancestors
+from scipy.stats import multivariate_normal
+
+import bayeskit as bk
+from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.matern.whitening import MaternWhitening
+from bayeskit.graphs.rewriting import widen
+from bayeskit.model.log_joint import LogJoint
+
+N = 24
+RNG = np.random.default_rng(3)
+X = RNG.uniform(-2.0, 4.0, N)  # in no order, with ties
+X[5], X[9] = X[3], X[3]
+COLUMN = X[:, None]
+Y = np.sin(X) + 0.3 * RNG.normal(size=N)
+cov = pm.gp.cov
+
+
+def _marginal(kernel, inputs=COLUMN, y=Y, noise=None, **options):
+    with pm.Model() as model:
+        eta, ls, sigma = pm.HalfNormal("eta"), pm.InverseGamma("ls", 3.0, 3.0), pm.HalfNormal("sigma")
+        gp = pm.gp.Marginal(cov_func=kernel(eta, ls), **options)
+        data = inputs() if callable(inputs) else inputs
+        gp.marginal_likelihood("y", data, y, sigma=sigma if noise is None else noise(sigma))
+    return model
+
+
+def _taken(joint, factor="y"):
+    return any(v.owner and isinstance(v.owner.op, MaternWhitening) for v in ancestors([joint.factors[factor]]))
+
+
+def _as_pymc_has_it(model, joint, slack=None):
+    """The density, and its gradient, against PyMC's own, at a few points.
+
+    It squares and subtracts places: at places that are equal e^-u is off by up to 1e-7 where a length is a tenth of x,
+    and its derivative by more, which is the ``slack``. Against matrices without that, see the tests of the filter.
+    """
+    free = list(joint.values.values())
+    ours = compile_small(free, [joint.total, *(pt.grad(joint.total, free) if slack else [])])
+    values = [model.rvs_to_values[rv] for rv in model.free_RVs]  # logarithms
+    total = model.logp(jacobian=False)
+    theirs = compile_small(values, widen([total, *(pt.grad(total, values) if slack else [])]))
+    for point in ([0.7, 0.9, 0.3], [2.0, 0.2, 0.05], [0.4, 30.0, 1.1]):
+        at = np.array(point[-len(free) :])
+        expected, found = theirs(*np.log(at)), ours(*map(np.asarray, at))
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-8)
+        np.testing.assert_allclose(np.array(found[1:]) * at[: len(found) - 1], expected[1:], rtol=slack or 0.0, atol=slack or 0.0)
+
+
+KERNELS = {
+    "matern12": lambda eta, ls: eta**2 * cov.Matern12(1, ls=ls),
+    "exponential": lambda eta, ls: eta**2 * cov.Exponential(1, ls=ls),
+    "matern32": lambda eta, ls: eta**2 * cov.Matern32(1, ls=ls),
+    "matern52": lambda eta, ls: eta**2 * cov.Matern52(1, ls=ls),
+    "inverse length": lambda eta, ls: cov.Matern52(1, ls_inv=ls) * eta,
+    "length by a function": lambda eta, ls: eta * cov.Matern32(1, ls=pt.exp(ls / 10.0)),
+    "fixed": lambda eta, ls: eta * ls * cov.Matern32(1, ls=0.7),
+    "sum": lambda eta, ls: eta * (cov.Matern12(1, ls=2.0 * ls) + 0.5 * cov.Matern52(1, ls=ls)),
+    "constant and white noise": lambda eta, ls: cov.Matern32(1, ls=ls) + cov.Constant(eta) + cov.WhiteNoise(0.1 * eta),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_taken_and_as_pymc_has_it(name):
+    model = _marginal(KERNELS[name])
+    joint = LogJoint.from_model(model)
+    assert _taken(joint)
+    _as_pymc_has_it(model, joint, slack={"matern12": 1e-5, "matern32": 1e-7, "matern52": 1e-7, "sum": 1e-5}.get(name))
+
+
+INPUTS = {
+    "data": lambda: pm.Data("x", COLUMN),
+    "shifted data": lambda: (pm.Data("x", 3.0 * COLUMN + 1.0) - 1.0) / 3.0,
+    "in order": np.sort(COLUMN, axis=0),
+    "whole numbers": np.arange(N)[:, None],
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_inputs_of_any_kind(name):
+    model = _marginal(KERNELS["matern32"], INPUTS[name])
+    joint = LogJoint.from_model(model)
+    assert _taken(joint)
+    _as_pymc_has_it(model, joint)
+
+
+def test_a_covariance_that_was_written_out():
+    with pm.Model() as model:
+        ls, sigma = pm.HalfNormal("ls"), pm.HalfNormal("sigma")
+        kernel = cov.Matern32(1, ls=ls)(COLUMN)
+        pm.MvNormal("y", np.linspace(-1.0, 1.0, N), 1.5 * kernel + sigma**2 * pt.eye(N) + 0.1 * np.eye(N), observed=Y)
+    joint = LogJoint.from_model(model)
+    assert _taken(joint)
+    _as_pymc_has_it(model, joint)
+
+
+NEAR_MISSES = {
+    "smooth": lambda eta, ls: eta * cov.ExpQuad(1, ls=ls),
+    "periodic": lambda eta, ls: eta * cov.Periodic(1, period=2.0, ls=ls),
+    "rational quadratic": lambda eta, ls: eta * cov.RatQuad(1, alpha=0.5, ls=ls),
+    "product": lambda eta, ls: cov.Matern12(1, ls=ls) * cov.Matern32(1, ls=eta),
+    "product of equal ones": lambda eta, ls: eta * cov.Matern12(1, ls=ls) * cov.Matern12(1, ls=ls),
+    "linear, too": lambda eta, ls: eta * cov.Matern32(1, ls=ls) + cov.Linear(1, c=0.0),
+    "power": lambda eta, ls: eta * cov.Matern12(1, ls=ls) ** 1.5,
+    "length by place": lambda eta, ls: eta * cov.Gibbs(1, lambda x, ls: ls + 0.1 * x**2, (ls,)),
+    "warped": lambda eta, ls: eta * cov.WarpedInput(1, cov.Matern32(1, ls=1.0), lambda x, ls: pt.tanh(x * ls), (ls,)),
+    "scaled by place": lambda eta, ls: cov.ScaledCov(1, cov.Matern32(1, ls=ls), lambda x, b: b + x**2, (eta,)),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_near_misses_keep_their_matrix(name):
+    model = _marginal(NEAR_MISSES[name])
+    joint = LogJoint.from_model(model)
+    assert not _taken(joint)
+    _as_pymc_has_it(model, joint)
+
+
+def test_two_columns_keep_their_matrix():
+    both = np.column_stack([X, X[::-1]])
+    for kernel in (
+        lambda eta, ls: eta * cov.Matern32(2, ls=ls),
+        lambda eta, ls: eta * cov.Matern32(2, ls=[ls, 1.0]),
+    ):
+        joint = LogJoint.from_model(_marginal(kernel, both))
+        assert not _taken(joint)
+
+
+def test_one_column_of_two_is_taken():
+    both = np.column_stack([X, X[::-1]])
+    model = _marginal(lambda eta, ls: eta * cov.Matern32(2, ls=ls, active_dims=[1]), both)
+    joint = LogJoint.from_model(model)
+    assert _taken(joint)
+    _as_pymc_has_it(model, joint)
+
+
+def test_columns_that_differ_keep_their_matrix():
+    both = np.column_stack([X, X[::-1]])
+
+    def kernel(eta, ls):
+        return eta * cov.Matern32(2, ls=ls, active_dims=[0]) + cov.Matern32(2, ls=1.0, active_dims=[1])
+
+    assert not _taken(LogJoint.from_model(_marginal(kernel, both)))
+
+
+@pytest.mark.parametrize("name", ["level", "v"])
+def test_what_has_a_closed_form_keeps_its_matrix(name):
+    with pm.Model() as model:
+        level = pm.Normal("level", 0.0, 3.0) if name == "level" else 0.5
+        v = pm.InverseGamma("v", 3.0, 1.0) if name == "v" else 0.7
+        pm.MvNormal("y", level + 0.0 * Y, v * (cov.Matern32(1, ls=1.0)(COLUMN) + 0.1 * np.eye(N)), observed=Y)
+    assert not _taken(LogJoint.from_model(model))
+    assert bk.explain(model).method == "exact"
+
+
+def test_a_process_that_is_not_observed_keeps_its_matrix():
+    with pm.Model() as model:
+        f = pm.MvNormal("f", np.zeros(N), cov.Matern32(1, ls=1.0)(COLUMN) + 1e-6 * np.eye(N))
+        pm.Poisson("y", pt.exp(f), observed=np.ones(N))
+    assert not _taken(LogJoint.from_model(model), "f")
+
+
+def test_with_all_numbers_given_the_evidence_is_exact():
+    with pm.Model() as model:
+        gp = pm.gp.Marginal(cov_func=1.3 * cov.Matern52(1, ls=0.8))
+        gp.marginal_likelihood("y", COLUMN, Y, sigma=0.3)
+    u = np.sqrt(5.0) * np.abs(X[:, None] - X) / 0.8
+    matrix = 1.3 * (1.0 + u + u**2 / 3.0) * np.exp(-u) + (0.09 + 1e-6) * np.eye(N)
+    post = bk.infer(model, progressbar=False)
+    assert post.log_evidence.label == "exact"
+    np.testing.assert_allclose(post.log_evidence.value, multivariate_normal(np.zeros(N), matrix).logpdf(Y), rtol=1e-9)
+
+
+def test_the_evidence_is_that_of_the_matrix(monkeypatch):
+    with pm.Model() as model:
+        gp = pm.gp.Marginal(cov_func=1.3 * cov.Matern32(1, ls=pm.InverseGamma("ls", 3.0, 3.0)))
+        gp.marginal_likelihood("y", COLUMN, Y, sigma=0.3)
+    fast = bk.infer(model, progressbar=False, random_seed=1)
+    monkeypatch.setattr("bayeskit.model.log_joint.without_matern_matrices", lambda variables, *_: variables)
+    slow = bk.infer(model, progressbar=False, random_seed=1)
+    assert fast.method == slow.method == "quadrature"
+    both = fast.log_evidence.error + slow.log_evidence.error
+    np.testing.assert_allclose(fast.log_evidence.value, slow.log_evidence.value, atol=both + 1e-8)
+
+
+def test_many_places_need_no_matrix_and_what_needs_one_is_refused_by_name():
+    n = 30_000
+    x = np.sort(RNG.uniform(0.0, 300.0, n))
+    y = np.sin(x)
+    model = _marginal(KERNELS["matern12"], x[:, None], y)
+    joint = LogJoint.from_model(model)
+    found = joint.logp({"eta": 1.2, "ls": 2.0, "sigma": 0.3})
+    # An Ornstein-Uhlenbeck process whose noise is nearly nothing is an autoregression.
+    assert np.isfinite(found)
+    with pytest.raises(bk.BayeskitError, match=r"'y' needs a matrix of 30,000 rows, which takes 7 GB; only Matérn"):
+        LogJoint.from_model(_marginal(NEAR_MISSES["smooth"], x[:, None], y))
+    with pytest.raises(bk.BayeskitError, match=r"'y' needs a matrix of 30,000 rows, which takes 7 GB; draw"):
+        bk.infer(_marginal(lambda eta, ls: cov.Matern12(1, ls=1.0), x[:, None], y, noise=lambda s: 0.3)).predict({})
