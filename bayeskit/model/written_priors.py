@@ -53,7 +53,6 @@ MAX_LENGTH = 60  # characters of one formula; longer ones become f(...)
 WHOLE = 400  # characters of one that is written out whole
 MAX_ARRAY = 4  # elements of an array that is written out
 FIRST = 2  # elements of a longer one that are
-LARGEST = 1e8  # elements of an array that is computed to be written
 
 # What users call a parameter that PyMC stores otherwise: the label in its density, the operation it is stored by, and
 # the users' label for what that operation is taken of.
@@ -268,11 +267,10 @@ def through(variable: Variable, named: Collection[Variable]) -> Variable:
 def constant_value(variable: Variable, named: Collection[Variable]) -> np.ndarray | None:
     """Value of an expression in which no named and no random variable takes part; the length of a dim has no name."""
     above = list(ancestors([variable]))
-    lengths = {v for v in above if isinstance(v, SharedVariable) and v.type == pt.lscalar}
+    leaves = [v for v in above if v.owner is None and not isinstance(v, Constant)]
+    known = all(isinstance(v, SharedVariable) and v.type == pt.lscalar for v in leaves)
     size = np.prod([n or 1 for n in getattr(variable.type, "shape", ())], dtype=float)
-    if size > LARGEST or any(
-        v in named or (v.owner is None and v not in lengths and not isinstance(v, Constant)) for v in above
-    ):
+    if not known or size > 1e8 or any(v in named for v in above):  # a matrix that a process never makes
         return None
     return np.asarray(variable.data if isinstance(variable, Constant) else compile_small([], variable)())
 

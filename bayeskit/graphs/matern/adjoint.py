@@ -20,7 +20,7 @@ import numpy as np
 from bayeskit.graphs.matern import one_process, state, transitions
 from bayeskit.graphs.matern import passes as forward
 from bayeskit.graphs.matern.passes import passes
-from bayeskit.graphs.matern.state import apply_to, blocks, copied, gain_of, predict, sandwich, stationary_state
+from bayeskit.graphs.matern.state import apply_to, blocks, copied, gain_of, moved_over, sandwich, stationary_state
 from bayeskit.graphs.matern.transitions import slope
 from bayeskit.graphs.numba_functions import as_written
 
@@ -50,11 +50,23 @@ def _update_adjoint(gain, kept, first, e, s, to_e, to_s, to_m, to_p, half, turne
     return to_y, to_d
 
 
-@as_written(*CALLED)
-def _step_adjoint(orders, rates, scale, gap, a, q, m, p, to_m, to_p, to_a, half, turned, to_rates, to_variances):  # type: ignore[no-untyped-def]
-    """Adjoints of rates and variances in a step from a state (m, P), added to those for them; of the state, in place.
+@as_written()
+def _covariance_adjoint(orders, q, to_p, to_variances):  # type: ignore[no-untyped-def]
+    """Adjoints of variances from that of a covariance to which each adds its block of ``q``."""
+    at = 0
+    for k in range(len(orders)):
+        end = at + max(orders[k], 1)
+        for i in range(at, end):
+            for j in range(at, end):
+                to_variances[k] += to_p[i, j] * q[i, j]
+        at = end
 
-    A and Q are those of the step. The adjoint of A is m̄ mᵀ + 2 P̄ A P.
+
+@as_written(*CALLED)
+def _step_adjoint(orders, rates, scale, gap, a, m, p, to_m, to_p, to_a, half, turned, to_rates):  # type: ignore[no-untyped-def]
+    """Adjoints of rates in a step from a state (m, P), added to those for them; of the state, in place of those after.
+
+    The adjoint of A is m̄ mᵀ + 2 P̄ A P.
     """
     size, at = len(scale), 0
     for i in range(size):
@@ -69,12 +81,8 @@ def _step_adjoint(orders, rates, scale, gap, a, q, m, p, to_m, to_p, to_a, half,
                 to_a[i, j] += 2.0 * to_p[i, k] * half[k, j]
             turned[i, j] = a[j, i]
     for k in range(len(orders)):
-        end = at + max(orders[k], 1)
         to_rates[k] += gap * slope(orders[k], rates[k] * gap, at, a, to_a, to_p, scale[at])
-        for i in range(at, end):
-            for j in range(at, end):
-                to_variances[k] += to_p[i, j] * q[i, j]
-        at = end
+        at += max(orders[k], 1)
     sandwich(turned, to_p, half, to_p)
     apply_to(turned, to_m, half[0])
     copied(half[0], to_m)
@@ -101,6 +109,37 @@ def _pool_adjoint(x, y, d, z, root, mean, pooled, to_z, to_root, to_mean, to_y, 
 
 
 @as_written(*CALLED)
+def _backward(x, z, root, noise, after, states, orders, variances, rates, to_z, to_root, to_mean, to_d, to_c, to_rates):  # type: ignore[no-untyped-def]
+    """Adjoints of the runs' means and of their noise, with those of variances and rates added to what is there."""
+    size, t = states.shape[1], len(x) - 1
+    first, scale = blocks(orders, variances)
+    a, q, half, kept = np.zeros((size, size)), np.zeros((size, size)), np.zeros((size, size)), np.zeros((size, size))
+    turned, p, to_p, to_a = np.zeros_like(a), np.zeros_like(a), np.zeros_like(a), np.zeros_like(a)
+    to_m, gain, scratch = np.zeros(size), np.empty(size), np.empty(5)
+    while t >= 0:
+        before = t - 1
+        while before >= 0 and x[before] == x[t]:
+            before -= 1
+        if before >= 0:
+            for i in range(size):
+                copied(after[before, i], p[i])
+            moved_over(orders, rates, scale, x[t] - x[before], p, a, q, half, scratch)
+        else:
+            stationary_state(orders, q)
+            for i in range(size):
+                for j in range(size):
+                    p[i, j] = scale[i] * q[i, j]
+        s = gain_of(p, first, noise[t], gain, kept)
+        e, to_e, to_s = z[t] * root[t], to_z[t] / root[t], 0.5 * (to_root[t] / root[t] - to_z[t] * z[t] / s)
+        to_mean[t], to_d[t] = _update_adjoint(gain, kept, first, e, s, to_e, to_s, to_m, to_p, half, turned)
+        _covariance_adjoint(orders, q, to_p, to_c)
+        if before >= 0:
+            gap, m, left = x[t] - x[before], states[before], after[before]
+            _step_adjoint(orders, rates, scale, gap, a, m, left, to_m, to_p, to_a, half, turned, to_rates)
+        t = before
+
+
+@as_written(*CALLED)
 def whitening_adjoint(x, y, d, shared, orders, variances, rates, to_z, to_root):  # type: ignore[no-untyped-def]
     """Adjoints of y, d, shared, variances and rates, from those of z and diag L; not numbers where these are not."""
     n, nan = len(x), np.nan
@@ -109,70 +148,14 @@ def whitening_adjoint(x, y, d, shared, orders, variances, rates, to_z, to_root):
     right, z, root, mean, pooled, noise, after, states = passes(x, y, d, shared, orders, variances, rates)
     if not right:
         return to_y, to_d, nan, to_variances, to_rates
-    to_shared = 0.0
     for k in range(len(rates)):
         to_variances[k], to_rates[k] = 0.0, 0.0
-    size = states.shape[1]
-    first, scale = blocks(orders, variances)
-    a, q, half, kept = np.zeros((size, size)), np.zeros((size, size)), np.zeros((size, size)), np.zeros((size, size))
-    turned, p, to_p, to_a = (
-        np.zeros((size, size)),
-        np.zeros((size, size)),
-        np.zeros((size, size)),
-        np.zeros((size, size)),
+    _backward(
+        x, z, root, noise, after, states, orders, variances, rates, to_z, to_root, to_mean, to_d, to_variances, to_rates
     )
-    to_m, gain, scratch = np.zeros(size), np.empty(size), np.empty(5)
-    t = n - 1
-    while t >= 0:
-        before = t - 1
-        while before >= 0 and x[before] == x[t]:
-            before -= 1
-        if before >= 0:
-            for i in range(size):
-                copied(after[before, i], p[i])
-            predict(orders, rates, scale, x[t] - x[before], p, a, q, half, scratch)
-        else:
-            stationary_state(orders, q)
-            for i in range(size):
-                for j in range(size):
-                    p[i, j] = scale[i] * q[i, j]
-        s = gain_of(p, first, noise[t], gain, kept)
-        to_e, to_s = to_z[t] / root[t], 0.5 * (to_root[t] / root[t] - to_z[t] * z[t] / s)
-        to_mean[t], to_d[t] = _update_adjoint(
-            gain, kept, first, z[t] * root[t], s, to_e, to_s, to_m, to_p, half, turned
-        )
-        to_shared += to_d[t]
-        if before >= 0:
-            gap, m = x[t] - x[before], states[before]
-            _step_adjoint(
-                orders,
-                rates,
-                scale,
-                gap,
-                a,
-                q,
-                m,
-                after[before],
-                to_m,
-                to_p,
-                to_a,
-                half,
-                turned,
-                to_rates,
-                to_variances,
-            )
-        t = before
-    _start_adjoint(orders, q, to_p, to_variances)
+    to_shared = 0.0
+    for i in range(n):
+        if i + 1 == n or x[i + 1] != x[i]:
+            to_shared += to_d[i]
     _pool_adjoint(x, y, d, z, root, mean, pooled, to_z, to_root, to_mean, to_y, to_d)
     return to_y, to_d, to_shared, to_variances, to_rates
-
-
-@as_written()
-def _start_adjoint(orders, q, to_p, to_variances):  # type: ignore[no-untyped-def]
-    at = 0
-    for k in range(len(orders)):
-        end = at + max(orders[k], 1)
-        for i in range(at, end):
-            for j in range(at, end):
-                to_variances[k] += to_p[i, j] * q[i, j]
-        at = end

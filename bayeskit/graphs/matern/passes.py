@@ -22,7 +22,7 @@ import numpy as np
 
 from bayeskit.graphs.matern import one_process, state, transitions
 from bayeskit.graphs.matern.one_process import filter_one
-from bayeskit.graphs.matern.state import apply_to, blocks, copied, gain_of, predict, sandwich, stationary_state
+from bayeskit.graphs.matern.state import apply_to, blocks, copied, gain_of, moved_over, sandwich, stationary_state
 from bayeskit.graphs.numba_functions import as_written
 
 __all__ = ["passes", "whitened"]
@@ -66,7 +66,7 @@ def _forward(x, mean, noise, orders, variances, rates, z, root, after, states): 
         if t + 1 < n and x[t + 1] == x[t]:
             continue
         if last >= 0:
-            predict(orders, rates, scale, x[t] - x[last], p, a, q, half, scratch)
+            moved_over(orders, rates, scale, x[t] - x[last], p, a, q, half, scratch)
             apply_to(a, m, gain)
             copied(gain, m)
         s = gain_of(p, first, noise[t], gain, kept)

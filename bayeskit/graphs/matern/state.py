@@ -11,7 +11,7 @@ from bayeskit.graphs.matern import transitions
 from bayeskit.graphs.matern.transitions import stationary, transition
 from bayeskit.graphs.numba_functions import as_written
 
-__all__ = ["apply_to", "blocks", "copied", "gain_of", "predict", "sandwich", "stationary_state"]
+__all__ = ["apply_to", "blocks", "copied", "gain_of", "moved_over", "sandwich", "stationary_state"]
 
 
 @as_written()
@@ -82,7 +82,7 @@ def sandwich(a, p, half, result):  # type: ignore[no-untyped-def]
 
 
 @as_written(transitions.__file__)
-def predict(orders, rates, scale, gap, p, a, q, half, scratch):  # type: ignore[no-untyped-def]
+def moved_over(orders, rates, scale, gap, p, a, q, half, scratch):  # type: ignore[no-untyped-def]
     """The covariance of the state after a gap in place of that before it; A and Q of variance one are left, too."""
     _move(orders, rates, gap, a, q, scratch)
     sandwich(a, p, half, p)
