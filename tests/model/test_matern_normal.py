@@ -52,7 +52,9 @@ def _as_pymc_has_it(model, joint, slack=None):
         at = np.array(point[-len(free) :])
         expected, found = theirs(*np.log(at)), ours(*map(np.asarray, at))
         np.testing.assert_allclose(found[0], expected[0], rtol=1e-8)
-        np.testing.assert_allclose(np.array(found[1:]) * at[: len(found) - 1], expected[1:], rtol=slack or 0.0, atol=slack or 0.0)
+        np.testing.assert_allclose(
+            np.array(found[1:]) * at[: len(found) - 1], expected[1:], rtol=slack or 0.0, atol=slack or 0.0
+        )
 
 
 KERNELS = {
