@@ -87,8 +87,9 @@ class LogJoint:
         large = {v: v.type() for v in graph_inputs(model.basic_RVs) if _is_large(v, *limits)}
         # Widened before PyMC derives the density too, because it folds constants: 1/float32(3) would stay wrong.
         widened = widen(substitute(list(model.basic_RVs), large))
-        seen = dict(zip(widened, fresh, strict=True))
-        widened = without_matern_matrices(widened, {w for w, rv in seen.items() if rv in model.observed_RVs}, widened)
+        data = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
+        observed = {w: data[rv] for rv, w in zip(fresh, widened, strict=True) if rv in data}
+        widened = without_matern_matrices(widened, observed, widened)
         named = {str(rv.name): w for rv, w in zip(fresh, widened, strict=True)}
         require_room(named, "only Matérn processes at the entries of one column, observed with noise, need none")
         wide = dict(zip(widened, fresh.values(), strict=True))
@@ -96,7 +97,7 @@ class LogJoint:
             logps = conditional_logp(wide, warn_rvs=False, ir_rewriter=_measurable_form())
         except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             raise ModelError(f"PyMC has no log density for this model: {str(error).splitlines()[0]}") from error
-        data = {fresh[rv]: model.rvs_to_values[rv] for rv in model.observed_RVs}
+        data = {fresh[rv]: values for rv, values in data.items()}
         set_aside = {stand_in: constant for constant, stand_in in large.items()} | data
         others = [pt.as_tensor(o) for o in (*model.potentials, *model.deterministics)]
         written = substitute(list(replace_rvs_by_values(others, rvs_to_values=fresh)), large)

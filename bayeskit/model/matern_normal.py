@@ -6,12 +6,13 @@ seen to be one of Matérn processes at the entries of a column, with noise
 whose log density comes of a Kalman filter (:mod:`bayeskit.graphs.matern.whitening`), and no matrix is made.
 
 Closed forms are found in the matrix, and not through the filter: weights in the mean, and a variance of which the whole
-covariance is a multiple. Where there may be one, and a matrix is small, it stays as it is.
+covariance is a multiple. Where there may be one, and a matrix is small, it stays as it is; so does one without noise,
+which may have no density, and of which :mod:`bayeskit.elimination.positive_definite` says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,13 @@ import pytensor.tensor as pt
 from pymc.distributions.dist_math import check_parameters
 from pymc.logprob.abstract import _logprob
 from pytensor.graph.basic import Constant
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.scalar import basic as ps
 from pytensor.tensor.random.basic import MvNormalRV
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.type_other import NoneTypeT
 
+from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.matern.recognition import MaternCovariance, matern_covariance
 from bayeskit.graphs.matern.whitening import MaternWhitening
 from bayeskit.graphs.nodes import applies
@@ -33,6 +35,7 @@ from bayeskit.types import Graph
 __all__ = ["MaternNormalRV", "without_matern_matrices"]
 
 SMALL = 2000  # rows up to which a closed form by the matrix is worth more than a density without it
+LEAST = 1e-12  # a variance of noise that may be too small for a matrix
 FEW = 16  # numbers in a mean, up to which they may remain
 
 
@@ -74,17 +77,18 @@ def _log_density(op: MaternNormalRV, values: Sequence[Graph], *inputs: Graph, **
 
 
 def without_matern_matrices(
-    variables: Sequence[Graph], observed: Collection[Graph], random: Collection[Graph]
+    variables: Sequence[Graph], observed: Mapping[Graph, Graph], random: Collection[Graph]
 ) -> list[Graph]:
     """Random variables, with those that are observed exchanged where their covariance is that of Matérn processes.
 
-    ``random`` are all random variables of the model.
+    ``observed`` are given with their data; ``random`` are all random variables of the model.
     """
-    found = [_exchanged(v, random) if v in observed else None for v in variables]
+    lengths = {v: data.type.shape[0] if data.type.ndim == 1 else None for v, data in observed.items()}
+    found = [_exchanged(v, random, lengths[v]) if v in observed else None for v in variables]
     return [old if new is None else new for old, new in zip(variables, found, strict=True)]
 
 
-def _exchanged(rv: Graph, random: Collection[Graph]) -> Graph | None:
+def _exchanged(rv: Graph, random: Collection[Graph], rows: int | None) -> Graph | None:
     node = rv.owner
     if node is None or not isinstance(node.op, MvNormalRV):
         return None
@@ -98,20 +102,25 @@ def _exchanged(rv: Graph, random: Collection[Graph]) -> Graph | None:
         return None
     others = [v for v in random if v is not rv]
     found = matern_covariance(matrix, others)
-    if found is None or _has_closed_form(mean, found, set(others)):
+    if found is None or _is_better_kept(mean, found, set(others), rows):
         return None
     return _variable(rv, rng, mean, found)
 
 
-def _has_closed_form(mean: Graph, found: MaternCovariance, random: set[Graph]) -> bool:
-    """Whether something may integrate out of a Normal with a matrix that is small enough, or has to for its size."""
+def _is_better_kept(mean: Graph, found: MaternCovariance, random: set[Graph], rows: int | None) -> bool:
+    """Whether something may integrate out of a small matrix, or has to for its own size; or there is no noise."""
     weights = random.intersection(ancestors([mean]))
     if any(None in v.type.shape for v in weights) or sum(int(np.prod(v.type.shape)) for v in weights) > FEW:
         return True
     summed = [*found.noise, *(t.variance for t in found.terms)]
     scales = set.intersection(*(random.intersection(ancestors([g])) for g in summed))
-    rows = found.column.type.shape[0]
-    return bool(weights or scales) and rows is not None and rows <= SMALL
+    return (rows is None or rows <= SMALL) and bool(weights or scales or _has_no_noise(found))
+
+
+def _has_no_noise(found: MaternCovariance) -> bool:
+    noise = pt.add(pt.constant(0.0), *found.noise)
+    known = all(isinstance(leaf, Constant) for leaf in graph_inputs([noise]))
+    return known and bool(np.min(compile_small([], noise)()) <= LEAST)
 
 
 def _variable(rv: Graph, rng: Graph, mean: Graph, found: MaternCovariance) -> Graph:

@@ -158,7 +158,8 @@ def test_what_has_a_closed_form_keeps_its_matrix(name):
     with pm.Model() as model:
         level = pm.Normal("level", 0.0, 3.0) if name == "level" else 0.5
         v = pm.InverseGamma("v", 3.0, 1.0) if name == "v" else 0.7
-        pm.MvNormal("y", level + 0.0 * Y, v * (cov.Matern32(1, ls=1.0)(COLUMN) + 0.1 * np.eye(N)), observed=Y)
+        kernel = cov.Matern32(1, ls=1.0)(pm.Data("x", COLUMN))
+        pm.MvNormal("y", level + 0.0 * Y, v * (kernel + 0.1 * np.eye(N)), observed=Y)
     assert not _taken(LogJoint.from_model(model))
     assert bk.explain(model).method == "exact"
 
@@ -168,6 +169,15 @@ def test_a_process_that_is_not_observed_keeps_its_matrix():
         f = pm.MvNormal("f", np.zeros(N), cov.Matern32(1, ls=1.0)(COLUMN) + 1e-6 * np.eye(N))
         pm.Poisson("y", pt.exp(f), observed=np.ones(N))
     assert not _taken(LogJoint.from_model(model), "f")
+
+
+@pytest.mark.parametrize("sigma", [0.0, 1e-9])
+def test_the_same_place_twice_without_noise_is_told_as_such(sigma):
+    with pm.Model() as model:
+        gp = pm.gp.Marginal(cov_func=cov.Matern32(1, ls=pm.HalfNormal("ls")))
+        gp.marginal_likelihood("y", COLUMN, Y, sigma=sigma, jitter=0.0)
+    with pytest.raises(bk.BayeskitError, match="the same input twice, without noise"):
+        bk.infer(model, progressbar=False)
 
 
 def test_with_all_numbers_given_the_evidence_is_exact():
