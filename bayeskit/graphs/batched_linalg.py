@@ -15,11 +15,12 @@ import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.decomposition.qr import QR
 from pytensor.tensor.linalg.solvers.general import Solve
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from scipy.linalg.lapack import dpotrf, dtrtrs
 
-__all__ = ["LARGEST", "MANY", "cholesky", "of_many", "solve", "solve_triangular"]
+__all__ = ["LARGEST", "MANY", "cholesky", "of_many", "solve", "solve_triangular", "triangle"]
 
 LARGEST = 32  # rows of a matrix up to which one call for all takes less time than LAPACK for each
 MANY = 8  # matrices
@@ -38,7 +39,17 @@ def of_many(node: Apply) -> _Function | None:
         return lambda a, b: solve_triangular(a, b, lower=op.lower, vectors=op.b_ndim == 1)
     if isinstance(op, Solve) and op.assume_a == "gen":
         return lambda a, b: solve(a, b, vectors=op.b_ndim == 1)
+    if isinstance(op, QR) and op.mode == "r" and not op.pivoting:
+        return triangle
     return None
+
+
+def triangle(matrices: np.ndarray) -> np.ndarray:
+    """R with A = QR, for A of shape (..., m, n): m rows, of which those below the n-th are zero."""
+    result = np.zeros(matrices.shape)
+    upper = np.linalg.qr(matrices, mode="r")
+    result[..., : upper.shape[-2], :] = upper
+    return result
 
 
 def cholesky(matrices: np.ndarray) -> np.ndarray:

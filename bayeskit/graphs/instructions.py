@@ -18,16 +18,16 @@ from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.link.c.op import COp
 from pytensor.scalar import basic as ps
 from pytensor.scalar.math import Softplus
-from pytensor.tensor.basic import Alloc, Join
+from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.shape import Reshape, Shape, Shape_i
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor, unflatten_index_variables
+from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.utils import import_func_from_string
 
 from bayeskit.graphs.batched_linalg import LARGEST, MANY, of_many
 from bayeskit.graphs.clipping import clip
+from bayeskit.graphs.side_by_side import side_by_side
 from bayeskit.graphs.stable_logistic import softplus
 
 __all__ = ["Instruction", "NotEvaluable", "instructions_of", "one_by_one", "order", "performed", "read_by", "spread"]
@@ -109,51 +109,6 @@ def performed(node: Apply) -> _Call:
     return call
 
 
-def _side_by_side(node: Apply) -> _Call | None:
-    """``concatenate``, ``reshape`` and writing to places of many arrays at once, which PyTensor does one by one."""
-    if not isinstance(node.op, Blockwise):
-        return None
-    op: Any = node.op.core_op
-    inner = [len(axes) for axes in node.op.inputs_sig]
-    if isinstance(op, Join):
-        return lambda a: _joined(a, inner, op.axis)
-    if isinstance(op, Reshape):
-        return lambda a: _reshaped(a[0], a[1], inner[0])
-    batch = node.op.batch_ndim(node)
-    places = [i.type.shape[:batch] for i in node.inputs[2:]]
-    if isinstance(op, IncSubtensor | AdvancedIncSubtensor) and all(n == 1 for lengths in places for n in lengths):
-        return lambda a: _incremented(op, a, batch)
-    return None
-
-
-def _incremented(op: Any, arguments: list[Any], batch: int) -> np.ndarray:
-    """Many arrays with a value added, or put, at places that are the same in all of them."""
-    value, change, *places = arguments
-    leading, trailing = tuple(range(batch)), tuple(range(-batch, 0))
-    together = np.broadcast_shapes(value.shape[:batch], change.shape[:batch])
-    result = np.moveaxis(np.broadcast_to(value, (*together, *value.shape[batch:])), leading, trailing).copy()
-    change = np.moveaxis(change, leading, trailing)
-    index: Any = unflatten_index_variables([p.reshape(p.shape[batch:]) for p in places], op.idx_list)
-    if op.set_instead_of_inc:
-        result[index] = change
-    elif isinstance(op, IncSubtensor) or op.ignore_duplicates:
-        result[index] += change
-    else:
-        np.add.at(result, index, change)
-    return np.moveaxis(result, trailing, leading)
-
-
-def _joined(arrays: list[Any], inner: list[int], axis: int) -> np.ndarray:
-    batch = np.broadcast_shapes(*(a.shape[: a.ndim - n] for a, n in zip(arrays, inner, strict=True)))
-    spread = [np.broadcast_to(a, (*batch, *a.shape[a.ndim - n :])) for a, n in zip(arrays, inner, strict=True)]
-    return np.concatenate(spread, axis=axis - inner[0] if axis >= 0 else axis)
-
-
-def _reshaped(value: Any, shapes: Any, inner: int) -> np.ndarray:
-    (shape,) = np.unique(shapes.reshape(-1, shapes.shape[-1]), axis=0)
-    return np.reshape(value, (*value.shape[: value.ndim - inner], *shape))
-
-
 def one_by_one(node: Apply) -> bool:
     """Whether LAPACK is called for one array after the other, at a few microseconds each: by static shapes."""
     if not isinstance(node.op, Blockwise):
@@ -163,7 +118,7 @@ def one_by_one(node: Apply) -> bool:
         return False
     size = node.inputs[0].type.shape[-1] if node.inputs[0].type.ndim else None
     together = of_many(node) is not None and size is not None and size <= LARGEST
-    return not together and _side_by_side(node) is None
+    return not together and side_by_side(node) is None
 
 
 def _laid_out(value: Any) -> Any:
@@ -268,7 +223,7 @@ def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -
         yield from _elementwise(node)
     elif isinstance(op, Alloc):
         yield Instruction(spread(node), reads, outputs)
-    elif (together := _side_by_side(node)) is not None:
+    elif (together := side_by_side(node)) is not None:
         yield Instruction(together, reads, outputs)
     elif isinstance(op, Shape | Shape_i) and not reads:
         shape = node.inputs[0].type.shape

@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy import linalg
 
-from bayeskit.graphs.batched_linalg import LARGEST, cholesky, solve, solve_triangular
+from bayeskit.graphs.batched_linalg import LARGEST, cholesky, solve, solve_triangular, triangle
 from bayeskit.graphs.compile import compile_small
 from bayeskit.model.unconstrained import calls_of
 
@@ -74,6 +74,17 @@ def test_general_systems_are_solved_where_they_can_be(size: int, singular: bool)
             # What is left of the equations, in units of rounding.
             for x, b in ((found[k, j], right[k, j]), (of_vectors[k, j], vectors[j])):
                 assert np.abs(matrices[k, 0] @ x - b).max() < 1e-13 * size * (1 + np.abs(x).max())
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (3, 5), (2 * LARGEST + 2, LARGEST + 1)])
+def test_triangles_are_those_of_lapack(shape: tuple[int, int]) -> None:
+    matrices = np.random.default_rng(5).normal(size=(4, 7, *shape))
+    matrices[0, 0], matrices[1, 1, 0, 0] = 0.0, np.nan
+    found, a = triangle(matrices), pt.tensor4("a", shape=(None, None, *shape))
+    assert compile_small([a], pt.linalg.qr(a, mode="r"))(matrices).tobytes() == found.tobytes()
+    for k in np.ndindex(4, 7):
+        expected = linalg.qr(matrices[k], mode="r", check_finite=False)[0]
+        assert found[k] == pytest.approx(expected, rel=1e-12, abs=1e-13, nan_ok=True)
 
 
 @pytest.mark.parametrize("size", [3, 9, LARGEST + 1])

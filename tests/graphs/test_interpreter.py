@@ -179,3 +179,22 @@ def test_values_are_written_to_places_of_many_arrays_at_once(name: str) -> None:
     values = np.random.default_rng(4).standard_normal((ROWS, 4))
     (found,) = together(values)
     np.testing.assert_array_equal(found, np.stack([one(row)[0] for row in values]))
+
+
+def test_values_are_spread_over_a_shape_that_is_the_same_for_many_arrays() -> None:
+    x, n = pt.vector("x"), pt.lscalar("n")
+    many, lengths = pt.matrix("many"), pt.lvector("lengths")
+    graph = pt.alloc(x, 2, n, x.shape[0])
+    one, together = (
+        evaluator([x, n], [graph]),
+        evaluator([many, lengths], [vectorize_graph(graph, {x: many, n: lengths})]),
+    )
+    values = np.random.default_rng(4).standard_normal((ROWS, 4))
+    (found,) = together(values, np.full(ROWS, 3))
+    np.testing.assert_array_equal(found, np.stack([one(row, 3)[0] for row in values]))
+    with pytest.raises(ValueError, match="size"):
+        together(values, np.arange(ROWS))
+    wider, m = pt.alloc(x, n), pt.lvector("m")
+    stretched = evaluator([many, m], [vectorize_graph(wider, {x: many, n: m})])
+    with pytest.raises(ValueError, match="Runtime broadcasting not allowed"):
+        stretched(values[:, :1], np.full(ROWS, 3))
