@@ -31,6 +31,7 @@ from bayeskit.graphs.domain import GraphAnalysis
 from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.operations import (
     Kind,
+    added_entries,
     coefficients,
     entry_sources,
     exponents,
@@ -194,6 +195,12 @@ class Separator(GraphAnalysis[Any]):
             targets, shape = sum_targets(out.owner, values[0].shape)
             return Form(shape, tuple(t for term in values[0].terms for t in self.factors.summed(term, targets, shape)))
         summed = parts(out.owner)
+        if added := added_entries(out.owner, _indices(out.owner, values)):
+            into, what = (self.as_form(v) for v in values[:2])
+            sources, targets = added
+            pieces = what.rows(sources, sources.shape).terms
+            terms = (t for term in pieces for t in self.factors.summed(term, targets, into.shape))
+            return Form(into.shape, (*into.terms, *terms))
         arguments = [np.zeros(v.shape) if k in summed else v for k, v in enumerate(_indices(out.owner, values))]
         images = [self._image(out.owner, k, self.as_form(values[k]), arguments) for k in summed]
         return Form(images[0].shape, tuple(term for image in images for term in image.terms))

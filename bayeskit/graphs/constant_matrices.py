@@ -6,20 +6,23 @@ and where the graph is a sparse matrix, products that the other analyses have no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import graph_inputs, toposort
+from pytensor.sparse.basic import DenseFromSparse
 from pytensor.sparse.math import Dot as SparseDot
+from pytensor.sparse.math import StructuredDot, TrueDot
 from pytensor.sparse.type import SparseTensorType
-from pytensor.sparse.variable import SparseConstant
 from pytensor.tensor.linalg.decomposition.eigen import Eigvalsh
 from scipy import linalg
 
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.nodes import core_op
+from bayeskit.graphs.sparse_products import sparse_product
 
 __all__ = ["with_constant_matrices"]
 
@@ -36,11 +39,32 @@ def with_constant_matrices(outputs: list[Variable]) -> list[Variable]:
         if (sparse or decomposed) and all(isinstance(i, Constant) for i in graph_inputs([out])):
             with silently():
                 memo[out] = pt.constant(_eigenvalues(inputs) if decomposed else out.eval(mode="FAST_COMPILE"))
-        elif sparse and isinstance(node.op, SparseDot) and any(isinstance(i, SparseConstant) for i in node.inputs):
-            memo[out] = pt.dot(*[pt.constant(i.data.toarray()) if isinstance(i, SparseConstant) else i for i in inputs])
+        elif sparse and (product := _product(node, memo)) is not None:
+            memo[out] = product
         elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
             memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True))
     return [memo.get(o, o) for o in outputs]
+
+
+def _product(node: Apply, memo: Mapping[Variable, Variable]) -> Variable | None:
+    """The dense result of a product with a constant sparse matrix, written out; None where it is something else."""
+    if isinstance(node.op, DenseFromSparse) and (inner := node.inputs[0].owner) and isinstance(inner.op, TrueDot):
+        return _product(inner, memo)
+    if not isinstance(node.op, SparseDot | StructuredDot | TrueDot) or len(node.inputs) != 2:
+        return None
+    of_matrix = [isinstance(i.type, SparseTensorType) for i in node.inputs]
+    if sum(of_matrix) != 1 or not node.outputs[0].type.dtype.startswith("float"):
+        return None
+    matrix, other = (node.inputs[of_matrix.index(kind)] for kind in (True, False))
+    if not all(isinstance(i, Constant) for i in graph_inputs([matrix])):
+        return None
+    with silently():
+        value: Any = matrix.data if isinstance(matrix, Constant) else matrix.eval(mode="FAST_COMPILE")
+    right: Any = memo.get(other, other)
+    if of_matrix[0]:
+        return sparse_product(value, right)
+    product: Any = sparse_product(value.T, right.T)
+    return product.T
 
 
 def _eigenvalues(inputs: list[Any]) -> np.ndarray:

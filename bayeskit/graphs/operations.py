@@ -36,6 +36,7 @@ __all__ = [
     "OPERATIONS",
     "Kind",
     "Meaning",
+    "added_entries",
     "coefficients",
     "entry_sources",
     "exponents",
@@ -247,6 +248,18 @@ def entry_sources(node: Apply, inputs: Sequence[Any]) -> list[np.ndarray]:
         numbers[k] = np.arange(first, first + size).reshape(shape)
         first += size
     return [s.astype(int) for s in perform(node, numbers)]
+
+
+def added_entries(node: Apply, inputs: Sequence[Any]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Which entries of its second input a node adds to which of its first, both flat; None where it does otherwise."""
+    op: Any = node.op
+    if not isinstance(op, IncSubtensor | AdvancedIncSubtensor) or op.set_instead_of_inc:
+        return None
+    if getattr(op, "ignore_duplicates", False):
+        return None
+    first, second = (np.arange(int(np.prod(np.shape(v), dtype=int))).reshape(np.shape(v)) for v in inputs[:2])
+    targets = first[tuple(get_idx_list([inputs[0], *inputs[2:]], op.idx_list))]
+    return np.broadcast_to(second, targets.shape).ravel(), targets.ravel()
 
 
 def sum_targets(node: Apply, shape: tuple[int, ...]) -> tuple[np.ndarray, tuple[int, ...]]:

@@ -20,6 +20,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Cast, upcast
+from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.basic import Alloc, Join, MakeVector, infer_shape_db
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -143,6 +144,8 @@ def _ends_of_interval(node: Apply) -> list[Variable]:
 
 
 def wide_leaf(var: Variable) -> Variable:
+    if isinstance(var.type, SparseTensorType):  # widened where it is multiplied
+        return var
     if getattr(var.type, "dtype", "") in ("float32", "float16"):
         if isinstance(var, Constant):
             return pt.constant(np.asarray(var.data, dtype="float64"), name=var.name)

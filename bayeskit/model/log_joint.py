@@ -25,6 +25,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import graph_inputs
+from pytensor.sparse.type import SparseTensorType
 
 from bayeskit.errors import ModelError
 from bayeskit.graphs.compile import compile_small
@@ -234,6 +235,8 @@ def _measurable_form() -> Any:
 
 
 def _is_large(var: Variable, limit: int = LARGE, whole_numbers: int = LARGE) -> bool:
+    if isinstance(var.type, SparseTensorType):  # two that differ by 1e-6 an entry are equal to PyTensor, and merged
+        return isinstance(var, Constant)
     value = var.data if isinstance(var, Constant) else ()
     return np.size(value) > (limit if np.asarray(value).dtype.kind == "f" else whole_numbers)
 
