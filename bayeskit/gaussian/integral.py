@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
+from scipy import sparse
 
 from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
 from bayeskit.gaussian.banded_solve import banded_solve
@@ -55,7 +56,14 @@ def plates_integral(form: QuadraticForm) -> Graph:
     """What is left of plates once they are rotated, and as many integrals of one member as were spared."""
     assert form.plates is not None and form.beta is not None
     corner, total = _integral(form.plates, multiplied(form.plates.table, form.beta))
+    if numbers := [(count, table) for count, size, table in form.plates.spared if size == 1]:
+        counts, tables = zip(*numbers, strict=True)  # groups of thirty sizes are one vector, not thirty matrices
+        single: Any = -multiplied(sparse.csr_array(sparse.vstack(tables)), form.beta)
+        logs = pt.log(pt.switch(single > 0, single, np.nan))
+        total = total + pt.sum(np.array(counts) * (0.5 * np.log(2 * np.pi) - 0.5 * logs))
     for count, size, table in form.plates.spared:
+        if size == 1:
+            continue
         precision: Any = -multiplied(table, form.beta).reshape((size, size))
         total = total + count * (dense_integral(precision, pt.zeros(size)) + 0.5 * size * np.log(2 * np.pi))
     return _sum_or_nothing(corner, total)

@@ -125,8 +125,9 @@ class BandedConditional(DenseConditional):
         return layout(self.form.size, self.form.rows, self.form.columns)
 
     @cached_property
-    def _places(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return self.layout.places(self.lookup)
+    def _places(self) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
+        of_linear = self.lookup(np.arange(self.form.size), np.full(self.form.size, self.form.size))
+        return self.layout.places(self.lookup), of_linear
 
     @property
     def entries(self) -> int:
@@ -134,9 +135,8 @@ class BandedConditional(DenseConditional):
 
     def _factorised(self, entries: np.ndarray) -> tuple[Precision, np.ndarray]:
         """Λ and η at one φ."""
-        size = self.form.size
-        linear = np.append(entries, 0.0)[self.lookup(np.arange(size), np.full(size, size))]
-        return factorise_entries(-entries, self.layout, self._places), linear
+        places, of_linear = self._places
+        return factorise_entries(-entries, self.layout, places), np.append(entries, 0.0)[of_linear]
 
     def draw(self, arrays: Arrays, rng: np.random.Generator) -> np.ndarray:
         result = rng.standard_normal((len(arrays[0]), self.form.size))

@@ -47,7 +47,7 @@ def _picked(entries: sparse.csr_array, right: Any) -> Any:
     counts, rows = np.diff(entries.indptr), entries.shape[0]
     each = int(counts[0]) if np.all(counts == counts[0]) else 0
     shape = (rows, each) if each > 1 else (entries.nnz,)
-    picked, multiple = right[entries.indices.reshape(shape)], entries.data.reshape(shape)
+    picked, multiple = right[pt.constant(entries.indices.reshape(shape))], entries.data.reshape(shape)
     if right.type.ndim == 2:
         multiple = multiple[..., None]
     terms = picked if np.all(entries.data == 1) else picked * multiple
@@ -57,4 +57,4 @@ def _picked(entries: sparse.csr_array, right: Any) -> Any:
         return pt.sum(terms, axis=1)
     of_row = np.repeat(np.arange(rows), counts)
     nothing = pt.zeros((rows, *[right.shape[k] for k in range(1, right.type.ndim)]))
-    return pt.inc_subtensor(nothing[of_row], terms)
+    return pt.inc_subtensor(nothing[pt.constant(of_row)], terms)
