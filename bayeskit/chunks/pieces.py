@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
@@ -16,9 +15,12 @@ import xarray as xr
 from bayeskit.chunks.lazy_data import lazy_parts
 from bayeskit.chunks.rows import ChunkRows
 from bayeskit.chunks.sources import chunks_of, keyed, paths_of
+from bayeskit.graphs.identity import digest_of
 from bayeskit.jobs.clients import is_lazy
 
 __all__ = ["Piece", "pieces_of"]
+
+LAST = 65_536  # bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +31,7 @@ class Piece:
     name: str
     dim: str | None
     key: str | None = None  # of a groupby
+    lazy: bool = False  # whether its source was computed by Dask
 
     def chunks(self) -> Iterator[tuple[ChunkRows, Any]]:
         """Its rows, each chunk with what it is known by."""
@@ -37,16 +40,20 @@ class Piece:
 
     @property
     def mark(self) -> str:
-        """Of a file its path, size and time, of data of Dask their key, of others a digest."""
-        if isinstance(self.source, Path):
-            files = sorted(self.source.rglob("*")) if self.source.is_dir() else [self.source]
-            known = [(str(f.resolve()), (s := f.stat()).st_size, s.st_mtime_ns) for f in files]
-            return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
-        if is_lazy(self.source):
-            from dask.tokenize import tokenize
+        """Of a file its path, size, time and last bytes, where Parquet has its statistics; of others a digest."""
+        if not isinstance(self.source, Path):
+            return digest_of([self.source, self.dim])
+        files = sorted(self.source.rglob("*")) if self.source.is_dir() else [self.source]
+        return digest_of([self.dim, *map(_told_of, files)])
 
-            return str(tokenize(self.source))
-        return ChunkRows.of(self.source, self.name, self.dim).digest()
+
+def _told_of(file: Path) -> tuple[Any, ...]:
+    if file.is_dir():
+        return (str(file),)
+    told = file.stat()
+    with file.open("rb") as opened:
+        opened.seek(max(told.st_size - LAST, 0))
+        return str(file.resolve()), told.st_size, told.st_mtime_ns, opened.read()
 
 
 def pieces_of(chunks: Any, dim: str | None = None, name: str = "the data") -> Iterator[Piece]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -147,15 +146,6 @@ class ChunkRows:
         if isinstance(data, Mapping):
             return {str(k): v for k, v in data.items() if _has_rows(v)}
         return {"values": data}
-
-    def digest(self) -> str:
-        """A short text that other rows would not have."""
-        found = hashlib.sha256()
-        for name, values in self.arrays().items():
-            found.update(f"{name} {values.dtype} {values.shape}".encode())
-            plain = values if values.dtype.kind in "biufcmM" else pd.util.hash_array(values.reshape(-1).astype(str))
-            found.update(np.ascontiguousarray(plain).view(np.uint8).data)
-        return found.hexdigest()[:16]
 
     def require_same_constants(self, other: ChunkRows) -> None:
         """A DataError where something that has no rows is another in another chunk."""

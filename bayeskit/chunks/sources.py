@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from bayeskit.chunks.lazy_data import lazy_parts
+from bayeskit.chunks.lazy_data import computed, is_empty, lazy_parts
 from bayeskit.chunks.rows import ChunkRows
 from bayeskit.errors import DataError, OptionError
 from bayeskit.jobs.clients import is_lazy
@@ -40,7 +40,9 @@ def chunks_of(chunks: Any, dim: str | None = None, name: str = "the data") -> It
     elif is_lazy(chunks):
         parts = list(lazy_parts(chunks, dim, name))
         for number, part in enumerate(parts, 1):
-            yield from chunks_of(part.compute(), dim, name if len(parts) == 1 else f"part {number} of {name}")
+            own = name if len(parts) == 1 else f"part {number} of {name}"
+            if not is_empty(values := computed(part, own)):
+                yield from chunks_of(values, dim, own)
     elif isinstance(chunks, pd.DataFrame | xr.Dataset | xr.DataArray | Mapping | np.ndarray):
         yield ChunkRows.of(chunks, name, dim), None
     elif isinstance(chunks, Iterable):

@@ -8,20 +8,23 @@ a worker ends, what it had is made again from the same pieces, and is the same.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import cloudpickle
 import pymc as pm
 
+from bayeskit.chunks.lazy_data import computed, is_empty
 from bayeskit.chunks.pieces import Piece
-from bayeskit.chunks.saved_sums import SavedSums
+from bayeskit.chunks.saved_sums import SavedSums, first_saved, saved
 from bayeskit.chunks.sums import ChunkSum
-from bayeskit.errors import BayeskitError, DataError
+from bayeskit.errors import BayeskitError, DataError, OptionError
+from bayeskit.graphs.identity import digest_of
 from bayeskit.jobs.clients import is_lazy
-from bayeskit.jobs.on_cluster import alone_in_process, finished_futures, result_of, sent
+from bayeskit.jobs.on_cluster import alone_in_process, finished_futures, pickled, result_of, sent
 from bayeskit.terminal import counted_aloud
 
 __all__ = ["sum_of_pieces"]
@@ -48,7 +51,7 @@ def sum_of_pieces(
     bayeskit.errors.InferenceError
         If the cluster is lost, or a piece ends each worker that takes it.
     """
-    saved = SavedSums.of(checkpoint)
+    saved = SavedSums.from_file(checkpoint, build)
     done: list[str] = []
     with counted_aloud("adding up pieces", lambda: len(done), "pieces", progressbar):
         if client is not None:
@@ -60,16 +63,12 @@ def _here(
     build: Callable[[Any], pm.Model], pieces: Iterable[Piece], saved: SavedSums, done: list[str]
 ) -> Iterator[ChunkSum]:
     """The sum of each piece, one after another."""
-    start = None
+    start = ChunkSum(build)
     with saved.file() as file:
         for number, piece in enumerate(pieces):
-            mark = saved.mark(piece)
-            if start is None:
-                found = start = saved.start(build, mark) or _sum_of(ChunkSum(build), piece)
-            else:
-                found = saved.sum_of(mark) or _next_sum(start, piece, number)
-            if mark not in saved.held:
-                saved.write(file, piece, mark, found)
+            found, mark = _sum_and_mark(start, _with_values(piece), number, saved.held)
+            start = found if start.template is None and found.chunks else start
+            saved.write(file, piece.name, mark, found)
             done.append(piece.name)
             yield _whole(found, start)
 
@@ -101,107 +100,139 @@ def _in_a_tree(sums: Iterable[ChunkSum]) -> ChunkSum:
 def _on_workers(
     client: Any, build: Callable[[Any], pm.Model], pieces: list[Piece], saved: SavedSums, done: list[str]
 ) -> ChunkSum:
-    if not pieces:
-        raise DataError("there are no chunks")
-    token = uuid4().hex[:12]
-    marks = [saved.mark(piece) for piece in pieces]
-    known = saved.start(build, marks[0])
-    given = ChunkSum(build) if known is None else known
-    start = sent(client, given, f"bayeskit-start-{token}")
-    if known is None:
-        start = _submitted(client, f"bayeskit-chunk-{token}-0", _first_sum, start, pieces[0], 0)
-    leaves = [start]
-    for number, (piece, mark) in enumerate(zip(pieces[1:], marks[1:], strict=True), 1):
-        key = f"bayeskit-chunk-{token}-{number}"
-        held = saved.sum_of(mark)
-        leaves.append(
-            _submitted(client, key, _next_sum_or_error, start, piece, number)
-            if held is None
-            else sent(client, held, key)
-        )
-    root = _tree(client, token, start, leaves)
-    # What an answer is asked of, not the sums, comes here: of a hundred workers, the sums are added where they are.
-    errors = [client.submit(_error_of, leaf, key=f"bayeskit-error-{token}-{k}") for k, leaf in enumerate(leaves)]
-    places = {error.key: k for k, error in enumerate(errors)}
+    token, number = uuid4().hex[:12], 0
+    held = None if saved.held is None else sent(client, saved.held, f"bayeskit-saved-{token}")
+    start = sent(client, _Leaf(ChunkSum(build)), f"bayeskit-start-{token}")
+    work = _Submitted(client, token, held, _told_of(build))
     with saved.file() as file:
-        for which in ([errors[0]], errors[1:]):  # of the first one all lines of a checkpoint speak
-            for future in finished_futures(client, {e: pieces[places[e.key]].name for e in which}):
-                k = places[future.key]
-                if (error := result_of(client, future)) is not None:
+
+        def finished(leaves: dict[Any, Piece]) -> int:
+            """The chunks in these; errors are raised, and sums written down, as they come."""
+            chunks = 0
+            # What an answer is asked of, not the sum, comes here: of a hundred workers, sums are added where they are.
+            said = {client.submit(_said_of, leaf, key=f"{leaf.key}-said"): leaf for leaf in leaves}
+            for future in finished_futures(client, {f: leaves[leaf].name for f, leaf in said.items()}):
+                error, mark, of_piece = result_of(client, future)
+                if error is not None:
                     raise error
-                if file is not None and marks[k] not in saved.held:
-                    saved.write(file, pieces[k], marks[k], result_of(client, leaves[k]))
-                done.append(pieces[k].name)
+                leaf = said[future]
+                if file is not None and mark not in (saved.held or {}):
+                    saved.write(file, leaves[leaf].name, mark, result_of(client, leaf).found)
+                done.append(leaves[leaf].name)
+                chunks += of_piece
+            return chunks
+
+        begun = start
+        for number, piece in enumerate(pieces):  # the first that has rows tells what the model is
+            begun = work.leaf(start, piece, number)
+            if finished({begun: piece}):
+                break
+        others = {work.leaf(begun, p, k): p for k, p in enumerate(pieces[number + 1 :], number + 1)}
+        root = work.tree(begun, [begun, *others])
+        finished(others)
     found = result_of(client, root)
-    if isinstance(found, _Refused):
+    if found.error is not None:
         raise found.error
-    return replace(found, build=build)
+    if not found.found.chunks:
+        raise DataError("there are no chunks")
+    return replace(found.found, build=build)
 
 
-def _tree(client: Any, token: str, start: Any, futures: list[Any]) -> Any:
-    level = 0
-    while len(futures) > 1 or not level:
-        futures = [
-            client.submit(
-                _together_or_error, start, *futures[k : k + TOGETHER], key=f"bayeskit-sum-{token}-{level}-{k}"
-            )
-            for k in range(0, len(futures), TOGETHER)
-        ]
-        level += 1
-    return futures[0]
+@dataclass(frozen=True, eq=False)
+class _Leaf:
+    """A sum, and what its piece is known by; or the error of a piece: no fault of the worker, which would try again."""
+
+    found: ChunkSum
+    mark: str = ""
+    error: BayeskitError | None = None
 
 
-def _submitted(client: Any, key: str, function: Callable[..., Any], start: Any, piece: Piece, number: int) -> Any:
-    """A task that reads a piece; data of Dask are computed first, by tasks of theirs, where they lie."""
-    values = client.compute(piece.source) if is_lazy(piece.source) else None
-    own = piece if values is None else replace(piece, source=None)
-    return client.submit(function, start, own, number, values, key=key)
+@dataclass(frozen=True, eq=False)
+class _Submitted:
+    """Tasks of one run."""
+
+    client: Any
+    token: str
+    held: Any
+    told: str
+
+    def leaf(self, start: Any, piece: Piece, number: int) -> Any:
+        """A task that reads a piece; data of Dask are computed first, by tasks of theirs, where they lie."""
+        values = self.client.compute(piece.source) if is_lazy(piece.source) else None
+        own = piece if values is None else replace(piece, source=None)
+        key = f"bayeskit-chunk-{self.token}-{number}"
+        return self.client.submit(_leaf, start, pickled(own), number, values, self.held, self.told, key=key)
+
+    def tree(self, start: Any, futures: list[Any]) -> Any:
+        """The task that has the sum of all."""
+        level = 0
+        while len(futures) > 1 or not level:
+            groups = [futures[k : k + TOGETHER] for k in range(0, len(futures), TOGETHER)]
+            keys = [f"bayeskit-sum-{self.token}-{level}-{k}" for k in range(len(groups))]
+            pairs = zip(groups, keys, strict=True)
+            futures = [self.client.submit(_leaves_together, start, *group, key=key) for group, key in pairs]
+            level += 1
+        return futures[0]
 
 
-@dataclass(frozen=True)
-class _Refused:
-    """The error of a piece, as a value: it is no fault of the worker, which would try again."""
-
-    error: BayeskitError
-
-
-def _error_of(found: ChunkSum | _Refused) -> BayeskitError | None:
-    return found.error if isinstance(found, _Refused) else None
+def _told_of(build: Callable[[Any], pm.Model]) -> str:
+    try:
+        return digest_of(build)
+    except OptionError:  # it holds what nothing tells from another
+        return ""
 
 
-def _first_sum(start: ChunkSum, piece: Piece, _: int, values: Any) -> ChunkSum | _Refused:
-    with alone_in_process():
-        return _or_error(lambda: _sum_of(start, _with_values(piece, values)))
+def _said_of(leaf: _Leaf) -> tuple[BayeskitError | None, str, int]:
+    return leaf.error, leaf.mark, leaf.found.chunks
 
 
-def _next_sum_or_error(start: ChunkSum | _Refused, piece: Piece, number: int, values: Any) -> ChunkSum | _Refused:
-    if isinstance(start, _Refused):
+def _leaf(start: _Leaf, held_piece: bytes, number: int, values: Any, held: Any, told: str) -> _Leaf:
+    if start.error is not None:
         return start
     with alone_in_process():
-        return _or_error(lambda: _next_sum(start, _with_values(piece, values), number))
+        try:
+            if _told_of(start.found.build) != told:
+                raise OptionError(
+                    "client: the workers have other values of what build uses than this process has, of a module that "
+                    "was changed after it was imported, say; give build what it needs as arguments, or enclose it"
+                )
+            piece = _with_values(cloudpickle.loads(held_piece), values)
+            return _Leaf(*_sum_and_mark(start.found, piece, number, held))
+        except BayeskitError as error:
+            return _Leaf(start.found, error=error)
 
 
-def _together_or_error(start: ChunkSum | _Refused, *parts: ChunkSum | _Refused) -> ChunkSum | _Refused:
-    sums = []
-    for part in parts:
-        if isinstance(part, _Refused) or isinstance(start, _Refused):
-            return start if isinstance(start, _Refused) else part
-        sums.append(_whole(part, start))
+def _leaves_together(start: _Leaf, *leaves: _Leaf) -> _Leaf:
+    for leaf in (start, *leaves):
+        if leaf.error is not None:
+            return leaf
     with alone_in_process():
-        return _or_error(lambda: _together(sums))
+        try:
+            return _Leaf(_together([_whole(leaf.found, start.found) for leaf in leaves]))
+        except BayeskitError as error:
+            return _Leaf(start.found, error=error)
 
 
-def _or_error(function: Callable[[], ChunkSum]) -> ChunkSum | _Refused:
-    try:
-        return function()
-    except BayeskitError as error:
-        return _Refused(error)
-
-
-def _with_values(piece: Piece, values: Any) -> Piece:
+def _with_values(piece: Piece, values: Any = None) -> Piece:
     source = piece.source if values is None else values
-    # What came over a connection lies anywhere in what was received, and PyTensor takes no array that is not aligned.
-    return piece if isinstance(source, Path) else replace(piece, source=copy.deepcopy(source))
+    if isinstance(source, Path):
+        return piece
+    if is_lazy(source):
+        source = computed(source, piece.name)
+    if values is not None:
+        # What came over a connection lies anywhere in it, and PyTensor takes only arrays that are aligned.
+        source = copy.deepcopy(source)
+    return replace(piece, source=source, lazy=values is not None or is_lazy(piece.source) or piece.lazy)
+
+
+def _sum_and_mark(start: ChunkSum, piece: Piece, number: int, held: Mapping[str, bytes] | None) -> tuple[ChunkSum, str]:
+    """The sum of a piece, from nothing but itself and what the first one told; that which is saved as it is."""
+    mark = "" if held is None else piece.mark
+    if piece.lazy and is_empty(piece.source):  # a filter leaves partitions without rows
+        return replace(start.emptied(0), build=None, template=None), mark  # type: ignore[arg-type]
+    if start.template is None:
+        return (held and first_saved(held, mark, start.build)) or _sum_of(start, piece), mark
+    return (held and saved(held, mark, start.build)) or _next_sum(start, piece, number), mark
 
 
 def _sum_of(start: ChunkSum, piece: Piece) -> ChunkSum:
@@ -227,5 +258,5 @@ def _whole(found: ChunkSum, start: ChunkSum) -> ChunkSum:
 def _together(sums: list[ChunkSum]) -> ChunkSum:
     first, *others = sums
     for other in others:
-        first = first.with_sum(other)
+        first = first.with_sum(other) if first.chunks and other.chunks else first if first.chunks else other
     return first

@@ -170,7 +170,7 @@ def _scored(
     work: Work,
 ) -> CrossValidation:
     loo = layout.method == "loo"
-    of = {"cross_validate": list(given), "method": layout.method, "shared": list(shared), "seed": seed}
+    of = {"cross_validate": [*given], "method": layout.method, "of": unit, "shared": [*shared], "seed": seed}
     work = replace(work, of=of)
     if joint and loo:
         raise OptionError("joint=True is for folds of several observations, and method='loo' has none")

@@ -15,7 +15,7 @@ from bayeskit.comparison.smoothed_loo import error_of_draws, mean_over_draws
 from bayeskit.errors import ModelError
 from bayeskit.graphs.fingerprint import digest
 from bayeskit.jobs.work import Work
-from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.mark import mark_of
 from bayeskit.model.snapshot import restored
 from bayeskit.results.diagnostics import problems_of
 from bayeskit.results.records import Posterior
@@ -41,7 +41,7 @@ def fold_runs(subsets: SubsetPosteriors, folds: Sequence[Fold], joint: bool, wor
     mark = ""
     if work.checkpoint is not None:
         with restored(subsets.posterior.snapshot):
-            mark = LogJoint.from_model(subsets.posterior.model).mark
+            mark = mark_of(subsets.posterior.model)
     jobs: dict[str, _Numbered] = {
         f"{subsets.name} {mark} {number} {joint} {digest(fold.scored, fold.seen)}": (number, fold, joint)
         for number, fold in enumerate(folds, 1)

@@ -13,7 +13,8 @@ from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import BayeskitError, ModelError
 from bayeskit.inference.ladder import infer
 from bayeskit.jobs.work import Work
-from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.mark import mark_of
+from bayeskit.model.snapshot import restored
 from bayeskit.results.records import Posterior
 from bayeskit.terminal import warnings_of
 
@@ -73,8 +74,10 @@ def inferred_models(
 def _mark(name: str, model: pm.Model | Analysis, work: Work) -> str:
     if work.checkpoint is None:
         return name
-    joint = model.original if isinstance(model, Analysis) else LogJoint.from_model(model)
-    return f"{name} {joint.mark}"
+    if isinstance(model, Analysis):
+        with restored(model.snapshot):
+            return f"{name} {mark_of(model.original.model)}"
+    return f"{name} {mark_of(model)}"
 
 
 def _inferring(random_seed: int) -> Callable[[tuple[str, pm.Model | Analysis]], Posterior]:

@@ -5,20 +5,16 @@ The first line says what is run; a file of something else is refused. A last lin
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
-
-import cloudpickle
+from typing import IO, Any, TextIO
 
 from bayeskit.errors import OptionError
-from bayeskit.terminal import let_alarms_through
 
-__all__ = ["add_line", "appending", "digest_of", "finished"]
+__all__ = ["add_line", "appending", "finished"]
 
 WHAT = "the checkpoint"
 
@@ -54,16 +50,31 @@ def appending(path: Path, of: Mapping[str, Any]) -> Iterator[TextIO]:
     """The file, open for lines after those that are whole."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as file:
-            file.seek(0)
-            whole = file.read().rfind(b"\n") + 1
-            file.truncate(whole)
-        with path.open("a", encoding="utf-8") as file:
-            if not whole:
-                add_line(file, of)
-            yield file
+        with path.open("a+b") as held:
+            _require_alone(held, path)
+            held.seek(0)
+            whole = held.read().rfind(b"\n") + 1
+            held.truncate(whole)
+            with path.open("a", encoding="utf-8") as file:
+                if not whole:
+                    add_line(file, of)
+                yield file
     except OSError as error:
         raise OptionError(f"{WHAT} {path} cannot be written: {error}") from error
+
+
+def _require_alone(file: IO[Any], path: Path) -> None:
+    """That no other run writes to the file; on Windows nobody says."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise OptionError(
+            f"{WHAT} {path} is being written by another run; wait for it, or name another file"
+        ) from error
 
 
 def add_line(file: TextIO, line: Mapping[str, Any]) -> None:
@@ -71,12 +82,3 @@ def add_line(file: TextIO, line: Mapping[str, Any]) -> None:
     file.write(json.dumps(line) + "\n")
     file.flush()
     os.fsync(file.fileno())
-
-
-def digest_of(function: Any) -> str:
-    """A function with all that it holds on to, as a short text."""
-    try:
-        return hashlib.sha256(cloudpickle.dumps(function)).hexdigest()[:16]
-    except Exception as error:  # whatever cannot be pickled in it
-        let_alarms_through(error)
-        return str(getattr(function, "__name__", "a function"))

@@ -25,10 +25,15 @@ def require_client(client: Any) -> Any:
 
 
 def current_client() -> Any:
-    """The client that Dask computes with where none is named; None where there is none."""
+    """The client that Dask computes with where none is named; None where there is none, and in a task of a worker."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
+    try:
+        distributed.get_worker()
+        return None  # a task that waits for others takes the place of one of them
+    except ValueError:
+        pass
     try:
         client = distributed.default_client()
     except ValueError:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from uuid import uuid4
@@ -14,9 +16,10 @@ import cloudpickle
 from bayeskit.errors import BayeskitError, InferenceError, OptionError
 from bayeskit.terminal import let_alarms_through
 
-__all__ = ["alone_in_process", "finished_futures", "on_cluster", "sent"]
+__all__ = ["alone_in_process", "finished_futures", "on_cluster", "pickled", "result_of", "sent", "willing_client"]
 
-DEATHS = 3  # times that a job is tried again of which Dask says that it ends its workers, after its own four
+PATIENCE = 60.0  # seconds for a worker to say whether it can unpack something
+DEATHS = 1  # times that a job is tried again of which Dask says that it ends its workers, after its own four
 
 
 def on_cluster[Job, Result](
@@ -28,37 +31,61 @@ def on_cluster[Job, Result](
     it runs again on another.
     """
     token = uuid4().hex[:12]
-    prepared = sent(client, _Prepared(prepare, source), f"{what}-source-{token}")
+    prepared = sent(client, _Prepared(pickled((prepare, source))), f"{what}-source-{token}")
     names = {
-        client.submit(_answer, prepared, job, key=f"{what}-{token}-{number}", pure=False): f"{what} {number + 1}"
+        client.submit(
+            _answer, prepared, pickled(job), key=f"{what}-{token}-{number}", pure=False
+        ): f"{what} {number + 1}"
         for number, job in enumerate(jobs)
     }
     for future in finished_futures(client, names):
-        yield result_of(client, future)
+        yield result_of(client, future, names[future])
+
+
+def pickled(value: Any) -> bytes:
+    """What a task unpacks itself: where Dask did, a module that a worker lacks would end one after another."""
+    try:
+        return bytes(cloudpickle.dumps(value))
+    except Exception as error:  # whatever a function of somebody else's holds on to
+        let_alarms_through(error)
+        raise OptionError(f"client: the model or a function cannot be sent to workers: {error}") from error
+
+
+def willing_client(client: Any, given: Any) -> Any:
+    """The current client, where nobody named one, if what is ``given`` can be sent to its workers; else None."""
+    if client is None:
+        return None
+    try:
+        with quiet_cluster():
+            client.submit(_can_unpack, pickled(given), pure=False).result(timeout=PATIENCE)
+    except Exception as error:
+        let_alarms_through(error)
+        return None
+    return client
+
+
+def _can_unpack(held: bytes) -> bool:
+    return cloudpickle.loads(held) is not None
 
 
 def sent(client: Any, value: Any, key: str) -> Any:
     """A future of a value, which may hold functions of a script; it is made anew where the worker that has it ends."""
-    try:
-        held = cloudpickle.dumps(value)
-    except Exception as error:  # whatever a function of somebody else's holds on to
-        let_alarms_through(error)
-        raise OptionError(f"client: the model or a function cannot be sent to workers: {error}") from error
-    return client.submit(cloudpickle.loads, held, key=key)
+    return client.submit(cloudpickle.loads, pickled(value), key=key)
 
 
 def finished_futures(client: Any, names: Mapping[Any, str]) -> Iterator[Any]:
     """Futures as they finish; an error names the one that failed, or says that the cluster is gone."""
     from distributed import KilledWorker, as_completed
 
-    deaths = 0
+    deaths: Counter[Any] = Counter()
     try:
         with quiet_cluster():
             with client.as_current():
                 going = as_completed(list(names))
             for future in going:
                 if future.status == "error" and isinstance(future.exception(), KilledWorker):
-                    if (deaths := deaths + 1) > DEATHS:
+                    deaths[future.key] += 1
+                    if deaths[future.key] > DEATHS:
                         raise InferenceError(
                             f"{names[future]}: each worker that took it ended; if memory was short, make chunks "
                             "smaller, or give workers more"
@@ -67,14 +94,14 @@ def finished_futures(client: Any, names: Mapping[Any, str]) -> Iterator[Any]:
                     going.add(future)
                     continue
                 if future.status != "finished":
-                    result_of(client, future)  # its error
+                    result_of(client, future, names[future])  # its error
                 yield future
     finally:
         if client.status == "running":
             client.cancel([f for f in names if f.status == "pending"])
 
 
-def result_of(client: Any, future: Any) -> Any:
+def result_of(client: Any, future: Any, name: str = "a worker") -> Any:
     """What a job gave; its error in words."""
     try:
         with quiet_cluster():
@@ -86,29 +113,32 @@ def result_of(client: Any, future: Any) -> Any:
         text = str(error).splitlines()[0] if str(error) else ""
         if client.status != "running" or future.status in ("cancelled", "lost"):
             raise InferenceError(
-                f"the connection to the Dask scheduler at {_address(client)} was lost; connect to one that runs, and "
-                "call again: with checkpoint=, what was finished is kept"
+                f"the connection to the Dask scheduler at {_address(client)} was lost, or its workers were restarted; "
+                "connect to one that runs, and call again: with checkpoint=, what was finished is kept"
             ) from error
         if isinstance(error, ModuleNotFoundError):
             raise OptionError(
                 f"client: the workers have no module {error.name!r}; install it there, send it by client.upload_file, "
                 "or define what needs it in the script itself"
             ) from error
-        raise InferenceError(f"a worker failed: {type(error).__name__}: {text}") from error
+        raise InferenceError(f"{name} failed: {type(error).__name__}: {text}") from error
 
 
 @contextmanager
 def quiet_cluster() -> Iterator[None]:
     """Without what Dask logs of connections that were lost: what the caller needs to know is an error's."""
     loggers = [logging.getLogger(f"distributed.{part}") for part in ("client", "core", "comm", "utils", "batched")]
-    levels = [logger.level for logger in loggers]
+
+    def silent(_: logging.LogRecord) -> bool:
+        return False
+
     for logger in loggers:
-        logger.setLevel(logging.CRITICAL + 1)
+        logger.addFilter(silent)  # one for each call: several threads may be in this at once
     try:
         yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        for logger in loggers:
+            logger.removeFilter(silent)
 
 
 def alone_in_process() -> Any:
@@ -122,25 +152,22 @@ def _address(client: Any) -> str:
     return str(getattr(client.scheduler, "address", None) or "its address")
 
 
+@dataclass(frozen=True, eq=False)
 class _Prepared:
-    """What jobs need, prepared by the first of them in each process: what is sent to another is the source."""
+    """What jobs need, prepared by the first of them in each process; what is sent to another is the source."""
 
-    def __init__(self, prepare: Callable[[Any], Any], source: Any) -> None:
-        self.given = prepare, source
+    held: bytes
 
     @cached_property
     def function(self) -> Callable[[Any], Any]:
-        prepare, source = self.given
-        return prepare(source)
+        prepare, source = cloudpickle.loads(self.held)
+        found: Callable[[Any], Any] = prepare(source)
+        return found
 
-    def __reduce__(self) -> Any:
-        return _unpacked, (cloudpickle.dumps(self.given),)
-
-
-def _unpacked(held: bytes) -> _Prepared:
-    return _Prepared(*cloudpickle.loads(held))
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Prepared, (self.held,)
 
 
-def _answer(prepared: Any, job: Any) -> Any:
+def _answer(prepared: _Prepared, job: bytes) -> Any:
     with alone_in_process():
-        return prepared.function(job)
+        return prepared.function(cloudpickle.loads(job))

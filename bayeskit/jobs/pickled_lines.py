@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -29,6 +30,8 @@ def pickled_lines(path: Path, of: Mapping[str, Any]) -> dict[str, bytes]:
     for line, row in enumerate(finished(path, of), 2):
         try:
             value = base64.b64decode(row["value"], validate=True)
+            if row["run"] != _run(of):
+                raise ValueError("it is of another run")
             if hashlib.sha256(value).hexdigest() != row["sha256"]:
                 raise ValueError("it does not hold what was written")
             held.setdefault(str(row["mark"]), value)
@@ -37,23 +40,27 @@ def pickled_lines(path: Path, of: Mapping[str, Any]) -> dict[str, bytes]:
     return held
 
 
-def add_pickled(file: TextIO, name: str, mark: str, value: Any) -> None:
+def add_pickled(file: TextIO, of: Mapping[str, Any], name: str, mark: str, value: Any) -> None:
     """One more result, which is on the disk when this returns."""
     try:
         held = cloudpickle.dumps(value)
     except Exception as error:  # whatever a function of somebody else's holds on to
         let_alarms_through(error)
         raise OptionError(f"checkpoint: the result of {name} cannot be pickled: {error}") from error
+    digest = hashlib.sha256(held).hexdigest()
     text = base64.b64encode(held).decode()
-    add_line(file, {"of": name, "mark": mark, "sha256": hashlib.sha256(held).hexdigest(), "value": text})
+    add_line(file, {"of": name, "run": _run(of), "mark": mark, "sha256": digest, "value": text})
 
 
-def unpickled(held: bytes, path: Path | None) -> Any:
+def _run(of: Mapping[str, Any]) -> str:
+    """What each line is of: two runs that wrote to one file would leave lines of both."""
+    return hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def unpickled(held: bytes) -> Any:
     """A result, or an OptionError if this environment cannot read it."""
     try:
         return cloudpickle.loads(held)
     except Exception as error:
         let_alarms_through(error)
-        raise OptionError(
-            f"the checkpoint {path} cannot be read with the packages of this environment: {error}"
-        ) from error
+        raise OptionError(f"the checkpoint cannot be read with the packages of this environment: {error}") from error

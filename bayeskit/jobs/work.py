@@ -11,7 +11,7 @@ from typing import Any
 
 from bayeskit.jobs.checkpoint import appending
 from bayeskit.jobs.clients import current_client, require_client
-from bayeskit.jobs.on_cluster import on_cluster
+from bayeskit.jobs.on_cluster import on_cluster, willing_client
 from bayeskit.jobs.pickled_lines import add_pickled, pickled_lines, unpickled
 from bayeskit.terminal import watched
 
@@ -44,14 +44,16 @@ class Work:
         """
         path = None if self.checkpoint is None else Path(fspath(self.checkpoint))
         held = {} if path is None else pickled_lines(path, self.of)
-        found: dict[str, Any] = {mark: unpickled(held[mark], path) for mark in jobs if mark in held}
+        found: dict[str, Any] = {mark: unpickled(held[mark]) for mark in jobs if mark in held}
         left = {mark: job for mark, job in jobs.items() if mark not in found}
-        client = require_client(self.client) or (current_client() if len(left) > 1 else None)
+        client = require_client(self.client)
+        if client is None and len(left) > 1:
+            client = willing_client(current_client(), (prepare, source, left))
         with nullcontext() if path is None else appending(path, self.of) as file:
             coming = _results(client, prepare, source, left, what, own)
             for mark, result in watched(coming, what, self.bar, len(left)):
                 if file is not None:
-                    add_pickled(file, what, mark, result)
+                    add_pickled(file, self.of, what, mark, result)
                 found[mark] = result
         return [found[mark] for mark in jobs]
 

@@ -30,7 +30,6 @@ from pytensor.sparse.type import SparseTensorType
 from bayeskit.errors import ModelError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.constant_matrices import with_constant_matrices
-from bayeskit.graphs.fingerprint import digest_of_text, fingerprint
 from bayeskit.graphs.rewriting import depends_on, inline, shapes_of, substitute, wide_leaf, widen
 from bayeskit.model.areal_fields import require_neighbours
 from bayeskit.model.data_shapes import require_data_fit
@@ -61,12 +60,6 @@ class LogJoint:
     # What proofs have asked of data in slots, and the answers: they hold for other data of which the same is true.
     facts: list[tuple[Callable[[], Any], Any]] = field(default_factory=list, repr=False)
     shared: tuple[str, ...] = ()  # variables with a constant density that compared models share, with its constant
-
-    @property
-    def mark(self) -> str:
-        """A short text that models share of which the variables have the same log densities, and the same data."""
-        names = {v: n for n, v in self.values.items()}
-        return digest_of_text("; ".join(f"{n}: {fingerprint(g, names)}" for n, g in sorted(self.factors.items())))
 
     @classmethod
     def from_model(

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from bayeskit.errors import OptionError
+from bayeskit.graphs.identity import is_installed
 from bayeskit.terminal import let_alarms_through
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ class NamedSampler:
         if not missing:
             return ""
         return f"{self.name} needs {' and '.join(missing)}: pip install 'bayeskit[samplers]'"
+
+    @property
+    def made_of(self) -> Any:
+        """What tells it from another one: the function of a user, or where its function is, if that stays."""
+        if callable(self.home) or is_installed(self.home.partition(":")[0]):
+            return self.home
+        return _function_of(self.home)
 
     def sample(self, model: pm.Model, settings: Settings) -> Any:
         """The draws, as a DataTree or whatever else can be judged."""

@@ -15,8 +15,8 @@ from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs.environment import lightly, on_one_thread
+from bayeskit.graphs.identity import digest_of
 from bayeskit.inference.ladder import explain, infer
-from bayeskit.jobs.checkpoint import digest_of
 from bayeskit.marginal_likelihood.relabelling import groups_without_order, over_all_labellings
 from bayeskit.model.data_slots import with_constants
 from bayeskit.model.forward_sampling import over_draws

@@ -40,7 +40,8 @@ from bayeskit.graphs.copies import CopyEnded, can_copy, in_copies
 from bayeskit.inference.methods import method_names
 from bayeskit.jobs.checkpoint import add_line, appending, finished
 from bayeskit.jobs.clients import current_client, require_client
-from bayeskit.jobs.on_cluster import on_cluster
+from bayeskit.jobs.on_cluster import on_cluster, willing_client
+from bayeskit.model.mark import mark_of
 from bayeskit.terminal import interruptible, watched
 from bayeskit.validation.calibration.experiment import Experiment, Repeated, Repetition
 from bayeskit.validation.calibration.record import Calibration, calibration_of
@@ -134,7 +135,7 @@ def _calibrated(
         _require_arguments(experiment.method)
     with interruptible():
         repeated = _repeated(experiment)
-        header = {} if path is None else repeated.fingerprint()
+        header = {} if path is None else {**repeated.fingerprint(), "models": _marks(experiment)}
         done = [] if path is None else [r for r in _read_from(path, header) if r.dataset < datasets]
         left = sorted(set(range(datasets)) - {r.dataset for r in done})
         # The processes are there before the bar is, which has a thread of its own.
@@ -149,6 +150,13 @@ def _calibrated(
         raise InferenceError(f"none of {datasets} data sets had an answer; of the first: {done[0].failure}")
     chains = repeated.of_chains if any(r.method == "nuts" for r in done) else []
     return calibration_of(done, alpha, experiment.random_seed, [*repeated.notes, *chains])
+
+
+def _marks(experiment: Experiment) -> list[str]:
+    """Of the models that are drawn from and inferred: what acts in some data sets only is no part of the first one."""
+    given = experiment.model
+    models = [*given.values()] if isinstance(given, Mapping) else [given]
+    return [mark_of(m) for m in [*models, experiment.generator] if m is not None]
 
 
 def _read_from(path: Path, header: Mapping[str, Any]) -> list[Repetition]:
@@ -173,8 +181,10 @@ def _repeated(experiment: Experiment) -> Repeated:
 @contextmanager
 def _results(repeated: Repeated, left: list[int], side: Any) -> Iterator[Iterator[Repetition]]:
     """What is still to be computed, as it comes: by a number of processes, or by the workers of a client."""
-    client = current_client() if side == 1 else None if isinstance(side, int) else side
+    client = None if isinstance(side, int) else side
     processes = side if isinstance(side, int) else 1
+    if client is None and processes == 1 and len(left) > 1:
+        client = willing_client(current_client(), (_repetition_of, repeated.of))
     if client is not None and len(left) > 1:
         yield on_cluster(client, _repetition_of, repeated.of, left, "bayeskit-data-set")
     elif processes == 1 or len(left) < 2:

@@ -20,9 +20,10 @@ from typing import Annotated, Any
 
 from bayeskit.arguments import Count, Positive, Probability, RandomSeed, Range, checked, shown, whole_seed
 from bayeskit.errors import OptionError
-from bayeskit.jobs.checkpoint import add_line, appending, digest_of, finished
+from bayeskit.graphs.identity import digest_of
+from bayeskit.jobs.checkpoint import add_line, appending, finished
 from bayeskit.jobs.clients import current_client, require_client
-from bayeskit.jobs.on_cluster import on_cluster
+from bayeskit.jobs.on_cluster import on_cluster, willing_client
 from bayeskit.sampling.named_samplers import NamedSampler, Settings, contenders
 from bayeskit.terminal import interruptible, watched
 from bayeskit.validation.prepared_processes import in_prepared_processes
@@ -135,7 +136,7 @@ class _Work:
     def outcomes(self, side: Any, path: Path | None, bar: bool) -> list[SamplerOutcome]:
         """All of them, those of a checkpoint first."""
         header = {"trial": str(import_module("bayeskit").__version__), **self.asked}
-        marks = {s.name: digest_of(s.home) for s in self.samplers}
+        marks = {} if path is None else self.marks()
         done = {} if path is None else _read_from(path, header, marks)
         done = {job: done[job] for job in self.jobs if job in done}
         left = [job for job in self.jobs if job not in done]
@@ -143,17 +144,23 @@ class _Work:
         with interruptible(), nullcontext() if path is None else appending(path, header) as file:
             for outcome in watched(self._drawn(left, side), "samplers on references", bar, len(left)):
                 if file is not None:
-                    add_line(file, {"mark": marks[outcome.sampler], **outcome.written()})
+                    add_line(file, {"mark": marks[outcome.sampler, outcome.reference], **outcome.written()})
                 found.append(outcome)
         return found
+
+    def marks(self) -> dict[Job, str]:
+        """By what each sampler and reference are known again; of users' own by what they are made of."""
+        samplers = {s.name: digest_of(s.made_of) for s in self.samplers}
+        references = {r.name: digest_of((r.build, r.solved)) for r in self.references}
+        return {(s, r): f"{samplers[s]} {references[r]}" for s, r in self.jobs}
 
     def _drawn(self, left: list[Job], side: Any) -> Iterator[SamplerOutcome]:
         """By a number of processes, or by the workers of a client."""
         client = None if isinstance(side, int) else side
         if self.time_limit is not None and client is not None:
             raise OptionError("time_limit is for processes of this machine; leave it or client out")
-        if side == 1 and self.time_limit is None:
-            client = current_client()
+        if side == 1 and self.time_limit is None and len(left) > 1:
+            client = willing_client(current_client(), (_outcome_of, self))
         if client is not None and len(left) > 1:
             return on_cluster(client, _outcome_of, self, left, "bayeskit-trial")
         if side == 1 or len(left) < 2:
@@ -165,8 +172,8 @@ def _outcome_of(work: _Work) -> Callable[[Job], SamplerOutcome]:
     return work.outcome
 
 
-def _read_from(path: Path, header: dict[str, Any], marks: dict[str, str]) -> dict[Job, SamplerOutcome]:
-    """What a checkpoint holds of the samplers as they are now: a function may have been changed since."""
+def _read_from(path: Path, header: dict[str, Any], marks: dict[Job, str]) -> dict[Job, SamplerOutcome]:
+    """What a checkpoint holds of samplers and references as they are now: one may have been changed since."""
     found: dict[Job, SamplerOutcome] = {}
     for line, row in enumerate(finished(path, header), 2):
         try:
@@ -175,7 +182,7 @@ def _read_from(path: Path, header: dict[str, Any], marks: dict[str, str]) -> dic
         except (AttributeError, KeyError, ValueError) as error:
             what = f"the checkpoint {path}, line {line}: {error}"
             raise OptionError(f"{what}; remove it, or name another file") from error
-        if marks.get(outcome.sampler) == mark:
+        if marks.get((outcome.sampler, outcome.reference)) == mark:
             found[outcome.sampler, outcome.reference] = outcome
     return found
 
