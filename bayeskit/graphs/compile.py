@@ -25,6 +25,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Second
 from pytensor.scan.op import Scan
+from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.linalg.solvers.core import SolveBase
 from pytensor.tensor.rewriting.basic import local_elemwise_alloc, local_useless_alloc
@@ -39,10 +40,12 @@ from bayeskit.graphs.instructions import NotEvaluable
 from bayeskit.graphs.interpreter import evaluator
 from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.operation_costs import charge, static_cost
-from bayeskit.graphs.rewriting import with_known_shapes
+from bayeskit.graphs.rewriting import substitute, with_known_shapes
 from bayeskit.types import Graph
 
 __all__ = ["compile_small", "compile_stacked", "fill_to_alloc", "has_loops", "small_mode", "stacked", "vectorised"]
+
+SMALL = 4096  # numbers of a shape
 
 
 def stacked(variables: Iterable[Graph]) -> dict[Graph, Any]:
@@ -67,8 +70,21 @@ def compile_stacked(variables: Iterable[Graph], graphs: Any) -> Any:
         each = _charging(one, [graphs] if single else graphs)
         return lambda *values: _stack([each(*row) for row in zip(*values, strict=True)], single)
     rows = stacked(variables)
-    known = condensed(with_known_shapes([graphs] if single else list(graphs)))
+    known = _elementwise_where_spread(condensed(with_known_shapes([graphs] if single else list(graphs))))
     return compile_small(list(rows.values()), vectorize_graph(known[0] if single else known, rows))
+
+
+def _elementwise_where_spread(graphs: list[Graph]) -> list[Graph]:
+    """The same graphs with ``fill`` for ``alloc`` over shapes that are known, and not large.
+
+    Vectorised, ``alloc`` would have PyTensor rewrite all that is above it to find the lengths of its stack.
+    """
+    told: dict[Graph, Graph] = {}
+    for v in ancestors(graphs):
+        if v.owner and isinstance(v.owner.op, Alloc) and None not in v.type.shape and np.prod(v.type.shape) <= SMALL:
+            like = pt.constant(np.zeros(v.type.shape, dtype="int8"))
+            told[v] = pt.second(like, v.owner.inputs[0])
+    return substitute(graphs, told) if told else graphs
 
 
 @node_rewriter([Elemwise])
