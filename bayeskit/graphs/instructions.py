@@ -27,7 +27,7 @@ from pytensor.tensor.utils import import_func_from_string
 
 from bayeskit.graphs.batched_linalg import LARGEST, MANY, of_many
 from bayeskit.graphs.clipping import clip
-from bayeskit.graphs.side_by_side import side_by_side
+from bayeskit.graphs.many_arrays import of_many_arrays
 from bayeskit.graphs.stable_logistic import softplus
 
 __all__ = ["Instruction", "NotEvaluable", "instructions_of", "one_by_one", "order", "performed", "read_by", "spread"]
@@ -118,7 +118,7 @@ def one_by_one(node: Apply) -> bool:
         return False
     size = node.inputs[0].type.shape[-1] if node.inputs[0].type.ndim else None
     together = of_many(node) is not None and size is not None and size <= LARGEST
-    return not together and side_by_side(node) is None
+    return not together and of_many_arrays(node) is None
 
 
 def _laid_out(value: Any) -> Any:
@@ -223,7 +223,7 @@ def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -
         yield from _elementwise(node)
     elif isinstance(op, Alloc):
         yield Instruction(spread(node), reads, outputs)
-    elif (together := side_by_side(node)) is not None:
+    elif (together := of_many_arrays(node)) is not None:
         yield Instruction(together, reads, outputs)
     elif isinstance(op, Shape | Shape_i) and not reads:
         shape = node.inputs[0].type.shape

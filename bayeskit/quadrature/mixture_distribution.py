@@ -87,7 +87,7 @@ class MixtureDensity(ArrayDistribution):
         return (direct(flat) if result is None else result).reshape(shape)[()]
 
     def _function(self, method: str) -> Callable[[np.ndarray], Any]:
-        """The components' own; of Normals without SciPy's checks of each value, twice as long as all else."""
+        """The components' own; of Normals without SciPy's checks of values, which take twice as long as the rest."""
         frozen = self.components
         if method in ("cdf", "sf") and getattr(frozen, "dist", None).__class__ is stats.norm.__class__:
             _, mean, sd = frozen.dist._parse_args(*frozen.args, **frozen.kwds)

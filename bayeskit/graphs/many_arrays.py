@@ -15,10 +15,10 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor, unflatten_index_variables
 
-__all__ = ["side_by_side"]
+__all__ = ["of_many_arrays"]
 
 
-def side_by_side(node: Apply) -> Callable[[list[Any]], Any] | None:
+def of_many_arrays(node: Apply) -> Callable[[list[Any]], Any] | None:
     """What does for many arrays the same as a node of PyTensor; None where nothing here does."""
     if not isinstance(node.op, Blockwise):
         return None
