@@ -237,7 +237,10 @@ def _inverted(first: Any, shift: Any, depth: int) -> tuple[Any, Any, Any]:
     scaled = first / largest[:, None]
     # As many right-hand sides as rows: where far out R is singular, PyTensor's answer has the shape of R.
     solved = pt.linalg.solve(scaled, pt.eye(size))
-    log_determinant = pt.linalg.slogdet(scaled)[1] + pt.sum(pt.log(largest))
+    if depth:  # a triangle in some order, of which the diagonal is the determinant
+        log_determinant = pt.sum(pt.log(pt.abs(pt.diagonal(first))))
+    else:
+        log_determinant = pt.linalg.slogdet(scaled)[1] + pt.sum(pt.log(largest))
     return solved / largest, -pt.dot(solved, shift / largest), log_determinant
 
 
