@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -42,6 +42,7 @@ class Layout:
     inner: np.ndarray  # entries of θ in the band, in its order; empty where Λ is dense
     width: int  # diagonals of the band
     shared: np.ndarray  # entries of θ outside the band; all of them where Λ is dense
+    cost: float = 0.0  # of a factorisation, about
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -76,7 +77,8 @@ def layout(size: int, rows: np.ndarray, columns: np.ndarray) -> Layout:
         for b in _banded(size, rows, columns)
     ]
     cost, best = min(costs, key=lambda one: one[0])
-    return best if cost < float(size) ** 3 / 3 else dense
+    whole = float(size) ** 3 / 3
+    return replace(best, cost=cost) if cost < whole else replace(dense, cost=whole)
 
 
 def _banded(size: int, rows: np.ndarray, columns: np.ndarray) -> Iterator[Layout]:

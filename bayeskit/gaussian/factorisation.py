@@ -5,8 +5,9 @@ factorised, so that variances of 1e-12 and 1e12 may stand side by side. Draws of
 standard normal.
 
 What differs is L, chosen by cost (:mod:`bayeskit.gaussian.banded_layout`): dense (D³/3); a band, for chains and plates
-in the order of reverse Cuthill–McKee (D · width²); or a band with a border, once k variables shared by all are set
-aside, such as the mean of 25,000 groups (D · (width + k)² + k³).
+in the order of reverse Cuthill–McKee (D · width²); a band with a border, once k variables shared by all are set aside,
+such as the mean of 25,000 groups (D · (width + k)² + k³); or sparse in the order of minimum degree, where a
+large Λ has another pattern (Σ of the squares of the entries in a column of L).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from scipy import linalg, sparse
 from bayeskit.errors import InferenceError
 from bayeskit.gaussian.banded_layout import Layout, Lookup, layout
 from bayeskit.gaussian.low_rank_update import LowRankUpdate
+from bayeskit.gaussian.sparse_factor import MOST_ENTRIES, SparseTriangular, elimination
 from bayeskit.gaussian.triangular_factors import Banded, Bordered, Dense, Triangular
 from bayeskit.graphs.batched_linalg import LARGEST, MANY, cholesky
 from bayeskit.types import Array
@@ -36,6 +38,8 @@ __all__ = [
 ]
 
 LARGEST_DENSE = 20_000  # variables in a dense precision matrix, which then takes 3.2 GB
+LARGE = 1e9  # cost of a factorisation from which it is worth looking for a sparse one
+SPARSE_COST = 10.0  # of a sparse operation in that of a dense one, which runs in BLAS
 DRAWN = 50_000  # numbers drawn at a time, if not as many as L has: they stay in the cache until they are done
 
 
@@ -48,7 +52,7 @@ class Precision:
     """Λ = S⁻¹ Pᵀ L Lᵀ P S⁻¹."""
 
     inverse_scale: np.ndarray  # the diagonal of S, 1/√Λ_kk
-    factor: Triangular | LowRankUpdate  # L
+    factor: Triangular | SparseTriangular | LowRankUpdate  # L
     order: np.ndarray  # the permutation: entry i of the factorised matrix is entry ``order[i]`` of Λ
 
     @property
@@ -120,17 +124,37 @@ def factorise(matrix: Any) -> Precision:
     entries.sum_duplicates()
     rows, columns = entries.coords
     plan = layout(size, rows, columns)
-    if len(plan.inner):
+    if plan.cost > LARGE and (sparsely := _sparse(sparse.csr_array(matrix), plan.cost)) is not None:
+        return sparsely
+    if len(plan.inner) and len(plan.inner) * (plan.width + len(plan.shared)) <= LARGEST_DENSE**2:
         order = np.lexsort((columns, rows))
         places = plan.places(Lookup(size, rows[order], columns[order]))
         return factorise_entries(entries.data[order], plan, places)
     if size > LARGEST_DENSE:
         raise InferenceError(
             f"the precision matrix of {size:,} Normal variables is not banded, for many of them are shared by all "
-            f"others, and dense it would take {8e-9 * size**2:.0f} GB; give the shared variables known values, or "
-            "sample the model with PyMC"
+            f"others, nor does it stay sparse, and dense it would take {8e-9 * size**2:.0f} GB; give the shared "
+            "variables known values, or sample the model with PyMC"
         )
     return _dense(matrix.toarray())
+
+
+def _sparse(matrix: sparse.csr_array, cost: float) -> Precision | None:
+    """By a sparse factor, where that is cheaper than at some cost."""
+    filled = matrix.nnz / 2
+    if filled > MOST_ENTRIES or SPARSE_COST * filled**2 / matrix.shape[0] > cost:  # L has no fewer entries
+        return None
+    matrix = sparse.csr_array(0.5 * (matrix + matrix.T))
+    plan = elimination(matrix)
+    if plan is None or SPARSE_COST * plan.cost > cost:
+        return None
+    scale = _inverse_root(matrix.diagonal())
+    scaled = sparse.csr_array(sparse.diags_array(scale) @ matrix @ sparse.diags_array(scale))
+    try:
+        factor, order = SparseTriangular.of(scaled[plan.order][:, plan.order])
+    except np.linalg.LinAlgError as error:
+        raise NotPositiveDefinite from error
+    return Precision(scale, factor, plan.order[order])
 
 
 def factorise_entries(entries: Array, plan: Layout, places: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Precision:

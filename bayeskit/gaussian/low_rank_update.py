@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bayeskit.gaussian.sparse_factor import SparseTriangular
 from bayeskit.gaussian.triangular_factors import Triangular
 
 __all__ = ["LowRankUpdate"]
@@ -28,13 +29,13 @@ COLUMNS = 256  # that are solved for at a time
 class LowRankUpdate:
     """L = L₀ (I + V K Vᵀ)."""
 
-    base: Triangular  # L₀
+    base: Triangular | SparseTriangular  # L₀
     rows: np.ndarray  # V, of shape (D, N)
     directions: np.ndarray  # E
     roots: np.ndarray  # √(1 + λ)
 
     @classmethod
-    def of(cls, base: Triangular, rows: np.ndarray) -> LowRankUpdate:
+    def of(cls, base: Triangular | SparseTriangular, rows: np.ndarray) -> LowRankUpdate:
         """From V."""
         values, directions = np.linalg.eigh(rows.T @ rows)
         return cls(base, rows, directions, np.sqrt(1.0 + np.maximum(values, 0.0)))

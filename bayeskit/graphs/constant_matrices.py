@@ -27,8 +27,11 @@ from bayeskit.graphs.sparse_products import sparse_product
 __all__ = ["with_constant_matrices"]
 
 
-def with_constant_matrices(outputs: list[Variable]) -> list[Variable]:
-    """The same graphs without sparse constants, and without eigenvalues of what is constant."""
+def with_constant_matrices(outputs: list[Variable], *, always: bool = False) -> list[Variable]:
+    """The same graphs without sparse constants, and without eigenvalues of what is constant.
+
+    Products with sparse constants are ``always`` of one form, or of one that is good for the numbers in them.
+    """
     memo: dict[Variable, Variable] = {}
     for node in toposort(outputs):
         inputs = [memo.get(i, i) for i in node.inputs]
@@ -39,17 +42,17 @@ def with_constant_matrices(outputs: list[Variable]) -> list[Variable]:
         if (sparse or decomposed) and all(isinstance(i, Constant) for i in graph_inputs([out])):
             with silently():
                 memo[out] = pt.constant(_eigenvalues(inputs) if decomposed else out.eval(mode="FAST_COMPILE"))
-        elif sparse and (product := _product(node, memo)) is not None:
+        elif sparse and (product := _product(node, memo, always)) is not None:
             memo[out] = product
         elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
             memo.update(zip(node.outputs, node.clone_with_new_inputs(inputs, strict=False).outputs, strict=True))
     return [memo.get(o, o) for o in outputs]
 
 
-def _product(node: Apply, memo: Mapping[Variable, Variable]) -> Variable | None:
+def _product(node: Apply, memo: Mapping[Variable, Variable], always: bool) -> Variable | None:
     """The dense result of a product with a constant sparse matrix, written out; None where it is something else."""
     if isinstance(node.op, DenseFromSparse) and (inner := node.inputs[0].owner) and isinstance(inner.op, TrueDot):
-        return _product(inner, memo)
+        return _product(inner, memo, always)
     if not isinstance(node.op, SparseDot | StructuredDot | TrueDot) or len(node.inputs) != 2:
         return None
     of_matrix = [isinstance(i.type, SparseTensorType) for i in node.inputs]
@@ -62,8 +65,8 @@ def _product(node: Apply, memo: Mapping[Variable, Variable]) -> Variable | None:
         value: Any = matrix.data if isinstance(matrix, Constant) else matrix.eval(mode="FAST_COMPILE")
     right: Any = memo.get(other, other)
     if of_matrix[0]:
-        return sparse_product(value, right)
-    product: Any = sparse_product(value.T, right.T)
+        return sparse_product(value, right, always=always)
+    product: Any = sparse_product(value.T, right.T, always=always)
     return product.T
 
 

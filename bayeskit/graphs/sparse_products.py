@@ -24,10 +24,11 @@ WRITTEN_OUT = 100_000  # entries up to which a matrix is multiplied as a dense o
 FULL = 0.25  # share of entries that are not zero from which on it is
 
 
-def sparse_product(matrix: Any, right: Any) -> Graph:
+def sparse_product(matrix: Any, right: Any, *, always: bool = False) -> Graph:
     """X b of a constant SciPy matrix and a vector or matrix, as a graph of dense tensors.
 
-    Dense where the matrix is small or full.
+    With a dense matrix where it is small or full, and without multiples where all are one; but not where it is
+    ``always`` to be of one form, whatever the numbers are.
     """
     entries = sparse.csr_array(matrix, dtype="float64", copy=True)
     entries.sum_duplicates()
@@ -36,21 +37,21 @@ def sparse_product(matrix: Any, right: Any) -> Graph:
         raise ModelError(
             f"a sparse matrix of {columns:,} columns is multiplied by what has {right.type.shape[0]:,} rows"
         )
-    if rows * columns <= WRITTEN_OUT or filled >= FULL * rows * columns:
+    if not always and (rows * columns <= WRITTEN_OUT or filled >= FULL * rows * columns):
         return pt.dot(entries.toarray(), right)
     if right.type.ndim == 2 and right.type.shape[1] == 1:
-        return _picked(entries, pt.specify_shape(right, (columns, 1))[:, 0])[:, None]
-    return _picked(entries, pt.specify_shape(right, (columns, *[None] * (right.type.ndim - 1))))
+        return _picked(entries, pt.specify_shape(right, (columns, 1))[:, 0], always)[:, None]
+    return _picked(entries, pt.specify_shape(right, (columns, *[None] * (right.type.ndim - 1))), always)
 
 
-def _picked(entries: sparse.csr_array, right: Any) -> Any:
+def _picked(entries: sparse.csr_array, right: Any, always: bool) -> Any:
     counts, rows = np.diff(entries.indptr), entries.shape[0]
     each = int(counts[0]) if np.all(counts == counts[0]) else 0
     shape = (rows, each) if each > 1 else (entries.nnz,)
     picked, multiple = right[pt.constant(entries.indices.reshape(shape))], entries.data.reshape(shape)
     if right.type.ndim == 2:
         multiple = multiple[..., None]
-    terms = picked if np.all(entries.data == 1) else picked * multiple
+    terms = picked if np.all(entries.data == 1) and not always else picked * multiple
     if each == 1:
         return terms
     if each:

@@ -24,7 +24,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import MergeOptimizer
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.sparse.type import SparseTensorType
 
 from bayeskit.errors import ModelError
@@ -103,7 +103,9 @@ class LogJoint:
         fgraph = FunctionGraph(outputs=graphs, clone=False)
         MergeOptimizer().rewrite(fgraph)
         leaves = {v: wide_leaf(d) for v, d in set_aside.items()}
-        found = iter(with_constant_matrices(substitute(list(fgraph.outputs), leaves)))
+        written_out = with_constant_matrices(substitute(list(fgraph.outputs), leaves), always=as_they_are)
+        _require_dense(written_out)
+        found = iter(written_out)
         factors = dict(zip([v.name for v in (*model.basic_RVs, *model.potentials)], found, strict=False))
         factors |= {rv.name: pt.constant(0.0) for rv in model.free_RVs if type(rv.owner.op).__name__ == "FlatRV"}
         return cls(
@@ -234,6 +236,16 @@ def _is_large(var: Variable, limit: int = LARGE, whole_numbers: int = LARGE) -> 
     return np.size(value) > (limit if np.asarray(value).dtype.kind == "f" else whole_numbers)
 
 
+def _require_dense(graphs: list[Variable]) -> None:
+    """A ModelError where something sparse is left that is no constant which is multiplied."""
+    for node in toposort(graphs):
+        if any(isinstance(v.type, SparseTensorType) for v in (*node.inputs, *node.outputs)):
+            raise ModelError(
+                f"{node.op} of a sparse matrix: only products X b of a constant sparse X and a dense b can be read; "
+                "multiply b or the product rather than X, or give X as a dense array"
+            )
+
+
 def _require_readable(model: Any) -> None:
     if not isinstance(model, pm.Model):
         kind = type(model).__name__
@@ -242,6 +254,12 @@ def _require_readable(model: Any) -> None:
         raise ModelError(f"expected a pymc.Model, got {kind}; {remedy}")
     if not model.basic_RVs and not model.potentials:
         raise ModelError("the model has no random variables; add at least one prior and one observed variable")
+    for leaf in graph_inputs([*model.basic_RVs, *model.potentials]):
+        if isinstance(leaf, SharedVariable) and isinstance(leaf.type, SparseTensorType):
+            raise ModelError(
+                "a sparse matrix is shared, and could change under its posterior: give it as a constant, "
+                "pytensor.sparse.as_sparse_variable(X)"
+            )
     for rv in (*model.basic_RVs, *model.deterministics):
         if rv.name in ("chain", "draw"):
             raise ModelError(f"a variable is named {rv.name!r}, as an axis of the draws is: give it another name")

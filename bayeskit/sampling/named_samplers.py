@@ -16,7 +16,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from bayeskit.errors import OptionError
-from bayeskit.graphs.identity import is_installed
 from bayeskit.terminal import let_alarms_through
 
 if TYPE_CHECKING:
@@ -61,6 +60,8 @@ class NamedSampler:
     @property
     def made_of(self) -> Any:
         """What tells it from another one: the function of a user, or where its function is, if that stays."""
+        from bayeskit.graphs.identity import is_installed  # with NumPy and pandas, which the command line does not need
+
         if callable(self.home) or is_installed(self.home.partition(":")[0]):
             return self.home
         return _function_of(self.home)

@@ -23,6 +23,7 @@ from pymc.initial_point import make_initial_point_fn
 from pytensor.graph.rewriting.utils import rewrite_graph
 
 from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.constant_matrices import with_constant_matrices
 from bayeskit.graphs.environment import lightly, silently
 from bayeskit.graphs.mvnormal_gradients import shared_factorisations
 from bayeskit.graphs.rewriting import inline, with_constant_data, without_checks
@@ -131,7 +132,7 @@ def density_graphs(model: pm.Model, variables: Sequence[Graph]) -> list[Graph]:
 def _value_and_gradient(model: pm.Model, variables: Sequence[Graph]) -> list[Graph]:
     # Bounds are kept or removed as the model says, and the density simplified before it is differentiated.
     removed = () if model.check_bounds else ("local_remove_check_parameter",)
-    written = stable_logistics(with_constant_data([model.logp()]))[0]
+    written = stable_logistics(with_constant_matrices(with_constant_data([model.logp()])))[0]
     value: Any = rewrite_graph(written, include=("canonicalize", "stabilize", *removed))
     gradient: Any = pytensor.grad(value, list(variables))
     return [value, *gradient]
@@ -139,7 +140,7 @@ def _value_and_gradient(model: pm.Model, variables: Sequence[Graph]) -> list[Gra
 
 def _graphs(model: pm.Model, outputs: list[Graph]) -> list[Graph]:
     """Graphs of doubles, of which nothing is hidden, and a parameter out of its bounds is a density of zero."""
-    graphs = shared_factorisations(inline(with_constant_data([*outputs])))
+    graphs = shared_factorisations(inline(with_constant_matrices(with_constant_data([*outputs]))))
     return [*(without_checks(graphs) if model.check_bounds else graphs)] if graphs else []
 
 
