@@ -11,6 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from bayeskit.errors import DataError
+from bayeskit.jobs.clients import is_lazy
 
 __all__ = ["ChunkRows", "column_kinds", "row_dim"]
 
@@ -40,6 +41,8 @@ class ChunkRows:
             found = cls(data, name, dim, data.sizes[dim])
         elif isinstance(data, pd.DataFrame):
             found = cls(data, name, None, len(data))
+        elif isinstance(data, Mapping) and any(map(is_lazy, data.values())):
+            raise DataError(f"{name} is a mapping of arrays of Dask: give a Dataset of them, xr.Dataset(...)")
         elif isinstance(data, Mapping):
             found = cls({k: _as_array(v) for k, v in data.items()}, name, None, _length(data, name))
         elif isinstance(data, np.ndarray) and data.ndim:
