@@ -113,7 +113,7 @@ def light_garbage_collection() -> Iterator[None]:
     gc.freeze()
     # By default a young collection follows every 2,000 objects, and a whole one soon after: nothing frozen is counted.
     # Elimination and results: 79 s with it, 70 s with 100,000. What a graph leaves is in cycles: with 400,000 the rows
-    # of two families in test_other_data take 0.7 s less of 35, and 30 MB more.
+    # of two families in test_other_data take 0.7 s less of 42, and 20 MB more.
     gc.set_threshold(400_000, 20, 100)
     gc.enable()
     yield
