@@ -39,9 +39,13 @@ class SavedSums:
         """The checkpoint, open for more."""
         return nullcontext() if self.path is None else appending(self.path, self.of)
 
+    def lacks(self, mark: str) -> bool:
+        """Whether it held no such piece when it was read."""
+        return mark not in (self.held or {})
+
     def write(self, file: TextIO | None, name: str, mark: str, found: ChunkSum) -> None:
         """Keep the sum of a piece that is not there yet; nothing without a checkpoint."""
-        if file is not None and found.chunks and mark not in (self.held or {}):
+        if file is not None and found.chunks and self.lacks(mark):
             add_pickled(file, self.of, name, mark, found)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -56,7 +57,7 @@ def sum_of_pieces(
     with counted_aloud("adding up pieces", lambda: len(done), "pieces", progressbar):
         if client is not None:
             return _on_workers(client, build, list(pieces), saved, done)
-        return _in_a_tree(_here(build, pieces, saved, done))
+        return _in_a_tree(_here(build, pieces, saved, done), _together)
 
 
 def _here(
@@ -73,28 +74,26 @@ def _here(
             yield _whole(found, start)
 
 
-def _in_a_tree(sums: Iterable[ChunkSum]) -> ChunkSum:
-    """The sum of sums, eight at a time, as :func:`_on_workers` has it."""
-    levels: list[list[ChunkSum]] = []
+def _in_a_tree[Item](items: Iterable[Item], together: Callable[[list[Item]], Item]) -> Item:
+    """All items together, eight at a time as they come: sums, or futures of sums. The digits depend on this order."""
+    levels: list[list[Item]] = [[]]
 
-    def add(found: ChunkSum, level: int) -> None:
+    def add(item: Item, level: int) -> None:
         if level == len(levels):
             levels.append([])
-        levels[level].append(found)
+        levels[level].append(item)
         if len(levels[level]) == TOGETHER:
             full, levels[level] = levels[level], []
-            add(_together(full), level + 1)
+            add(together(full), level + 1)
 
-    for found in sums:
-        add(found, 0)
-    if not levels:
+    for item in items:
+        add(item, 0)
+    rest: list[Item] = []
+    for level in levels:
+        rest = [together([*level, *rest])] if level or rest else []
+    if not rest:
         raise DataError("there are no chunks")
-    level = 0
-    while level < len(levels) - 1:
-        if levels[level]:
-            levels[level + 1].append(_together(levels[level]))
-        level += 1
-    return _together(levels[-1])
+    return rest[0]
 
 
 def _on_workers(
@@ -116,7 +115,7 @@ def _on_workers(
                 if error is not None:
                     raise error
                 leaf = said[future]
-                if file is not None and mark not in (saved.held or {}):
+                if file is not None and saved.lacks(mark):
                     saved.write(file, leaves[leaf].name, mark, result_of(client, leaf).found)
                 done.append(leaves[leaf].name)
                 chunks += of_piece
@@ -163,16 +162,15 @@ class _Submitted:
         key = f"bayeskit-chunk-{self.token}-{number}"
         return self.client.submit(_leaf, start, pickled(own), number, values, self.held, self.told, key=key)
 
-    def tree(self, start: Any, futures: list[Any]) -> Any:
+    def tree(self, start: Any, leaves: list[Any]) -> Any:
         """The task that has the sum of all."""
-        level = 0
-        while len(futures) > 1 or not level:
-            groups = [futures[k : k + TOGETHER] for k in range(0, len(futures), TOGETHER)]
-            keys = [f"bayeskit-sum-{self.token}-{level}-{k}" for k in range(len(groups))]
-            pairs = zip(groups, keys, strict=True)
-            futures = [self.client.submit(_leaves_together, start, *group, key=key) for group, key in pairs]
-            level += 1
-        return futures[0]
+        numbers = count()
+
+        def together(group: list[Any]) -> Any:
+            key = f"bayeskit-sum-{self.token}-{next(numbers)}"
+            return self.client.submit(_leaves_together, start, *group, key=key)
+
+        return _in_a_tree(leaves, together)
 
 
 def _told_of(build: Callable[[Any], pm.Model]) -> str:
