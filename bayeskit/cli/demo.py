@@ -117,7 +117,8 @@ def _validate(post: Posterior, module: ModuleType, data: xr.Dataset, random_seed
     Bartlett's decomposition the same prior has a real vector and positive numbers for parameters. Nor can it enter the
     narrow neck of effects whose sd goes to zero: of six seeds, three were judged wrong with up to two hundred
     divergences in the varying slopes as written, and none where they are written mu + tau z. In the levels of a series
-    as written it mixes too slowly to judge anything (R-hat 1.05): it samples what remains of that model.
+    as written it mixes too slowly to judge anything (R-hat 1.05), and among the new values of a smooth process, whose
+    covariance is all but singular, it takes minutes a hundred draws: it samples what remains of such models.
     """
     wishart = [rv for rv in post.model.free_RVs if type(rv.owner.op).__name__ == "WishartRV"]
     if wishart:
@@ -127,7 +128,7 @@ def _validate(post: Posterior, module: ModuleType, data: xr.Dataset, random_seed
         sampled = module.build(data, **{**module.EXAMPLE.options, "centred": False})
         method, said = "NUTS on the non-centred model", ", non-centred"
     elif post.method == "quadrature" and any(
-        type(rv.owner.op).__name__ == "RandomWalkRV" for rv in post.model.free_RVs
+        type(rv.owner.op).__name__ in ("RandomWalkRV", "MvNormalRV") for rv in post.model.free_RVs
     ):
         collapsed = infer(post.model, method="nuts", draws=DRAWS, random_seed=random_seed, progressbar=False)
         said = "NUTS on the collapsed model"
