@@ -176,6 +176,7 @@ def test_a_score_that_no_draw_has_is_refused() -> None:
     given = SimpleNamespace(diagnostics=None, tree=tree)
     subsets: Any = SimpleNamespace(
         name="m",
+        given_as=(),
         given=lambda kept, run: given,
         posterior=SimpleNamespace(model=model, snapshot=None),
         observations=SimpleNamespace(members={"y": np.arange(5)}, labels=range(5)),
