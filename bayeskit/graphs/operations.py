@@ -29,6 +29,7 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.special import LogSoftmax, Softmax
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, IncSubtensor, Subtensor, get_idx_list
 
+from bayeskit.graphs.kronecker import KroneckerSolve
 from bayeskit.graphs.nodes import applies, core_op
 from bayeskit.types import Graph
 
@@ -150,6 +151,7 @@ OPERATIONS: dict[type, Meaning] = {
     **dict.fromkeys((Softmax, LogSoftmax), Meaning(Kind.OTHER, _beside)),
     Dot: Meaning(Kind.BILINEAR),
     **dict.fromkeys((Solve, SolveTriangular, CholeskySolve), Meaning(Kind.SOLVE, parts=(1,))),
+    KroneckerSolve: Meaning(Kind.SOLVE),
 }
 _COEFFICIENTS = {ps.Sub: (1.0, -1.0), ps.Neg: (-1.0,), ps.Identity: (1.0,), ps.Second: (0.0, 1.0)}
 _EXPONENTS = {ps.TrueDiv: (1.0, -1.0), ps.Reciprocal: (-1.0,), ps.Sqr: (2.0,), ps.Sqrt: (0.5,)}

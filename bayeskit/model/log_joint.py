@@ -35,6 +35,7 @@ from bayeskit.model.areal_fields import require_neighbours
 from bayeskit.model.data_shapes import require_data_fit
 from bayeskit.model.data_slots import DataSlot, sealed_in, unsealed
 from bayeskit.model.index_range import require_indices_inside
+from bayeskit.model.kronecker_normal import with_gradients_on_grids
 from bayeskit.model.markov_chain import chain_parameters, is_chain
 from bayeskit.model.matern_normal import without_matern_matrices
 from bayeskit.model.matrix_sizes import require_room
@@ -83,7 +84,7 @@ class LogJoint:
         widened = widen(substitute(list(model.basic_RVs), large))
         data = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
         observed = {w: data[rv] for rv, w in zip(fresh, widened, strict=True) if rv in data}
-        widened = without_matern_matrices(widened, observed, widened)
+        widened = with_gradients_on_grids(without_matern_matrices(widened, observed, widened), observed)
         named = {str(rv.name): w for rv, w in zip(fresh, widened, strict=True)}
         require_room(named, "only Matérn processes at the entries of one column, observed with noise, need none")
         wide = dict(zip(widened, fresh.values(), strict=True))
