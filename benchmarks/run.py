@@ -11,6 +11,7 @@ import sys
 
 import bench_catalogue
 import bench_chains
+import bench_chunks
 import bench_coverage
 import bench_em
 import bench_import
@@ -29,6 +30,10 @@ def main() -> int:
         show(
             f"Conjugate regression, {bench_regression.ROWS:,} rows and {bench_regression.COLUMNS} columns",
             bench_regression.run(),
+        ),
+        show(
+            f"Regression on files in chunks, {bench_chunks.ROWS:,} rows and {bench_chunks.COLUMNS} columns",
+            bench_chunks.run(),
         ),
         show("Other data of the same shapes, without draws", bench_other_data.run()),
         show("Exact inference against NUTS, 4,000 draws each", bench_catalogue.run()),

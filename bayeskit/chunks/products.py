@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import ancestors, toposort
+from pytensor.scalar import basic as ps
 
 from bayeskit.chunks.moves import shuffled, taken_at
 from bayeskit.chunks.terms import WIDEST, DataTerm, Linear, NotAdditive, TermSum, multiplied_terms
 from bayeskit.graphs.fingerprint import fingerprint
+from bayeskit.graphs.nodes import applies
+from bayeskit.graphs.operations import Kind, kind_of
 
-__all__ = ["matrix_product", "rows_times"]
+__all__ = ["matrix_product", "narrow_matrices", "rows_times"]
+
+
+def narrow_matrices(graph: Any, data: Sequence[Any]) -> tuple[dict[Any, TermSum], list[Any]]:
+    """The data that are matrices of single precision, widened for nothing but to be multiplied; and what is to be made.
+
+    They are left as they are, and widened block by block where sums are made of them: at once, that takes as long as
+    the sums.
+    """
+    arrays = {v: v.owner.inputs[0].data for v in data if _is_widened(v)}
+    found = {v: TermSum((DataTerm(array),), array.shape) for v, array in arrays.items()}
+    for node in toposort([graph]) if found else ():
+        if kind_of(node) is not Kind.BILINEAR:
+            for var in node.inputs:
+                found.pop(var, None)
+    return found, [v for v in data if not isinstance(v, Constant) and v not in found]
+
+
+def _is_widened(var: Any) -> bool:
+    if var.owner is None or not applies(var.owner, ps.Cast) or var.type.dtype != "float64":
+        return False
+    (source,) = var.owner.inputs
+    return isinstance(source, Constant) and source.type.dtype == "float32" and source.type.ndim == 2
 
 
 def rows_times(rows: np.ndarray, matrix: Any, ndim: int, names: Mapping[Any, str]) -> TermSum:

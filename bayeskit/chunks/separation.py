@@ -21,7 +21,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Max, Min, Sum
 
 from bayeskit.chunks.moves import beside, masked, of_latent, shuffled, taken
-from bayeskit.chunks.products import matrix_product, rows_times
+from bayeskit.chunks.products import matrix_product, narrow_matrices, rows_times
 from bayeskit.chunks.squares import squared
 from bayeskit.chunks.summing import extreme, summed
 from bayeskit.chunks.terms import (
@@ -69,13 +69,13 @@ class _Separation(GraphAnalysis[TermSum]):
         dependence = depends_on([graph], latents.values())
         read = [i for node in toposort([graph]) if any(dependence.get(j) for j in node.inputs) for i in node.inputs]
         data = list(dict.fromkeys(i for i in [*read, graph] if not dependence.get(i)))
-        # Shapes may be taken of latent variables, whose values have no part in these.
-        inputs, made = list(latents.values()), [v for v in data if not isinstance(v, Constant)]
+        self.narrow, made = narrow_matrices(graph, data)
+        inputs = list(latents.values())  # shapes may be taken of them; their values have no part in these
         values = evaluator(inputs, made)(*[np.ones(v.type.shape, v.type.dtype) for v in inputs])
         self.data = {v: v.data for v in data if isinstance(v, Constant)} | dict(zip(made, values, strict=True))
 
     def constant(self, var: Any) -> TermSum:
-        return TermSum.of_data(self.data[var])
+        return self.narrow.get(var) or TermSum.of_data(self.data[var])
 
     def unknown(self, out: Any, values: list[TermSum]) -> TermSum:
         """A function of latent variables as it stands, of whatever operations."""

@@ -133,7 +133,7 @@ def _parts_at(parts: Sequence[ScaledRows], where: Any) -> list[np.ndarray]:
     """Some rows of each part of z; not side by side, for that takes longer than the products of all with all."""
     found = []
     for factor, rows in parts:
-        own = rows[where]
+        own = np.asarray(rows[where], dtype=float)  # a block of single precision is widened in the cache
         number = np.ndim(factor) == 0
         found.append(own if number and factor == 1 else own * (factor if number else factor[where][:, None]))
     return found

@@ -104,23 +104,39 @@ def data_side(prior: Sequence[Weighted], data: Sequence[Weighted], theta: Vector
         for term in recentred(form, theta.split(root.origin)).terms:
             total = total + factor_by_row(term) * term.offset
         offsets.append(root_weight(weight) * total)
-    designs = tuple(np.asarray((m @ root.inverse).toarray()) for m in matrices)
+    designs = tuple(_dense(m @ root.inverse) for m in matrices)
     return DataSide(**vars(root), designs=designs, factors=pt.stack(factors), offset=pt.concatenate(offsets), even=even)
 
 
-def _design(
-    data: Sequence[Weighted], moving: list[list[Term]], slot: int, theta: VectorLayout
-) -> tuple[sparse.csr_array, Graph]:
-    """M_f and g_f, of the term ``slot`` of every node that has as many."""
+def _design(data: Sequence[Weighted], moving: list[list[Term]], slot: int, theta: VectorLayout) -> tuple[Any, Graph]:
+    """M_f and g_f, of the term ``slot`` of every node that has as many; M_f as an array where it is mostly dense."""
     matrices, factors = [], []
     for (form, weight), terms in zip(data, moving, strict=True):
         if slot < len(terms):
-            matrices.append(stacked_matrix(terms[slot].jacobian, theta)[:, : theta.size])
+            matrices.append(_coefficients(terms[slot], theta))
             factors.append(root_weight(weight) * factor_by_row(terms[slot]))
         else:
             matrices.append(sparse.csr_array((form.size, theta.size)))
             factors.append(pt.ones(form.size))
-    return sparse.csr_array(sparse.vstack(matrices)), pt.concatenate(factors)
+    if len(matrices) == 1:
+        return matrices[0], pt.concatenate(factors)
+    return sparse.csr_array(sparse.vstack([sparse.csr_array(m) for m in matrices])), pt.concatenate(factors)
+
+
+def _coefficients(term: Term, theta: VectorLayout) -> Any:
+    """M of a term. 10⁷ numbers that are not zero are as fast to copy as they are slow to list."""
+    blocks = {n: b for n, b in term.jacobian.blocks.items() if n in theta.slices}
+    dense = [n for n, b in blocks.items() if not sparse.issparse(b.matrix)]
+    if 2 * sum(theta.slices[n].stop - theta.slices[n].start for n in dense) < theta.size:
+        return stacked_matrix(term.jacobian, theta)[:, : theta.size]
+    result = np.zeros((term.jacobian.size, theta.size))
+    for name, block in blocks.items():
+        result[:, theta.slices[name]] = block.dense()
+    return result
+
+
+def _dense(matrix: Any) -> np.ndarray:
+    return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix)
 
 
 def _absorbed(form: Form, weight: Form) -> Weighted:
@@ -138,9 +154,11 @@ def _absorbed(form: Form, weight: Form) -> Weighted:
 def _worthwhile(design: Any, root: sparse.csr_array, diagonal: bool) -> bool:
     """Whether Λ is dense, or small and made diagonal here: else a band or a hierarchy solve it as it stands."""
     rows, size = design.shape
+    filled = np.diff(design.indptr) if sparse.issparse(design) else np.count_nonzero(design, axis=1)
     if size < BANDED_FROM:
-        return bool(diagonal or 2 * design.nnz >= rows * size)
-    if np.sum(np.diff(design.indptr).astype(float) ** 2) > ENTRIES:
+        return bool(diagonal or 2 * np.sum(filled) >= rows * size)
+    if np.sum(filled.astype(float) ** 2) > ENTRIES:
         return True
+    design = sparse.csr_array(design)
     precision = sparse.coo_array(design.T @ design + abs(root).T @ abs(root))
     return not len(layout(size, *precision.coords).inner)

@@ -6,18 +6,20 @@ that Uz + c is standard Normal too, so that with A = I + UUᵀ
     z | φ, y ~ Normal(−UᵀA⁻¹c, I − UᵀA⁻¹U),   |(I − UᵀA⁻¹U)⁻¹| = |A|.
 
 Draws are prior draws moved onto the data (Matheron; Hoffman and Ribak 1991): z₀ − UᵀA⁻¹(Uz₀ + c + e) with standard
-Normal z₀ and e.
+Normal z₀ and e. Uᵀ is B U'ᵀ with few columns (:mod:`bayeskit.gaussian.short_basis`), and only U' is factorised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg
 
 from bayeskit.gaussian.observation_space import DataSide
+from bayeskit.gaussian.short_basis import ShortBasis, short_basis
 from bayeskit.graphs.batched_linalg import solve_triangular
 from bayeskit.types import Graph
 
@@ -39,27 +41,46 @@ class Whitened:
     """z given the data, first axis the values of φ."""
 
     side: DataSide
+    basis: ShortBasis
     spread: np.ndarray  # 1/ρ
     centre: np.ndarray  # −r/ρ
-    matrix: np.ndarray  # U
+    matrix: np.ndarray  # U'
     residual: np.ndarray  # c
     upper: np.ndarray  # Lᵀ
-    share: np.ndarray  # UᵀL⁻ᵀ
+    share: np.ndarray  # U'ᵀL⁻ᵀ
 
     def towards(self, residual: np.ndarray) -> np.ndarray:
         """−UᵀA⁻¹ times a residual."""
         half = solve_triangular(np.swapaxes(self.upper, 1, 2), residual[..., None], lower=True, vectors=False)
-        return -(self.share @ half)[..., 0]
+        return self.basis.lifted(-(self.share @ half)[..., 0])
+
+    def times(self, z: np.ndarray) -> np.ndarray:
+        """Uz."""
+        return np.einsum("knd,kd->kn", self.matrix, self.basis.along(z))
 
     def back(self, z: np.ndarray) -> np.ndarray:
         """θ − θ₀ from z."""
         return np.asarray((self.side.inverse @ (z * self.spread + self.centre).T).T)
 
     def direct_variance(self, k: int) -> np.ndarray:
-        """The variances where the data leave next to nothing of some prior variance: not as a difference, in O(D³)."""
-        upper = np.linalg.qr(np.concatenate([self.matrix[k], np.eye(self.side.size)]), mode="r")
-        half = linalg.solve_triangular(upper, np.eye(self.side.size)) * self.spread[k][:, None]
-        return np.asarray(np.sum((self.side.inverse @ half) ** 2, axis=1))
+        """The variances where the data leave next to nothing of some prior variance: not as a difference.
+
+        Cov z = B (I + U'ᵀU')⁻¹ Bᵀ + I − BBᵀ, and for the second, which is a difference, nothing but the part of z where
+        B has other columns than U; not a number where of a variable nothing would be left but rounding of that.
+        """
+        count, spread = self.matrix.shape[2], self.spread[k]
+        upper = np.linalg.qr(np.concatenate([self.matrix[k], np.eye(count)]), mode="r")
+        inside = self._variances(self.basis.lifted(linalg.solve_triangular(upper, np.eye(count), trans="T")) * spread)
+        apart = spread.copy()
+        apart[self.basis.inside] = 0.0
+        before = np.asarray(self.side.inverse.power(2) @ apart**2)
+        outside = np.maximum(before - self._variances(self.basis.lifted(np.eye(count)) * apart), 0.0)
+        lost = inside + outside < LEFT * np.finfo(float).eps * before
+        return np.where(lost, np.nan, inside + outside)
+
+    def _variances(self, root: np.ndarray) -> np.ndarray:
+        """Of θ, from a root of the covariance of z/ρ by rows."""
+        return np.asarray(np.sum((self.side.inverse @ root.T) ** 2, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +88,11 @@ class DataSideConditional:
     """θ given φ, where there are more variables than data."""
 
     side: DataSide
+
+    @cached_property
+    def basis(self) -> ShortBasis:
+        """U' and B."""
+        return short_basis(self.side)
 
     @property
     def graphs(self) -> list[Graph]:
@@ -83,39 +109,41 @@ class DataSideConditional:
         factors, of_class, offset, *rest = arrays
         spread = of_class[:, side.classes]
         centre = rest[0] if rest else np.zeros_like(spread)
-        matrix = np.zeros((len(spread), side.rows, side.size))
+        basis = self.basis
+        matrix = np.zeros((len(spread), side.rows, len(basis.classes)))
         residual = np.array(offset)
         for k, design in enumerate(side.designs):
-            matrix += factors[:, k, :, None] * design
-            residual += factors[:, k] * (centre @ design.T)
-        matrix *= spread[:, None, :]
+            matrix += factors[:, k, :, None] * basis.designs[k]
+            residual += factors[:, k] * (centre @ design.T) if rest else 0.0
+        matrix *= of_class[:, None, basis.classes]
         eye = np.broadcast_to(np.eye(side.rows), (len(spread), side.rows, side.rows))
         # The orthogonal factor, and not U and the triangular one: where a prior is vague, UᵀL⁻ᵀ loses as many digits
         # again.
         orthogonal, upper = np.linalg.qr(np.concatenate([np.swapaxes(matrix, 1, 2), eye], axis=1))
-        return Whitened(side, spread, centre, matrix, residual, upper, orthogonal[:, : side.size])
+        return Whitened(side, basis, spread, centre, matrix, residual, upper, orthogonal[:, : len(basis.classes)])
 
-    def _stacks(self, arrays: Sequence[np.ndarray]) -> Iterator[tuple[slice, Whitened]]:
-        for rows, some in stacks(arrays, self.side.rows * (self.side.rows + self.side.size)):
+    def _stacks(self, arrays: Sequence[np.ndarray], entries: int) -> Iterator[tuple[slice, Whitened]]:
+        for rows, some in stacks(arrays, max(entries, self.side.rows * (self.side.rows + len(self.basis.classes)))):
             yield rows, self.whitened(some)
 
     def draw(self, arrays: Sequence[np.ndarray], rng: np.random.Generator) -> np.ndarray:
         result = np.empty((len(arrays[0]), self.side.size))
-        for rows, given in self._stacks(arrays):
+        for rows, given in self._stacks(arrays, self.side.size):
             z = rng.standard_normal(given.spread.shape)
             noise = rng.standard_normal(given.residual.shape)
-            predicted = np.einsum("knd,kd->kn", given.matrix, z) + given.residual
-            result[rows] = given.back(z + given.towards(predicted + noise))
+            result[rows] = given.back(z + given.towards(given.times(z) + given.residual + noise))
         return self.side.origin + result
 
     def moments(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         side = self.side
         mean, sd = (np.empty((len(arrays[0]), side.size)) for _ in range(2))
         squares = side.inverse.power(2)
-        for rows, given in self._stacks(arrays):
+        for rows, given in self._stacks(arrays, side.rows * side.size):
             mean[rows] = given.back(given.towards(given.residual))
             before = np.asarray((squares @ (given.spread**2).T).T)
-            half = np.swapaxes(given.share, 1, 2) * given.spread[:, None, :]
+            short = np.swapaxes(given.share, 1, 2)
+            half = given.basis.lifted(short.reshape(-1, short.shape[2])).reshape(*short.shape[:2], side.size)
+            half *= given.spread[:, None, :]
             if side.inverse.nnz > side.size:
                 half = (side.inverse @ half.reshape(-1, side.size).T).T.reshape(half.shape)
             else:
@@ -134,5 +162,5 @@ class DataSideConditional:
         deviation = z - given.towards(given.residual)[0]
         log_determinant = np.sum(np.log(np.abs(np.diagonal(given.upper[0]))))
         log_determinant += side.log_root - np.sum(np.log(np.abs(given.spread[0])))
-        square = np.sum(deviation**2) + np.sum((given.matrix[0] @ deviation) ** 2)
+        square = np.sum(deviation**2) + np.sum(given.times(deviation[None]) ** 2)
         return float(log_determinant - 0.5 * square - 0.5 * side.size * np.log(2 * np.pi))

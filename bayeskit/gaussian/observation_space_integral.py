@@ -13,6 +13,7 @@ from pytensor.compile.builders import OpFromGraph
 
 from bayeskit.gaussian.observation_space import DataSide
 from bayeskit.gaussian.quadratic_form import QuadraticForm
+from bayeskit.gaussian.short_basis import short_basis
 from bayeskit.types import Graph
 
 __all__ = ["data_side_integral"]
@@ -56,19 +57,9 @@ def _diagonal(side: DataSide, residual: Graph) -> Graph:
 
 def _short_matrix(side: DataSide) -> Graph:
     """A matrix with the UUᵀ of U, and no more columns than that takes: fewer where one ρ has many."""
-    parts, of_class = [], []
-    stacked = np.concatenate(side.designs)
-    order = np.argsort(side.classes, kind="stable")
-    for number, members in enumerate(np.split(order, np.cumsum(np.bincount(side.classes))[:-1])):
-        part = stacked[:, members]
-        if len(members) > len(part):
-            part = np.linalg.qr(part.T, mode="r").T
-        parts.append(part)
-        of_class.append(np.full(part.shape[1], number))
-    short = np.concatenate(parts, axis=1).reshape(len(side.designs), side.rows, -1)
-    matrix: Any = sum(side.factors[k][:, None] * design for k, design in enumerate(short))
-    columns = np.concatenate(of_class)
-    return pt.specify_shape(matrix * side.spread[columns], (side.rows, len(columns)))
+    short = short_basis(side)
+    matrix: Any = sum(side.factors[k][:, None] * design for k, design in enumerate(short.designs))
+    return pt.specify_shape(matrix * side.spread[short.classes], (side.rows, len(short.classes)))
 
 
 def _bordered(matrix: Any, residual: Graph) -> Graph:

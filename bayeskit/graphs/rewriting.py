@@ -50,9 +50,14 @@ NARROW = frozenset({"bool", "int8", "int16", "uint8", "uint16", "float16", "floa
 
 
 def _rebuild(node: Apply, inputs: list[Variable], memo: dict[Variable, Variable]) -> None:
-    """Note the outputs of a node with other inputs, but those that something is noted for already."""
+    """Note the outputs of a node with other inputs, but those that something is noted for already.
+
+    Cast to the type that it has by now, an input is itself: computed, it would be a copy of all data.
+    """
     if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-        for old, new in zip(node.outputs, _with_inputs(node, inputs).outputs, strict=True):
+        cast = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Cast)
+        same = cast and inputs[0].type.dtype == node.outputs[0].type.dtype
+        for old, new in zip(node.outputs, inputs if same else _with_inputs(node, inputs).outputs, strict=True):
             memo.setdefault(old, new)
 
 

@@ -103,7 +103,7 @@ class LogJoint:
         graphs = widen(inline(substitute(graphs, {v: d for v, d in data.items() if not _is_large(d)})))
         fgraph = FunctionGraph(outputs=graphs, clone=False)
         MergeOptimizer().rewrite(fgraph)
-        leaves = {v: wide_leaf(d) for v, d in set_aside.items()}
+        leaves = {v: _widened_later(d) if as_they_are else wide_leaf(d) for v, d in set_aside.items()}
         written_out = with_constant_matrices(substitute(list(fgraph.outputs), leaves), always=as_they_are)
         _require_dense(written_out)
         found = iter(written_out)
@@ -245,6 +245,12 @@ def _require_dense(graphs: list[Variable]) -> None:
                 f"{node.op} of a sparse matrix: only products X b of a constant sparse X and a dense b can be read; "
                 "multiply b or the product rather than X, or give X as a dense array"
             )
+
+
+def _widened_later(var: Variable) -> Variable:
+    """A matrix of single precision is widened by whoever computes with it, if it has to be as a whole."""
+    narrow = var.type.dtype == "float32" and var.type.ndim == 2 and not isinstance(var.type, SparseTensorType)
+    return pt.cast(var, "float64") if narrow and isinstance(var, Constant) else wide_leaf(var)
 
 
 def _require_readable(model: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 import xarray as xr
 
@@ -425,3 +426,36 @@ def test_the_maximum_of_sums_is_that_of_all_rows() -> None:
         for name, value in whole.point.items():
             np.testing.assert_allclose(summed.point[name], value, rtol=1e-7)
         np.testing.assert_allclose(summed.log_evidence.value, whole.log_evidence.value, rtol=1e-9)
+
+
+NARROW = np.random.default_rng(8).normal(size=(40, 5)).astype("float32") + np.float32(30)
+OUTCOME = (NARROW @ np.arange(5) / 3).astype("float32")
+PRODUCTS: dict[str, Callable[[Any, Any], Any]] = {
+    "a matrix": lambda X, b: X @ b,
+    "on the right": lambda X, b: b @ X.T,
+    "times a third": lambda X, b: (X @ b) / 3.0,
+    "of two columns of weights": lambda X, b: pt.sum(X @ pt.stack([b, b[::-1]], axis=1), axis=1),
+    "and entry by entry": lambda X, b: X @ b + pt.sum(pt.as_tensor(X) * b[0] / 7, axis=1),
+    "and squared": lambda X, b: X @ b + pt.as_tensor(X)[:, 1] ** 2,
+}
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("sd", [0.7, None])
+def test_numbers_of_single_precision_are_widened_before_anything_is_computed_of_them(
+    product: str, sd: float | None
+) -> None:
+    def build(rows: dict[str, np.ndarray], dtype: str = "float32") -> pm.Model:
+        with pm.Model() as model:
+            b = pm.Normal("b", 0.0, 1.0, shape=5)
+            s = pm.HalfNormal("s", 1.0) if sd is None else sd
+            pm.Normal("y", PRODUCTS[product](rows["X"].astype(dtype), b), s, observed=rows["y"].astype(dtype))
+        return model
+
+    rows = {"X": NARROW, "y": OUTCOME}
+    parts = [{k: v[i : i + 15] for k, v in rows.items()} for i in range(0, 40, 15)]
+    joint = LogJoint.from_model(sum_of_chunks(build, parts, progressbar=False).model())
+    expected = LogJoint.from_model(build(rows, "float64"))
+    for k in range(3):
+        point = {"b": np.random.default_rng(k).normal(size=5)} | ({"s": np.asarray(0.4)} if sd is None else {})
+        assert joint.logp(point) == pytest.approx(expected.logp(point), rel=1e-12)

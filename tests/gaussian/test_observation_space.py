@@ -335,10 +335,36 @@ def test_posterior_sds_by_both_formulas() -> None:
     assert len(arrays) == len(conditional.graphs)
     _, sd = conditional.moments(arrays)
     given = conditional.whitened(arrays)
-    root = np.concatenate([given.matrix, np.broadcast_to(np.eye(side.size), (2, side.size, side.size))], axis=1)
+    matrix = np.stack([given.basis.lifted(u) for u in given.matrix])
+    root = np.concatenate([matrix, np.broadcast_to(np.eye(side.size), (2, side.size, side.size))], axis=1)
     covariance = np.linalg.inv(np.swapaxes(root, 1, 2) @ root)
     back = side.inverse.toarray() * given.spread[:, None, :]
     assert sd**2 == pytest.approx(np.diagonal(back @ covariance @ np.swapaxes(back, 1, 2), axis1=1, axis2=2), rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", [1e-9, 1e-5, 0.3])
+def test_posterior_sds_where_next_to_nothing_is_left_of_a_variance(noise: float) -> None:
+    """Against sixty digits: a variable that one row knows alone, an intercept of a vague prior, and all others."""
+    design = np.random.default_rng(3).normal(size=(6, 30))
+    design[:, 4], design[2] = 0.0, 0.0
+    design[2, 4] = 1.3
+    with pm.Model() as model:
+        t, a = pm.HalfNormal("t"), pm.Normal("a", 0.0, 1e7)
+        b = pm.Normal("b", 0.0, t, shape=30)
+        pm.Normal("y", a + design @ b, noise, observed=np.arange(6.0))
+    with lightly():
+        collapsed = collapsed_density(analyse(model))
+    assert len(DataSideConditional(side_of(collapsed)).basis.inside) == 1
+    arrays = Recovery(collapsed)._at(collapsed.blocks[0][0], {"t": np.array([0.7])})
+    _, sd = DataSideConditional(side_of(collapsed)).moments(arrays)
+    with mpmath.workdps(60):
+        columns = mpmath.matrix(np.column_stack([np.ones(6), design]).tolist())
+        precision = columns.T * columns / mpmath.mpf(noise) ** 2
+        for k in range(31):
+            precision[k, k] += mpmath.mpf(1e7 if k == 0 else 0.7) ** -2
+        covariance = precision**-1
+        expected = [float(mpmath.sqrt(covariance[k, k])) for k in range(31)]
+    np.testing.assert_allclose(sd[0], expected, rtol=1e-5)
 
 
 def by_singular_values(rows: int, size: int, scale: Callable[[np.ndarray], np.ndarray]) -> float:
