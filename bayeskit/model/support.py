@@ -191,7 +191,8 @@ def has_own_transform(model: pm.Model, rv: Variable) -> bool:
         return transform is None
     # An interval that the user wrote may be shorter than that of the distribution.
     bounds, own = (getattr(t, "args_fn", None) for t in (transform, default))
-    return getattr(bounds, "__code__", bounds) is getattr(own, "__code__", own)
+    # Equal, not the same: a model that came from another process has a copy of the function.
+    return bool(getattr(bounds, "__code__", bounds) == getattr(own, "__code__", own))
 
 
 def is_improper(rv: Variable) -> bool:

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 import bayeskit as bk
 from bayeskit.comparison.posteriors_of_subsets import NoSubsetAnswer
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.jobs.work import Work
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    """Workers of one thread each, in this process."""
-    with (
-        LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
-        Client(cluster, set_as_default=False) as found,
-    ):
-        yield found
 
 
 @cache
@@ -92,6 +82,18 @@ def test_models_that_are_inferred_on_workers_have_the_same_evidence(client: Clie
     cubic = bk.infer(regression(3), random_seed=0).log_evidence
     assert abs(other.table["log_evidence"]["curve"] - cubic.value) < 8 * cubic.error
     assert len((tmp_path / "kept").read_text().splitlines()) == 4
+
+
+def test_a_model_that_was_sent_has_the_closed_form_that_it_had() -> None:
+    """A default transform is known again, and one that restricts the support is not taken for it."""
+    for transform, method in (
+        ({}, "exact"),
+        ({"transform": pm.distributions.transforms.Interval(0.1, 0.8)}, "quadrature"),
+    ):
+        with pm.Model() as model:
+            pm.Binomial("heads", 10, pm.Uniform("rate", 0, 1, **transform), observed=3)
+        for given in (model, cloudpickle.loads(cloudpickle.dumps(model))):
+            assert bk.explain(given).method == method
 
 
 def test_folds_on_workers_have_the_same_scores(client: Client, tmp_path: Path) -> None:
