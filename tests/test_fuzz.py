@@ -127,6 +127,7 @@ def rows() -> dict[str, Row]:
     tried = bk.trial("exact", references=["coin"], **{**trying, **SEEDED, "checkpoint": None})
     arriving = {"blocks": 2, "order": [3, 2, 1, 0], "observations": "entry"}
     states_of = bk.states(of_mixture)
+    at_work = {"client": None, "checkpoint": None, "random_seed": 1}
     selecting = {"model": regression(), "name": "w", "inclusion_prior": "uniform", "top": 2, "method": "auto"}
     selecting |= {"draws": 2000, "random_seed": 1}
     options = {name: option.default for name, option in model_options(BUILT.build).items()}
@@ -198,8 +199,8 @@ def rows() -> dict[str, Row]:
         Row(BUILT.build, {"data": data, **options}),
         Row(datasets.Variable, {f.name: f.default for f in fields(datasets.Variable)}),
         Row(datasets.Example, {"dataset": "forbes", "columns": COLUMNS, "options": {}}),
-        Row(bk.robustness, {"models": [post], "parameter": "slope.sigma", "grid": [1.0, 2.0], "random_seed": 1}, FEWER),
-        Row(bk.sensitivity, {"source": compared, "between": ["model 1", "model 2"], "random_seed": 1}, FEWER),
+        Row(bk.robustness, {"models": [post], "parameter": "slope.sigma", "grid": [1.0, 2.0], **at_work}, FEWER),
+        Row(bk.sensitivity, {"source": compared, "between": ["model 1", "model 2"], **at_work}, FEWER),
         Row(compared.robustness, {"parameter": "slope.sigma", "grid": [1.0, 2.0]}, FEWER),
         Row(compared.sensitivity, {"a": "model 1", "b": "model 2"}),
         Row(post.sensitivity, {}),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +22,7 @@ from arviz_stats.base import array_stats
 from scipy import special
 
 from bayeskit.comparison.density_of_priors import DensityOfPriors
-from bayeskit.comparison.evidence_on_nodes import EvidenceOnNodes, agree
+from bayeskit.comparison.evidence_on_nodes import PROOF, EvidenceOnNodes, agree
 from bayeskit.comparison.prior_at_draws import PriorAtDraws
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import BayeskitError
@@ -35,7 +36,7 @@ from bayeskit.model.snapshot import restored
 from bayeskit.results.log_evidence import LogEvidence, sum_of
 from bayeskit.results.records import Posterior
 
-__all__ = ["EvidenceOfPriors", "evidence_of_priors", "in_closed_form"]
+__all__ = ["Effort", "EvidenceOfPriors", "effort", "evidence_of_priors", "in_closed_form"]
 
 type EvidenceOfPriors = Callable[[PriorConstant, np.ndarray], LogEvidence]
 
@@ -44,6 +45,14 @@ HEAVY = 0.5  # Pareto k from which weights have no variance
 CLOSED = ("exact", "quadrature")
 ROUGH = 3e-5  # nats that an evidence by quadrature over up to three numbers, and entries one by one, is never off
 UNREAD = (BayeskitError, NotImplementedError, TypeError, ValueError)  # where a proof has to know a number
+
+
+class Effort(Enum):
+    """What an evidence with another number takes."""
+
+    LITTLE = "weights or a closed form"
+    SHARED = "integrals, whose nodes serve other values"
+    APART = "an answer of its own, whatever other values were looked at"
 
 
 def in_closed_form(post: Posterior) -> bool:
@@ -65,17 +74,47 @@ def evidence_of_priors(
         return _Weighted(post.log_evidence, PriorAtDraws.of(post))
     if post.blocks:
         return _Blocks.of(post.blocks, constants, nearby)
-    model, ways = with_constants(post.model), {}
-    together = _way(post, model, constants, nearby)
+    model = with_constants(post.model)
+    return _Ways(post, model, len(constants), nearby, _way(post, model, constants, nearby))
 
-    def at(constant: PriorConstant, value: np.ndarray) -> LogEvidence:
+
+def effort(evidence: EvidenceOfPriors, constant: PriorConstant) -> Effort:
+    """What it takes; what one number takes does not depend on whether others were looked at."""
+    if isinstance(evidence, _Ways):
+        return effort(evidence.of(constant), constant)
+    if isinstance(evidence, _Blocks):
+        each = zip(evidence.ways, evidence.constants, strict=True)
+        found = {effort(way, own[constant.name]) for way, own in each if constant.name in own}
+        return found.pop() if len(found) == 1 else Effort.SHARED if found else Effort.LITTLE
+    if isinstance(evidence, EvidenceOnNodes):
+        return Effort.SHARED
+    return Effort.APART if isinstance(evidence, _Anew) else Effort.LITTLE
+
+
+@dataclass(frozen=True, eq=False)
+class _Ways:
+    """One way for all numbers, or for each its own."""
+
+    post: Posterior
+    model: pm.Model
+    number: int  # of numbers
+    nearby: bool
+    together: EvidenceOfPriors | None
+    _own: dict[str, EvidenceOfPriors] = field(default_factory=dict)
+
+    def of(self, constant: PriorConstant) -> EvidenceOfPriors:
         name = constant.name
-        if name not in ways:
-            alone = None if together or len(constants) == 1 else _way(post, model, [constant], nearby)
-            ways[name] = together or alone or _Anew(_Moved(post, model, ()), post.method)
-        return ways[name](constant, value)
+        if name not in self._own:
+            alone = None if self.together or self.number == 1 else self._alone(constant)
+            anew = _Anew(_Moved(self.post, self.model, ()), self.post.method)
+            self._own[name] = self.together or alone or anew
+        return self._own[name]
 
-    return at
+    def _alone(self, constant: PriorConstant) -> EvidenceOfPriors | None:
+        return _way(self.post, self.model, [constant], self.nearby)
+
+    def __call__(self, constant: PriorConstant, value: np.ndarray) -> LogEvidence:
+        return self.of(constant)(constant, value)
 
 
 def _way(post: Posterior, model: pm.Model, constants: Sequence[PriorConstant], nearby: bool) -> EvidenceOfPriors | None:
@@ -155,7 +194,8 @@ class _Anew:
 
     def __call__(self, constant: PriorConstant, value: np.ndarray) -> LogEvidence:
         analysis = self.moved(constant, value)
-        return answer(analysis, "quadrature" if analysis.plan.remaining else self.method).log_evidence
+        method = "quadrature" if analysis.plan.remaining else self.method
+        return answer(analysis, method, random_seed=PROOF).log_evidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,17 +206,17 @@ class _Quick:
     audited: Audit  # the model as written
     # The least and the largest value of a number that were agreed on, by the model of a proof and the number's name.
     seen: dict[tuple[int, str], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    errors: list[float] = field(default_factory=list)  # of the whole answers
+    errors: dict[str, float] = field(default_factory=dict)  # the largest of the whole answers with other values
     refused: set[str] = field(default_factory=set)
 
     def now(self) -> LogEvidence:
         """With the numbers that the model is written with."""
         quick = self._quick(self.analysis)
-        return self._whole(self.analysis) if quick is None else quick
+        return answer(self.analysis, "exact", random_seed=PROOF).log_evidence if quick is None else quick
 
-    def _whole(self, analysis: Analysis) -> LogEvidence:
-        found = answer(analysis, "exact").log_evidence
-        self.errors.append(found.error)
+    def _whole(self, analysis: Analysis, name: str) -> LogEvidence:
+        found = answer(analysis, "exact", random_seed=PROOF).log_evidence
+        self.errors[name] = max(self.errors.get(name, 0.0), found.error)
         return found
 
     def _quick(self, analysis: Analysis) -> LogEvidence | None:
@@ -195,12 +235,12 @@ class _Quick:
         moved = self.analysis.with_data({name: value})
         quick = None if name in self.refused else self._quick(moved)
         if quick is None or moved.snapshot is None:
-            return self._whole(moved)
+            return self._whole(moved, name)
         place = id(moved.snapshot.model), name
         least, most = self.seen.get(place, (np.inf, -np.inf))
         if np.all((least <= value) & (value <= most)):
-            return replace(quick, error=max(quick.error, *self.errors))
-        whole = self._whole(moved)
+            return replace(quick, error=max(quick.error, self.errors[name]))
+        whole = self._whole(moved, name)
         if agree(quick, whole):
             self.seen[place] = np.minimum(least, value), np.maximum(most, value)
         else:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pymc as pm
 
 from bayeskit.arguments import seed_of
 from bayeskit.comparison.comparison import Comparison
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.errors import BayeskitError, ModelError
+from bayeskit.graphs.fingerprint import digest
 from bayeskit.inference.ladder import infer
 from bayeskit.jobs.work import Work
 from bayeskit.model.mark import mark_of
@@ -18,7 +20,16 @@ from bayeskit.model.snapshot import restored
 from bayeskit.results.records import Posterior
 from bayeskit.terminal import warnings_of
 
-__all__ = ["Models", "OneOrSeveral", "inferred", "inferred_models", "named_models", "one_or_several", "posterior_of"]
+__all__ = [
+    "Models",
+    "OneOrSeveral",
+    "inferred",
+    "inferred_models",
+    "marks_of",
+    "named_models",
+    "one_or_several",
+    "posterior_of",
+]
 
 type Models = Mapping[str, pm.Model | Posterior] | Sequence[pm.Model | Posterior]
 type OneOrSeveral = Models | Comparison | pm.Model | Posterior
@@ -82,3 +93,18 @@ def _mark(name: str, model: pm.Model | Analysis, work: Work) -> str:
 
 def _inferring(random_seed: int) -> Callable[[tuple[str, pm.Model | Analysis]], Posterior]:
     return lambda job: inferred(*job, random_seed)
+
+
+def marks_of(models: Mapping[str, pm.Model | Posterior], checkpoint: Any) -> dict[str, str]:
+    """By what a checkpoint knows models again, and posteriors with their evidences and draws; nothing without one."""
+    return {} if checkpoint is None else {name: _mark_of_given(model) for name, model in models.items()}
+
+
+def _mark_of_given(given: Any) -> str:
+    if not isinstance(given, Posterior):
+        return mark_of(given) if isinstance(given, pm.Model) else ""  # which is refused when it is to be inferred
+    with restored(given.snapshot):
+        mark = mark_of(given.model) if isinstance(given.model, pm.Model) else ""
+    evidence = np.array([given.log_evidence.value, given.log_evidence.error])
+    tree = given.tree["posterior"].to_dataset() if "posterior" in given.tree.children else {}
+    return f"{mark} {given.method} {digest(evidence, *(np.asarray(tree[n]) for n in sorted(map(str, tree))))}"

@@ -19,35 +19,28 @@ Source: Gustafson (2000), "Local robustness in Bayesian analysis"; Kallioinen, P
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import pymc as pm
-from arviz_stats.base import array_stats
 
 from bayeskit.arguments import RandomSeed, checked, whole_seed
 from bayeskit.comparison.comparison import Comparison
-from bayeskit.comparison.evidence_of_priors import HEAVY, EvidenceOfPriors, evidence_of_priors, in_closed_form
-from bayeskit.comparison.extrapolated_differences import derivative
-from bayeskit.comparison.given_models import posterior_of
-from bayeskit.comparison.prior_at_draws import PriorAtDraws
-from bayeskit.comparison.sensitivity_notes import said_before, said_of_constants, said_once
-from bayeskit.errors import BayeskitError, ModelError
-from bayeskit.marginal_likelihood.relabelling import over_all_labellings
-from bayeskit.model.prior_constants import PriorConstant, prior_constants
-from bayeskit.model.snapshot import on_its_data
+from bayeskit.comparison.given_models import marks_of, posterior_of
+from bayeskit.comparison.sensitivity_notes import said_of_constants, said_once
+from bayeskit.comparison.slopes_of_evidence import Slopes, slopes_of_evidence
+from bayeskit.errors import ModelError
+from bayeskit.jobs.work import Work
 from bayeskit.results.drawn_results import DrawnResult
-from bayeskit.results.log_evidence import LABELS, LogEvidence, error_of_sum
+from bayeskit.results.log_evidence import LABELS, error_of_sum
 from bayeskit.results.records import Posterior
 
 __all__ = ["Sensitivity", "sensitivity"]
 
-MOST = 50  # entries of an array above which they are moved together
-STEP = 0.4  # of a number, or of its logarithm where it is a scale
-NEAR = 1e-2  # step at draws
 COLUMNS = ["value", "derivative", "error", "label", "elasticity"]
 FORMATS = {"value": "{:.6g}", "derivative": "{:.5g}", "error": "{:.1e}", "elasticity": "{:.4g}"}
 
@@ -87,6 +80,8 @@ def sensitivity(
     source: pm.Model | Posterior | Comparison,
     *,
     between: Sequence[str] | None = None,
+    client: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
     random_seed: RandomSeed = None,
 ) -> Sensitivity:
     """The derivative of a log evidence, or of a log Bayes factor, in every number that the priors are written with.
@@ -97,6 +92,9 @@ def sensitivity(
         p(y) of a model; or the Bayes factor of two models of a comparison.
     between : sequence of str, optional
         The two models of a comparison, a and b, for log B_ab; by default the two with most evidence.
+    client, checkpoint : dask.distributed.Client and path, optional
+        Whose workers infer the model and take the integrals, a number each; a file that keeps what is finished, for the
+        same model and seed.
     random_seed : int, sequence of int or numpy.random.Generator, optional
         Of a model that is not inferred yet.
 
@@ -108,6 +106,8 @@ def sensitivity(
     ------
     ModelError
         If the posterior has no draws, was loaded without its model, or a name is not among the compared models.
+    OptionError
+        If the checkpoint is of something else.
 
     Notes
     -----
@@ -125,20 +125,42 @@ def sensitivity(
     --------
     >>> bk.sensitivity(post).table  # doctest: +SKIP
     """
-    if not isinstance(source, Comparison):
-        if between is not None:
-            raise ModelError("between names two models of a comparison; a posterior is of one")
-        rows, notes = _of_posterior(post := posterior_of(source, whole_seed(random_seed)))
-        return Sensitivity("log p(y)", _ordered(rows), (*said_of_constants(post), *notes))
-    return _of_bayes_factor(source, list(between or source.table.index[:2]))
+    seed = whole_seed(random_seed)
+    if isinstance(source, Comparison):
+        pair = {name: source.posteriors[name] for name in _pair(source, between)}
+        return _of_bayes_factor(slopes_of_evidence(pair, _work(pair, client, checkpoint, seed)))
+    if between is not None:
+        raise ModelError("between names two models of a comparison; a posterior is of one")
+    work = _work({"model": source}, client, checkpoint, seed)
+    if isinstance(source, Posterior):
+        post = source
+    else:
+        (post,) = work.results(_inferring, seed, {"model": source}, "model")
+    rows, notes = slopes_of_evidence({"model": post}, work)["model"]
+    return Sensitivity("log p(y)", _ordered(rows), (*said_of_constants(post), *notes))
 
 
-def _of_bayes_factor(comparison: Comparison, names: list[str]) -> Sensitivity:
+def _work(given: Mapping[str, pm.Model | Posterior], client: Any, checkpoint: Any, seed: int) -> Work:
+    return Work(
+        client, checkpoint, {"sensitivity": list(given), "set of models": marks_of(given, checkpoint), "seed": seed}
+    )
+
+
+def _inferring(random_seed: int) -> Callable[[pm.Model], Posterior]:
+    return lambda model: posterior_of(model, random_seed)
+
+
+def _pair(comparison: Comparison, between: Sequence[str] | None) -> list[str]:
+    names = list(between or comparison.table.index[:2])
     if len(names) != 2 or names[0] == names[1]:
         raise ModelError(f"between is {names}: name two models")
     for name in names:
         comparison.log_bayes_factor(name, name)  # refuses one that is not there
-    (a, (of_a, notes_a)), (b, (of_b, notes_b)) = ((n, _of_posterior(comparison.posteriors[n])) for n in names)
+    return names
+
+
+def _of_bayes_factor(slopes: Mapping[str, Slopes]) -> Sensitivity:
+    (a, (of_a, notes_a)), (b, (of_b, notes_b)) = slopes.items()
     rows: dict[Any, tuple[Any, ...]] = {}
     for name, row in of_a.items():
         other = of_b.get(name)
@@ -167,106 +189,3 @@ def _ordered(rows: dict[Any, tuple[Any, ...]]) -> pd.DataFrame:
     frame = pd.DataFrame([rows[key] for key in order], columns=COLUMNS)
     frame.index = pd.Index(order, name="parameter", tupleize_cols=False)
     return frame
-
-
-@on_its_data
-def _of_posterior(post: Posterior) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
-    """A row for every number of the priors, and what is to be said."""
-    constants = list(prior_constants(post.model).values())
-    notes = list(said_before(post, constants, MOST))
-    post = over_all_labellings(post)
-    prior = PriorAtDraws.of(post)
-    closed = in_closed_form(post) and math.isfinite(post.log_evidence.value)
-    evidence = evidence_of_priors(post, constants, nearby=True) if closed else None
-    rows: dict[str, tuple[Any, ...]] = {}
-    refusals: list[tuple[str, str]] = []
-    for constant in constants:
-        scale = prior.is_scale(constant.name, constant.value)
-        for name, mask in _entries(constant):
-            value = constant.value[mask]
-            one = float(value.flat[0]) if np.all(value == value.flat[0]) else math.nan
-            path = _Path(constant, mask, scale, 1.0 if scale else max(float(np.abs(value).max()), 1.0))
-            label = "quadrature" if closed else "estimated"  # where there is no closed form
-            try:
-                if evidence:
-                    slope, error, label = _exact(path, prior, evidence, post.log_evidence)
-                else:
-                    slope, error = _over_draws(path, prior)
-            except BayeskitError as refused:
-                slope, error = math.nan, math.inf
-                refusals.append((name, str(refused)))
-            unit = one if scale else path.unit
-            rows[name] = (one, slope / unit, error / abs(unit), label, slope * math.log(2) if scale else math.nan)
-    return rows, [*notes, *said_once(refusals)]
-
-
-def _entries(constant: PriorConstant) -> Iterator[tuple[str, np.ndarray]]:
-    """The entries that move by themselves, each as a mask, or all."""
-    shape = constant.value.shape
-    if constant.value.size == 1 or constant.value.size > MOST:
-        yield constant.name, np.ones(shape, dtype=bool)
-        return
-    for index in np.ndindex(shape):
-        (mask := np.zeros(shape, dtype=bool))[index] = True
-        yield f"{constant.name}[{', '.join(map(str, index))}]", mask
-
-
-@dataclass(frozen=True)
-class _Path:
-    """A number on its way: η eᵗ where it is a scale, else η + t · unit."""
-
-    constant: PriorConstant
-    mask: np.ndarray
-    scale: bool
-    unit: float
-
-    def at(self, t: float) -> np.ndarray:
-        value = self.constant.value
-        return np.where(self.mask, value * math.exp(t) if self.scale else value + t * self.unit, value)
-
-
-def _exact(
-    path: _Path, prior: PriorAtDraws, evidence: EvidenceOfPriors, known: LogEvidence
-) -> tuple[float, float, str]:
-    """The derivative in t at zero, by differences of evidences, its error and label."""
-    labels = {known.label}
-
-    def function(t: float) -> LogEvidence:
-        if t and (why := prior.why_not(path.constant.name, path.at(t))):
-            raise ModelError(f"it does not move by itself: {why}")
-        found = known if t == 0 else evidence(path.constant, path.at(t))
-        if not math.isfinite(found.value):
-            raise ModelError(found.reason or "there is no evidence beside it")
-        labels.add(found.label)
-        return found
-
-    slope, error = derivative(function, STEP, path.constant.is_an_end)
-    return slope, error, max(labels, key=LABELS.index)
-
-
-def _over_draws(path: _Path, prior: PriorAtDraws) -> tuple[float, float]:
-    """The derivative in t at zero, as the mean over draws of that of the log prior density."""
-    if path.constant.is_an_end:
-        raise ModelError("it is the end of a support: draws say nothing of what lies beyond; use a fit by quadrature")
-    if why := next((why for t in (-2, 2) if (why := prior.why_not(path.constant.name, path.at(t * NEAR)))), ""):
-        raise ModelError(f"it does not move by itself: {why}")
-    one, two = (
-        prior.log_density(path.constant.name, path.at(h)) - prior.log_density(path.constant.name, path.at(-h))
-        for h in (NEAR, 2 * NEAR)
-    )
-    score = ((8 * one - two) / (12 * NEAR)).reshape(prior.shape)
-    if not np.all(np.isfinite(score)):
-        raise ModelError("the log density of the prior has no derivative at some draw")
-    if (k := _pareto(score)) > HEAVY:
-        remedy = "multiply what is scaled by its scale (non-centred), or use a fit by quadrature"
-        raise ModelError(f"few draws decide on its mean, which has no standard error (Pareto k {k:.2f}): {remedy}")
-    error = float(array_stats.mcse(score, method="mean")) if np.ptp(score) > 0 else 0.0
-    return float(score.mean()), error
-
-
-def _pareto(score: np.ndarray) -> float:
-    """Of the heavier tail; −∞ where its largest values are one and the same."""
-    try:
-        return float(array_stats.pareto_khat(score))
-    except ValueError:
-        return -math.inf

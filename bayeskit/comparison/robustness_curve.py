@@ -22,9 +22,9 @@ Statistical Science 13.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,16 +32,14 @@ import pandas as pd
 import pymc as pm
 
 from bayeskit.arguments import RandomSeed, checked, numeric, whole_seed
+from bayeskit.comparison.comparable_models import comparable_posteriors
 from bayeskit.comparison.comparison import Comparison
-from bayeskit.comparison.evidence_of_priors import evidence_of_priors
-from bayeskit.comparison.evidence_table import compare
-from bayeskit.comparison.given_models import Models, inferred, named_models
-from bayeskit.comparison.prior_at_draws import PriorAtDraws
+from bayeskit.comparison.evidence_curves import evidence_curves
+from bayeskit.comparison.given_models import Models, inferred_models, marks_of, named_models
 from bayeskit.comparison.shared_priors import require_evidence
-from bayeskit.errors import BayeskitError, DataError, ModelError, OptionError
-from bayeskit.graphs.environment import silently
-from bayeskit.marginal_likelihood.relabelling import over_all_labellings
-from bayeskit.model.prior_constants import PriorConstant, prior_constant, prior_constants
+from bayeskit.errors import DataError, ModelError, OptionError
+from bayeskit.jobs.work import Work
+from bayeskit.model.prior_constants import prior_constants
 from bayeskit.model.snapshot import on_its_data
 from bayeskit.results.drawn_results import DrawnResult
 from bayeskit.results.log_evidence import LogEvidence, error_of_sum
@@ -49,7 +47,6 @@ from bayeskit.results.records import Posterior
 
 __all__ = ["Robustness", "robustness"]
 
-ENTRY = re.compile(r"(.+)\[([\d, ]+)\]$")
 FORMATS = {"value": "{:.6g}", "log_evidence": "{:.3f}", "error": "{:.1e}"}
 FORMATS |= {"log_bayes_factor": "{:.3f}", "log_bayes_factor_error": "{:.1e}"}
 
@@ -86,7 +83,15 @@ class Robustness(DrawnResult):
 
 
 @checked
-def robustness(models: Models | Comparison, parameter: str, grid: Any, *, random_seed: RandomSeed = None) -> Robustness:
+def robustness(
+    models: Models | Comparison,
+    parameter: str,
+    grid: Any,
+    *,
+    client: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
+    random_seed: RandomSeed = None,
+) -> Robustness:
     """The log Bayes factors of models against a number that their priors are written with.
 
     Parameters
@@ -100,6 +105,9 @@ def robustness(models: Models | Comparison, parameter: str, grid: Any, *, random
         them all.
     grid : array of float
         The values of η, in any order, each of which is looked at once.
+    client, checkpoint : dask.distributed.Client and path, optional
+        Whose workers infer the models and find the integrals of curves; a file that keeps what is finished, for the
+        same models, parameter and seed. A curve whose values share nodes is found, and kept, as a whole.
     random_seed : int, sequence of int or numpy.random.Generator, optional
         Of models that are not inferred yet.
 
@@ -110,7 +118,8 @@ def robustness(models: Models | Comparison, parameter: str, grid: Any, *, random
     Raises
     ------
     OptionError
-        If no model has the parameter, it is an array of different numbers, or may not have one of the values.
+        If no model has the parameter, it is an array of different numbers, or may not have one of the values; if the
+        checkpoint is of something else.
     ModelError
         As :func:`bayeskit.compare` does.
 
@@ -127,20 +136,19 @@ def robustness(models: Models | Comparison, parameter: str, grid: Any, *, random
     --------
     >>> curve = bk.robustness({"effect": m1, "none": m0}, "delta.sigma", np.geomspace(0.1, 10))  # doctest: +SKIP
     """
-    values = _values_of(grid)
-    posteriors = _posteriors(models, random_seed)
-    curves: dict[str, list[LogEvidence]] = {}
-    chosen, known = {}, {}
-    for name, post in posteriors.items():
-        known[name] = _names_of(post)
-        found = _curve(post, parameter, values)
-        curves[name] = [post.log_evidence] * len(values) if found is None else found[1]
-        if found is not None:
-            chosen[name] = found[0]
-    if not chosen:
-        has = "; ".join(f"{name} has {', '.join(names) or 'none'}" for name, names in known.items())
+    values, named, seed = _values_of(grid), named_models(models), whole_seed(random_seed)
+    if not named:
+        raise ModelError("there is no model: give one or more by name, {'line': m1, 'curve': m2}")
+    of = {"robustness": parameter, "set of models": marks_of(named, checkpoint), "seed": seed}
+    work = Work(client, checkpoint, of)
+    posteriors = dict(models.posteriors) if isinstance(models, Comparison) else _posteriors(named, seed, work)
+    found = evidence_curves(posteriors, parameter, values, work)
+    if not found:
+        has = "; ".join(f"{name} has {', '.join(_names_of(p)) or 'none'}" for name, p in posteriors.items())
         raise OptionError(f"no model has the parameter {parameter!r}: {has}")
+    curves = {n: found[n][1] if n in found else [p.log_evidence] * len(values) for n, p in posteriors.items()}
     table = _table(values, curves)
+    chosen = {name: value for name, (value, _) in found.items()}
     return Robustness(parameter, chosen, table, tuple(_notes(values, curves, table)))
 
 
@@ -154,17 +162,12 @@ def _values_of(grid: Any) -> np.ndarray:
     return np.array(list(dict.fromkeys(values.tolist())))  # a value that is given twice is computed once
 
 
-def _posteriors(models: Models | Comparison, random_seed: RandomSeed) -> dict[str, Posterior]:
-    if isinstance(models, Comparison):
-        return dict(models.posteriors)
-    named, seed = named_models(models), whole_seed(random_seed)
-    if len(named) > 1:
-        return dict(compare(named, loo=False, random_seed=seed).posteriors)
-    if not named:
-        raise ModelError("there is no model: give one or more by name, {'line': m1, 'curve': m2}")
-    ((name, model),) = named.items()
+def _posteriors(models: Mapping[str, pm.Model | Posterior], seed: int, work: Work) -> dict[str, Posterior]:
+    if len(models) > 1:
+        return comparable_posteriors(models, (), seed, work)[0]
+    ((name, model),) = models.items()
     require_evidence(name, model)
-    post = inferred(name, model, seed) if isinstance(model, pm.Model) else model
+    post = inferred_models(models, seed, work)[name]
     if not math.isfinite(post.log_evidence.value):
         raise ModelError(f"{name}: it has no curve, for its log evidence is {post.log_evidence}")
     return {name: post}
@@ -173,72 +176,6 @@ def _posteriors(models: Models | Comparison, random_seed: RandomSeed) -> dict[st
 @on_its_data
 def _names_of(post: Posterior) -> list[str]:
     return list(prior_constants(post.model))
-
-
-@on_its_data
-def _curve(post: Posterior, parameter: str, values: np.ndarray) -> tuple[float, list[LogEvidence]] | None:
-    """The value that a model was written with, and its evidence with each of some others; None if it has no such."""
-    constant, entry = prior_constant(post.model, parameter), None
-    if constant is None and (match := ENTRY.match(parameter)):
-        constant, entry = prior_constant(post.model, match[1]), tuple(int(k) for k in match[2].split(","))
-    if constant is None:
-        return None
-    if any(value is post.model[constant.name] for value in post.model.rvs_to_values.values() if constant.container):
-        raise OptionError(f"{parameter} holds the data that the model is to explain: with other values, others")
-    chosen = _chosen(constant, parameter, entry)
-    post = over_all_labellings(post)
-    prior, evidence = PriorAtDraws.of(post), evidence_of_priors(post, [constant])
-    arrays = [_moved(constant, entry, value) for value in values]
-    for value, array in zip(values, arrays, strict=True):
-        if why := prior.why_not(constant.name, array):
-            raise OptionError(f"{parameter} cannot be {value:g}: {why}")
-    found: dict[int, LogEvidence] = {}
-    for k in _halving(np.argsort(values)):
-        if values[k] == chosen:
-            found[k] = post.log_evidence
-            continue
-        try:
-            with silently():  # at 1e300 there may be no number, which is said
-                found[k] = evidence(constant, arrays[k])
-        except BayeskitError as error:
-            label = "estimated" if post.log_evidence.label == "estimated" else "quadrature"  # no closed form there
-            found[k] = LogEvidence(math.nan, math.inf, label, str(error))
-    return chosen, [found[k] for k in range(len(values))]
-
-
-def _halving(order: np.ndarray) -> list[int]:
-    """The ends first: what lies between two values that were looked at whole needs less of a look; then the middles.
-
-    A value that the nodes of others do not reach is integrated, and its nodes reach as far to one side as to the other.
-    """
-    places, gaps = [0, len(order) - 1], [(0, len(order) - 1)]
-    for low, high in gaps:
-        if high - low > 1:
-            middle = (low + high) // 2
-            places.append(middle)
-            gaps += [(low, middle), (middle, high)]
-    return [int(order[k]) for k in dict.fromkeys(places)]
-
-
-def _chosen(constant: PriorConstant, parameter: str, entry: tuple[int, ...] | None) -> float:
-    value = constant.value
-    if entry is not None:
-        if len(entry) != value.ndim or any(k >= n for k, n in zip(entry, value.shape, strict=True)):
-            raise OptionError(f"{parameter}: {constant.name} has the shape {value.shape}, and no such entry")
-        return float(value[entry])
-    if np.any(value != value.flat[0]):
-        first = ", ".join("0" * value.ndim)
-        raise OptionError(
-            f"{parameter} is {value.size} different numbers: name one of them, as in '{parameter}[{first}]'"
-        )
-    return float(value.flat[0])
-
-
-def _moved(constant: PriorConstant, entry: tuple[int, ...] | None, value: float) -> np.ndarray:
-    if entry is None:
-        return np.full(constant.value.shape, value)
-    (array := constant.value.astype(float))[entry] = value
-    return array
 
 
 def _table(values: np.ndarray, curves: Mapping[str, list[LogEvidence]]) -> pd.DataFrame:
