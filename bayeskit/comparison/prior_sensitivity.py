@@ -93,8 +93,7 @@ def sensitivity(
     between : sequence of str, optional
         The two models of a comparison, a and b, for log B_ab; by default the two with most evidence.
     client, checkpoint : dask.distributed.Client and path, optional
-        Whose workers infer the model and take the integrals, a number each; a file that keeps what is finished, for the
-        same model and seed.
+        Whose workers infer and integrate, a number each; a file that keeps what is finished, for the same seed.
     random_seed : int, sequence of int or numpy.random.Generator, optional
         Of a model that is not inferred yet.
 
@@ -132,10 +131,7 @@ def sensitivity(
     if between is not None:
         raise ModelError("between names two models of a comparison; a posterior is of one")
     work = _work({"model": source}, client, checkpoint, seed)
-    if isinstance(source, Posterior):
-        post = source
-    else:
-        (post,) = work.results(_inferring, seed, {"model": source}, "model")
+    (post,) = [source] if isinstance(source, Posterior) else work.results(_inferring, seed, {"": source}, "model")
     rows, notes = slopes_of_evidence({"model": post}, work)["model"]
     return Sensitivity("log p(y)", _ordered(rows), (*said_of_constants(post), *notes))
 

@@ -106,8 +106,8 @@ def robustness(
     grid : array of float
         The values of η, in any order, each of which is looked at once.
     client, checkpoint : dask.distributed.Client and path, optional
-        Whose workers infer the models and find the integrals of curves; a file that keeps what is finished, for the
-        same models, parameter and seed. A curve whose values share nodes is found, and kept, as a whole.
+        Whose workers infer models and find curves; a file that keeps what is finished, for the same seed. A curve whose
+        values share nodes is one job.
     random_seed : int, sequence of int or numpy.random.Generator, optional
         Of models that are not inferred yet.
 
@@ -137,14 +137,21 @@ def robustness(
     >>> curve = bk.robustness({"effect": m1, "none": m0}, "delta.sigma", np.geomspace(0.1, 10))  # doctest: +SKIP
     """
     values, named, seed = _values_of(grid), named_models(models), whole_seed(random_seed)
-    if not named:
-        raise ModelError("there is no model: give one or more by name, {'line': m1, 'curve': m2}")
     of = {"robustness": parameter, "set of models": marks_of(named, checkpoint), "seed": seed}
     work = Work(client, checkpoint, of)
     posteriors = dict(models.posteriors) if isinstance(models, Comparison) else _posteriors(named, seed, work)
-    found = evidence_curves(posteriors, parameter, values, work)
+    return _robustness(parameter, values, posteriors, evidence_curves(posteriors, parameter, values, work))
+
+
+def _robustness(
+    parameter: str,
+    values: np.ndarray,
+    posteriors: Mapping[str, Posterior],
+    found: Mapping[str, tuple[float, list[LogEvidence]]],
+) -> Robustness:
+    """With the curves of those that have the parameter; the others are as they are all along."""
     if not found:
-        has = "; ".join(f"{name} has {', '.join(_names_of(p)) or 'none'}" for name, p in posteriors.items())
+        has = "; ".join(f"{name} has {', '.join(_names_of(post)) or 'none'}" for name, post in posteriors.items())
         raise OptionError(f"no model has the parameter {parameter!r}: {has}")
     curves = {n: found[n][1] if n in found else [p.log_evidence] * len(values) for n, p in posteriors.items()}
     table = _table(values, curves)
@@ -163,6 +170,8 @@ def _values_of(grid: Any) -> np.ndarray:
 
 
 def _posteriors(models: Mapping[str, pm.Model | Posterior], seed: int, work: Work) -> dict[str, Posterior]:
+    if not models:
+        raise ModelError("there is no model: give one or more by name, {'line': m1, 'curve': m2}")
     if len(models) > 1:
         return comparable_posteriors(models, (), seed, work)[0]
     ((name, model),) = models.items()

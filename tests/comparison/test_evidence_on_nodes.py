@@ -48,9 +48,9 @@ def counts_of_integrals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
     whole = evidence_on_nodes.answer
 
-    def counted(*arguments: Any) -> Any:
+    def counted(*arguments: Any, **options: Any) -> Any:
         made.append("one")
-        return whole(*arguments)
+        return whole(*arguments, **options)
 
     monkeypatch.setattr(evidence_on_nodes, "answer", counted)
     return made
