@@ -129,7 +129,7 @@ def rows() -> dict[str, Row]:
     states_of = bk.states(of_mixture)
     at_work = {"client": None, "checkpoint": None, "random_seed": 1}
     selecting = {"model": regression(), "name": "w", "inclusion_prior": "uniform", "top": 2, "method": "auto"}
-    selecting |= {"draws": 2000, "random_seed": 1}
+    selecting |= {"draws": 2000, **at_work}
     options = {name: option.default for name, option in model_options(BUILT.build).items()}
     found = [
         Row(bk.infer, inferring),

@@ -29,24 +29,28 @@ Rouder and Morey (2012), "Default Bayes factors for model selection in regressio
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import replace
+from os import PathLike
+from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
 
 from bayeskit.arguments import Count, RandomSeed, checked, whole_seed
+from bayeskit.comparison.subsets.in_pieces import Submodels
 from bayeskit.comparison.subsets.inclusion_prior import InclusionPrior, InclusionRule, inclusion_prior_of
 from bayeskit.comparison.subsets.indicators import with_all_included
 from bayeskit.comparison.subsets.integrate_scales import Integrated, integrated
 from bayeskit.comparison.subsets.linear_model import linear_model
-from bayeskit.comparison.subsets.model_search import walk
 from bayeskit.comparison.subsets.own_evidence import require_own_evidence
-from bayeskit.comparison.subsets.populations import AllSubsets
 from bayeskit.comparison.subsets.selection import Selection
 from bayeskit.comparison.subsets.summing_up import enumerated, searched
 from bayeskit.comparison.subsets.sweep import NotDefinite
 from bayeskit.errors import ModelError, OptionError
 from bayeskit.graphs.environment import lightly
+from bayeskit.graphs.fingerprint import digest
+from bayeskit.jobs.work import Work
+from bayeskit.model.mark import mark_of
 
 __all__ = ["select"]
 
@@ -62,6 +66,8 @@ def select(
     top: Count = 10,
     method: Literal["auto", "all", "metropolis"] = "auto",
     draws: Count = 20_000,
+    client: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
     random_seed: RandomSeed = None,
 ) -> Selection:
     """All submodels of a coefficient vector, each w_j in or out: their evidences, and their average.
@@ -82,6 +88,8 @@ def select(
         Sum over all 2^p, as ``auto`` does up to p = 25, or walk over them.
     draws : int, default 20_000
         Steps of the walk.
+    client, checkpoint : dask.distributed.Client and path, optional
+        Whose workers sum over more than 2^15 submodels with a scale on a grid; a file that keeps what is finished.
     random_seed : int, sequence of int or numpy.random.Generator, optional
         Of the walk.
 
@@ -96,7 +104,7 @@ def select(
         If the model is no Gaussian linear one in w, its prior improper or not centred at zero, or too many scales are
         left; it names what stands in the way.
     OptionError
-        If an option is out of range.
+        If an option is out of range, or the checkpoint is of something else.
     CertificateError
         If the full submodel's evidence is not the one of :func:`bayeskit.infer`.
 
@@ -106,29 +114,30 @@ def select(
     >>> selection.median_probability_model
     ('complaints',)
     """
-    seed = whole_seed(random_seed)
+    mark = "" if checkpoint is None or not isinstance(model, pm.Model) else mark_of(model)
+    work = Work(client, checkpoint, {"select": name, "model": mark})
     with lightly():
-        return _selected(model, name, inclusion_prior, top, method, draws, seed)
+        return _selected(model, name, inclusion_prior, top, method, draws, whole_seed(random_seed), work)
 
 
 def _selected(
-    model: pm.Model, name: str, rule: InclusionRule | None, top: int, method: str, draws: int, seed: int
+    model: pm.Model, name: str, rule: InclusionRule | None, top: int, method: str, draws: int, seed: int, work: Work
 ) -> Selection:
     marked = with_all_included(model, name) if isinstance(model, pm.Model) else None
     whole = model if marked is None else marked[0]
     linear = linear_model(whole, name)
     prior = _prior(marked, rule, linear.size)
+    work = replace(work, of={**work.of, "inclusion_prior": f"{prior.words} {digest(prior.by_size, prior.log_odds)}"})
     found = integrated(linear)
     if marked is not None:
         _require_independent(found)
     if method == "all" and linear.size > ENUMERABLE:
         raise OptionError(f"method is 'all', and 2^{linear.size} submodels are too many; leave it at 'auto'")
-    notes = require_own_evidence(whole, found)
+    notes, submodels = require_own_evidence(whole, found), Submodels(found.integral, prior, work)
     try:
         if method == "metropolis" or linear.size > ENUMERABLE:
-            return searched(found, prior, walk(found.integral, prior, draws, seed), top, notes)
-        population = AllSubsets(linear.size)
-        return enumerated(found, prior, population, found.integral.log_evidence(population), top, notes)
+            return searched(found, prior, submodels.walk(draws, seed), top, notes)
+        return enumerated(found, prior, submodels, top, notes)
     except NotDefinite:
         raise ModelError(
             f"in some submodel the predictors of {name!r} are collinear, or the posterior is improper; leave out a "

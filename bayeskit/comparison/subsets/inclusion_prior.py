@@ -36,13 +36,7 @@ class InclusionPrior:
     def log(self, population: Population) -> np.ndarray:
         """log p(S) of each submodel of a population."""
         result: np.ndarray = self.by_size[population.sizes]
-        if np.any(self.log_odds):
-            marks = getattr(population, "marks", None)
-            if marks is not None:
-                return np.asarray(result + marks @ self.log_odds)
-            for j, term in enumerate(self.log_odds):
-                result.reshape(-1, 2, 1 << j)[:, 1] += term
-        return result
+        return population.with_terms(result, self.log_odds) if np.any(self.log_odds) else result
 
     @property
     def inclusion(self) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import linalg
 
 from bayeskit.comparison.subsets.linear_model import Quadratic
-from bayeskit.comparison.subsets.sweep import NotDefinite, sweep, sweep_moments
+from bayeskit.comparison.subsets.sweep import NotDefinite, add_terms, sweep, sweep_moments
 
 __all__ = ["AllSubsets", "ListedSubsets", "Population"]
 
@@ -34,6 +34,9 @@ class Population(Protocol):
     def moments(self, quadratic: Quadratic, of_gain: np.ndarray, of_log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """∂/∂Λ and ∂/∂η of Σ_S (u_S η_Sᵀ Λ_SS⁻¹ η_S + v_S log |Λ_SS|)."""
 
+    def with_terms(self, values: np.ndarray, terms: np.ndarray) -> np.ndarray:
+        """The value of each, with a term of each of its coefficients added."""
+
     def inclusion(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For each coefficient, the sums of the weights of the submodels that have it, and of those that do not."""
 
@@ -43,39 +46,60 @@ class Population(Protocol):
 
 @dataclass(frozen=True)
 class AllSubsets:
-    """All of them, in the order of :mod:`bayeskit.comparison.subsets.sweep`."""
+    """All of them, in the order of :mod:`bayeskit.comparison.subsets.sweep`.
+
+    With ``taken``, those in which the first coefficients are in or out as it says.
+    """
 
     size: int
+    taken: tuple[bool, ...] = ()
+
+    @property
+    def left(self) -> int:
+        """How many coefficients may be in or out."""
+        return self.size - len(self.taken)
+
+    def branches(self, left: int) -> list[AllSubsets]:
+        """Those of each way to decide on the first coefficients, in the order in which a sweep has them."""
+        first = range(self.size - left)
+        return [AllSubsets(self.size, tuple(bool(k >> j & 1) for j in first)) for k in range(1 << len(first))]
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        found = np.zeros(1 << self.size, dtype=np.int8)
-        for j in range(self.size):
+        found = np.full(1 << self.left, sum(self.taken), dtype=np.int8)
+        for j in range(self.left):
             found.reshape(-1, 2, 1 << j)[:, 1] += 1
         return found
 
     def parts(self, quadratic: Quadratic) -> tuple[np.ndarray, np.ndarray, float]:
-        swept = sweep(quadratic.precision, quadratic.linear)
+        swept = sweep(quadratic.precision, quadratic.linear, self.taken)
         prior = quadratic.prior
         if np.array_equal(prior, np.diag(np.diag(prior))):
-            logs = np.zeros(1 << self.size)
-            for j, term in enumerate(np.log(np.diag(prior))):
-                logs.reshape(-1, 2, 1 << j)[:, 1] += term
+            logs = self.with_terms(np.zeros(1 << self.left), np.log(np.diag(prior)))
         else:
-            logs = sweep(prior, np.zeros(self.size)).log_determinant
+            logs = sweep(prior, np.zeros(self.size), self.taken).log_determinant
         logs -= swept.log_determinant
         logs *= 0.5
         return logs, swept.gain, swept.pivot
 
     def moments(self, quadratic: Quadratic, of_gain: np.ndarray, of_log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return sweep_moments(quadratic.precision, quadratic.linear, of_gain, of_log)
+        return sweep_moments(quadratic.precision, quadratic.linear, of_gain, of_log, self.taken)
+
+    def with_terms(self, values: np.ndarray, terms: np.ndarray) -> np.ndarray:
+        found = np.array(values)
+        add_terms(found, terms, self.taken)
+        return found
 
     def inclusion(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        halves = np.array([weights.reshape(-1, 2, 1 << j).sum(axis=(0, 2)) for j in range(self.size)])
-        return halves[:, 1], halves[:, 0]
+        halves = [weights.reshape(-1, 2, 1 << j).sum(axis=(0, 2)) for j in range(self.left)]
+        decided = [weights.sum() * np.array([not inside, inside]) for inside in self.taken]
+        both = np.array([*decided, *halves])
+        return both[:, 1], both[:, 0]
 
     def members(self, which: int) -> tuple[int, ...]:
-        return tuple(j for j in range(self.size) if which >> j & 1)
+        first = len(self.taken)
+        inside = (j for j, taken in enumerate(self.taken) if taken)
+        return (*inside, *(first + j for j in range(self.left) if which >> j & 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +157,9 @@ class ListedSubsets:
             of_matrix += np.einsum("s,sij->ij", of_log[rows], inverse) - (mean.T * of_gain[rows]) @ mean
             of_vector += 2 * of_gain[rows] @ mean
         return of_matrix, of_vector
+
+    def with_terms(self, values: np.ndarray, terms: np.ndarray) -> np.ndarray:
+        return np.asarray(values + self.marks @ terms)
 
     def inclusion(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return weights @ self.marks, weights @ ~self.marks

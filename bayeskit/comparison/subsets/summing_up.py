@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 
 from bayeskit.comparison.subsets.averaging import Averaged, averaged_moments
+from bayeskit.comparison.subsets.in_pieces import Submodels
 from bayeskit.comparison.subsets.inclusion_prior import InclusionPrior
 from bayeskit.comparison.subsets.integrate_scales import Integrated
 from bayeskit.comparison.subsets.model_search import Walk
 from bayeskit.comparison.subsets.normal_prediction import NormalData, NormalPrediction, normal_data
-from bayeskit.comparison.subsets.populations import ListedSubsets, Population
+from bayeskit.comparison.subsets.populations import AllSubsets, ListedSubsets, Population
 from bayeskit.comparison.subsets.scale_integral import Evidences
 from bayeskit.comparison.subsets.selection import Selection, predictor_labels
 from bayeskit.model.snapshot import Snapshot
@@ -29,12 +30,12 @@ KEPT = 5_000  # submodels of a search that coefficients are averaged over
 def enumerated(
     found: Integrated,
     prior: InclusionPrior,
-    population: Population,
-    evidences: Evidences,
+    submodels: Submodels,
     top: int,
     notes: list[str],
 ) -> Selection:
-    """All submodels were summed over."""
+    """All submodels are summed over."""
+    population, evidences = AllSubsets(found.linear.size), submodels.evidences()
     joint = evidences.value + prior.log(population)
     average = float(np.logaddexp.reduce(joint))
     weights = np.exp(joint - average)
@@ -45,7 +46,7 @@ def enumerated(
     with np.errstate(divide="ignore"):
         table["log_bayes_factor"] = np.log(inside) - np.log(outside) - _logit(prior.inclusion)
     log_evidence = LogEvidence(average, error, evidences.label)
-    moments = averaged_moments(found, population, prior.log(population) - average)
+    moments = averaged_moments(found, population, prior.log(population) - average, submodels.shares(average))
     return _selection(found, prior, population, evidences, joint - average, table, moments, log_evidence, top, notes)
 
 

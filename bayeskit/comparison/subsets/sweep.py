@@ -17,11 +17,12 @@ moments of a mixture over all subsets, without a solve for any one of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["NotDefinite", "Swept", "sweep", "sweep_moments"]
+__all__ = ["NotDefinite", "Swept", "add_terms", "sweep", "sweep_moments"]
 
 TOGETHER = 18  # rows decided for all subsets at once; those before them, one branch after the other: bounds the memory
 
@@ -51,49 +52,71 @@ class _Level:
     vector: np.ndarray  # (branches, k)
 
 
-def sweep(matrix: np.ndarray, vector: np.ndarray) -> Swept:
-    """Over all subsets of the rows of a symmetric, positive definite matrix; NotDefinite where it is none."""
+def sweep(matrix: np.ndarray, vector: np.ndarray, taken: Sequence[bool] = ()) -> Swept:
+    """Over all subsets of the rows of a symmetric, positive definite matrix; NotDefinite where it is none.
+
+    With ``taken``, over those in which the first rows are in or out as it says.
+    """
     scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     if not np.all(scale > 0):
         raise NotDefinite(len(vector) - int(np.argmin(scale)))
-    first = _Level((matrix / np.outer(scale, scale))[None], (vector / scale)[None])
-    split = max(0, len(vector) - TOGETHER)
-    levels = _levels(first, split)
+    way = _way(_Level((matrix / np.outer(scale, scale))[None], (vector / scale)[None]), taken)
+    left = len(vector) - len(taken)
+    split = max(0, left - TOGETHER)
+    levels = _levels(way[-1], split)
     logs, gains, pivot = _leaves(levels)
-    top, last = levels[-1], 1 << (len(vector) - split)
+    for level, inside in zip(way, taken, strict=False):
+        if inside:
+            logs, gains = logs + np.log(level.matrix[0, 0, 0]), gains + level.vector[0, 0] ** 2 / level.matrix[0, 0, 0]
+            pivot = min(pivot, float(level.matrix[0, 0, 0]))
+    top, last = levels[-1], 1 << (left - split)
     log_determinant, gain = np.empty((last, len(logs))), np.empty((last, len(logs)))
     for branch in range(len(logs)):
-        inner, more, least = _leaves(_levels(_branch(top, branch), len(vector) - split))
+        inner, more, least = _leaves(_levels(_branch(top, branch), left - split))
         log_determinant[:, branch], gain[:, branch] = logs[branch] + inner, gains[branch] + more
         pivot = min(pivot, least)
     flat = log_determinant.reshape(-1)
-    _add_scales(flat, 2 * np.log(scale))
+    add_terms(flat, 2 * np.log(scale), taken)
     return Swept(flat, gain.reshape(-1), pivot)
 
 
 def sweep_moments(
-    matrix: np.ndarray, vector: np.ndarray, of_gain: np.ndarray, of_log: np.ndarray
+    matrix: np.ndarray, vector: np.ndarray, of_gain: np.ndarray, of_log: np.ndarray, taken: Sequence[bool] = ()
 ) -> tuple[np.ndarray, np.ndarray]:
     """∂/∂A and ∂/∂b of Σ_S (u_S b_Sᵀ A_S⁻¹ b_S + v_S log |A_S|), ``of_gain`` being u and ``of_log`` v."""
     scale = np.sqrt(np.diag(matrix))
-    first = _Level((matrix / np.outer(scale, scale))[None], (vector / scale)[None])
-    split = max(0, len(vector) - TOGETHER)
-    levels, branches = _levels(first, split), 1 << split
+    way = _way(_Level((matrix / np.outer(scale, scale))[None], (vector / scale)[None]), taken)
+    left = len(vector) - len(taken)
+    split = max(0, left - TOGETHER)
+    levels, branches = _levels(way[-1], split), 1 << split
     top = levels[-1]
     u, v = of_gain.reshape(-1, branches), of_log.reshape(-1, branches)
     slopes = [
-        _backward(_levels(_branch(top, branch), len(vector) - split), *_nothing(u[:, branch], v[:, branch]))
+        _backward(_levels(_branch(top, branch), left - split), *_nothing(u[:, branch], v[:, branch]))
         for branch in range(branches)
     ]
-    of_matrix, of_vector, gain, log = (np.concatenate(parts) for parts in zip(*slopes, strict=True))
-    of_matrix, of_vector, _, _ = _backward(levels, of_matrix, of_vector, gain, log)
-    return of_matrix[0] / np.outer(scale, scale), of_vector[0] / scale
+    each = _backward(levels, *(np.concatenate(parts) for parts in zip(*slopes, strict=True)))
+    for level, inside in reversed(list(zip(way, taken, strict=False))):
+        # Of the other side of the decision nothing is asked.
+        each = _backward([level, level], *(np.concatenate([0 * e, e] if inside else [e, 0 * e]) for e in each))
+    return each[0][0] / np.outer(scale, scale), each[1][0] / scale
 
 
-def _add_scales(values: np.ndarray, terms: np.ndarray) -> None:
+def add_terms(values: np.ndarray, terms: np.ndarray, taken: Sequence[bool] = ()) -> None:
     """Add to the value of each subset the terms of its rows."""
-    for j, term in enumerate(terms):
+    for term, inside in zip(terms, taken, strict=False):
+        if inside:
+            values += term
+    for j, term in enumerate(terms[len(taken) :]):
         values.reshape(-1, 2, 1 << j)[:, 1] += term
+
+
+def _way(first: _Level, taken: Sequence[bool]) -> list[_Level]:
+    """What is left before each of the decisions that are made, and after the last."""
+    way = [first]
+    for inside in taken:
+        way.append(_branch(_levels(way[-1], 1)[-1], int(inside)))
+    return way
 
 
 def _branch(level: _Level, branch: int) -> _Level:
