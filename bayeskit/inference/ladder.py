@@ -40,18 +40,20 @@ from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.impossible_data import entry_at_fault, require_answerable
 from bayeskit.elimination.plan import analyse
-from bayeskit.errors import BayeskitError, CertificateError, InferenceError, ModelError, OptionError, UnanswerableError
+from bayeskit.errors import BayeskitError, CertificateError, ModelError, OptionError, UnanswerableError
 from bayeskit.graphs.environment import lightly
 from bayeskit.inference.apart import answer_apart, plan_apart
 from bayeskit.inference.convergence import with_diagnostics
+from bayeskit.inference.failures import no_answer, said_of_failure
 from bayeskit.inference.methods import Method, Request, ladder, method_names
+from bayeskit.jobs.work import Work
 from bayeskit.marginal_likelihood.conventions import Audit, audit
 from bayeskit.model.index_range import require_indices_inside
 from bayeskit.model.snapshot import Snapshot, restored
 from bayeskit.model.unconstrained import evaluations_counted
-from bayeskit.quadrature.counted_density import NotIntegrable
 from bayeskit.results.records import Plan, Posterior
 from bayeskit.results.tails_of_draws import doubted_moments
+from bayeskit.sampling.chains_apart import work_of_chains
 from bayeskit.sampling.options import checked_options
 from bayeskit.terminal import counted_aloud, interruptible, is_terminal, let_alarms_through
 
@@ -129,8 +131,8 @@ def infer(
         Data that are read one after another and added up: tables, Datasets, mappings of arrays, Parquet files or a
         folder or pattern of these, Zarr stores, data of Dask (where they lie), or a generator. Memory is that of one.
     dim, client, checkpoint : str, dask.distributed.Client and path, optional
-        Of chunks: the dim of the rows of Datasets; whose workers add them up, to the same digits; a file from which a
-        run that was cut off goes on.
+        The dim of the rows of Datasets; whose workers add chunks up, or make the chains of NUTS; a file from which a
+        run that was cut off goes on. Chains that are made so are seeded one by one: other draws than without.
     method : {"auto", "exact", "quadrature", "importance", "nuts"}, default "auto"
         ``auto`` takes the first of the ladder that applies, and the next where that fails; the others force one.
     draws : int, default 4000
@@ -158,13 +160,23 @@ def infer(
     InferenceError
         If no method answered.
     """
+    chains = None
+    if chunks is None and not (client is None and checkpoint is None):
+        chains, client, checkpoint = Work(client, checkpoint), None, None
+    options = _options(method, sampler, chains)
+    model = given_model(model, chunks, dim, client, checkpoint, progressbar)
+    return answer(model, method, draws, random_seed, progressbar, options, chains)
+
+
+def _options(method: str, sampler: Mapping[str, Any] | None, chains: Work | None) -> dict[str, Any]:
+    """Those of the sampler; an OptionError for what a method does not take."""
     if method not in method_names():
         raise OptionError(f"method is {method!r}; it must be one of {', '.join(method_names())}")
-    model = given_model(model, chunks, dim, client, checkpoint, progressbar)
     options = checked_options(sampler)
-    if options and not any(rung.samples for rung in ladder(method)):
-        raise OptionError(f"sampler is for methods that sample, and method is {method!r}: leave one of them out")
-    return answer(model, method, draws, random_seed, progressbar, options)
+    for name, given in (("sampler", options or None), ("client or checkpoint, without chunks,", chains)):
+        if given is not None and not any(rung.samples for rung in ladder(method)):
+            raise OptionError(f"{name} is for methods that sample, and method is {method!r}: leave one of them out")
+    return options
 
 
 def answer(
@@ -174,8 +186,9 @@ def answer(
     random_seed: RandomSeed = None,
     progressbar: bool = False,
     sampler: Mapping[str, Any] | None = None,
+    chains: Work | None = None,
 ) -> Posterior:
-    """As :func:`infer`; without draws the tree is empty, and all else as it is."""
+    """As :func:`infer`; without draws the tree is empty, and all else as it is. ``chains`` may be made at work."""
     started = time.perf_counter()
     random_seed = whole_seed(random_seed)
     # Two stacks: a rung that samples ends the building early, but goes on with the data of the analysis.
@@ -188,9 +201,10 @@ def answer(
         require_answerable(analysis)
         shown = progressbar and is_terminal()
         patience = 1.0 if method == "auto" else PATIENCE
-        request = Request(
-            written, analysis, draws, random_seed, audit(analysis), shown, sampler or {}, patience=patience
-        )
+        if chains is not None:
+            chains = work_of_chains(chains, written, draws, random_seed, sampler or {}, shown)
+        given = (written, analysis, draws, random_seed, audit(analysis), shown, sampler or {})
+        request = Request(*given, chains=chains, patience=patience)
 
         def climb(rungs: Sequence[Method], request: Request) -> Posterior:
             begun = time.perf_counter()
@@ -252,7 +266,7 @@ def _first_that_answers(rungs: Sequence[Method], request: Request, building: Exi
         raise ModelError(obstacles[0])
     require_indices_inside(request.model)  # of other data than those that were read
     at_fault = entry_at_fault(request.analysis, typical_points(request.analysis, 1)[0])
-    raise _no_answer(failures, at_fault, request)
+    raise no_answer(failures, at_fault, request)
 
 
 @contextmanager
@@ -268,30 +282,12 @@ def _planned(rung: Method, request: Request, failures: dict[Method, Exception]) 
     """The analysis with the plan that a rung carries out after others failed."""
     analysis = rung.seen(request.analysis)
     plan = rung.planned(analysis, request.audit)
-    notes = [f"{failed.title} was tried: {_said(error)}; {rung.title} was used" for failed, error in failures.items()]
+    notes = [
+        f"{failed.title} was tried: {said_of_failure(error)}; {rung.title} was used"
+        for failed, error in failures.items()
+    ]
     if request.sampler and not rung.samples:
         notes.append(f"no sampler was needed: its options {', '.join(request.sampler)} were not used")
+    if request.chains and not rung.samples:
+        notes.append("no chains were needed: there was nothing for a client or a checkpoint")
     return replace(analysis, plan=replace(plan, notes=(*plan.notes, *notes)))
-
-
-def _no_answer(failures: dict[Method, Exception], at_fault: str, request: Request) -> BayeskitError:
-    """The last failure, in words for the person who asked, with data at fault; the earlier ones are its notes."""
-    *earlier, (last, error) = failures.items()
-    others = ", ".join(repr(name) for name in method_names() if name != last.name)
-    unknown = f"try another method= (one of {others}), and please report the model"
-    remedy = last.remedy or ("check the data and the priors" if at_fault else unknown)
-    result = error if isinstance(error, BayeskitError) and not last.remedy and not at_fault else None
-    if result is None:
-        result = InferenceError(f"no answer by {last.name}{at_fault}: {_said(error)}; {remedy}")
-        result.__cause__ = error
-    result.heavy_tails, result.named_modes = request.heavy_tails, request.modes
-    for rung, failure in earlier:
-        result.add_note(f"{rung.title} was tried before: {_said(failure)}")
-    return result
-
-
-def _said(error: Exception) -> str:
-    """The first line of what went wrong, with its type where the words were not written for people."""
-    line = next(iter(str(error).strip().splitlines()), "")
-    for_people = line and isinstance(error, BayeskitError | NotIntegrable)
-    return line if for_people else f"{type(error).__name__}: {line}".removesuffix(": ")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from bayeskit.elimination.analysis import Analysis
+    from bayeskit.jobs.work import Work
     from bayeskit.marginal_likelihood.conventions import Audit
     from bayeskit.results.marginals import Marginal
     from bayeskit.results.records import LogEvidence, Plan, Posterior
@@ -42,6 +43,7 @@ class Request:
     audit: Audit  # of what the priors integrate to
     progressbar: bool = False
     sampler: Mapping[str, Any] = field(default_factory=dict)  # options of whatever samples
+    chains: Work | None = None  # where chains are made one by one, if they are
     among: int = 1  # independent blocks, of which this is one
     patience: float = 1.0  # times as long as sampling takes that a method may take
     heavy_tails: bool = False  # whether a method refused it for tails that it could not follow

@@ -30,6 +30,7 @@ from bayeskit.model.forward_sampling import deterministics
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree, stacked_draws
+from bayeskit.sampling.chains_apart import sample_chains_apart
 from bayeskit.sampling.nuts import pop_unconstrained, sample_nuts
 
 __all__ = ["answer", "obstacle", "sampled_with_evidence"]
@@ -83,8 +84,13 @@ def sampled_with_evidence(
     request: Request, model: pm.Model, weight: int | None = None
 ) -> tuple[xr.DataTree, LogEvidence]:
     """Draws of a model by NUTS, as it was written or collapsed, and the log evidence from them."""
-    arguments = model, request.draws, request.random_seed, request.progressbar
-    tree = sample_nuts(*arguments, unconstrained=True, sampler=request.sampler)
+    arguments = model, request.draws, request.random_seed
+    if request.chains:
+        how = "as written" if weight is None else "collapsed"
+        mark = f"{how}: {', '.join(str(rv.name) for rv in model.free_RVs)}:"
+        tree = sample_chains_apart(*arguments, request.sampler, request.chains, mark)
+    else:
+        tree = sample_nuts(*arguments, request.progressbar, unconstrained=True, sampler=request.sampler)
     unconstrained, statistics = pop_unconstrained(tree), tree["sample_stats"].to_dataset()
     drawn = request.analysis, model, unconstrained, statistics, request.random_seed, weight, request.modes
     evidence = evidence_of_draws(*drawn, audited=request.audit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import nutpie
 import pymc as pm
 import xarray as xr
+from nutpie.compile_pymc import CompiledPyMCModel
 from pymc.backends.arviz import patch_nutpie_idata
 from pymc.progress_bar import NutpieProgressBarManager
 
@@ -23,7 +24,7 @@ from bayeskit.sampling.options import sampler_defaults
 from bayeskit.sampling.starts import jittered_to_scale, require_a_start
 from bayeskit.terminal import interruptible, quiet
 
-__all__ = ["pop_unconstrained", "sample_nuts"]
+__all__ = ["nuts_of", "pop_unconstrained", "sample_nuts"]
 
 PYMC_OPTIONS = ("tune", "chains", "target_accept", "init", "cores")
 
@@ -43,14 +44,28 @@ def sample_nuts(
     :func:`bayeskit.sampling.options.sampler_defaults`. nutpie cannot sample discrete variables; a model that has some
     goes to PyMC's own compound step. Ctrl-C is a KeyboardInterrupt, not a tree of the draws so far.
     """
+    return nuts_of(model, sampler, unconstrained)(draws, random_seed, progressbar)
+
+
+def nuts_of(
+    model: pm.Model, sampler: Mapping[str, Any] | None = None, unconstrained: bool = False
+) -> Callable[[int, int | None, bool], xr.DataTree]:
+    """As :func:`sample_nuts`, of a number of draws, a seed and the bar: a model that is compiled once for many runs."""
     options = {**sampler_defaults(), **(sampler or {})}
-    options["draws"] = -(-draws // options["chains"])
-    with interruptible(), quiet(), on_one_thread(), warnings.catch_warnings():
-        # ArviZ suspects swapped dimensions where there are fewer draws than chains.
-        warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
-        if model.discrete_value_vars:
-            return _by_pymc(model, options, random_seed, progressbar)
-        return _by_nutpie(model, options, random_seed, progressbar, unconstrained)
+    known: list[CompiledPyMCModel] = []
+
+    def sampled(draws: int, random_seed: int | None, progressbar: bool) -> xr.DataTree:
+        asked = options | {"draws": -(-draws // options["chains"])}
+        with interruptible(), quiet(), on_one_thread(), warnings.catch_warnings():
+            # ArviZ suspects swapped dimensions where there are fewer draws than chains.
+            warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
+            if model.discrete_value_vars:
+                return _by_pymc(model, asked, random_seed, progressbar)
+            if not known:
+                known.append(_compiled(model, options["init"]))
+            return _by_nutpie(model, known[0], asked, random_seed, progressbar, unconstrained)
+
+    return sampled
 
 
 def _by_pymc(model: pm.Model, options: dict[str, Any], random_seed: int | None, progressbar: bool) -> xr.DataTree:
@@ -64,17 +79,26 @@ def _by_pymc(model: pm.Model, options: dict[str, Any], random_seed: int | None, 
     return pm.sample(**options, **seen, model=model)
 
 
-def _by_nutpie(
-    model: pm.Model, options: dict[str, Any], random_seed: int | None, progressbar: bool, unconstrained: bool
-) -> xr.DataTree:
+def _compiled(model: pm.Model, init: str) -> CompiledPyMCModel:
     # Jitter of one on the unconstrained scale is far more than a posterior sd where there are many data: loadings
     # with the wrong sign are a mode of their own. Where the author gave a start, it is kept.
-    given, jittered = model.rvs_to_initial_values, options["init"].startswith("jitter")
+    given, jittered = model.rvs_to_initial_values, init.startswith("jitter")
     moved = {rv for rv in model.free_RVs if jittered and given.get(rv) is None}
     compiled = compile_for_nutpie(model, moved)
     if moved:
         compiled = jittered_to_scale(compiled, model)
     require_a_start(compiled)
+    return compiled
+
+
+def _by_nutpie(
+    model: pm.Model,
+    compiled: CompiledPyMCModel,
+    options: dict[str, Any],
+    random_seed: int | None,
+    progressbar: bool,
+    unconstrained: bool,
+) -> xr.DataTree:
     # The threads share one process and need no lock of Python's.
     cores = min(options["chains"], available_cpus())
     passed = {"cores": cores} | {name: value for name, value in options.items() if name != "init"}

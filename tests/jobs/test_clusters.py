@@ -200,8 +200,8 @@ def test_what_is_wrong_with_a_piece_is_said_by_its_name(client: Client, table: p
     with pytest.raises(OptionError, match=r"dask\.distributed\.Client") as raised:
         bk.infer(build, chunks=folder, client="tcp://127.0.0.1:1")
     assert "\n" not in str(raised.value)
-    with pytest.raises(OptionError, match="it is for chunks"):
-        bk.infer(build(table), client=client)
+    with pytest.raises(OptionError, match="client or checkpoint, without chunks, is for methods that sample"):
+        bk.infer(build(table), method="exact", client=client)
     closed = Client(client.scheduler.address, set_as_default=False)
     closed.close()
     with pytest.raises(OptionError, match="closed"):
