@@ -31,11 +31,9 @@ def coin(heads: int = 3) -> pm.Model:
 
 
 @cache
-def counts(slope: bool) -> pm.Model:
-    x = np.linspace(-1, 1, 8)
+def counts() -> pm.Model:
     with pm.Model() as model:
-        mean = pm.Normal("level", 0, 1.5) + (pm.Normal("slope", 0, 1.0) * x if slope else 0 * x)
-        pm.Poisson("y", pm.math.exp(mean), observed=[0, 2, 1, 1, 3, 2, 4, 6])
+        pm.Poisson("y", pm.math.exp(pm.Normal("level", 0, 1.5)), observed=[0, 2, 1, 1, 3, 2, 4, 6])
     return model
 
 
@@ -44,12 +42,11 @@ def curve(heads: int = 3, parameter: str = "rate.upper", seed: int = 1, **option
 
 
 def curves(**options: Any) -> pd.DataFrame:
-    models = {"line": counts(True), "level": counts(False)}
-    return bk.robustness(models, "level.sigma", GRID, random_seed=1, **options).table
+    return bk.robustness([counts()], "level.sigma", GRID, random_seed=1, **options).table
 
 
 def slopes(**options: Any) -> pd.DataFrame:
-    return bk.sensitivity(counts(False), random_seed=1, **options).table
+    return bk.sensitivity(counts(), random_seed=1, **options).table
 
 
 def same(one: pd.DataFrame, other: pd.DataFrame) -> None:
@@ -89,7 +86,7 @@ def test_a_curve_of_integrals_has_the_same_digits_wherever_they_are_taken(client
 def test_values_that_share_nodes_are_one_job(client: Client, tmp_path: Path) -> None:
     here = curves()
     same(curves(client=client, checkpoint=tmp_path / "curves"), here)
-    assert len(marks(tmp_path / "curves")) == 2 + 2
+    assert len(marks(tmp_path / "curves")) == 1 + 1
     same(curves(checkpoint=tmp_path / "curves"), here)
 
 
@@ -106,7 +103,7 @@ def test_derivatives_have_the_same_digits_wherever_they_are_taken(client: Client
 
 def test_what_workers_cannot_have_is_done_here_unless_they_were_named(client: Client) -> None:
     here = slopes()
-    model = counts(False)
+    model = counts()
     model.held = threading.Lock()
     try:
         with client.as_current():

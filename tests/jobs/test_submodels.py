@@ -81,10 +81,6 @@ def test_submodels_have_the_same_digits_wherever_they_are_summed_over(client: Cl
         with pytest.raises(OptionError, match=f"of another run, with another {other}") as raised:
             selected(checkpoint=path, **options)
         assert "\n" not in str(raised.value)
-    with pytest.raises(OptionError, match="client is closed"):
-        closed = Client(client.scheduler.address, set_as_default=False)
-        closed.close()
-        selected(client=closed)
 
 
 @pytest.mark.usefixtures("_pieces")
@@ -108,8 +104,6 @@ def test_a_piece_without_an_evidence_is_no_failure_of_a_worker(client: Client) -
 def test_one_sweep_is_not_cut_and_a_walk_is_kept(tmp_path: Path) -> None:
     selected(checkpoint=tmp_path / "few")
     assert len((tmp_path / "few").read_text().splitlines()) == 1
-    options: dict[str, Any] = {"method": "metropolis", "draws": 400}
-    here = selected(**options)
-    for _ in range(2):
-        same(selected(checkpoint=tmp_path / "walk", **options), here)
-        assert len((tmp_path / "walk").read_text().splitlines()) == 2
+    options: dict[str, Any] = {"method": "metropolis", "draws": 100}
+    same(selected(checkpoint=tmp_path / "walk", **options), selected(**options))
+    assert len((tmp_path / "walk").read_text().splitlines()) == 2
