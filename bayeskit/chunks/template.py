@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 from uuid import uuid4
@@ -35,7 +35,7 @@ class Template:
 
     That rows add up is tried, not believed: of the rows kept and some of a chunk, the sums have to be those of the one
     and of the other. Standardised columns, chains, Gaussian processes over rows, and groups that are numbered anew in
-    every chunk do not stand that.
+    every chunk, or of which something is computed, do not stand that.
     """
 
     build: Callable[[Any], pm.Model]
@@ -115,7 +115,7 @@ class Template:
         }
 
     def require_additive(self, chunk: Reading, statistics: Statistics, number: int) -> None:
-        """Try the rows of a chunk between those kept: sums, priors and shapes have to be as of each alone.
+        """Try the rows of a chunk beside those kept: sums, priors and shapes have to be as of each alone.
 
         ``number`` is that of chunks before it. All rows are tried of chunks that are not large, and many of the first
         ones: what depends on one row outside of a sample, a mean or a largest value, shows with that row only.
@@ -128,16 +128,31 @@ class Template:
         if len(places) < len(chunk.rows):
             chunk = read_rows(self.build, chunk.rows.take(places))
             statistics = chunk.statistics(self.labels)
-        kept = self.rows
-        both = read_rows(self.build, kept.followed_by(chunk.rows).followed_by(kept))
-        of_rows_only(self.reading, both)
+        together: Statistics = {}
+        for rows in self._beside_kept(chunk.rows, apart=number < FIRST or number & (number - 1) == 0):
+            both = read_rows(self.build, rows)
+            of_rows_only(self.reading, both)
+            together = statistics_together(together, both.statistics(self.labels))
         apart = statistics_together(statistics_together(self.statistics, statistics), self.statistics)
-        if not _are_same(both.statistics(self.labels), apart):
+        if not _are_same(together, apart):
             raise NotAdditive(
-                f"the log density of {', '.join(map(repr, both.observed))} does not add up over rows: what "
+                f"the log density of {', '.join(map(repr, chunk.observed))} does not add up over rows: what "
                 f"{chunk.rows.name} add depends on which rows come with them; number groups by labels that stay, "
-                "standardise by numbers that stay, or give the model its rows at once, bk.infer(build(data))"
+                "standardise by numbers that stay, take what is of a group from a column that has it, or give the "
+                "model its rows at once, bk.infer(build(data))"
             )
+
+    def _beside_kept(self, rows: ChunkRows, apart: bool) -> Iterator[ChunkRows]:
+        """Rows between those that are kept; or ``apart``, every second of them after these, and the others before.
+
+        A chunk may end within a group. What a builder makes of a group, its mean or the days since its first row, is
+        the same of all rows of the chunk and of those kept, and another one of every second row.
+        """
+        if apart and len(rows) > 1:
+            yield self.rows.followed_by(rows.take(np.arange(0, len(rows), 2)))
+            yield replace(rows.take(np.arange(1, len(rows), 2)).followed_by(self.rows), name=rows.name)
+        else:
+            yield self.rows.followed_by(rows).followed_by(self.rows)
 
     def model(self, statistics: Statistics) -> pm.Model:
         """The model with sums in the place of its observed variables."""

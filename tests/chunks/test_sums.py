@@ -270,6 +270,25 @@ def test_what_does_not_add_up_is_refused_by_name(case: str) -> None:
         sum_of_chunks(build, [data[:8], data[8:13], data[13:]])
 
 
+OF_GROUPS: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "time since the first row of a group": lambda d: d["x"] - d.groupby("visit")["x"].transform("min"),
+    "the mean of a group": lambda d: d.groupby("visit")["x"].transform("mean"),
+    "what a group begins with": lambda d: d["x"] - d.groupby("visit")["x"].transform("first"),
+    "the row before": lambda d: d["x"].shift().where(d["visit"] == d["visit"].shift(), 0.0),
+    "whether it is the last row of a group": lambda d: (d["visit"] != d["visit"].shift(-1)) * 1.0,
+}
+
+
+@pytest.mark.parametrize("case", OF_GROUPS)
+@pytest.mark.parametrize("cuts", [[18], [12, 22], [2]])
+def test_what_is_made_of_a_group_is_refused_wherever_chunks_end(case: str, cuts: list[int]) -> None:
+    """The rows kept of the first chunk are two whole groups: beside themselves they have the same mean and minimum."""
+    data = table().assign(visit=np.arange(len(table())) // 4)
+    build = normal_of(lambda d: d["y"] + OF_GROUPS[case](d))
+    with pytest.raises(NotAdditive, match="does not add up over rows"):
+        sum_of_chunks(build, [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)])
+
+
 def test_what_earlier_rows_mean_does_not_change_with_labels_that_come_later() -> None:
     """Of indicators without the first level, that level is another one once north comes."""
     data = table()
