@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -111,10 +111,10 @@ def latent_dims(model: pm.Model) -> dict[str, tuple[str | None, ...]]:
     return result
 
 
-def latent_labels(model: pm.Model) -> dict[str, pd.Index]:
-    """The labels of the dims of free variables; NotAdditive where one is there twice."""
+def latent_labels(model: pm.Model, but: Collection[str] = ()) -> dict[str, pd.Index]:
+    """The labels of the dims of free variables ``but`` some; NotAdditive where one is there twice."""
     found = {}
-    for dim in {d for dims in latent_dims(model).values() for d in dims if d is not None}:
+    for dim in {d for name, dims in latent_dims(model).items() for d in dims if d is not None and name not in but}:
         labels = model.coords[dim]
         if any(isinstance(label, tuple) for label in labels):
             raise NotAdditive(f"the dim {dim!r} has labels that are tuples: write each as one text")

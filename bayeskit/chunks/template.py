@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from bayeskit.chunks.summed_model import summed_model
 from bayeskit.chunks.terms import NotAdditive
 from bayeskit.graphs.environment import lightly
 
-__all__ = ["Template", "first_rows", "of_rows_only", "statistics_together", "without_wholes"]
+__all__ = ["Template", "first_rows", "of_rows_only", "statistics_together", "tried_rows", "without_wholes"]
 
 LARGEST = 200_000  # rows that are kept for their labels
 FIRST = 8  # rows that are kept whatever their labels
@@ -124,7 +124,7 @@ class Template:
         same = chunk.shapes == self.reading.shapes and chunk.labels.keys() == own.keys()
         if same and all(index.equals(own[dim]) for dim, index in chunk.labels.items()):
             of_rows_only(self.reading, chunk)
-        places = _tried_rows(chunk.rows, number)
+        places = tried_rows(chunk.rows, number)
         if len(places) < len(chunk.rows):
             chunk = read_rows(self.build, chunk.rows.take(places))
             statistics = chunk.statistics(self.labels)
@@ -175,10 +175,13 @@ def without_wholes(statistics: Statistics) -> Statistics:
     return {sign: s for sign, s in statistics.items() if not (s.is_condition and s.recipe.whole)}
 
 
-def of_rows_only(few: Reading, more: Reading) -> frozenset[str]:
-    """The Deterministics that are different with more rows; NotAdditive where anything else is."""
+def of_rows_only(few: Reading, more: Reading, summed: Collection[str] = ()) -> frozenset[str]:
+    """The Deterministics that are different with more rows; NotAdditive where anything else is.
+
+    ``summed`` are variables that the rows may have of their own, as they are summed out.
+    """
     for name, shape in few.shapes.items():
-        if (found := more.shapes.get(name)) != shape:
+        if name not in summed and (found := more.shapes.get(name)) != shape:
             raise NotAdditive(
                 f"{name!r} has the shape {shape} for {len(few.rows)} rows and {found} for {len(more.rows)}: what each "
                 "row or chunk has of its own does not add up; give it dims whose coords are the labels of groups, each "
@@ -188,7 +191,7 @@ def of_rows_only(few: Reading, more: Reading) -> frozenset[str]:
         raise NotAdditive("the model has other variables with more rows")
     potentials = {*few.joint.potentials}
     different = {n for n, text in few.unobserved.items() if more.unobserved.get(n) != text}
-    for name in different - {*few.joint.deterministics}:
+    for name in different - {*few.joint.deterministics} - {*summed}:
         what = "the Potential" if name in potentials else "the prior of"
         remedy = (
             "write it as an observed variable, of pm.CustomDist say"
@@ -225,7 +228,7 @@ def _are_same(one: Statistics, two: Statistics) -> bool:
     return a.keys() == b.keys() and all(a[sign].is_close(b[sign]) for sign in a)
 
 
-def _tried_rows(rows: ChunkRows, number: int) -> np.ndarray:
+def tried_rows(rows: ChunkRows, number: int) -> np.ndarray:
     """All rows of a chunk, many of the first ones, or some of a large one.
 
     These are its first and last rows, of each column those with the smallest and the largest value and some that have

@@ -9,7 +9,7 @@ iteration in :mod:`bayeskit.point_estimates.em_problem`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -18,11 +18,12 @@ import pymc as pm
 import xarray as xr
 
 from bayeskit.arguments import Count, RandomSeed, Range, checked, whole_seed
-from bayeskit.errors import InferenceError
+from bayeskit.chunks.given import given_model
+from bayeskit.errors import InferenceError, OptionError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, silently
 from bayeskit.point_estimates.complete_data import CompleteData, marginal_probabilities
-from bayeskit.point_estimates.em_problem import Problem, Run
+from bayeskit.point_estimates.em_problem import Iteration, Problem, Run
 from bayeskit.point_estimates.m_step import Degenerate
 from bayeskit.results.tree import dims_of
 from bayeskit.terminal import quiet, watched
@@ -93,8 +94,10 @@ class EMResult:
 
 @checked
 def em(
-    model: pm.Model,
+    model: pm.Model | Callable[[Any], pm.Model],
     *,
+    chunks: Any = None,
+    dim: str | None = None,
     objective: Literal["likelihood", "posterior"] = "likelihood",
     starts: Count = 10,
     max_iterations: Count = 1000,
@@ -148,13 +151,23 @@ def em(
     """
     rng = np.random.default_rng(whole_seed(random_seed))
     with lightly(), quiet():
-        problem = Problem(model, objective)
+        problem = _problem(model, chunks, dim, objective, progressbar)
         first = None if start is None else problem.completed(start)
         return _best(problem, 1 if first else starts, first, rng, max_iterations, tolerance, progressbar)
 
 
+def _problem(model: Any, chunks: Any, dim: str | None, objective: str, progressbar: bool) -> Iteration:
+    if chunks is not None:
+        from bayeskit.point_estimates.em_chunks import chunked_problem  # of the few who need it
+
+        return chunked_problem(model, chunks, dim=dim, objective=objective, progressbar=progressbar)
+    if dim is not None:
+        raise OptionError("dim: it is for chunks, em(build, chunks=..., dim=...)")
+    return Problem(given_model(model, None), objective)
+
+
 def _best(
-    problem: Problem,
+    problem: Iteration,
     starts: int,
     first: Point | None,
     rng: np.random.Generator,
@@ -188,13 +201,13 @@ def _best(
         notes.append(f"not converged after {limit} iterations: raise max_iterations")
     return EMResult(
         point={n: np.asarray(v) for n, v in best.point.items()},
-        log_likelihood=best.log_likelihood,
-        log_posterior=best.log_likelihood + best.log_prior,
+        log_likelihood=best.last.log_likelihood,
+        log_posterior=best.last.log_likelihood + best.last.log_prior,
         objective="posterior" if problem.with_prior else "likelihood",
         trace=best.trace,
         iterations=len(best.trace) - 1,
         converged=best.converged,
-        probabilities=_probabilities(problem.data, best.point),
+        probabilities=_probabilities(problem.data, best.point) if problem.has_rows else xr.Dataset(),
         starts=np.array([np.nan if r is None else r.value for r in runs]),
         blocks=problem.m_step.described,
         notes=tuple(notes),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,11 +24,25 @@ from bayeskit.point_estimates.m_step import Degenerate, MStep
 from bayeskit.point_estimates.q_function import expected_log_density
 from bayeskit.types import Point
 
-__all__ = ["Problem", "Run"]
+__all__ = ["Expectation", "Iteration", "Problem", "Run", "other_weights", "state_counts"]
 
 ROUNDING = 1e-10  # relative fall of the objective that is rounding
 SETTLE = 2  # M steps with the probabilities of a start: the blocks depend on each other
 EMPTY = 1e-3  # expected entries in a state, below which it is empty
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """What an E step gives; no statistics where the density is not finite.
+
+    ``counts`` are the expected numbers of entries in each state of each outer finite variable, None of those whose
+    entries are coupled.
+    """
+
+    log_likelihood: float
+    log_prior: float
+    statistics: Sequence[np.ndarray] = ()
+    counts: Sequence[np.ndarray | None] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +52,7 @@ class Run:
     point: Point
     trace: np.ndarray
     converged: bool
-    weights: list[np.ndarray]
-    log_likelihood: float
-    log_prior: float
+    last: Expectation
 
     @property
     def value(self) -> float:
@@ -47,15 +60,75 @@ class Run:
         return float(self.trace[-1])
 
 
-class Problem:
-    """A model compiled for expectation–maximisation."""
+class Iteration(ABC):
+    """E and M steps from one start, wherever the rows are."""
 
-    def __init__(self, model: pm.Model, objective: str) -> None:
+    with_prior: bool
+    data: CompleteData
+    has_rows = True  # whether ``data`` are all of them
+
+    @property
+    @abstractmethod
+    def m_step(self) -> MStep:
+        """The maximisation of Q."""
+
+    @abstractmethod
+    def expectation(self, point: Point) -> Expectation:
+        """The E step at a point."""
+
+    @abstractmethod
+    def completed(self, start: Mapping[str, Any]) -> Point:
+        """A start given by the user, with the initial point for what it leaves out."""
+
+    @abstractmethod
+    def started(self, number: int, rng: np.random.Generator) -> Point:
+        """The point of a start: the M step of clusters of the data, or a draw from the prior."""
+
+    def climb(self, point: Point, max_iterations: int, tolerance: float) -> Run:
+        """Iterations from one start; raises Degenerate."""
+        trace: list[float] = []
+        run: Run | None = None
+        reference: Point | None = None
+        while True:
+            found = self.expectation(point)
+            value = found.log_likelihood + found.log_prior if self.with_prior else found.log_likelihood
+            if not np.isfinite(value):
+                raise Degenerate("the objective, which is not finite")
+            if run is not None and value < trace[-1]:
+                if value < trace[-1] - ROUNDING * (1 + abs(value)):
+                    fell = f"fell from {trace[-1]:.10g} to {value:.10g} in iteration {len(trace)}"
+                    raise InferenceError(f"the objective {fell}: an M step was not one; please report the model")
+                return replace(run, converged=True)
+            trace.append(value)
+            run = Run(point, np.array(trace), _settled(trace, tolerance), found)
+            if run.converged or len(trace) > max_iterations:
+                return run
+            point = self.m_step.update(point, found.statistics)
+            if not self.with_prior:
+                reference = point if reference is None else reference
+                self.m_step.require_spread(point, reference)
+
+    def require_states(self, run: Run) -> None:
+        """That every state has an entry in it, where only the likelihood is maximised; else raises Degenerate."""
+        if self.with_prior:
+            return
+        for s, counts in zip(self.data.sums, run.last.counts, strict=True):
+            step = s.summed
+            if counts is None or round(float(np.sum(counts))) < 2 * len(step.values):
+                continue
+            if np.any(counts < EMPTY):
+                raise Degenerate(f"state {step.values[int(np.argmin(counts))]} of {step.name}, which is empty")
+
+
+class Problem(Iteration):
+    """A model compiled for expectation–maximisation; of a chunk, one of many, the priors stand ``apart`` from Q."""
+
+    def __init__(self, model: pm.Model, objective: str, *, apart: bool = False) -> None:
         self.model, self.with_prior = model, objective == "posterior"
         self.data = complete_data(model)
         if not self.with_prior:
             _require_likelihood(self.data)
-        self.expected = expected_log_density(self.data, with_prior=self.with_prior)
+        self.expected = expected_log_density(self.data, with_prior=self.with_prior and not apart)
         self.values = self.data.values
 
     @cached_property
@@ -74,6 +147,14 @@ class Problem:
         number = sum(len(s.weights) for s in self.data.sums)
         return float(likelihood), float(prior), rest[:number], rest[number:]
 
+    def expectation(self, point: Point) -> Expectation:
+        likelihood, prior, weights, inner = self.e_step(point)
+        if not np.isfinite(likelihood):
+            return Expectation(likelihood, prior)
+        return Expectation(
+            likelihood, prior, self.expected.statistics(weights, inner), state_counts(self.data, weights)
+        )
+
     @cached_property
     def initial(self) -> Point:
         """PyMC's initial point, on the supports."""
@@ -82,13 +163,10 @@ class Problem:
 
     @cached_property
     def m_step(self) -> MStep:
-        rng = np.random.default_rng(0)
         _, _, weights, inner = self.e_step(self.initial)
         if not weights:
             raise InferenceError("the density cannot be evaluated at the model's initial point; give an initval")
-        # All positive, and no two alike: a form that holds for these holds for any.
-        weights, inner = ([0.5 * w + rng.uniform(0.2, 0.8, size=w.shape) for w in each] for each in (weights, inner))
-        return MStep(self.expected, self.model, self.expected.statistics(weights, inner))
+        return MStep(self.expected, self.model, self.expected.statistics(*other_weights(weights, inner)))
 
     def completed(self, start: Mapping[str, Any]) -> Point:
         """A start given by the user, with the initial point for what it leaves out."""
@@ -122,42 +200,27 @@ class Problem:
             point = self.m_step.update(point, statistics)
         return point
 
-    def climb(self, point: Point, max_iterations: int, tolerance: float) -> Run:
-        """Iterations from one start; raises Degenerate."""
-        trace: list[float] = []
-        run: Run | None = None
-        reference: Point | None = None
-        while True:
-            likelihood, prior, weights, inner = self.e_step(point)
-            value = likelihood + prior if self.with_prior else likelihood
-            if not np.isfinite(value):
-                raise Degenerate("the objective, which is not finite")
-            if run is not None and value < trace[-1]:
-                if value < trace[-1] - ROUNDING * (1 + abs(value)):
-                    fell = f"fell from {trace[-1]:.10g} to {value:.10g} in iteration {len(trace)}"
-                    raise InferenceError(f"the objective {fell}: an M step was not one; please report the model")
-                return replace(run, converged=True)
-            trace.append(value)
-            run = Run(point, np.array(trace), _settled(trace, tolerance), weights, likelihood, prior)
-            if run.converged or len(trace) > max_iterations:
-                return run
-            point = self.m_step.update(point, self.expected.statistics(weights, inner))
-            if not self.with_prior:
-                reference = point if reference is None else reference
-                self.m_step.require_spread(point, reference)
 
-    def require_states(self, run: Run) -> None:
-        """That every state has an entry in it, where only the likelihood is maximised; else raises Degenerate."""
-        first = 0
-        for s in () if self.with_prior else self.data.sums:
-            step, each = s.summed, run.weights[first]
-            first += len(s.weights)
-            if step.kind == "joint" or int(np.prod(step.shape, dtype=int)) < 2 * len(step.values):
-                continue
-            states = 0 if step.kind == "independent" else each.ndim - 1
-            counts = np.sum(each, axis=tuple(i for i in range(each.ndim) if i != states))
-            if np.any(counts < EMPTY):
-                raise Degenerate(f"state {step.values[int(np.argmin(counts))]} of {step.name}, which is empty")
+def other_weights(
+    weights: Sequence[np.ndarray], inner: Sequence[np.ndarray], seed: int = 0
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Weights, and inner weights, all positive and no two alike: a form of Q that holds for these holds for any."""
+    rng = np.random.default_rng(seed)
+    more, less = ([0.5 * w + rng.uniform(0.2, 0.8, size=w.shape) for w in each] for each in (weights, inner))
+    return more, less
+
+
+def state_counts(data: CompleteData, weights: Sequence[np.ndarray]) -> list[np.ndarray | None]:
+    """The expected number of entries in each state of each outer finite variable; None where these are coupled."""
+    found: list[np.ndarray | None] = []
+    first = 0
+    for s in data.sums:
+        each = weights[first]
+        first += len(s.weights)
+        states = 0 if s.summed.kind == "independent" else each.ndim - 1
+        axes = tuple(i for i in range(each.ndim) if i != states)
+        found.append(None if s.summed.kind == "joint" else np.sum(each, axis=axes))
+    return found
 
 
 def _settled(trace: list[float], tolerance: float) -> bool:

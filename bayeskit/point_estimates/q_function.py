@@ -9,7 +9,7 @@ by row.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,11 @@ from bayeskit.graphs.environment import silently
 from bayeskit.graphs.rewriting import depends_on, entry, substitute, with_known_shapes
 from bayeskit.point_estimates.column_forms import Columns, NotReduced
 from bayeskit.point_estimates.complete_data import CompleteData, weighted
+from bayeskit.point_estimates.moment_sums import MomentSums
 from bayeskit.point_estimates.sufficient_statistics import form_of
 from bayeskit.types import Graph, Point
 
-__all__ = ["Expected", "Score", "expected_log_density"]
+__all__ = ["Expected", "Moments", "Score", "expected_log_density", "log_prior_of"]
 
 SEVERAL = 16  # sequences, or entries beside the rows, up to which each is a part of its own
 
@@ -56,13 +57,18 @@ class Moments:
 
     def evaluate(self, weights: Sequence[np.ndarray], inner: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The centre, and for each group of weights Σ r, Σ r (y − c), Σ r (y − c)(y − c)ᵀ as one vector."""
+        found = self.sums(weights, inner)
+        return [found.centre, *found.groups]
+
+    def sums(self, weights: Sequence[np.ndarray], inner: Sequence[np.ndarray]) -> MomentSums:
+        """The moments about the mean of the rows."""
         rows = self.columns.shape[1]
         weight = np.ones(rows) if self.source is None else weights[self.source[0]][self.source[1]]
         weight = np.ascontiguousarray(np.broadcast_to(weight, (rows,)))
         total = np.sum(weight)
         centre = self.columns @ weight / total if total > 0 else np.mean(self.columns, axis=1)
         centred = self.columns - centre[:, None]
-        found = [centre]
+        found = []
         for group in self.groups:
             r = weight
             for array, axis, place in group:
@@ -70,7 +76,7 @@ class Moments:
             scaled = centred * r
             second = (scaled @ centred.T).ravel() if self.second else np.zeros(len(centre) ** 2)
             found.append(np.concatenate([[np.sum(r)], scaled.sum(axis=1), second]))
-        return found
+        return MomentSums(float(total), centre, tuple(found))
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +135,8 @@ def expected_log_density(data: CompleteData, *, with_prior: bool, reduced: bool 
     variables = [*data.values.values(), *inputs, *weights]
     graphs = _folded(graphs, depends_on(graphs, variables))
     latent = depends_on(graphs, variables)
-    terms, moments, moment_inputs = [], [], []
+    terms, moment_inputs = [], []
+    moments: list[Moments] = []
     for part, graph in zip(parts, graphs, strict=True):
         if not latent.get(graph):
             continue
@@ -139,10 +146,19 @@ def expected_log_density(data: CompleteData, *, with_prior: bool, reduced: bool 
         else:
             term, asked, needed = found
             terms.append(term)
-            moments.append(asked)
+            # One copy of the columns that all states read.
+            same = [m.columns for m in moments if np.array_equal(m.columns, asked.columns)]
+            moments.append(replace(asked, columns=same[0]) if same else asked)
             moment_inputs += needed
     total = pt.add(*terms, pt.constant(0.0))
     return Expected(data, total, [*moment_inputs, *weights, *inputs], tuple(moments), tuple(inner.values()))
+
+
+def log_prior_of(data: CompleteData) -> Graph:
+    """Σ log p(φ), which is in Q once however many chunks the rows come in."""
+    graphs = list(data.priors.values())
+    folded = _folded(graphs, depends_on(graphs, data.values.values()))
+    return pt.add(*[pt.sum(g) for g in folded], pt.constant(0.0))
 
 
 def _parts(data: CompleteData) -> list[ExpectedPart]:

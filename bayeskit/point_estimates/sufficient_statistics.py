@@ -204,11 +204,14 @@ def _chosen(test: ColumnForm, *branches: ColumnForm) -> ColumnForm:
 
 
 def _is_zero_test(condition: Graph) -> bool:
+    """Whether it holds only where a parameter is zero, or its logarithm −∞; in some of the rows, maybe."""
     node = without_shuffles(condition).owner
-    if node is None or not applies(node, ps.EQ):
+    if node is None:
         return False
-    constant = without_shuffles(node.inputs[1])
-    return isinstance(constant, Constant) and bool(np.all(constant.data == 0))
+    if applies(node, ps.AND, ps.Mul) and condition.type.dtype == "bool":
+        return any(_is_zero_test(i) for i in node.inputs)
+    constant = without_shuffles(node.inputs[1]) if applies(node, ps.EQ) else None
+    return isinstance(constant, Constant) and bool(np.all(constant.data == 0) or np.all(constant.data == -np.inf))
 
 
 def _of_constant(graph: Any, columns: Columns, axis: int) -> ColumnForm:
