@@ -9,6 +9,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.pytensorf import resolve_shapes
 from pytensor.graph.basic import Variable
+from pytensor.tensor.shape import SpecifyShape
 
 __all__ = ["chain_parameters", "is_chain", "log_probability", "states_of_chain", "varies_with_time"]
 
@@ -41,7 +42,9 @@ def chain_parameters(rv: Variable) -> tuple[Variable, Variable] | None:
     owner: Any = rv.owner
     states = states_of_chain(rv)
     transition, _, initial, _ = owner.inputs
-    if owner.op.n_lags != 1 or states is None or initial.owner.op.ndim_supp != 0:
+    while isinstance(initial.owner.op, SpecifyShape):  # of lengths that were set aside when the model was read
+        initial = initial.owner.inputs[0]
+    if owner.op.n_lags != 1 or states is None or getattr(initial.owner.op, "ndim_supp", None) != 0:
         return None
     shape = resolve_shapes(tuple(initial.shape))
     first = [pm.logp(initial, pt.full(shape, k, dtype=initial.dtype))[..., 0] for k in range(states)]

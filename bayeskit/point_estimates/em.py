@@ -18,11 +18,10 @@ import pymc as pm
 import xarray as xr
 
 from bayeskit.arguments import Count, RandomSeed, Range, checked, whole_seed
-from bayeskit.chunks.given import given_model
-from bayeskit.errors import InferenceError, OptionError
+from bayeskit.errors import InferenceError, ModelError, OptionError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly, silently
-from bayeskit.point_estimates.complete_data import CompleteData, marginal_probabilities
+from bayeskit.point_estimates.complete_data import CompleteData, complete_data, marginal_probabilities
 from bayeskit.point_estimates.em_problem import Iteration, Problem, Run
 from bayeskit.point_estimates.m_step import Degenerate
 from bayeskit.results.tree import dims_of
@@ -54,7 +53,8 @@ class EMResult:
     converged : bool
     probabilities : xarray.Dataset
         For each finite variable p(z = k | y, φ̂), with a dim ``<name>_state`` after its own: the responsibilities of a
-        mixture, the smoothed probabilities of a chain.
+        mixture, the smoothed probabilities of a chain. Empty with ``chunks``, whose rows need not fit in memory; ask
+        :meth:`probabilities_of` for those of a chunk.
     starts : numpy.ndarray
         The objective that each start reached, NaN where it was degenerate.
     blocks : tuple of str
@@ -73,6 +73,36 @@ class EMResult:
     starts: np.ndarray
     blocks: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @checked
+    def probabilities_of(self, model: pm.Model) -> xr.Dataset:
+        r"""The probabilities of the states in other rows: of a chunk, or of rows that were not there before.
+
+        .. math:: p(z_n = k \mid y, \hat\phi)
+
+        Parameters
+        ----------
+        model : pymc.Model
+            With the variables of the model that was maximised, and the rows in question.
+
+        Returns
+        -------
+        xarray.Dataset
+            As ``probabilities``.
+
+        Raises
+        ------
+        ModelError
+            If it has other variables, or no finite one.
+        """
+        with lightly():
+            data = complete_data(model)
+            shapes = {n: s for n, s in data.joint.shapes().items() if n in data.values}
+            if shapes != {n: np.shape(v) for n, v in self.point.items()}:
+                said = ", ".join(f"{n} {s}" for n, s in shapes.items())
+                own = ", ".join(f"{n} {np.shape(v)}" for n, v in self.point.items())
+                raise ModelError(f"the model has the variables {said}, and the maximum is one in {own}")
+            return _probabilities(data, self.point)
 
     def __str__(self) -> str:
         what = "maximum likelihood" if self.objective == "likelihood" else "maximum of the posterior density"
@@ -119,7 +149,10 @@ def em(
     Parameters
     ----------
     model : pymc.Model
-        Its finite variables can be summed out: independent entries, ``DiscreteMarkovChain``, nested ones.
+        Its finite variables can be summed out: independent entries, ``DiscreteMarkovChain``, nested ones. With
+        ``chunks`` a function that builds the model of the rows of one.
+    chunks, dim
+        Rows that need not fit in memory, as of :func:`bayeskit.infer`; see the notes.
     objective : {"likelihood", "posterior"}
         With ``likelihood`` the priors of the continuous variables play no part; ``posterior`` is the mode of the
         density of the variables as the model has them (no Jacobian of a transform).
@@ -143,11 +176,27 @@ def em(
     Raises
     ------
     ModelError
-        If there is no finite variable to sum out, a discrete variable remains, or a variable is in no likelihood.
+        If there is no finite variable to sum out, a discrete variable remains, or a variable is in no likelihood. With
+        ``chunks`` if rows do not add up, or Q is no function of sums over them.
+    DataError
+        If a chunk is empty, lacks a column, or has missing values or another kind of values than those before it.
     OptionError
         If an option is out of range or ``start`` does not fit.
     InferenceError
         If every start is degenerate, or the objective falls by more than rounding.
+
+    Notes
+    -----
+    Over chunks c, each iteration adds up what Q is a function of,
+
+    .. math:: \log p(y \mid \phi) = \sum_c \log p(y_c \mid \phi), \qquad
+       \sum_c \sum_{n \in c} r_n \, \bigl(1, \; y_n, \; y_n y_n^\top\bigr),
+
+    the moments about one centre, and maximises once: the iterations are those of all rows at once. The finite variables
+    are those of a row (an indicator, a chain along the other axis); a chain along the rows cannot be cut. What an
+    E step takes of chunks stays in memory up to 0.4 GB of columns; files beyond are read again in every iteration, and
+    what cannot be read again (what a generator gives) is kept as it came. Starts are found from every k-th row,
+    10,000 at most and all where there are fewer, and each is climbed on all rows.
     """
     rng = np.random.default_rng(whole_seed(random_seed))
     with lightly(), quiet():
@@ -163,7 +212,9 @@ def _problem(model: Any, chunks: Any, dim: str | None, objective: str, progressb
         return chunked_problem(model, chunks, dim=dim, objective=objective, progressbar=progressbar)
     if dim is not None:
         raise OptionError("dim: it is for chunks, em(build, chunks=..., dim=...)")
-    return Problem(given_model(model, None), objective)
+    if not isinstance(model, pm.Model):
+        raise ModelError("model is a function: give it the data, em(build(data)), or their chunks, chunks=...")
+    return Problem(model, objective)
 
 
 def _best(

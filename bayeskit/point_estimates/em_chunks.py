@@ -35,7 +35,7 @@ from bayeskit.types import Graph, Point
 
 __all__ = ["ChunkedProblem", "chunked_problem"]
 
-HELD = 1_000_000_000  # bytes of columns that stay in memory; chunks beyond are read again in every iteration
+HELD = 400_000_000  # bytes of columns that stay in memory; chunks beyond are read again in every iteration
 KINDS = 16  # functions of moments
 SAMPLE = 10_000  # rows that starts are found from
 NUMBERS = 2_000_000  # in these

@@ -31,6 +31,9 @@ REDUCED: dict[str, Any] = {
     "columns joined": pt.concatenate([(DATA * PHI)[:, :1], WEIGHTS[:, 1:]], axis=1),
     "added to a column": pt.inc_subtensor((DATA * PHI)[:, 1:], PARAMETER[:, :1] * WEIGHTS[:, 1:]),
     "column picked": (DATA * PHI)[:, 1],
+    "no logarithm of zero, in some rows": pt.switch(
+        pt.and_(pt.eq(pt.log(PARAMETER), -np.inf), DATA > 0), -np.inf, DATA * pt.log(PARAMETER)
+    ),
     "chosen by the data": pt.switch(pt.constant(DATA > 0), PARAMETER, pt.sqr(PARAMETER)),
 }
 REFUSED: dict[str, Any] = {
@@ -41,6 +44,7 @@ REFUSED: dict[str, Any] = {
     "rows reversed": (DATA * PHI)[::-1],
     "added to a row": pt.inc_subtensor((DATA * PHI)[1], PHI),
     "rows joined": pt.concatenate([(DATA * PHI)[:1], (DATA * PHI)[1:]]),
+    "chosen by either": pt.switch(pt.or_(pt.eq(PARAMETER, 0.0), DATA > 0), 1.0, PARAMETER),
     "chosen by both": pt.switch(DATA * PHI > 0, PARAMETER, 1.0),
 }
 ENTRYWISE = "add subtract negate shift multiply scale square fill exponential reciprocal check allocate"
