@@ -49,6 +49,11 @@ def is_installed(module: str) -> bool:
     file = getattr(sys.modules.get(module) or sys.modules.get(top), "__file__", None)
     if file is None:  # a folder without __init__.py is nobody's package
         return False
+    return _lies_in_packages(file)
+
+
+@functools.cache  # asked of the operation of every node of a graph, and files do not move
+def _lies_in_packages(file: str) -> bool:
     folders = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
     return any(Path(file).resolve().is_relative_to(Path(folder).resolve()) for folder in folders)
 

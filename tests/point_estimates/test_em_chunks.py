@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,12 @@ QUIET: dict[str, Any] = {"random_seed": 1, "progressbar": False}
 ROWS = [NUMBERS[:20], NUMBERS[20:40], NUMBERS[40:]]
 
 
-def normals(y: Any, v: Any = None, extra: Callable[[], Any] = lambda: None, shape: Any = None) -> pm.Model:
+def normals(y: Any, extra: Callable[[], Any] = lambda: None) -> pm.Model:
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.ones(2))
         mu = pm.Normal("mu", 0.0, 10.0, shape=2)
-        v = pm.InverseGamma("v", 2.0, 1.0, shape=2) if v is None else v
-        z = pm.Categorical("z", w, shape=len(y) if shape is None else shape)
+        v = pm.InverseGamma("v", 2.0, 1.0, shape=2)
+        z = pm.Categorical("z", w, shape=len(y))
         pm.Normal("y", mu[z], pm.math.sqrt(v[z]), observed=y)
         extra()
     return model
@@ -60,11 +61,11 @@ def test_a_mixture_of_normals_is_that_of_textbook_em_on_all_rows() -> None:
     assert found.log_likelihood == found.trace[-1]
     # Of the rows of a chunk, or new ones, the probabilities are asked for.
     assert not found.probabilities
-    w, mu, v = (found.point[n] for n in ("w", "mu", "v"))
+    w, mu, v = (found.point[n] for n in START)
     expected = special.softmax(np.log(w) + stats.norm.logpdf(np.array([[-1.0], [0.5]]), mu, np.sqrt(v)), axis=1)
     np.testing.assert_allclose(found.probabilities_of(normals(np.array([-1.0, 0.5])))["z"], expected, rtol=1e-10)
     with pytest.raises(bk.BayeskitError, match="the maximum is one in"):
-        found.probabilities_of(normals(NUMBERS, v=np.ones(2)))
+        found.probabilities_of(counts(np.array([1, 2])))
 
 
 def regressions(rows: Any) -> pm.Model:
@@ -82,13 +83,6 @@ def counts(y: Any) -> pm.Model:
     with pm.Model() as model:
         z = pm.Categorical("z", pm.Dirichlet("w", np.ones(2)), shape=len(y))
         pm.Poisson("y", pm.Gamma("rate", 2.0, 1.0, shape=2)[z], observed=y)
-    return model
-
-
-def naive_bayes(y: Any) -> pm.Model:
-    with pm.Model() as model:
-        z = pm.Categorical("z", pm.Dirichlet("w", np.ones(2)), shape=len(y))
-        pm.Bernoulli("y", pm.Beta("p", 1.0, 1.0, shape=(2, 3))[z], observed=y)
     return model
 
 
@@ -118,23 +112,17 @@ CASES: dict[str, tuple[Any, Any]] = {
         {"x": COLUMNS, "y": (np.array([[1, 2, 0], [-1, -2, 3]])[STATE] * COLUMNS).sum(1), "seen": RNG.poisson(2, 60)},
     ),
     "counts": (counts, RNG.poisson(np.array([1, 8])[STATE])),
-    "naive Bayes": (naive_bayes, (RNG.random((60, 3)) < np.array([[0.1, 0.2, 0.8], [0.7, 0.9, 0.1]])[STATE]) * 1),
-    "sequences": (sequences, RNG.normal(np.array([-1, 1])[np.cumsum(RNG.random((6, 20)) < 0.1, axis=1) % 2])),
+    "sequences": (sequences, RNG.normal(np.array([-1, 1])[np.cumsum(RNG.random((4, 20)) < 0.1, axis=1) % 2])),
     "nested": (indicators, NUMBERS),
 }
 
 
-@pytest.mark.parametrize("objective", ["likelihood", "posterior"])
 @pytest.mark.parametrize("name", CASES)
-def test_chunks_give_what_all_rows_at_once_give(name: str, objective: Any) -> None:
+def test_chunks_give_what_all_rows_at_once_give(name: str) -> None:
     build, data = CASES[name]
-    if objective == "likelihood" and name != "counts":
-        pytest.skip("one is enough")
-    cuts = [0, 3, 6] if name == "sequences" else [0, 25, 60]
-    chunks = [
-        {k: v[a:b] for k, v in data.items()} if isinstance(data, dict) else data[a:b]
-        for a, b in zip(cuts, cuts[1:], strict=False)
-    ]
+    objective = "likelihood" if name == "counts" else "posterior"
+    cuts = [0, 2, 4] if name == "sequences" else [0, 25, 60]
+    chunks = [{k: v[a:b] for k, v in data.items()} if isinstance(data, dict) else data[a:b] for a, b in pairwise(cuts)]
     options = {"objective": objective, "starts": 1, "max_iterations": 4, **QUIET}
     expected, found = bk.em(build(data), **options), bk.em(build, chunks=chunks, **options)
     np.testing.assert_allclose(found.trace, expected.trace, rtol=1e-10)
@@ -148,16 +136,18 @@ def test_files_beyond_what_is_held_are_read_again(tmp_path: Path, monkeypatch: p
     def build(rows: Any) -> pm.Model:
         return normals(rows["y"].to_numpy())
 
-    for k, part in enumerate(ROWS):
+    for k, part in enumerate(ROWS[:2]):
         pd.DataFrame({"y": part}).to_parquet(tmp_path / f"{k}.parquet")
-    options = {"start": START, "max_iterations": 2, **QUIET}
-    expected = bk.em(build, chunks=str(tmp_path), **options)
-    monkeypatch.setattr(em_chunks, "HELD", 0)
-    np.testing.assert_array_equal(bk.em(build, chunks=str(tmp_path), **options).trace, expected.trace)
+    point = {n: np.array(v) for n, v in START.items()}
+    monkeypatch.setattr(em_chunks, "HELD", 200)  # bytes: one of the two
     problem = em_chunks.chunked_problem(build, str(tmp_path), dim=None, objective="likelihood")
-    pd.DataFrame({"y": ROWS[1]}).to_parquet(tmp_path / "2.parquet")
-    with pytest.raises(bk.BayeskitError, match=r"2\.parquet was changed"):
-        problem.expectation({n: np.array(v) for n, v in START.items()})
+    assert [len(part.steps) for part in problem.parts] == [1, 0]
+    first, again = problem.expectation(point), problem.expectation(point)
+    assert first.log_likelihood == again.log_likelihood
+    assert first.log_likelihood == pytest.approx(textbook(NUMBERS[:40], 1)[0][0], rel=1e-12)
+    pd.DataFrame({"y": ROWS[2]}).to_parquet(tmp_path / "1.parquet")
+    with pytest.raises(bk.BayeskitError, match=r"1\.parquet was changed"):
+        problem.expectation(point)
 
 
 def standardised(y: Any) -> pm.Model:
@@ -165,11 +155,14 @@ def standardised(y: Any) -> pm.Model:
 
 
 def drawn_to_the_mean(y: Any) -> pm.Model:
-    return normals(y, extra=lambda: pm.Normal("other", float(np.mean(y)), 1.0))
+    with pm.Model() as model:
+        z = pm.Categorical("z", pm.Dirichlet("w", np.ones(2)), shape=len(y))
+        pm.Normal("y", pm.Normal("mu", float(np.mean(y)), 10.0, shape=2)[z], 1.0, observed=y)
+    return model
 
 
 def with_potential(y: Any) -> pm.Model:
-    return normals(y, extra=lambda: pm.Potential("pull", pt_square()))
+    return normals(y, extra=lambda: pm.Potential("pull", -(pm.modelcontext(None)["mu"][0] ** 2)))
 
 
 def pt_square() -> Any:
@@ -178,10 +171,6 @@ def pt_square() -> Any:
 
 def with_fixed_data(y: Any) -> pm.Model:
     return normals(y, extra=lambda: pm.Normal("x", pm.modelcontext(None)["mu"][0], 1.0, observed=[1.0, 2.0]))
-
-
-def one_indicator(y: Any) -> pm.Model:
-    return normals(y, shape=())
 
 
 def logistic(y: Any) -> pm.Model:
@@ -218,19 +207,17 @@ SHARED = [{"y": y, "group": np.repeat(["a", "b"], 10)} for y in ROWS]
 MISSING = [ROWS[0], np.where(np.arange(20) == 5, np.nan, ROWS[1])]
 REFUSED: dict[str, tuple[Any, Any, str]] = {
     "a standardised column": (standardised, ROWS, "does not add up over rows: what chunk 1 add"),
-    "a prior of the data": (drawn_to_the_mean, ROWS, "the prior of 'other'|'other' is in the prior|other is in"),
+    "a prior of the data": (drawn_to_the_mean, ROWS, "the prior of 'mu' is another one with more rows"),
     "a Potential": (with_potential, ROWS, "Potential 'pull'"),
     "data that all chunks have": (with_fixed_data, ROWS, "does not add up"),
-    "one indicator of all rows": (one_indicator, ROWS, "does not add up"),
     "an indicator of a group": (of_groups(True), SHARED, "does not add up"),
-    "labels of the chunk": (of_groups(False), GROUPED, "'group' has other labels in chunk 1|'u' has the shape"),
+    "labels of the chunk": (of_groups(False), GROUPED, "'group' has other labels in chunk 1"),
     "a variable for each row": (own_effects, ROWS, "'u' has the shape"),
     "no sums over rows": (logistic, ROWS, "is no function of sums over rows"),
     "a chain along the rows": (sequences, ROWS, "the chain 'z' runs along the rows of chunk 1"),
     "a missing value": (normals, MISSING, "chunk 2 has missing values: column 'values' .* in row 5"),
     "an empty chunk": (normals, [ROWS[0], ROWS[1][:0]], "chunk 2 is empty"),
     "no chunk": (normals, [], "there are no chunks"),
-    "another kind": (normals, [ROWS[0], np.array(["a"])], "column 'values' of chunk 2 has text"),
     "a column less": (lambda rows: normals(rows["y"]), [SHARED[0], {"y": ROWS[1]}], "chunk 2 has no column 'group'"),
     "a model": (normals(NUMBERS), ROWS, "give the function that builds the model"),
     "a function alone": (normals, None, "model is a function"),
@@ -251,9 +238,9 @@ def test_moments_of_chunks_about_their_own_means_are_those_of_all_rows() -> None
     def sums(rows: slice) -> MomentSums:
         centre = np.average(y[:, rows], axis=1, weights=r[rows])
         away = y[:, rows] - centre[:, None]
-        each = [np.sum(q) * 1.0 for q in (r[rows],)]
+        total = float(np.sum(r[rows]))
         second = ((r[rows] * away) @ away.T).ravel()
-        return MomentSums(each[0], centre, (np.concatenate([each, away @ r[rows], second]),))
+        return MomentSums(total, centre, (np.concatenate([[total], away @ r[rows], second]),))
 
     whole, found = sums(slice(None)), MomentSums.added([sums(slice(0, 7)), sums(slice(7, 8)), sums(slice(8, None))])
     np.testing.assert_allclose(found.centre, whole.centre, rtol=1e-15)
