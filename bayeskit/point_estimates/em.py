@@ -143,26 +143,22 @@ def em(
     .. math:: Q(\phi) = \mathrm{E}\bigl[\log p(y, z \mid \phi) \bigm| y, \phi_t\bigr] \;(+ \log p(\phi)),
 
     block by block: in closed form where the score of Q has the form of a conjugate family, otherwise by L-BFGS-B.
-    The likelihood may grow without bound (a component closes in on one point); such starts are dropped, and those with
-    a state that no entry is in. The convergence is linear.
+    Starts are dropped whose likelihood grows without bound, and those with a state that no entry is in.
 
     Parameters
     ----------
     model : pymc.Model
-        Its finite variables can be summed out: independent entries, ``DiscreteMarkovChain``, nested ones. With
-        ``chunks`` a function that builds the model of the rows of one.
+        Its finite variables can be summed out. With ``chunks`` a function that builds the model of one.
     chunks, dim
-        Rows that need not fit in memory, as of :func:`bayeskit.infer`; see the notes.
+        Rows as of :func:`bayeskit.infer`, with finite variables of their own. Up to 0.4 GB of columns stay in memory;
+        files beyond are read again in every iteration, and what a generator gives is kept.
     objective : {"likelihood", "posterior"}
         With ``likelihood`` the priors of the continuous variables play no part; ``posterior`` is the mode of the
         density of the variables as the model has them (no Jacobian of a transform).
-    starts : int
-        How many starts, of which the best is returned; see :mod:`bayeskit.point_estimates.em_starts`.
-    max_iterations : int
-        For each start.
+    starts, max_iterations : int
+        How many starts, of which the best is returned, and iterations of each.
     tolerance : float
-        An iteration is the last where what is still to be gained (Aitken; Böhning et al. 1994) is below this times
-        one plus the size of the objective. Zero: no gain at all.
+        Of what is still to be gained (Aitken; Böhning et al. 1994), relative to one plus the size of the objective.
     start : mapping of str to array, optional
         A single start: values on their own supports; those left out are taken from the model's initial point.
     random_seed : int, sequence of int or numpy.random.Generator, optional
@@ -175,33 +171,16 @@ def em(
 
     Raises
     ------
-    ModelError
-        If there is no finite variable to sum out, a discrete variable remains, or a variable is in no likelihood. With
-        ``chunks`` if rows do not add up, or Q is no function of sums over them.
-    DataError
-        If a chunk is empty, lacks a column, or has missing values or another kind of values than those before it.
-    OptionError
-        If an option is out of range or ``start`` does not fit.
-    InferenceError
-        If every start is degenerate, or the objective falls by more than rounding.
-
-    Notes
-    -----
-    Over chunks c, each iteration adds up what Q is a function of,
-
-    .. math:: \log p(y \mid \phi) = \sum_c \log p(y_c \mid \phi), \qquad
-       \sum_c \sum_{n \in c} r_n \, \bigl(1, \; y_n, \; y_n y_n^\top\bigr),
-
-    the moments about one centre, and maximises once: the iterations are those of all rows at once. The finite variables
-    are those of a row (an indicator, a chain along the other axis); a chain along the rows cannot be cut. What an
-    E step takes of chunks stays in memory up to 0.4 GB of columns; files beyond are read again in every iteration, and
-    what cannot be read again (what a generator gives) is kept as it came. Starts are found from every k-th row,
-    10,000 at most and all where there are fewer, and each is climbed on all rows.
+    ModelError, DataError
+        If no finite variable can be summed out, a discrete one remains, a variable is in no likelihood, rows of
+        ``chunks`` do not add up, or one of these is bad.
+    OptionError, InferenceError
+        If an option or ``start`` does not fit; if every start is degenerate, or the objective falls.
     """
     rng = np.random.default_rng(whole_seed(random_seed))
     with lightly(), quiet():
         problem = _problem(model, chunks, dim, objective, progressbar)
-        first = None if start is None else problem.completed(start)
+        first = problem.completed(start) if start is not None else None
         return _best(problem, 1 if first else starts, first, rng, max_iterations, tolerance, progressbar)
 
 

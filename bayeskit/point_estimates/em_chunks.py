@@ -2,9 +2,11 @@ r"""Expectation–maximisation over chunks of rows: the E step is a map over chu
 
 .. math:: Q(\phi) = \log p(\phi) + \sum_p b_p(\phi) \sum_{\text{chunks}} \sum_{n \in c} r_n y_{np}
 
+Finite variables are those of a row: an indicator, or a chain along the other axis, as one along the rows cannot be cut.
 Each chunk gives the weighted moments of its rows about their own mean, and its part of the log density; moved to one
 centre and added in the order of the chunks, they are those of all rows (:mod:`bayeskit.point_estimates.moment_sums`).
 The function b may differ between chunks, where a column is constant in some: Q is the sum of one for each kind.
+Starts are found from every k-th row, 10,000 at most and all where there are fewer; each is climbed on all rows.
 """
 
 from __future__ import annotations
