@@ -150,9 +150,11 @@ def _reduced(problem: Problem) -> tuple[ReducedQ, tuple[int, ...]]:
     count = len(expected.inputs) - len(weights) - len(expected.inner)
     inner = expected.inputs[count + len(weights) :]
     read = set(graph_inputs([expected.total]))
-    if read & set(inner):
-        names = ", ".join(repr(s.name) for s in data.finite)
-        raise NotAdditive(_by_row(names))
+    # What has no statistics is of the rows all the same, and would count once for all chunks of one sign.
+    addends = [set(graph_inputs([g])) for g in (expected.total.owner.inputs if expected.total.owner else ())]
+    whole = [a for a in addends if a & set(data.values.values()) and not a & set(expected.inputs)]
+    if whole or read & set(inner):
+        raise NotAdditive(_by_row(", ".join(repr(s.name) for s in data.finite)))
     used = tuple(k for k, w in enumerate(weights) if w in read)
     inputs = (*expected.inputs[:count], *[weights[k] for k in used])
     names_of = {v: f"φ {n}" for n, v in data.values.items()} | {v: f"input {k}" for k, v in enumerate(inputs)}

@@ -102,7 +102,8 @@ class _Reader:
             size += step.size
             if self.held + size <= HELD:
                 steps.append(step)
-            gc.collect(1)  # graphs are in cycles, and hold the data of the chunk
+            del step  # graphs are in cycles, and hold the data of the chunk: what lives now is not looked at again
+            gc.collect(1)
         if self.held + size <= HELD:
             self.held += size
             return _Part(None, tuple(steps))
@@ -155,8 +156,8 @@ class ChunkedProblem(Iteration):
 
     def expectation(self, point: Point) -> Expectation:
         found = []
-        for step in self._steps():
-            found.append(step.run(point))
+        for each in self._expectations(point):
+            found.append(each)
             if not np.isfinite(found[-1].log_likelihood):
                 return Expectation(found[-1].log_likelihood, found[-1].log_prior)
         likelihood = float(compensated([np.array(f.log_likelihood) for f in found]))
@@ -169,17 +170,19 @@ class ChunkedProblem(Iteration):
     def started(self, number: int, rng: np.random.Generator) -> Point:
         return self.sample.started(number, rng)
 
-    def _steps(self) -> Iterator[ChunkStep]:
+    def _expectations(self, point: Point) -> Iterator[ChunkExpectation]:
         """The E steps of all chunks in their order."""
         for part in self.parts:
-            yield from part.steps
+            for step in part.steps:
+                yield step.run(point)
             if part.piece is None:
                 continue
             if part.mark and part.piece.mark != part.mark:
                 raise DataError(f"{part.piece.name} was changed while it was read")
             for rows, _ in part.piece.chunks():
-                yield built_of(self.build, rows, self.objective).step
+                found = built_of(self.build, rows, self.objective).step.run(point)
                 gc.collect(1)
+                yield found
 
     def _statistics(self, found: Sequence[ChunkExpectation]) -> list[np.ndarray]:
         """The values of the inputs of Q, of all chunks together."""

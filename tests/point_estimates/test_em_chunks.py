@@ -180,6 +180,11 @@ def logistic(y: Any) -> pm.Model:
     return model
 
 
+def unreduced_beside(y: Any) -> pm.Model:
+    pair = np.column_stack([y, y**2])
+    return normals(y, extra=lambda: pm.Normal("x", pm.modelcontext(None)["mu"], 1.0, observed=pair))
+
+
 def own_effects(y: Any) -> pm.Model:
     with pm.Model() as model:
         z = pm.Categorical("z", pm.Dirichlet("w", np.ones(2)), shape=len(y))
@@ -214,6 +219,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "labels of the chunk": (of_groups(False), GROUPED, "'group' has other labels in chunk 1"),
     "a variable for each row": (own_effects, ROWS, "'u' has the shape"),
     "no sums over rows": (logistic, ROWS, "is no function of sums over rows"),
+    "a table beside, of which a chunk comes twice": (unreduced_beside, [ROWS[0], ROWS[0]], "no function of sums"),
     "a chain along the rows": (sequences, ROWS, "the chain 'z' runs along the rows of chunk 1"),
     "a missing value": (normals, MISSING, "chunk 2 has missing values: column 'values' .* in row 5"),
     "an empty chunk": (normals, [ROWS[0], ROWS[1][:0]], "chunk 2 is empty"),
