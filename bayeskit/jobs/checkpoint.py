@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -27,6 +27,7 @@ def finished(path: Path, of: Mapping[str, Any]) -> list[dict[str, Any]]:
     OptionError
         If the file cannot be read, or is of another run: it says what differs.
     """
+    _require_file(path)
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         lines = text.split("\n")[:-1]
@@ -48,19 +49,30 @@ def finished(path: Path, of: Mapping[str, Any]) -> list[dict[str, Any]]:
 @contextmanager
 def appending(path: Path, of: Mapping[str, Any]) -> Iterator[TextIO]:
     """The file, open for lines after those that are whole."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as held:
+    _require_file(path)
+    with ExitStack() as opened:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            held = opened.enter_context(path.open("a+b"))
             _require_alone(held, path)
             held.seek(0)
             whole = held.read().rfind(b"\n") + 1
             held.truncate(whole)
-            with path.open("a", encoding="utf-8") as file:
-                if not whole:
-                    add_line(file, of)
-                yield file
-    except OSError as error:
-        raise OptionError(f"{WHAT} {path} cannot be written: {error}") from error
+            file = opened.enter_context(path.open("a", encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise OptionError(f"{WHAT} {path} cannot be written: {error}") from error
+        if not whole:
+            add_line(file, of)
+        yield file  # what fails there is no fault of this file
+
+
+def _require_file(path: Path) -> None:
+    """That it may be one; a device or a pipe would be read without end."""
+    if path == Path():
+        raise OptionError("checkpoint is empty, or the folder '.': give the path of a file")
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "no file on a disk"
+        raise OptionError(f"{WHAT} {path} cannot be written: it is {kind}; give the path of a file")
 
 
 def _require_alone(file: IO[Any], path: Path) -> None:
@@ -79,6 +91,12 @@ def _require_alone(file: IO[Any], path: Path) -> None:
 
 def add_line(file: TextIO, line: Mapping[str, Any]) -> None:
     """One line, which is on the disk when this returns."""
-    file.write(json.dumps(line) + "\n")
-    file.flush()
-    os.fsync(file.fileno())
+    text = json.dumps(line) + "\n"
+    try:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    except OSError as error:
+        with suppress(OSError):  # which would try again to write
+            file.close()
+        raise OptionError(f"{WHAT} {file.name} cannot be written: {error}") from error
