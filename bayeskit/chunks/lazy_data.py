@@ -28,7 +28,7 @@ def computed(part: Any, name: str) -> Any:
 
 def is_empty(values: Any) -> bool:
     """Whether a part has no rows, as what a filter leaves of a partition may have none."""
-    return isinstance(values, pd.DataFrame | np.ndarray) and np.ndim(values) > 0 and not len(values)
+    return isinstance(values, pd.DataFrame | pd.Series | np.ndarray) and np.ndim(values) > 0 and not len(values)
 
 
 def lazy_parts(data: Any, dim: str | None, name: str) -> Iterator[Any]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from numbers import Number
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
-from bayeskit.chunks.lazy_data import lazy_parts
+from bayeskit.chunks.lazy_data import computed, lazy_parts
 from bayeskit.chunks.rows import ChunkRows
-from bayeskit.chunks.sources import chunks_of, keyed, paths_of
+from bayeskit.chunks.sources import TABLES, chunks_of, keyed, paths_of
+from bayeskit.errors import DataError, OptionError
 from bayeskit.graphs.identity import digest_of
 from bayeskit.jobs.clients import is_lazy
 
@@ -40,14 +41,43 @@ class Piece:
 
     @property
     def mark(self) -> str:
-        """Of a file its path, size, time and last bytes, where Parquet has its statistics; of others a digest."""
-        if not isinstance(self.source, Path):
-            return digest_of([self.source, self.dim])
-        files = sorted(self.source.rglob("*")) if self.source.is_dir() else [self.source]
-        return digest_of([self.dim, *map(_told_of, files)])
+        """Of a file its path, size, time and last bytes, where Parquet has its statistics; of others a digest.
+
+        Its key is part of it: a sum says which groups it has.
+        """
+        return digest_of([self.dim, self.key, _told_of(self.source, self.name)])
 
 
-def _told_of(file: Path) -> tuple[Any, ...]:
+def _told_of(source: Any, name: str) -> Any:
+    """What would be another of other rows: of paths, also those that delayed values are, what lies there now."""
+    if isinstance(source, str | PathLike):
+        return [_told_of_path(path) for path in paths_of(fspath(source))]
+    if is_lazy(source):  # delayed values that are data of Dask
+        return _told_of(computed(source, name), name)
+    if isinstance(source, list | tuple):
+        return [(key, _told_of(own, name)) for key, own in map(keyed, source)]
+    if isinstance(source, Mapping | np.ma.MaskedArray):
+        return ChunkRows.of(source, name).data  # whose masks were held against it: a digest has none
+    if isinstance(source, pd.DataFrame):
+        nested = np.array([isinstance(kind, np.dtype) and kind.hasobject for kind in source.dtypes], dtype=bool)
+        # Lists and arrays are told one by one.
+        return [source.columns, source.loc[:, ~nested], source.loc[:, nested].to_numpy()]
+    if not isinstance(source, TABLES | Number | None):
+        raise OptionError(
+            f"{name} is {type(source).__name__}, which nothing tells from another one: give a table, a Dataset, a "
+            "mapping of arrays, an array or a path, or leave checkpoint out"
+        )
+    return source
+
+
+def _told_of_path(path: Path) -> list[Any]:
+    try:
+        return [_told_of_file(file) for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _told_of_file(file: Path) -> tuple[Any, ...]:
     if file.is_dir():
         return (str(file),)
     told = file.stat()
@@ -68,9 +98,7 @@ def pieces_of(chunks: Any, dim: str | None = None, name: str = "the data") -> It
         parts = list(lazy_parts(chunks, dim, name))
         for number, part in enumerate(parts, 1):
             yield Piece(part, name if len(parts) == 1 else f"part {number} of {name}", dim)
-    elif isinstance(chunks, Iterable) and not isinstance(
-        chunks, pd.DataFrame | xr.Dataset | xr.DataArray | Mapping | np.ndarray
-    ):
+    elif isinstance(chunks, Iterable) and not isinstance(chunks, TABLES):
         for number, item in enumerate(chunks, 1):
             key, own = keyed(item)
             found = pieces_of(own, dim, f"chunk {number}" if key is None else key)

@@ -36,6 +36,8 @@ class ChunkRows:
         """Rows whose number is known; a DataError where nothing says what a row is, or where there is none."""
         if isinstance(data, xr.DataArray):
             data = data.to_dataset(name=data.name or "values")
+        elif isinstance(data, pd.Series) and data.name is not None:
+            data = data.to_frame()
         if isinstance(data, xr.Dataset):
             dim = row_dim(data, name, dim)
             found = cls(data, name, dim, data.sizes[dim])
@@ -44,12 +46,14 @@ class ChunkRows:
         elif isinstance(data, Mapping) and any(map(is_lazy, data.values())):
             raise DataError(f"{name} is a mapping of arrays of Dask: give a Dataset of them, xr.Dataset(...)")
         elif isinstance(data, Mapping):
-            found = cls({k: _as_array(v) for k, v in data.items()}, name, None, _length(data, name))
+            arrays = {k: _as_array(v, f"{k!r} of {name}") for k, v in data.items()}
+            found = cls(arrays, name, None, _length(arrays, name))
         elif isinstance(data, np.ndarray) and data.ndim:
-            found = cls(data, name, None, len(data))
+            found = cls(_as_array(data, name), name, None, len(data))
         else:
             kinds = "a pandas DataFrame, an xarray Dataset, a mapping of arrays or an array"
-            raise DataError(f"{name} is {_article(type(data).__name__)}: give {kinds}")
+            what = "a Series without a name" if isinstance(data, pd.Series) else _article(type(data).__name__)
+            raise DataError(f"{name} is {what}: give {kinds}")
         if not len(found):
             raise DataError(f"{name} is empty: it has no rows; leave it out")
         return found
@@ -194,7 +198,8 @@ def column_kinds(rows: ChunkRows) -> dict[str, str]:
     for name, values in rows.arrays().items():
         kind = KINDS.get(values.dtype.kind, "text")
         if values.dtype == object:
-            known = [v for v in values.reshape(-1)[:100].tolist() if v is not None and v == v]
+            # A row may hold a list or an array, and pd.NA is equal to nothing, nor different from anything.
+            known = [v for v in values.reshape(-1)[:100].tolist() if not (pd.api.types.is_scalar(v) and pd.isna(v))]
             text = not known or any(isinstance(v, str) for v in known)
             kind = "text" if text else "truth values" if all(isinstance(v, bool) for v in known) else "objects"
         width = f" in {' × '.join(map(str, values.shape[1:]))} columns" if values.ndim > 1 else ""
@@ -224,7 +229,7 @@ def row_dim(data: xr.Dataset, name: str, dim: str | None) -> str:
 
 
 def _length(data: Mapping[str, Any], name: str) -> int:
-    lengths = {str(k): len(v) for k, v in data.items() if _has_rows(_as_array(v))}
+    lengths = {str(k): len(v) for k, v in data.items() if _has_rows(v)}
     if not lengths:
         raise DataError(f"{name} is a mapping without arrays: it has no rows")
     first, length = next(iter(lengths.items()))
@@ -236,8 +241,14 @@ def _length(data: Mapping[str, Any], name: str) -> int:
     return length
 
 
-def _as_array(value: Any) -> Any:
-    return value if np.isscalar(value) or value is None else np.asarray(value)
+def _as_array(value: Any, name: str) -> Any:
+    """What is no scalar as an array; a DataError where a mask would be lost, and what it hides be counted."""
+    if np.isscalar(value) or value is None:
+        return value
+    parts = value if isinstance(value, list | tuple) else [value]
+    if any(isinstance(one, np.ma.MaskedArray) and np.ma.is_masked(one) for one in parts):
+        raise DataError(f"{name} has masked values, which are missing: leave such rows out")
+    return np.asarray(value)
 
 
 def _has_rows(value: Any) -> bool:

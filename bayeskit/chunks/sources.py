@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from numbers import Number
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,18 @@ import pandas as pd
 import xarray as xr
 
 from bayeskit.chunks.lazy_data import computed, is_empty, lazy_parts
-from bayeskit.chunks.rows import ChunkRows
+from bayeskit.chunks.rows import ChunkRows, row_dim
 from bayeskit.errors import DataError, OptionError
 from bayeskit.jobs.clients import is_lazy
 from bayeskit.terminal import let_alarms_through
 
-__all__ = ["chunks_of", "keyed", "paths_of"]
+__all__ = ["TABLES", "chunks_of", "keyed", "paths_of"]
+
+TABLES = pd.DataFrame | pd.Series | xr.Dataset | xr.DataArray | Mapping | np.ndarray
 
 BATCH = 2_000_000  # rows of a file that are read at a time; fewer of many columns
 NUMBERS = 34_000_000  # in such a batch
+KINDS = "tables, Datasets, mappings of arrays, arrays, or paths of Parquet or Zarr"
 
 
 def chunks_of(chunks: Any, dim: str | None = None, name: str = "the data") -> Iterator[tuple[ChunkRows, Any]]:
@@ -43,24 +47,28 @@ def chunks_of(chunks: Any, dim: str | None = None, name: str = "the data") -> It
             own = name if len(parts) == 1 else f"part {number} of {name}"
             if not is_empty(values := computed(part, own)):
                 yield from chunks_of(values, dim, own)
-    elif isinstance(chunks, pd.DataFrame | xr.Dataset | xr.DataArray | Mapping | np.ndarray):
+    elif isinstance(chunks, TABLES):
         yield ChunkRows.of(chunks, name, dim), None
     elif isinstance(chunks, Iterable):
         for number, item in enumerate(chunks, 1):
+            if isinstance(item, Number):
+                raise OptionError(f"{name} is a {type(chunks).__name__} of numbers: give {KINDS}")
             key, own = keyed(item)
             if key is not None:
                 yield from ((rows, key) for rows, _ in chunks_of(own, dim, key))
             else:
                 yield from chunks_of(own, dim, f"chunk {number}")
     else:
-        raise OptionError(
-            f"{name} is {type(chunks).__name__}: give tables, Datasets, mappings of arrays, or paths of Parquet or Zarr"
-        )
+        raise OptionError(f"{name} is {'None' if chunks is None else type(chunks).__name__}: give {KINDS}")
 
 
 def keyed(item: Any) -> tuple[str | None, Any]:
     """What a ``groupby`` calls a group, and its rows; of anything else None, and itself."""
-    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], pd.DataFrame | xr.Dataset | Mapping):
+    if (
+        isinstance(item, tuple)
+        and len(item) == 2
+        and isinstance(item[1], pd.DataFrame | pd.Series | xr.Dataset | Mapping)
+    ):
         return str(item[0]), item[1]
     return None, item
 
@@ -147,7 +155,7 @@ def _of_pieces(
 ) -> Iterator[tuple[ChunkRows, Any]]:
     """A Dataset in the pieces in which it is held, or of as many rows as may be read at a time."""
     whole = ChunkRows.of(data.isel({d: slice(0, 1) for d in data.dims}), name, dim) if dim is None else None
-    along = str(dim or (whole.dim if whole else None))
+    along = row_dim(data, name, dim) if whole is None else str(whole.dim)
     length = data.sizes[along]
     pieces = (data.chunks or {}).get(along)
     if not pieces:
