@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bayeskit.chunks.files import DataFile, files_of
 from bayeskit.chunks.lazy_data import computed, lazy_parts
 from bayeskit.chunks.rows import ChunkRows
-from bayeskit.chunks.sources import TABLES, chunks_of, keyed, paths_of
+from bayeskit.chunks.sources import TABLES, chunks_of, keyed
 from bayeskit.errors import DataError, OptionError
 from bayeskit.graphs.identity import digest_of
 from bayeskit.jobs.clients import is_lazy
@@ -51,7 +52,9 @@ class Piece:
 def _told_of(source: Any, name: str) -> Any:
     """What would be another of other rows: of paths, also those that delayed values are, what lies there now."""
     if isinstance(source, str | PathLike):
-        return [_told_of_path(path) for path in paths_of(fspath(source))]
+        return [_told_of(file, name) for file in files_of(fspath(source))]
+    if isinstance(source, DataFile):
+        return [source.columns, _told_of_path(source.path)]
     if is_lazy(source):  # delayed values that are data of Dask
         return _told_of(computed(source, name), name)
     if isinstance(source, list | tuple):
@@ -93,7 +96,7 @@ def pieces_of(chunks: Any, dim: str | None = None, name: str = "the data") -> It
     what is given.
     """
     if isinstance(chunks, str | PathLike):
-        yield from (Piece(path, str(path), dim) for path in paths_of(fspath(chunks)))
+        yield from (Piece(file, str(file.path), dim) for file in files_of(fspath(chunks)))
     elif is_lazy(chunks):
         parts = list(lazy_parts(chunks, dim, name))
         for number, part in enumerate(parts, 1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from numbers import Number
@@ -14,13 +13,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from bayeskit.chunks.files import DataFile, files_of, is_parquet
 from bayeskit.chunks.lazy_data import computed, is_empty, lazy_parts
 from bayeskit.chunks.rows import ChunkRows, row_dim
 from bayeskit.errors import DataError, OptionError
 from bayeskit.jobs.clients import is_lazy
 from bayeskit.terminal import let_alarms_through
 
-__all__ = ["TABLES", "chunks_of", "keyed", "paths_of"]
+__all__ = ["TABLES", "chunks_of", "keyed"]
 
 TABLES = pd.DataFrame | pd.Series | xr.Dataset | xr.DataArray | Mapping | np.ndarray
 
@@ -33,12 +33,15 @@ def chunks_of(chunks: Any, dim: str | None = None, name: str = "the data") -> It
     """Chunks, each with what it is known by: its file and the place in it, or None.
 
     ``chunks`` is a table, a Dataset (in the pieces that its Dask arrays have), a mapping of arrays or an array; the
-    path of a Parquet file, of a Zarr store or of a folder of Parquet files, or a pattern such as ``"day-*.parquet"``;
+    path of a Parquet file, of a Zarr store or of a folder of Parquet files (see
+    :func:`bayeskit.chunks.files.files_of`), or a pattern such as ``"day-*.parquet"``;
     or anything that gives these one after another. ``name`` is what an error calls it.
     """
     if isinstance(chunks, str | PathLike):
-        for path in paths_of(fspath(chunks)):
-            yield from _of_file(path, dim)
+        for file in files_of(fspath(chunks)):
+            yield from _of_file(file, dim)
+    elif isinstance(chunks, DataFile):
+        yield from _of_file(chunks, dim)
     elif isinstance(chunks, xr.Dataset) and chunks.chunks:
         yield from _of_pieces(chunks, dim, name)
     elif is_lazy(chunks):
@@ -73,30 +76,11 @@ def keyed(item: Any) -> tuple[str | None, Any]:
     return None, item
 
 
-def paths_of(pattern: str) -> list[Path]:
-    """The files or stores that a path, a folder or a pattern stands for; a DataError where there is none."""
-    path = Path(pattern)
-    if (
-        path.is_dir()
-        and path.suffix != ".zarr"
-        and not (path / "zarr.json").exists()
-        and not (path / ".zgroup").exists()
-    ):
-        found = sorted(path.glob("*.parquet"))
-        if not found:
-            raise DataError(f"the folder {pattern} has no Parquet files")
-        return found
-    if path.exists():
-        return [path]
-    found = [Path(p) for p in sorted(glob.glob(pattern))]
-    if not found:
-        raise DataError(f"there is no file {pattern}")
-    return found
-
-
-def _of_file(path: Path, dim: str | None) -> Iterator[tuple[ChunkRows, Any]]:
-    if path.suffix in (".parquet", ".pq"):
-        yield from _of_parquet(path)
+def _of_file(file: DataFile, dim: str | None) -> Iterator[tuple[ChunkRows, Any]]:
+    path = file.path
+    if is_parquet(path):
+        for rows, identity in _of_parquet(path):
+            yield _with_columns(rows, file), identity
     elif path.is_dir():
         try:
             data = xr.open_zarr(path, chunks=None, consolidated=False)
@@ -109,6 +93,16 @@ def _of_file(path: Path, dim: str | None) -> Iterator[tuple[ChunkRows, Any]]:
             f"{path} is no Parquet file and no Zarr store; read it in pieces, and give these: "
             "chunks=pd.read_csv(..., chunksize=...), for example"
         )
+
+
+def _with_columns(rows: ChunkRows, file: DataFile) -> ChunkRows:
+    """With what the folders of a file say of its rows, which it may say itself, too."""
+    for name, value in file.columns.items():
+        if name not in rows.data.columns:
+            rows = rows.with_column(name, value)
+        elif not (rows.data[name].astype(str) == str(value)).all():
+            raise DataError(f"column {name!r} of {rows.name} is not {value}, as its folder says")
+    return rows
 
 
 def _of_parquet(path: Path) -> Iterator[tuple[ChunkRows, Any]]:

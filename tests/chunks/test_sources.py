@@ -17,6 +17,7 @@ import xarray as xr
 from scipy import stats
 
 import bayeskit as bk
+from bayeskit.chunks.files import files_of
 from bayeskit.errors import BayeskitError, DataError, OptionError
 from bayeskit.jobs.checkpoint import add_line, appending
 
@@ -158,3 +159,105 @@ def test_a_full_disk_is_the_fault_of_the_checkpoint_and_another_fault_is_not(tmp
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     with pytest.raises(FileNotFoundError), appending(path, {"of": 1}):
         (tmp_path / "gone").stat()
+
+
+@pytest.mark.parametrize("name", ["sub/b.parquet", "b.pq", "b.PARQUET", "sub/deep/000000_0"])
+def test_all_files_below_a_folder_are_read(name: str, tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", Y[:4])
+    write(tmp_path / name, Y[4:])
+    assert given(f"{tmp_path}/**") == exact(Y)
+    if not name.startswith("b.PAR") and "000" not in name:
+        assert given(f"{tmp_path}/**/*.p*") == exact(Y)
+    for mark in ("_SUCCESS", ".part.crc", "part.crc", "_temporary/c.parquet"):
+        (tmp_path / mark).parent.mkdir(exist_ok=True)
+        (tmp_path / mark).touch()
+    assert given(tmp_path) == exact(Y)
+    assert given([delayed(str(tmp_path))]) == exact(Y)
+
+
+def by_year(rows: pd.DataFrame) -> pm.Model:
+    years = rows["year"].to_numpy().astype(float)
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0, 1)
+        pm.Normal("y", slope * (years - 2023), 1, observed=rows["y"].to_numpy())
+    return model
+
+
+@pytest.mark.parametrize(
+    "pattern", [pytest.param("", id="the folder"), "year=*", "*/*.parquet", "**/*.parquet", "year=*/*"]
+)
+def test_the_names_of_folders_are_columns(pattern: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run=1"  # above what is given
+    write(folder / "year=2024" / "part-0.parquet", Y[:4])
+    write(folder / "year=2025" / "part-0.parquet", Y[4:])
+    rows = pd.read_parquet(folder).assign(year=lambda table: table["year"].astype(int))
+    expected = bk.infer(by_year(rows), draws=4).log_evidence.value
+    for options in ({}, {"checkpoint": tmp_path / "sums"}, {"checkpoint": tmp_path / "sums"}):
+        found = bk.infer(by_year, chunks=str(folder / pattern), draws=4, progressbar=False, **options)
+        assert found.log_evidence.value == pytest.approx(expected, rel=1e-10)
+    with pytest.raises(BayeskitError, match="year"):  # a file alone has its own columns only
+        bk.infer(by_year, chunks=str(folder / "year=2024" / "part-0.parquet"), draws=4, progressbar=False)
+
+
+def test_values_of_folders_are_texts_unless_all_are_integers(tmp_path: Path) -> None:
+    for value in ("01", "a%20b"):
+        write(tmp_path / f"key={value}" / "x.parquet", Y)
+    assert [dict(file.columns) for file in files_of(str(tmp_path))] == [{"key": "01"}, {"key": "a b"}]
+    assert [dict(file.columns) for file in files_of(str(tmp_path / "key=0*"))] == [{"key": 1}]
+
+
+def test_a_column_that_a_file_has_itself_is_held_against_its_folder(tmp_path: Path) -> None:
+    path = write(tmp_path / "year=2024" / "a.parquet", Y, year=2024)
+    assert given(tmp_path) == exact(Y)
+    write(path, Y, year=2023)
+    with pytest.raises(DataError, match=r"column 'year' of .*a\.parquet is not 2024"):
+        given(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ("b.csv", r"b\.csv in a folder of data is no Parquet file"),
+        ("sub/notes.txt", r"notes\.txt in a folder of data is no Parquet file"),
+        ("_b.parquet", "is called as what is no data"),
+        ("all.zarr/zarr.json", r"all\.zarr in a folder of data is a Zarr store"),
+        ("_delta_log/0.json", "is a table of Delta Lake"),
+        ("=3/b.parquet", "nothing before its '='"),
+        ("year=2024/b.parquet", r"lies in folders of .*give them apart"),
+        ("year=__HIVE_DEFAULT_PARTITION__/b.parquet", r"give them apart"),
+    ],
+)
+def test_a_folder_of_which_something_would_be_left_out_is_refused(other: str, message: str, tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", Y)
+    if other.endswith(".parquet"):
+        write(tmp_path / other, Y)
+    else:
+        (tmp_path / other).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / other).write_text("y\n1\n")
+    with pytest.raises(DataError, match=message):
+        given(tmp_path)
+
+
+def test_patterns_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "here"
+    file = write(here / "k=1" / "a.parquet", Y)
+    monkeypatch.chdir(here)
+    for pattern in ("*/*.parquet", "./**", "**/a.parquet", "k=*", ".", "../*/k=*/a*", str(here / "**")):
+        (found,) = files_of(pattern)
+        assert (found.path.resolve(), dict(found.columns)) == (file, {"k": 1})
+    Path("link.parquet").symlink_to("gone.parquet")
+    with pytest.raises(DataError, match="there is no file"):
+        files_of("link.parquet")
+
+
+def test_links_and_missing_values_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "year=__HIVE_DEFAULT_PARTITION__" / "a.parquet", Y)
+    with pytest.raises(DataError, match="has no 'year'"):
+        given(tmp_path)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "link").symlink_to(tmp_path)
+    with pytest.raises(DataError, match="link to another folder"):
+        given(tmp_path / "more")
+    (tmp_path / "none").mkdir()
+    with pytest.raises(DataError, match="has no Parquet files"):
+        given(tmp_path / "none")

@@ -354,32 +354,34 @@ def test_a_bad_chunk_is_named_and_leaves_what_was_added_before(case: str) -> Non
 
 def test_files_are_read_in_parts_and_one_that_is_cut_off_is_named(tmp_path: Path) -> None:
     data = table()
+    days = tmp_path / "days"
+    days.mkdir()
     for k in range(3):
-        data[8 * k : 8 * k + 8].to_parquet(tmp_path / f"day-{k}.parquet")
+        data[8 * k : 8 * k + 8].to_parquet(days / f"day-{k}.parquet")
     data.drop(columns="group").to_xarray().rename(index="row").drop_vars("row").to_zarr(
         tmp_path / "all.zarr", consolidated=False
     )
     expected = sum_of_chunks(logistic, [data]).model()
     for chunks in (
-        tmp_path,
-        str(tmp_path / "day-*.parquet"),
-        sorted(tmp_path.glob("*.parquet")),
+        days,
+        str(days / "day-*.parquet"),
+        sorted(days.glob("*.parquet")),
         tmp_path / "all.zarr",
     ):
         summed = LogJoint.from_model(sum_of_chunks(robust, chunks).model())
         point = {"centre": 1.0, "scale": 1.5}
         assert summed.logp(point) == pytest.approx(LogJoint.from_model(robust(data)).logp(point), rel=1e-12)
     assert expected.potentials
-    whole = (tmp_path / "day-1.parquet").read_bytes()
-    (tmp_path / "day-1.parquet").write_bytes(whole[: len(whole) // 2])
+    whole = (days / "day-1.parquet").read_bytes()
+    (days / "day-1.parquet").write_bytes(whole[: len(whole) // 2])
     stream = bk.Stream(robust)
-    stream.update(tmp_path / "day-0.parquet")
+    stream.update(days / "day-0.parquet")
     with pytest.raises(DataError, match=r"day-1\.parquet cannot be read"):
-        stream.update(tmp_path / "day-1.parquet")
+        stream.update(days / "day-1.parquet")
     with pytest.raises(DataError, match=r"day-0\.parquet' was added before"):
-        stream.update(tmp_path / "day-0.parquet")
+        stream.update(days / "day-0.parquet")
     with pytest.raises(DataError, match="there is no file"):
-        stream.update(tmp_path / "day-9.parquet")
+        stream.update(days / "day-9.parquet")
     assert stream.rows == 8
 
 
