@@ -174,10 +174,7 @@ class _Submitted:
 
 
 def _told_of(build: Callable[[Any], pm.Model]) -> str:
-    try:
-        return digest_of(build)
-    except OptionError:  # it holds what nothing tells from another
-        return ""
+    return digest_of(build, refuse=False)  # where it holds what nothing tells from another, by the rest of it
 
 
 def _said_of(leaf: _Leaf) -> tuple[BayeskitError | None, str, int]:

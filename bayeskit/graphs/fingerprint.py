@@ -7,17 +7,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from pymc.logprob.abstract import MeasurableOp, _icdf, _logcdf, _logprob
 from pytensor.compile.ops import FromFunctionOp
-from pytensor.graph.basic import Constant
-from pytensor.graph.op import HasInnerGraph
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.graph.traversal import toposort
 from pytensor.sparse.type import SparseTensorType
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type_other import NoneTypeT
 
-from bayeskit.graphs.identity import digest_of, is_installed
+from bayeskit.graphs.identity import digest_of
+from bayeskit.graphs.installed import is_found_by_name, is_installed
 
-__all__ = ["digest", "digest_of_text", "fingerprint", "fingerprints"]
+__all__ = ["digest", "digest_of_text", "fingerprint", "fingerprints", "known_variable"]
+
+DENSITIES = (_logprob, _logcdf, _icdf)  # in which PyMC keeps the functions of a CustomDist
+INNER = ("_cache", "_frozen", "_connection", "_lop", "_rop", "fgraph", "input_types", "output_types")
 
 
 def digest(*arrays: np.ndarray) -> str:
@@ -65,11 +71,34 @@ def fingerprints(graphs: Sequence[Any], names: Mapping[Any, str]) -> list[str]:
     return [told(graph) for graph in graphs]
 
 
+def known_variable(value: Any) -> str | None:
+    """What tells a variable of PyTensor that a function or an object holds; None of other things."""
+    if not isinstance(value, Variable):
+        return None
+    return f"{value.type} {fingerprint(value, {})}"
+
+
 def _told_of(op: Any) -> str:
     """An operation with what it holds: a loop its body, one that a user wrote its code and data."""
+    text = str(op)
     if isinstance(op, HasInnerGraph):
         inputs = {v: f"input {k}" for k, v in enumerate(op.inner_inputs)}
-        return f"{op} {getattr(op, 'info', '')} {fingerprints(op.inner_outputs, inputs)}"
-    if is_installed(type(op).__module__) and not isinstance(op, FromFunctionOp):
-        return str(op)
-    return f"{op} {digest_of([type(op), {n: v for n, v in vars(op).items() if not n.startswith('_cache')}])}"
+        text = f"{op} {getattr(op, 'info', '')} {fingerprints(op.inner_outputs, inputs)}"
+    elif isinstance(core := getattr(op, "core_op", getattr(op, "scalar_op", None)), Op):
+        text = f"{op} {_told_of(core)}"
+    kind = type(op)
+    own: list[Any] = []
+    if not is_found_by_name(kind, kind.__module__, kind.__qualname__):  # PyMC makes classes of a model, too
+        own.append(kind)
+    if own or isinstance(op, FromFunctionOp):
+        # Of one with a graph inside, that is told above, and what is made of it when it is needed, nothing new.
+        inner = isinstance(op, HasInnerGraph)
+        hidden = INNER if inner else ("_cache",)
+        own.append({n: v for n, v in sorted(vars(op).items()) if not n.startswith(hidden)})
+    if isinstance(op, RandomVariable | MeasurableOp):
+        own.extend(f for f in (d.dispatch(kind) for d in DENSITIES) if not _is_of_a_library(f))
+    return f"{text} {digest_of(own, known_variable)}" if own else text
+
+
+def _is_of_a_library(function: Any) -> bool:
+    return is_installed(str(function.__module__)) and "<" not in function.__qualname__

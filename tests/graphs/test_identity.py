@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+import collections
 import functools
+import importlib
+import operator
 import os
+import re
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-import pymc as pm
-import pytensor
-import pytensor.tensor as pt
 import pytest
+import scipy.stats
 import xarray as xr
-from pytensor.graph.op import Op
 
 from bayeskit.errors import OptionError
 from bayeskit.graphs.identity import digest_of
-from bayeskit.model.mark import mark_of
 
 SCALE = 1.0
 
 SOURCE = """
-import functools, numpy as np, pandas as pd
+import functools, re, numpy as np, pandas as pd, scipy.stats, enum
 from dataclasses import dataclass
 from bayeskit.graphs.identity import digest_of
 
@@ -38,10 +38,17 @@ class Prior:
 
 names = {"one", "two", "three", "four"}
 scale = {"b": 1, "a": 2}
+spots, normal = re.compile("a+"), scipy.stats.norm(0, 1)
+
+class Kind(enum.Enum):
+    ONE = 1
+
+@functools.cache
+def cached(x): return normal.pdf(x) + len(spots.findall("a")) + Kind.ONE.value
 
 def build(rows, width=2):
     prior = Prior(1.0)
-    return [np.exp(prior.at(x)) * scale["a"] for x in rows if x in names] + [functools.partial(max, width)]
+    return [np.exp(prior.at(x)) * scale["a"] + cached(1) for x in rows if x in names] + [functools.partial(max, width)]
 
 print(digest_of(build), digest_of(pd.DataFrame({"x": [1, 2], "y": pd.Categorical(["u", None])})))
 """
@@ -110,56 +117,120 @@ def test_what_nothing_tells_from_another_is_refused(tmp_path: Path) -> None:
                 digest_of(held)
 
 
-class Shifted(Op):
-    """An operation of a user, which holds its data."""
+def of_class(scale: float) -> type:
+    class Held:
+        options: ClassVar = {"scale": [scale]}
 
-    def __init__(self, by: np.ndarray) -> None:
-        self.by = by
-
-    def make_node(self, x: Any) -> Any:
-        x = pt.as_tensor(x)
-        return pytensor.graph.basic.Apply(self, [x], [x.type()])
-
-    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
-        outputs[0][0] = inputs[0] + self.by
+    return Held
 
 
-def looped(mean: Any, share: float) -> Any:
-    return pytensor.scan(
-        lambda before, m: share * before + m,
-        outputs_info=[pt.constant(0.0, dtype="float64")],
-        non_sequences=[mean],
-        n_steps=3,
-        return_updates=False,
-    )
+def cached(scale: float) -> Callable[..., float]:
+    return functools.cache(lambda x: x * scale)
 
 
-def model(of: Callable[[Any], Any] = lambda m: m, sd: float = 2.0, observed: float = 1.0, name: str = "d") -> pm.Model:
-    with pm.Model(coords={"row": [0, 1, 2]}) as found:
-        mean = pm.Normal("mean", 0, sd)
-        data = pm.Data("data", np.full(3, observed), dims="row")
-        pm.Deterministic(name, 2 * mean)
-        pm.StudentT("y", nu=4, mu=of(mean), sigma=1.0, observed=data)
-    return found
+def with_attribute(scale: float) -> Any:
+    def build(x: float) -> float:
+        return x
+
+    build.scale = scale  # type: ignore[attr-defined]
+    return build
 
 
-def test_models_that_differ_anywhere_have_another_mark() -> None:
-    several = [
-        model(),
-        model(sd=3.0),
-        model(observed=2.0),
-        model(name="e"),
-        model(lambda m: m * m),
-        model(lambda m: looped(m, 0.2)),
-        model(lambda m: looped(m, 0.9)),
-        model(lambda m: Shifted(np.zeros(3))(m)),
-        model(lambda m: Shifted(np.ones(3))(m)),
-        model(lambda m: pt.switch(m > 9.0, 1.0, m)),
-        model(lambda m: pt.switch(m > 9.0, 3.0, m)),
-    ]
-    assert len({mark_of(one) for one in several}) == len(several)
-    assert mark_of(model()) == mark_of(model())
-    assert mark_of(model(lambda m: looped(m, 0.2))) == mark_of(several[5])
-    with several[0]:
-        pm.set_data({"data": np.array([1.0, 1.0, 7.0])})
-    assert mark_of(several[0]) != mark_of(model())
+def like_exp(scale: float) -> Callable[..., Any]:
+    return functools.wraps(operator.add)(lambda x, y: scale * x)
+
+
+def masked(mask: float, fill: float = 0.0) -> Any:
+    return np.ma.MaskedArray([1.0, 2.0], mask=[False, mask == 1.0], fill_value=fill)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        of_class,
+        lambda scale: of_class(scale)(),
+        cached,
+        with_attribute,
+        lambda scale: functools.partial(with_attribute(scale), 1.0),
+        like_exp,
+        lambda scale: np.vectorize(scaled(scale)),
+        lambda scale: {"a": scale}.get,
+        masked,
+        lambda scale: masked(1.0, scale),
+        lambda scale: re.compile("a", re.IGNORECASE if scale == 1.0 else 0),
+        lambda scale: scipy.stats.norm(0, scale),
+        lambda scale: scipy.stats.multivariate_normal([0.0], scale),
+        lambda scale: pd.Series([1, str(scale)], dtype=object),
+        lambda scale: pd.Series([None if scale == 1.0 else "None", "a"], dtype=object),
+        lambda scale: xr.DataArray(np.zeros(2, int if scale == 1.0 else np.int32)),
+        lambda scale: collections.defaultdict(scaled(scale)),
+        lambda scale: operator.itemgetter(scale),
+    ],
+)
+def test_what_is_held_out_of_sight_tells_it(made: Callable[[float], Any]) -> None:
+    assert digest_of(made(1.0)) == digest_of(made(1.0)) != digest_of(made(2.0))
+
+
+def test_where_one_thing_ends_is_told_and_not_which_object_it_is() -> None:
+    several = [[[1], 2], [[1, 2]], [[1], [2]], [1, [2]], {"a": {"b": 1}, "c": 2}, {"a": {"b": 1, "c": 2}}]
+    assert len({digest_of(one) for one in several}) == len(several)
+    one = (1, (2.0, "a"))
+    assert digest_of([one, one]) == digest_of([one, (1, (2.0, "a"))])
+    # Lists that hold themselves: a in b and b in a is not b in itself, nor three around.
+    a, b, c, d, e, f = ([] for _ in range(6))
+    a.append(b), b.append(a), c.append(c), d.append(e), e.append(f), f.append(d)  # type: ignore[func-returns-value]
+    assert len({digest_of(one) for one in ([a, b], [a, c], [c, c], [d, e], [a, a])}) == 5
+    deep: list[Any] = []
+    for _ in range(10_000):
+        deep = [deep]
+    with pytest.raises(OptionError, match="too deep"):
+        digest_of(deep)
+    assert digest_of(np.frompyfunc, refuse=False)
+
+
+def test_what_a_function_imports_tells_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "own_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "settings.py").write_text("SCALE = 1.0\nOTHER = 1.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = importlib.import_module("own_package.settings")
+    package_ = sys.modules["own_package"]
+
+    def imports() -> float:
+        from own_package.settings import SCALE  # type: ignore[import-not-found]
+
+        return float(SCALE)
+
+    def imports_module() -> float:
+        import own_package.settings as own  # type: ignore[import-not-found]
+
+        return float(own.SCALE)
+
+    def encloses() -> float:
+        return float(package_.settings.SCALE)
+
+    def by_name() -> float:
+        return float(getattr(settings, "SCA" + "LE"))
+
+    def before() -> list[str]:
+        return [digest_of(one) for one in (imports, imports_module, encloses, by_name)]
+
+    first = before()
+    monkeypatch.setattr(settings, "OTHER", 2.0)
+    assert [a == b for a, b in zip(first, before(), strict=True)] == [True, True, True, False]
+    first = before()
+    monkeypatch.setattr(settings, "SCALE", 2.0)
+    assert not set(first) & set(before())
+    for name in ("own_package", "own_package.settings"):
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_where_nothing_is_refused_the_rest_is_told() -> None:
+    def build(lock: Any, scale: float) -> Callable[[], Any]:
+        return lambda: (lock, scale)
+
+    told = [digest_of(build(threading.Lock(), scale), refuse=False) for scale in (1.0, 1.0, 2.0)]
+    assert told[0] == told[1] != told[2]
+    with pytest.raises(OptionError, match="a ufunc, which nothing tells"):
+        digest_of(np.frompyfunc(scaled(1.0), 1, 1))
