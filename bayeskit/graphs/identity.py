@@ -15,13 +15,14 @@ import copyreg
 import functools
 import hashlib
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.special
 import xarray as xr
+from pytensor.graph.op import Op
 
 from bayeskit.errors import OptionError
 from bayeskit.graphs.code_identity import made_of_class, made_of_code, made_of_function, made_of_module
@@ -171,7 +172,7 @@ class _Teller:
             yield reduced.encode()
             return
         for one in reduced:
-            yield self.text(list(one) if isinstance(one, Iterator) else one)
+            yield self.text(list(one) if isinstance(one, Iterator) else _state(one))
 
 
 def _labelled(data: xr.Dataset | xr.DataArray) -> list[Any]:
@@ -181,6 +182,17 @@ def _labelled(data: xr.Dataset | xr.DataArray) -> list[Any]:
         levels = [held.dtype.categories, held.dtype.ordered] if isinstance(held.dtype, pd.CategoricalDtype) else []
         found.append([name, held.dims, str(held.dtype), levels, np.asarray(held.values), dict(held.attrs)])
     return found
+
+
+def _state(state: Any) -> Any:
+    """A class with slots that came from another process has a dictionary, too, and holds the same in another place."""
+    match state:
+        case (None, dict() as slots):
+            return dict(sorted(slots.items()))
+        case (dict() as attributes, dict() as slots):
+            return dict(sorted((attributes | slots).items()))
+        case _:
+            return state
 
 
 def _made_of(value: Any) -> list[Any] | None:
@@ -203,6 +215,11 @@ def _made_of(value: Any) -> list[Any] | None:
         return [value.__wrapped__, vars(value)]
     if isinstance(value, np.ufunc):
         return _name_of_ufunc(value)
+    if isinstance(value, Op) and hasattr(value, "__props__") and is_found_by_name(*_named(type(value))):
+        # What PyTensor compares; the rest is what it remembers.
+        return [type(value), *(getattr(value, name) for name in value.__props__)]
+    if isinstance(value, Mapping) and isinstance(value, Hashable) and is_found_by_name(*_named(type(value))):
+        return [type(value), dict(value)]  # frozen, it may remember its hash
     if callable(value):
         module = getattr(value, "__module__", None) or "builtins"
         name = getattr(value, "__qualname__", getattr(value, "__name__", None))
@@ -213,6 +230,10 @@ def _made_of(value: Any) -> list[Any] | None:
         if isinstance(value, type):
             return [module, name, *made_of_class(value)]
     return None
+
+
+def _named(kind: type) -> tuple[type, str, str]:
+    return kind, kind.__module__, kind.__qualname__
 
 
 def _name_of_ufunc(function: Any) -> list[Any] | None:

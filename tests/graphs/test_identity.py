@@ -234,3 +234,40 @@ def test_where_nothing_is_refused_the_rest_is_told() -> None:
     assert told[0] == told[1] != told[2]
     with pytest.raises(OptionError, match="a ufunc, which nothing tells"):
         digest_of(np.frompyfunc(scaled(1.0), 1, 1))
+
+
+COPIES = """
+from dataclasses import dataclass
+from scipy.stats import norm
+from pytensor.tensor import exp
+from bayeskit.graphs.identity import digest_of
+
+@dataclass(slots=True)
+class Prior:
+    mean: tuple = (0.0, 1.0)
+
+class Plain:
+    __slots__ = ("scale",)
+
+prior, plain, normal = Prior(), Plain(), norm(0, 1)
+plain.scale = 1.0
+
+def build(): return [prior.mean, prior.mean, plain.scale, normal.pdf(1.0), exp(1.0)]
+"""
+
+
+def test_a_function_that_was_sent_to_another_process_is_the_same_there(tmp_path: Path) -> None:
+    file = str(tmp_path / "function")
+    sent = COPIES + f"import cloudpickle; cloudpickle.dump(build, open({file!r}, 'wb'))"
+    load = f"import cloudpickle; build = cloudpickle.load(open({file!r}, 'rb'))"
+    read = f"from bayeskit.graphs.identity import digest_of; {load}"
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", f"{code}\nprint(digest_of(build, refuse=False))"],
+            text=True,
+            capture_output=True,
+            check=True,
+        ).stdout
+        for code in (sent, read)
+    ]
+    assert said[0] == said[1]
