@@ -104,6 +104,8 @@ def _exchanged(rv: Graph, random: Collection[Graph], rows: int | None) -> Graph 
     found = matern_covariance(matrix, others)
     if found is None or _is_better_kept(mean, found, set(others), rows):
         return None
+    if isinstance(found.column, Constant) and not np.all(np.isfinite(found.column.data)):
+        return None  # a filter would take it for a place that is far away
     return _variable(rv, rng, mean, found)
 
 

@@ -216,3 +216,40 @@ def test_many_places_need_no_matrix_and_what_needs_one_is_refused_by_name():
         LogJoint.from_model(_marginal(NEAR_MISSES["smooth"], x[:, None], y))
     with pytest.raises(bk.BayeskitError, match=r"'y' needs a matrix of 30,000 rows, which takes 7 GB; draw"):
         bk.infer(_marginal(lambda eta, ls: cov.Matern12(1, ls=1.0), x[:, None], y, noise=lambda s: 0.3)).predict({})
+
+
+def _distance(x, x_row):
+    return pt.abs(x - x_row)
+
+
+def _between(function):
+    """Distances of a function of the places, taken from a vector, so that no column stands above it."""
+    return lambda x: pt.abs(function(x)[:, None] - function(x)[None, :])
+
+
+BENT = {
+    "on a circle": lambda x: 3.0 - pt.abs(_distance(x, x.T) - 3.0),
+    "up to a limit": lambda x: 2.0 - pt.clip(2.0 - _distance(x, x.T), 0.0, np.inf),
+    "from a place, whichever way": _between(lambda x: pt.abs(x.flatten() - 20.0)),
+    "after a place": _between(lambda x: pt.clip(x.flatten() + 20.0, 0.0, np.inf)),
+    "by a root": _between(lambda x: pt.sqrt(x.flatten() ** 2 + 30.0)),
+    "in units of the column": lambda x: _distance(x, x.T) * pt.sum(0.0 * x + 1.0) / 9.0,
+    "of a reshaped column": lambda x: pt.abs(x - x.reshape((1, N))),
+}
+
+
+@pytest.mark.parametrize("name", BENT)
+@pytest.mark.parametrize("known", [True, False])
+def test_distances_that_bend_elsewhere_are_not_taken(name, known):
+    """They are |x − x'| at the few places that functions are compared at, and others among the data or beyond."""
+    with pm.Model() as model:
+        ls = pm.InverseGamma("ls", 3.0, 3.0)
+        column = pt.constant(COLUMN) if known else pm.Data("x", COLUMN, shape=COLUMN.shape)
+        pm.MvNormal("y", np.zeros(N), pt.exp(-pt.abs(BENT[name](column) / ls)) + 0.09 * np.eye(N), observed=Y)
+    assert not _taken(LogJoint.from_model(model))
+
+
+def test_a_place_that_is_infinite_is_not_taken():
+    column = COLUMN.copy()
+    column[2] = np.inf
+    assert not _taken(LogJoint.from_model(_marginal(KERNELS["matern32"], column)))

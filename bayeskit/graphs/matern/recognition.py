@@ -3,8 +3,10 @@ r"""Covariance matrices seen to be those of Matérn processes on the line, with 
 A covariance is taken apart into a sum of terms: a diagonal matrix is noise; a number times a matrix is that number
 times its terms; a number alone is a process that is constant. What is left has to be a function k of pairs of entries
 of one column of data, made of operations that are analytic but where two entries are equal, and of one number, the
-length: each operation is looked at, and any other refuses the whole. Such a function is determined by its values
-anywhere; it is computed for a few places and lengths of either sign, and compared with
+length: each operation is looked at, and any other refuses the whole. Roots and absolute values are such where they are
+taken of x − x' or of its square, times a number, and nothing else: a distance on a circle, or one that is capped, is
+none. Such a function is determined by its values anywhere; it is computed for a few places and lengths of either sign,
+and compared with
 
 .. math::
 
@@ -180,6 +182,8 @@ def _inner(matrix: Graph, column: Graph, depends: dict[Graph, bool]) -> list[Gra
             continue
         done.add(var)
         if _is_number(var):
+            if column in ancestors([var]):  # a mean of the column, say
+                return None
             if depends.get(var, False):
                 numbers[var] = None
             continue
@@ -214,12 +218,19 @@ def _compared(matrix: Graph, column: Graph, length: Graph | None) -> tuple[int, 
     places: Graph = pt.TensorType("float64", (len(PLACES), 1))()
     given = pt.dscalar()
     replaced = {column: places} if length is None else {column: places, length: pt.cast(given, length.type.dtype)}
-    function = compile_small([places, given], substitute([matrix], replaced)[0])
+    bent = _bent(matrix, column)
     lengths = (1.0,) if length is None else LENGTHS
-    with np.errstate(all="ignore"):
-        values = [np.asarray(function(PLACES[:, None], np.asarray(v))) for v in lengths]
+    try:
+        function = compile_small([places, given], substitute([matrix, *bent], replaced))
+        with np.errstate(all="ignore"):
+            found = [[np.asarray(x) for x in function(PLACES[:, None], np.asarray(v))] for v in lengths]
+    except ValueError:  # it is reshaped to the length of the data
+        return None
+    values = [v for v, *_ in found]
     distance = np.abs(PLACES[:, None] - PLACES)
     apart = distance > 0
+    if not all(_bends_where_equal(argument) for _, *arguments in found for argument in arguments):
+        return None
     at_zero = float(values[0][0, 0])  # of the place 0, where no rounding is in the way
     if not all(v.shape == distance.shape and v[0, 0] == at_zero for v in values) or not abs(at_zero - 1.0) < AT_ZERO:
         return None
@@ -229,3 +240,33 @@ def _compared(matrix: Graph, column: Graph, length: Graph | None) -> tuple[int, 
         if all(np.all(np.abs(v - e) < tolerance) for v, e in zip(values, expected, strict=True)):
             return order, pt.constant(rate) if length is None else rate / pt.abs(_number(length)), at_zero
     return None
+
+
+def _bent(matrix: Graph, column: Graph) -> list[Graph]:
+    """What roots and absolute values in a matrix are taken of, as far as that depends on the column."""
+    below = {v for node in io_toposort([column], [matrix]) for v in node.outputs}
+    found = []
+    for var in below:
+        kind = getattr(core_op(var.owner), "scalar_op", None)
+        power = constant_number(var.owner.inputs[1]) if isinstance(kind, ps.Pow) else None
+        if isinstance(kind, ps.Abs | ps.Sqrt | ps.Clip) or (power is not None and power != round(power)):
+            found.append(var.owner.inputs[0])
+    return list(dict.fromkeys(found))
+
+
+def _bends_where_equal(argument: np.ndarray) -> bool:
+    """Whether it is x − x', its absolute value, or its square and a number, times a number, at all pairs of places.
+
+    Analytic but where entries are equal, it is that everywhere, and neither zero nor of another sign between them.
+    """
+    apart = PLACES[:, None] - PLACES
+    if argument.shape != apart.shape:
+        return False
+    pairs = apart != 0
+    at_zero = argument[0, 0]
+    for shape, rest in ((apart, 0.0), (np.abs(apart), 0.0), (apart**2, at_zero)):
+        ratio = (argument[pairs] - rest) / shape[pairs]
+        even = np.max(np.abs(ratio - ratio[0])) < TOLERANCE * 100 * abs(ratio[0])
+        if even and (shape is apart or (ratio[0] > 0 and rest > -TOLERANCE)):
+            return True
+    return False
