@@ -36,6 +36,7 @@ __all__ = ["MaternNormalRV", "without_matern_matrices"]
 
 SMALL = 2000  # rows up to which a closed form by the matrix is worth more than a density without it
 LEAST = 1e-12  # a variance of noise that may be too small for a matrix
+ROUGH = 1e-3  # and, beside a process of order one, for PyMC's rounding of distances to be left out between places
 FEW = 16  # numbers in a mean, up to which they may remain
 
 
@@ -122,7 +123,9 @@ def _is_better_kept(mean: Graph, found: MaternCovariance, random: set[Graph], ro
 def _has_no_noise(found: MaternCovariance) -> bool:
     noise = pt.add(pt.constant(0.0), *found.noise)
     known = all(isinstance(leaf, Constant) for leaf in graph_inputs([noise]))
-    return known and bool(np.min(compile_small([], noise)()) <= LEAST)
+    # √(u² + 10⁻¹²) for u takes 10⁻⁶ off a variance of e^-u, and off its covariances more the nearer two places are.
+    least = ROUGH if any(term.order == 1 for term in found.terms) else LEAST
+    return known and bool(np.min(compile_small([], noise)()) <= least)
 
 
 def _variable(rv: Graph, rng: Graph, mean: Graph, found: MaternCovariance) -> Graph:

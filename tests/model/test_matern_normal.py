@@ -253,3 +253,16 @@ def test_a_place_that_is_infinite_is_not_taken():
     column = COLUMN.copy()
     column[2] = np.inf
     assert not _taken(LogJoint.from_model(_marginal(KERNELS["matern32"], column)))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sd", "taken"), [("matern12", 1e-3, False), ("matern12", 0.3, True), ("matern32", 1e-3, True)]
+)
+def test_a_rough_process_with_little_noise_keeps_its_matrix(kernel, sd, taken):
+    """What PyMC adds to squared distances is as large as the noise there, and not the same for all pairs of places."""
+    places = np.arange(200.0)[:, None]
+    with pm.Model() as model:
+        ls = pm.LogNormal("ls", np.log(1e6), 0.7)
+        gp = pm.gp.Marginal(cov_func=KERNELS[kernel](1.0, ls))
+        gp.marginal_likelihood("y", places, np.zeros(200), sigma=sd, jitter=0.0)
+    assert _taken(LogJoint.from_model(model)) == taken
