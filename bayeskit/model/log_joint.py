@@ -242,8 +242,8 @@ def _require_dense(graphs: list[Variable]) -> None:
     for node in toposort(graphs):
         if any(isinstance(v.type, SparseTensorType) for v in (*node.inputs, *node.outputs)):
             raise ModelError(
-                f"{node.op} of a sparse matrix: only products X b of a constant sparse X and a dense b can be read; "
-                "multiply b or the product rather than X, or give X as a dense array"
+                f"{node.op} of a sparse matrix: only pytensor.sparse.dot(X, b) of a constant sparse X and a dense b "
+                "can be read, not X @ b; multiply b or the product rather than X, or give X as a dense array"
             )
 
 

@@ -41,7 +41,7 @@ def _pool(x, y, d, z, root, mean, pooled):  # type: ignore[no-untyped-def]
         if i == 0 or x[i] != x[i - 1]:
             continue
         total = pooled[i - 1] + d[i]
-        if not (pooled[i - 1] > 0.0 and d[i] > 0.0):
+        if not (pooled[i - 1] >= 0.0 and d[i] >= 0.0 and total > 0.0):  # one of them may have no noise
             return False
         e = y[i] - mean[i - 1]
         z[i - 1], root[i - 1] = e / np.sqrt(total), np.sqrt(total)

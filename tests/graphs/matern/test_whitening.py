@@ -67,7 +67,19 @@ def _problem(orders, scale, n=60, seed=0):
 @pytest.mark.parametrize("orders", [(1,), (2,), (3,), (1, 3), (2, 3, 0), (0,)])
 @pytest.mark.parametrize("scale", [1e-3, 5.0, 1e4])
 def test_value_and_gradient_are_those_of_the_matrix(orders, scale):
-    x, y, d, shared, (c, r) = _problem(orders, scale)
+    _require_as_the_matrix(orders, *_problem(orders, scale))
+
+
+@pytest.mark.parametrize("orders", [(1,), (2, 3)])
+@pytest.mark.parametrize("exact", [15, 16, 17])
+def test_one_of_several_at_a_place_may_have_no_noise(orders, exact):
+    x, y, d, _, rest = _problem(orders, 5.0)
+    d[np.flatnonzero(x == x[16])[exact - 15]] = 0.0
+    _require_as_the_matrix(orders, x, y, d, 0.0, rest)
+
+
+def _require_as_the_matrix(orders, x, y, d, shared, rest):
+    c, r = rest
     z, root = whitened(x, y, d, shared, np.array(orders), c, r)
     factor = np.linalg.cholesky(_matrix(x, d, shared, orders, c, r))
     expected = solve_triangular(factor, y, lower=True)
