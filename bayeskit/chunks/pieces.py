@@ -41,6 +41,11 @@ class Piece:
             yield rows, identity if self.key is None else self.key
 
     @property
+    def is_file(self) -> bool:
+        """Whether it can be read again, and may be another one by then."""
+        return isinstance(self.source, DataFile)
+
+    @property
     def mark(self) -> str:
         """Of a file its path, size, time and last bytes, where Parquet has its statistics; of others a digest.
 

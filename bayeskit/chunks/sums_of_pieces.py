@@ -209,9 +209,9 @@ def _leaves_together(start: _Leaf, *leaves: _Leaf) -> _Leaf:
 
 
 def _with_values(piece: Piece, values: Any = None) -> Piece:
-    source = piece.source if values is None else values
-    if isinstance(source, Path):
+    if piece.is_file and values is None:
         return piece
+    source = piece.source if values is None else values
     if is_lazy(source):
         source = computed(source, piece.name)
     if values is not None:

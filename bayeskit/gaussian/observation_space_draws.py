@@ -162,5 +162,5 @@ class DataSideConditional:
         deviation = z - given.towards(given.residual)[0]
         log_determinant = np.sum(np.log(np.abs(np.diagonal(given.upper[0]))))
         log_determinant += side.log_root - np.sum(np.log(np.abs(given.spread[0])))
-        square = np.sum(deviation**2) + np.sum(given.times(deviation[None]) ** 2)
+        square = np.sum(deviation**2) + np.sum((given.matrix[0] @ given.basis.along(deviation[None])[0]) ** 2)
         return float(log_determinant - 0.5 * square - 0.5 * side.size * np.log(2 * np.pi))

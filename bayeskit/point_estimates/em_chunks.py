@@ -15,7 +15,6 @@ import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -107,7 +106,7 @@ class _Reader:
         if self.held + size <= HELD:
             self.held += size
             return _Part(None, tuple(steps))
-        return _Part(piece, (), piece.mark if isinstance(piece.source, Path) else "")
+        return _Part(piece, (), piece.mark if piece.is_file else "")
 
     def _step(self, rows: ChunkRows) -> ChunkStep:
         """The E step of a chunk, once it is known to add up with those before it."""
