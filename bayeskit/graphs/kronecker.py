@@ -18,7 +18,6 @@ Source: Y. Saatchi (2011), Scalable inference for structured Gaussian process mo
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
@@ -28,9 +27,10 @@ import pytensor.tensor as pt
 from pytensor.gradient import disconnected_type
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
-from pytensor.link.numba.dispatch.basic import generate_fallback_impl, register_funcify_and_cache_key
+from pytensor.link.numba.dispatch.basic import register_funcify_and_cache_key
 from scipy.linalg import eigh
 
+from bayeskit.graphs.numba_functions import as_it_is
 from bayeskit.types import Graph
 
 __all__ = ["FactorSpectrum", "KroneckerLogDeterminant", "KroneckerSolve", "KroneckerTraces", "kronecker_terms"]
@@ -215,10 +215,6 @@ def _rows_of(vector: Any, lengths: Sequence[Any], axis: int) -> Any:
     return vector.reshape(tuple(lengths)).transpose(order).reshape((lengths[axis], -1))
 
 
-@register_funcify_and_cache_key(FactorSpectrum)
-@register_funcify_and_cache_key(_OfFactors)
-def _numba_of_factors(op: Op, node: Apply, **kwargs: Any) -> tuple[Any, None]:
-    """In numba they run as they are: products of matrices. PyTensor would warn that this is no machine code."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return generate_fallback_impl(op, node=node, **kwargs), None
+# Eigenvectors and products of matrices are all that they do.
+register_funcify_and_cache_key(FactorSpectrum)(as_it_is)
+register_funcify_and_cache_key(_OfFactors)(as_it_is)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,6 @@ from pytensor.graph.null_type import NullType
 from pytensor.graph.op import Op
 from pytensor.link.numba.cache import _call_cached_ptr
 from pytensor.link.numba.dispatch.basic import (
-    generate_fallback_impl,
     numba_njit,
     register_funcify_and_cache_key,
     register_funcify_default_op_cache_key,
@@ -25,7 +23,7 @@ from pytensor.link.numba.dispatch.linalg._LAPACK import get_lapack_ptr, int_ptr_
 from scipy.linalg import lapack
 
 from bayeskit.graphs.mvnormal_low_rank import normal_terms
-from bayeskit.graphs.numba_functions import source_version
+from bayeskit.graphs.numba_functions import as_it_is, source_version
 from bayeskit.types import Graph
 
 __all__ = ["DerivativeOfLogDeterminant", "Terms"]
@@ -149,9 +147,4 @@ def _numba_derivative(op: Op, node: Apply, **kwargs: Any) -> tuple[Any, int]:
     return derivative, source_version(__file__)
 
 
-@register_funcify_and_cache_key(Terms)
-def _numba_terms(op: Op, node: Apply, **kwargs: Any) -> tuple[Any, None]:
-    """In numba they run as they are: LAPACK is all that they do. PyTensor would warn that this is no machine code."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return generate_fallback_impl(op, node=node, **kwargs), None
+register_funcify_and_cache_key(Terms)(as_it_is)  # LAPACK is all that they do

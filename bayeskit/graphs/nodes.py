@@ -8,8 +8,9 @@ import numpy as np
 from pytensor.graph.basic import Apply, Constant
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.type_other import NoneTypeT
 
-__all__ = ["applies", "constant_number", "core_op", "evaluated_shape", "name_of", "without_shuffles"]
+__all__ = ["applies", "asks_for_one", "constant_number", "core_op", "evaluated_shape", "name_of", "without_shuffles"]
 
 
 def core_op(node: Apply) -> Any:
@@ -25,6 +26,11 @@ def name_of(op: Any) -> str:
 def applies(node: Apply, *kinds: type) -> bool:
     """Whether a node applies one of some scalar operations to every entry."""
     return isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, kinds)
+
+
+def asks_for_one(size: Any) -> bool:
+    """Whether the ``size`` that a random variable is given asks for one draw, and not an array of them."""
+    return isinstance(size.type, NoneTypeT) or (isinstance(size, Constant) and np.size(size.data) == 0)
 
 
 def without_shuffles(var: Any) -> Any:

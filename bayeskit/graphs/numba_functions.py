@@ -7,14 +7,28 @@ called from one of them lost its compensation, and gave nan for −∞, in every
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numba
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.link.numba.dispatch.basic import generate_fallback_impl
 
-__all__ = ["as_written", "source_version"]
+__all__ = ["as_it_is", "as_written", "source_version"]
+
+
+def as_it_is(op: Op, node: Apply, **kwargs: Any) -> tuple[Any, None]:
+    """For numba an operation whose ``perform`` is library calls and nothing else: run by Python, as it is.
+
+    PyTensor would warn that this is no machine code. Register it with ``register_funcify_and_cache_key``.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return generate_fallback_impl(op, node=node, **kwargs), None
 
 
 def as_written(*files: str) -> Callable[[Callable[..., Any]], Any]:

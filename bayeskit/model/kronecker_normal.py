@@ -15,12 +15,11 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.distributions.multivariate import KroneckerNormalRV
 from pymc.logprob.abstract import _logprob
-from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.type_other import NoneTypeT
 
 from bayeskit.graphs.kronecker import kronecker_terms
+from bayeskit.graphs.nodes import asks_for_one
 from bayeskit.types import Graph
 
 __all__ = ["GridNormalRV", "with_gradients_on_grids"]
@@ -59,8 +58,9 @@ def _exchanged(rv: Graph, random: Collection[Graph]) -> Graph:
     if node is None or not isinstance(node.op, KroneckerNormalRV):
         return rv
     rng, size, mean, sigma, *covariances = node.inputs
-    plain = isinstance(size.type, NoneTypeT) or (isinstance(size, Constant) and np.size(size.data) == 0)
-    single = plain and rv.type.ndim == 1 and sigma.type.ndim == 0 and all(k.type.ndim == 2 for k in covariances)
+    single = (
+        asks_for_one(size) and rv.type.ndim == 1 and sigma.type.ndim == 0 and all(k.type.ndim == 2 for k in covariances)
+    )
     others = {v for v in random if v is not rv}
     if not single or others.isdisjoint(ancestors(covariances)):
         return rv  # the eigenvectors of what is known are known

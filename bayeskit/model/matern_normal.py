@@ -24,12 +24,11 @@ from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.scalar import basic as ps
 from pytensor.tensor.random.basic import MvNormalRV
 from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.type_other import NoneTypeT
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.matern.recognition import MaternCovariance, matern_covariance
 from bayeskit.graphs.matern.whitening import MaternWhitening
-from bayeskit.graphs.nodes import applies
+from bayeskit.graphs.nodes import applies, asks_for_one
 from bayeskit.types import Graph
 
 __all__ = ["MaternNormalRV", "without_matern_matrices"]
@@ -94,8 +93,7 @@ def _exchanged(rv: Graph, random: Collection[Graph], rows: int | None) -> Graph 
     if node is None or not isinstance(node.op, MvNormalRV):
         return None
     rng, size, mean, matrix = node.inputs
-    plain = isinstance(size.type, NoneTypeT) or (isinstance(size, Constant) and np.size(size.data) == 0)
-    if not plain or mean.type.ndim != 1 or matrix.type.ndim != 2 or matrix.type.shape[0] == 1:
+    if not asks_for_one(size) or mean.type.ndim != 1 or matrix.type.ndim != 2 or matrix.type.shape[0] == 1:
         return None
     while mean.owner is not None and applies(mean.owner, ps.Second) and mean.owner.inputs[1].type.ndim == 1:
         mean = mean.owner.inputs[1]  # PyMC spreads it over the shape of the matrix
