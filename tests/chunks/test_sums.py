@@ -59,12 +59,11 @@ def at_once(name: str) -> bk.Posterior:
     return bk.infer(build(data), method="exact", draws=4)
 
 
-@pytest.mark.parametrize("size", [1, 4])
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_chunks_of_any_size_give_the_evidence_and_the_posterior_of_all_rows(name: str, size: int) -> None:
+def test_chunks_of_any_size_give_the_evidence_and_the_posterior_of_all_rows(name: str) -> None:
     build, data = of_catalogue(name)
-    shuffled = data.isel(row=np.random.default_rng(size).permutation(data.sizes["row"]))
-    chunks = [shuffled.isel(row=slice(k, k + size)) for k in range(0, data.sizes["row"], size)]
+    shuffled = data.isel(row=np.random.default_rng(1).permutation(data.sizes["row"]))
+    chunks = [shuffled.isel(row=rows) for rows in (slice(0, 1), slice(1, -1), slice(-1, None))]
     expected, found = at_once(name), bk.infer(build, chunks=chunks, method="exact", draws=4)
     assert found.log_evidence.label == "exact"
     assert found.log_evidence.convention == expected.log_evidence.convention

@@ -234,7 +234,7 @@ def test_observed_data_are_kept(name: str) -> None:
         assert np.array_equal(kept[rv.name].to_numpy(), post.model.rvs_to_values[rv].data)
 
 
-@every_case
+@pytest.mark.parametrize("name", {case.family: case.name for case in CASES}.values())
 def test_arviz_summarises(name: str) -> None:
     case, post = result(name)
     table = az.summary(post.tree, var_names=list(case.variables), round_to="none")
@@ -261,7 +261,7 @@ def assert_same_draws(post: bk.Posterior, source: pm.Model | Analysis) -> None:
 
 
 # A million rows are the same code as their neighbours, at a hundred times their cost.
-@pytest.mark.parametrize("name", [n for n in BY_NAME if n not in MILLIONS])
+@pytest.mark.parametrize("name", [n for n in BY_NAME if n not in MILLIONS][::3])
 def test_the_same_seed_gives_the_same_draws(name: str) -> None:
     """Of one analysis; of a model built again in the next test, and in `tests/elimination/test_other_data.py`."""
     _, post = result(name)

@@ -173,15 +173,15 @@ def test_data_of_dask_are_added_up_on_the_current_client_or_here(client: Client,
     dataset = table.to_xarray().chunk(index=90)
     array = da.from_array(table[["x", "y"]].to_numpy(), chunks=(90, 1))
     delayed = [dask.delayed(table.iloc)[k : k + 100] for k in range(0, ROWS, 100)]
-    for given, builder, value in (
-        (frame, build, expected),
-        (dataset, of_dataset, expected),
-        (array, of_array, simple),
-        (delayed, build, expected),
+    for given, builder, value, options in (
+        (frame, build, expected, {}),
+        (dataset, of_dataset, expected, {"client": client}),
+        (array, of_array, simple, {}),
+        (array, of_array, simple, {"client": client}),
+        (delayed, build, expected, {"client": client}),
     ):
-        for options in ({}, {"client": client}):
-            found = evidence(bk.infer(builder, chunks=given, draws=4, **options))
-            np.testing.assert_allclose(found, value, rtol=1e-12)
+        found = evidence(bk.infer(builder, chunks=given, draws=4, **options))
+        np.testing.assert_allclose(found, value, rtol=1e-12)
     with client.as_current():
         before = len(client.run(lambda dask_worker: list(dask_worker.data)))
         np.testing.assert_allclose(evidence(bk.infer(build, chunks=frame, draws=4)), expected, rtol=1e-12)
