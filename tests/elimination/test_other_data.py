@@ -65,7 +65,7 @@ def rebuilt(source: Analysis) -> pm.Model:
         return with_constants(source.snapshot.model)
 
 
-# Of each family the first and every third, and all that read more than their observations: each is analysed three times.
+# Of each family the first, every third, and all that read more than their observations: each is analysed three times.
 READS_MORE = ("pm.Data", "index", "missing", "group")
 FIRST = {c.family: c for c in reversed(CASES)}.values()
 CHOSEN = [
