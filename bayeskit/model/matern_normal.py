@@ -35,31 +35,32 @@ __all__ = ["MaternNormalRV", "without_matern_matrices"]
 
 SMALL = 2000  # rows up to which a closed form by the matrix is worth more than a density without it
 LEAST = 1e-12  # a variance of noise that may be too small for a matrix
-ROUGH = 1e-3  # and, beside a process of order one, for PyMC's rounding of distances to be left out between places
 FEW = 16  # numbers in a mean, up to which they may remain
 
 
 class MaternNormalRV(RandomVariable):
-    """A Normal with mean μ and the covariance of Matérn processes with noise: μ, x, d, s, c and λ.
+    """A Normal with mean μ and the covariance of Matérn processes with noise: μ, x, d, c and λ.
 
-    ``orders`` are those of :class:`bayeskit.graphs.matern.whitening.MaternWhitening`. It has a density, and no draws.
+    ``orders`` and ``softening`` are those of :class:`bayeskit.graphs.matern.whitening.MaternWhitening`. It has a
+    density, and no draws.
     """
 
     name = "matern_normal"
-    signature = "(n),(n),(n),(),(k),(k)->(n)"
+    signature = "(n),(n),(n),(k),(k)->(n)"
     dtype = "float64"
     _print_name = ("MaternNormal", "\\operatorname{MaternNormal}")
-    __props__ = (*RandomVariable.__props__, "orders")  # type: ignore[assignment]
+    __props__ = (*RandomVariable.__props__, "orders", "softening")  # type: ignore[assignment]
 
-    def __init__(self, orders: tuple[int, ...] = (), **kwargs: Any) -> None:
+    def __init__(self, orders: tuple[int, ...] = (), softening: tuple[float, ...] = (), **kwargs: Any) -> None:
         self.orders = orders
+        self.softening = softening
         super().__init__(**kwargs)
 
 
 @_logprob.register(MaternNormalRV)
 def _log_density(op: MaternNormalRV, values: Sequence[Graph], *inputs: Graph, **kwargs: Any) -> Graph:
     (value,) = values
-    _, _, mean, places, noise, shared, variances, rates = inputs
+    _, _, mean, places, noise, variances, rates = inputs
     left: Any = value - mean
     if isinstance(places, Constant):
         order: Any = np.argsort(places.data, kind="stable")
@@ -70,7 +71,7 @@ def _log_density(op: MaternNormalRV, values: Sequence[Graph], *inputs: Graph, **
         places, left, noise = places[order], left[order], noise[order]
     z: Any
     root: Any
-    z, root = MaternWhitening(op.orders).make_node(places, left, noise, shared, variances, rates).outputs
+    z, root = MaternWhitening(op.orders, op.softening).make_node(places, left, noise, variances, rates).outputs
     constant = 0.5 * np.log(2.0 * np.pi) * pt.cast(value.shape[0], "float64")
     density = -0.5 * pt.sum(z**2) - pt.sum(pt.log(root)) - constant
     return check_parameters(density, pt.all(pt.gt(root, 0.0)), msg="posdef covariance")
@@ -121,19 +122,16 @@ def _is_better_kept(mean: Graph, found: MaternCovariance, random: set[Graph], ro
 def _has_no_noise(found: MaternCovariance) -> bool:
     noise = pt.add(pt.constant(0.0), *found.noise)
     known = all(isinstance(leaf, Constant) for leaf in graph_inputs([noise]))
-    # √(u² + 10⁻¹²) for u takes 10⁻⁶ off a variance of e^-u, and off its covariances more the nearer two places are.
-    least = ROUGH if any(term.order == 1 for term in found.terms) else LEAST
-    return known and bool(np.min(compile_small([], noise)()) <= least)
+    return known and bool(np.min(compile_small([], noise)()) <= LEAST)
 
 
 def _variable(rv: Graph, rng: Graph, mean: Graph, found: MaternCovariance) -> Graph:
     places: Any = _column(found.column)
     like: Any = pt.zeros_like(places)
     noise = pt.add(like, *found.noise)
-    shared = pt.add(*[t.variance * (t.at_zero - 1.0) for t in found.terms], pt.constant(0.0))
     variances, rates = (pt.stack([getattr(t, f) for t in found.terms]) for f in ("variance", "rate"))
-    op = MaternNormalRV(tuple(t.order for t in found.terms))
-    inputs = (pt.cast(mean, "float64") + like, places, noise, shared, variances, rates)
+    op = MaternNormalRV(tuple(t.order for t in found.terms), tuple(t.softening for t in found.terms))
+    inputs = (pt.cast(mean, "float64") + like, places, noise, variances, rates)
     made: Graph = op(*inputs, rng=rng, return_next_rng=True)[1]
     made.name = rv.name
     return made

@@ -255,14 +255,35 @@ def test_a_place_that_is_infinite_is_not_taken():
     assert not _taken(LogJoint.from_model(_marginal(KERNELS["matern32"], column)))
 
 
-@pytest.mark.parametrize(
-    ("kernel", "sd", "taken"), [("matern12", 1e-3, False), ("matern12", 0.3, True), ("matern32", 1e-3, True)]
-)
-def test_a_rough_process_with_little_noise_keeps_its_matrix(kernel, sd, taken):
+@pytest.mark.parametrize(("kernel", "sd"), [("matern12", 1e-3), ("exponential", 0.3), ("matern32", 1e-3)])
+@pytest.mark.parametrize("length", [30.0, 1e6, 1e8])
+def test_distances_are_softened_as_pymc_has_them(kernel, sd, length):
     """What PyMC adds to squared distances is as large as the noise there, and not the same for all pairs of places."""
-    places = np.arange(200.0)[:, None]
+    places = np.arange(60.0)
+    y = sd * RNG.normal(size=60)
     with pm.Model() as model:
-        ls = pm.LogNormal("ls", np.log(1e6), 0.7)
+        ls = pm.LogNormal("ls", np.log(length), 0.7)
         gp = pm.gp.Marginal(cov_func=KERNELS[kernel](1.0, ls))
-        gp.marginal_likelihood("y", places, np.zeros(200), sigma=sd, jitter=0.0)
+        gp.marginal_likelihood("y", places[:, None], y, sigma=sd, jitter=0.0)
+    joint = LogJoint.from_model(model)
+    assert _taken(joint)
+    u = np.sqrt(((places[:, None] - places) / length) ** 2 + 1e-12)
+    shape = {
+        "matern12": np.exp(-u),
+        "exponential": np.exp(-0.5 * u),
+        "matern32": (1.0 + np.sqrt(3.0) * u) * np.exp(-np.sqrt(3.0) * u),
+    }[kernel]
+    expected = multivariate_normal(np.zeros(60), shape + sd**2 * np.eye(60)).logpdf(y)
+    found = compile_small(list(joint.values.values()), joint.factors["y"])(np.array(length))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("added", "taken"), [(1e-12, True), (0.0, False), (2e-12, False)])
+def test_what_is_softened_otherwise_is_not_taken(added, taken):
+    with pm.Model() as model:
+        ls = pm.InverseGamma("ls", 3.0, 3.0)
+        column = pt.constant(COLUMN)
+        squared = 3.0 * (_distance(column, column.T) / ls) ** 2
+        first, second = pt.sqrt(squared + 1e-12), pt.sqrt(squared + added)
+        pm.MvNormal("y", np.zeros(N), (1.0 + first) * pt.exp(-second) + 0.09 * np.eye(N), observed=Y)
     assert _taken(LogJoint.from_model(model)) == taken

@@ -13,8 +13,8 @@ and compared with
    e^{-u/2}, \quad e^{-u}, \quad (1 + \sqrt 3 u) e^{-\sqrt 3 u}, \quad (1 + \sqrt 5 u + \tfrac53 u^2) e^{-\sqrt 5 u},
    \qquad u = |x - x'| / \ell.
 
-PyMC adds :math:`10^{-12}` to :math:`u^2`. What that takes off the variance at distance zero is kept
-(:attr:`MaternTerm.at_zero`); of a covariance between two places it is less than :math:`10^{-12} / u`, and left out.
+PyMC adds :math:`10^{-12}` to :math:`u^2`. What is added to the square of the distance times the rate, h², follows from
+the covariance at distance zero (:attr:`MaternTerm.softening`), and is compared at near places, too.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from pytensor.tensor.type import TensorType
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.diagonal_matrices import diagonal_entries
+from bayeskit.graphs.matern.dense import shape_at
 from bayeskit.graphs.nodes import applies, constant_number, core_op
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.types import Graph
@@ -44,17 +45,14 @@ from bayeskit.types import Graph
 __all__ = ["MaternCovariance", "MaternTerm", "matern_covariance"]
 
 PLACES = np.array([0.0, 0.37, -1.21, 2.53, 4.17, 0.37, -3.31, 0.41, 11.9])
+NEAR = np.array([0.0, 3e-8, 1e-7, -4e-7, 1e-6, 3e-6, -1e-5, 1e-4, 1e-3])  # to the first, which no rounding is added to
 LENGTHS = (0.61, 1.7, -1.13, 23.0)
 TOLERANCE = 1e-9
+ROUNDING = 1e-13  # of a covariance between places that are near
 AT_ZERO = 2e-6  # that PyMC's covariance at distance zero may differ from the variance
 ANALYTIC = (ps.Add, ps.Mul, ps.Sub, ps.TrueDiv, ps.Sqr, ps.Sqrt, ps.Exp, ps.Abs, ps.Neg, ps.Identity, ps.Reciprocal)
 MOVES = (Dot, DimShuffle, Reshape, JoinDims, SplitDims, Sum, SpecifyShape)
-SHAPES = {  # the order ν + ½ and the rate at length one, with the covariance at u
-    (1, 0.5): lambda u: np.exp(-0.5 * u),
-    (1, 1.0): lambda u: np.exp(-u),
-    (2, np.sqrt(3.0)): lambda u: (1.0 + np.sqrt(3.0) * u) * np.exp(-np.sqrt(3.0) * u),
-    (3, np.sqrt(5.0)): lambda u: (1.0 + np.sqrt(5.0) * u + 5.0 / 3.0 * u**2) * np.exp(-np.sqrt(5.0) * u),
-}
+SHAPES = ((1, 0.5), (1, 1.0), (2, np.sqrt(3.0)), (3, np.sqrt(5.0)))  # the order ν + ½ and the rate at length one
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class MaternTerm:
     order: int
     variance: Graph
     rate: Graph
-    at_zero: float = 1.0  # the covariance at distance zero, in variances
+    softening: float = 0.0  # h: the distance times the rate is taken for √(u² + h²)
 
 
 @dataclass(frozen=True)
@@ -88,9 +86,9 @@ def matern_covariance(matrix: Graph, variables: Iterable[Graph]) -> MaternCovari
         elif (entries := _diagonal(term)) is not None:
             noise.append(scale * entries)
         elif (found := _kernel(term, random)) is not None:
-            column, order, rate, at_zero = found
+            column, order, rate, softening = found
             columns.append(column)
-            terms.append(MaternTerm(order, scale, rate, at_zero))
+            terms.append(MaternTerm(order, scale, rate, softening))
         else:
             return None
     # PyMC takes the column out of an array anew for each kernel.
@@ -145,7 +143,7 @@ def _diagonal(matrix: Graph) -> Graph | None:
 
 
 def _kernel(matrix: Graph, random: set[Graph]) -> tuple[Graph, int, Graph, float] | None:
-    """The column, the order, the rate and the covariance at zero of a Matérn process; None of any other matrix."""
+    """The column, the order, the rate and the softening of a Matérn process; None of any other matrix."""
     above = list(io_toposort(list(random), [matrix]))
     depends: dict[Graph, bool] = dict.fromkeys(random, True)
     for node in above:
@@ -214,7 +212,7 @@ def _only_through(numbers: list[Graph], length: Graph, random: set[Graph]) -> bo
 
 
 def _compared(matrix: Graph, column: Graph, length: Graph | None) -> tuple[int, Graph, float] | None:
-    """The order, the rate, and the covariance at zero, by values of a function of places and of a length."""
+    """The order, the rate and the softening, by values of a function of places and of a length."""
     places: Graph = pt.TensorType("float64", (len(PLACES), 1))()
     given = pt.dscalar()
     replaced = {column: places} if length is None else {column: places, length: pt.cast(given, length.type.dtype)}
@@ -224,6 +222,7 @@ def _compared(matrix: Graph, column: Graph, length: Graph | None) -> tuple[int, 
         function = compile_small([places, given], substitute([matrix, *bent], replaced))
         with np.errstate(all="ignore"):
             found = [[np.asarray(x) for x in function(PLACES[:, None], np.asarray(v))] for v in lengths]
+            near = [np.asarray(function(NEAR[:, None], np.asarray(v))[0])[0] for v in lengths]
     except ValueError:  # it is reshaped to the length of the data
         return None
     values = [v for v, *_ in found]
@@ -234,12 +233,28 @@ def _compared(matrix: Graph, column: Graph, length: Graph | None) -> tuple[int, 
     at_zero = float(values[0][0, 0])  # of the place 0, where no rounding is in the way
     if not all(v.shape == distance.shape and v[0, 0] == at_zero for v in values) or not abs(at_zero - 1.0) < AT_ZERO:
         return None
-    for (order, rate), shape in SHAPES.items():
-        expected = [np.where(apart, shape(distance / abs(v)), at_zero) for v in lengths]
+    for order, rate in SHAPES:
+        expected = [np.where(apart, shape_at(order, rate * distance / abs(v)), at_zero) for v in lengths]
         tolerance = np.where(apart, TOLERANCE, AT_ZERO)
         if all(np.all(np.abs(v - e) < tolerance) for v, e in zip(values, expected, strict=True)):
-            return order, pt.constant(rate) if length is None else rate / pt.abs(_number(length)), at_zero
+            softening = _softening(order, at_zero)
+            distances = [np.sqrt((rate * NEAR / v) ** 2 + softening**2) for v in lengths]
+            differences = [np.abs(n - shape_at(order, u)) for n, u in zip(near, distances, strict=True)]
+            if not np.max(differences) < ROUNDING:
+                return None
+            return order, pt.constant(rate) if length is None else rate / pt.abs(_number(length)), softening
     return None
+
+
+def _softening(order: int, at_zero: float) -> float:
+    """h, of the covariance at distance zero of a process with variance one; zero where that is one to rounding."""
+    lost = 1.0 - at_zero
+    if lost < ROUNDING / 10.0:
+        return 0.0
+    if order == 1:
+        return float(-np.log1p(-lost))
+    root = np.sqrt(2.0 * lost if order == 2 else 6.0 * lost)  # h²/2 − h³/3 and h²/6 are lost
+    return float(root * (1.0 + root / 3.0 if order == 2 else 1.0))
 
 
 def _bent(matrix: Graph, column: Graph) -> list[Graph]:

@@ -1,0 +1,117 @@
+r"""The whitening of softened Matérn processes: by the filter where that is exact enough, by a matrix where it is not.
+
+PyMC computes a distance as :math:`\sqrt{u^2 + h^2}`, so that covariances at distance zero are less than the variance,
+and between near places less than those of a Matérn process. The filter has what that takes off at distance zero: of a
+process of order one as something negative that a place shares with no other, of smoother ones, which lose as much
+between near places, as a smaller variance. What it leaves out is bounded for the values at hand
+(:mod:`bayeskit.graphs.matern.left_out`). Where that is more than :data:`TOLERANCE` and there are at most :data:`ROWS`
+observations, z and diag L are those of the matrix (:mod:`bayeskit.graphs.matern.dense`), and so are their adjoints.
+
+Functions of Python, which numba compiles within a graph, and those of numba that they call.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from bayeskit.graphs.matern import adjoint, dense, one_process, passes, state, transitions
+from bayeskit.graphs.matern import left_out as left_out_file
+from bayeskit.graphs.matern.adjoint import whitening_adjoint
+from bayeskit.graphs.matern.dense import dense_adjoint, dense_whitened
+from bayeskit.graphs.matern.left_out import left_out
+from bayeskit.graphs.matern.passes import whitened
+from bayeskit.graphs.numba_functions import as_written
+
+__all__ = ["CALLED", "ROWS", "softened_adjoint", "softened_whitening"]
+
+ROWS = 2000  # observations up to which a matrix is made
+TOLERANCE = 1e-8  # in a log density
+CALLED = tuple(str(m.__file__) for m in (adjoint, dense, left_out_file, one_process, passes, state, transitions))
+VECTOR = numba.float64[::1]
+
+
+def softened_whitening(x, y, d, orders, variances, rates, softening):  # type: ignore[no-untyped-def]
+    """z and diag L of observations y at x, in ascending order, with noise of variances d.
+
+    Neither is a number where the covariance is not positive definite.
+    """
+    shared, scaled = for_filter(orders, variances, softening)
+    z, root = whitened(x, y, d, shared, orders, scaled, rates)
+    if asks_for_matrix(x, d, shared, orders, variances, rates, softening, z, root):
+        with numba.objmode(z=VECTOR, root=VECTOR):
+            z, root = dense_whitened(x, y, d, orders, variances, rates, softening)
+    return z, root
+
+
+def softened_adjoint(x, y, d, orders, variances, rates, softening, to_z, to_root):  # type: ignore[no-untyped-def]
+    """Adjoints of y, d, variances and rates, from those of z and diag L; not numbers where these are not."""
+    shared, scaled = for_filter(orders, variances, softening)
+    z, root = whitened(x, y, d, shared, orders, scaled, rates)
+    if asks_for_matrix(x, d, shared, orders, variances, rates, softening, z, root):
+        with numba.objmode(to_y=VECTOR, to_d=VECTOR, to_variances=VECTOR, to_rates=VECTOR):
+            to_y, to_d, to_variances, to_rates = dense_adjoint(
+                x, y, d, orders, variances, rates, softening, to_z, to_root
+            )
+        return to_y, to_d, to_variances, to_rates
+    to_y, to_d, to_shared, to_variances, to_rates = whitening_adjoint(
+        x, y, d, shared, orders, scaled, rates, to_z, to_root
+    )
+    add_what_is_lost(orders, softening, to_shared, to_variances)
+    return to_y, to_d, to_variances, to_rates
+
+
+@as_written()
+def add_what_is_lost(orders, softening, to_shared, to_variances):  # type: ignore[no-untyped-def]
+    """Adjoints of variances from those of what :func:`for_filter` makes of them."""
+    for k in range(len(orders)):
+        lost = at_zero(orders[k], softening[k])
+        to_variances[k] += lost * (to_shared if orders[k] == 1 else to_variances[k])
+
+
+@as_written()
+def _may_be_covariance(x, d):  # type: ignore[no-untyped-def]
+    """Whether softening may make it one: not where noise is negative, or a place has several without any."""
+    without = 0
+    for t in range(len(x)):
+        if t == 0 or x[t] != x[t - 1]:
+            without = 0
+        if not 0.0 <= d[t] < np.inf:
+            return False
+        without += 1 if d[t] == 0.0 else 0
+        if without > 1:
+            return False
+    return True
+
+
+@as_written(left_out_file.__file__)
+def asks_for_matrix(x, d, shared, orders, variances, rates, softening, z, root):  # type: ignore[no-untyped-def]
+    """Whether what the filter leaves out is more than a log density may be off, where a matrix may be made."""
+    softened = 0.0
+    for h in softening:
+        softened = max(softened, h)
+    if len(x) > ROWS or len(x) < 2 or softened == 0.0:
+        return False
+    if np.isnan(root[0]):
+        return _may_be_covariance(x, d)
+    off, rounding = left_out(x, d, shared, orders, variances, rates, softening, z, root)
+    return not off <= TOLERANCE + rounding
+
+
+@as_written()
+def for_filter(orders, variances, softening):  # type: ignore[no-untyped-def]
+    """What observations at one place share, and the variances, so that those at distance zero are right."""
+    shared, scaled = 0.0, np.empty(len(variances))
+    for k in range(len(orders)):
+        lost = variances[k] * at_zero(orders[k], softening[k])
+        scaled[k] = variances[k] if orders[k] == 1 else variances[k] + lost
+        shared += lost if orders[k] == 1 else 0.0
+    return shared, scaled
+
+
+@as_written()
+def at_zero(order, h):  # type: ignore[no-untyped-def]
+    """The covariance at distance zero less the variance, for variance one."""
+    if order == 1:
+        return np.expm1(-h)
+    return -h * h * (0.5 - h / 3.0) if order == 2 else -h * h / 6.0
