@@ -117,12 +117,14 @@ class Method:
     def planned(self, analysis: Analysis, audit: Audit) -> Plan:
         """The plan of a model, as seen by this method, that it carries out, with what becomes of the evidence."""
         from bayeskit.model.index_range import counted_from_the_end
+        from bayeskit.model.matern_normal import distances_not_softened
 
-        model, plan = analysis.original.model, analysis.plan
+        (model, factors), plan = (analysis.original.model, analysis.original.factors), analysis.plan
         if not self.closed_form:
             plan = replace(plan, eliminated=(), remaining=analysis.original.names)
         plan, reason = audit.noted(plan), audit.reason
-        plan = replace(plan, notes=(*plan.notes, *counted_from_the_end(model)))
+        said = (*counted_from_the_end(model), *distances_not_softened(model, factors))
+        plan = replace(plan, notes=(*plan.notes, *said))
         them = "them" if len(plan.remaining) > 1 else "it"
         rest = (f", everything else {plan.how} given {them}", "; what has a closed form is recovered exactly")
         whole = [n for n in plan.remaining if n in model.named_vars and not model[n].dtype.startswith("float")]

@@ -8,6 +8,9 @@ whose log density comes of a Kalman filter (:mod:`bayeskit.graphs.matern.whiteni
 Closed forms are found in the matrix, and not through the filter: weights in the mean, and a variance of which the whole
 covariance is a multiple. Where there may be one, and a matrix is small, it stays as it is; so does one without noise,
 which may have no density, and of which :mod:`bayeskit.elimination.positive_definite` says why.
+
+Distances are softened, as PyMC has them, for as many observations as a matrix is made of where that matters
+(:mod:`bayeskit.graphs.matern.softened`); of more than that it is said.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.dist_math import check_parameters
 from pymc.logprob.abstract import _logprob
@@ -27,11 +31,13 @@ from pytensor.tensor.random.op import RandomVariable
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.matern.recognition import MaternCovariance, matern_covariance
+from bayeskit.graphs.matern.softened import ROWS
 from bayeskit.graphs.matern.whitening import MaternWhitening
-from bayeskit.graphs.nodes import applies, asks_for_one
+from bayeskit.graphs.nodes import applies, asks_for_one, core_op
+from bayeskit.model.data_slots import held_array
 from bayeskit.types import Graph
 
-__all__ = ["MaternNormalRV", "without_matern_matrices"]
+__all__ = ["MaternNormalRV", "distances_not_softened", "without_matern_matrices"]
 
 SMALL = 2000  # rows up to which a closed form by the matrix is worth more than a density without it
 LEAST = 1e-12  # a variance of noise that may be too small for a matrix
@@ -87,6 +93,31 @@ def without_matern_matrices(
     lengths = {v: data.type.shape[0] if data.type.ndim == 1 else None for v, data in observed.items()}
     found = [_exchanged(v, random, lengths[v]) if v in observed else None for v in variables]
     return [old if new is None else new for old, new in zip(variables, found, strict=True)]
+
+
+def distances_not_softened(model: pm.Model, factors: Mapping[str, Graph]) -> list[str]:
+    """Notes on observations, too many for a matrix, whose density has no softening between places that may matter.
+
+    It does for processes of order one: with noise of variance d, two places u lengths apart and a process of variance c
+    change a log density by up to about :math:`½ 10^{-12} c / (u d)`. Of smoother ones it is far less.
+    """
+    found = []
+    for rv in model.observed_RVs:
+        factor, data = factors.get(str(rv.name)), held_array(model.rvs_to_values[rv])
+        if factor is None or data is None or len(np.atleast_1d(data)) <= ROWS:
+            continue
+        operations = [core_op(v.owner) for v in ancestors([factor]) if v.owner is not None]
+        kinds = [
+            k for op in operations if isinstance(op, MaternWhitening) for k in zip(op.orders, op.softening, strict=True)
+        ]
+        if any(order == 1 and softening > 0.0 for order, softening in kinds):
+            found.append(
+                f"{rv.name!r}: PyMC has √(u² + 10⁻¹²) for distances u in lengths, which is left out between places: "
+                "each pair of neighbours changes the log density by up to about ½ 10⁻¹² (process sd / noise sd)² / u, "
+                "which is much where places are near and noise is little. It is taken into account up to "
+                f"{ROWS:,} observations"
+            )
+    return list(dict.fromkeys(found))
 
 
 def _exchanged(rv: Graph, random: Collection[Graph], rows: int | None) -> Graph | None:

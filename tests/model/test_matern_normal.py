@@ -14,6 +14,7 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.matern.whitening import MaternWhitening
 from bayeskit.graphs.rewriting import widen
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.model.matern_normal import distances_not_softened
 
 N = 24
 RNG = np.random.default_rng(3)
@@ -287,3 +288,15 @@ def test_what_is_softened_otherwise_is_not_taken(added, taken):
         first, second = pt.sqrt(squared + 1e-12), pt.sqrt(squared + added)
         pm.MvNormal("y", np.zeros(N), (1.0 + first) * pt.exp(-second) + 0.09 * np.eye(N), observed=Y)
     assert _taken(LogJoint.from_model(model)) == taken
+
+
+@pytest.mark.parametrize(
+    ("kernel", "n", "said"), [("matern12", 2001, True), ("matern32", 2001, False), ("matern12", 9, False)]
+)
+def test_it_is_said_where_distances_are_not_softened(kernel, n, said):
+    model = _marginal(KERNELS[kernel], np.arange(n)[:, None], np.zeros(n))
+    notes = distances_not_softened(model, LogJoint.from_model(model).factors)
+    assert bool(notes) == said
+    assert all(
+        note.startswith("'y': PyMC has √(u² + 10⁻¹²) for distances u in lengths, which is left out") for note in notes
+    )

@@ -19,7 +19,7 @@ __all__ = ["dense_adjoint", "dense_whitened", "shape_at"]
 ROUNDING = 1e-15  # of a pivot, over the entry of the diagonal that it is left of: none of its digits may be right
 
 Process = tuple[int, float, float, float]  # its order, variance, rate and softening
-Part = tuple[Process, np.ndarray, np.ndarray]  # with softened distances, and covariances of variance one
+Evaluated = tuple[Process, np.ndarray, np.ndarray]  # with softened distances, and covariances of variance one
 
 
 def shape_at(order: int, u: np.ndarray) -> np.ndarray:
@@ -78,15 +78,18 @@ def _processes(*columns: np.ndarray) -> list[Process]:
     return [(int(o), float(c), float(r), float(h)) for o, c, r, h in zip(*columns, strict=True)]
 
 
-def _parts(x: np.ndarray, processes: Iterable[Process]) -> Iterator[Part]:
+def _parts(x: np.ndarray, processes: Iterable[Process]) -> Iterator[Evaluated]:
     gaps = x[:, None] - x
     for process in processes:
         order, _, rate, softening = process
-        u = np.sqrt((rate * gaps) ** 2 + softening**2)
+        u = rate * gaps
+        u *= u
+        u += softening**2
+        np.sqrt(u, out=u)
         yield process, u, shape_at(order, u)
 
 
-def _factor(d: np.ndarray, parts: Iterable[Part]) -> np.ndarray | None:
+def _factor(d: np.ndarray, parts: Iterable[Evaluated]) -> np.ndarray | None:
     matrix = np.diag(d)
     for (_, variance, _, _), _, shape in parts:
         matrix += variance * shape
