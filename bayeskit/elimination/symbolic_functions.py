@@ -35,6 +35,7 @@ WORDS = {
     "scan": "a loop",
     "matrixinverse": "the inverse of a matrix",
     "cholesky": "the Cholesky factor of a matrix",
+    "toeplitzterms": "the covariance of evenly spaced places",
     "maternwhitening": "the Kalman filter of a Matérn process",
     "solvetriangular": "a system of linear equations",
     "solve": "a system of linear equations",

@@ -87,6 +87,9 @@ def cost_of(node: Apply, arguments: Sequence[Any], result: Any) -> float:
         return CALL + NUMBER / 2 * sum(np.size(a) for a in arguments)
     if isinstance(core, Dot):
         return CALL + made * (NUMBER + CUBE * np.shape(arguments[0])[-1])
+    if (pairs := getattr(core, "nanoseconds_a_pair", None)) is not None:  # of a recursion over the pairs of its numbers
+        length = np.shape(arguments[0])[-1]
+        return CALL + np.size(arguments[0]) * (MATRIX / max(1, length) + pairs * length)
     if one_by_one(node) and not type(core).__module__.startswith(LAPACK):
         first = result[0] if isinstance(result, list) else result
         return CALL + MATRIX * np.prod(np.shape(first)[: op.batch_ndim(node)]) + READ * sum(map(np.size, arguments))

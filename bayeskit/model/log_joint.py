@@ -40,6 +40,7 @@ from bayeskit.model.markov_chain import chain_parameters, is_chain
 from bayeskit.model.matern_normal import without_matern_matrices
 from bayeskit.model.matrix_sizes import require_room
 from bayeskit.model.summed_likelihood import is_summed
+from bayeskit.model.toeplitz_normal import without_toeplitz_matrices
 
 __all__ = ["LogJoint"]
 
@@ -84,9 +85,13 @@ class LogJoint:
         widened = widen(substitute(list(model.basic_RVs), large))
         data = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
         observed = {w: data[rv] for rv, w in zip(fresh, widened, strict=True) if rv in data}
-        widened = with_gradients_on_grids(without_matern_matrices(widened, observed, widened), observed)
+        widened = without_toeplitz_matrices(without_matern_matrices(widened, observed, widened), observed, widened)
+        widened = with_gradients_on_grids(widened, observed)
         named = {str(rv.name): w for rv, w in zip(fresh, widened, strict=True)}
-        require_room(named, "only Matérn processes at the entries of one column, observed with noise, need none")
+        require_room(
+            named,
+            "only Matérn processes at the entries of one column, or any at evenly spaced ones, with noise, need none",
+        )
         wide = dict(zip(widened, fresh.values(), strict=True))
         try:
             logps = conditional_logp(wide, warn_rvs=False, ir_rewriter=_measurable_form())

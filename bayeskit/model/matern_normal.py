@@ -24,24 +24,20 @@ import pytensor.tensor as pt
 from pymc.distributions.dist_math import check_parameters
 from pymc.logprob.abstract import _logprob
 from pytensor.graph.basic import Constant
-from pytensor.graph.traversal import ancestors, graph_inputs
-from pytensor.scalar import basic as ps
-from pytensor.tensor.random.basic import MvNormalRV
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
-from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.matern.recognition import MaternCovariance, matern_covariance
 from bayeskit.graphs.matern.softened import ROWS
 from bayeskit.graphs.matern.whitening import MaternWhitening
-from bayeskit.graphs.nodes import applies, asks_for_one, core_op
+from bayeskit.graphs.nodes import core_op
 from bayeskit.model.data_slots import held_array
+from bayeskit.model.matrix_normal import MatrixNormal, has_closed_form, is_known_to_be_least, matrix_normal
 from bayeskit.types import Graph
 
 __all__ = ["MaternNormalRV", "distances_not_softened", "without_matern_matrices"]
 
-SMALL = 2000  # rows up to which a closed form by the matrix is worth more than a density without it
 LEAST = 1e-12  # a variance of noise that may be too small for a matrix
-FEW = 16  # numbers in a mean, up to which they may remain
 
 
 class MaternNormalRV(RandomVariable):
@@ -121,49 +117,36 @@ def distances_not_softened(model: pm.Model, factors: Mapping[str, Graph]) -> lis
 
 
 def _exchanged(rv: Graph, random: Collection[Graph], rows: int | None) -> Graph | None:
-    node = rv.owner
-    if node is None or not isinstance(node.op, MvNormalRV):
-        return None
-    rng, size, mean, matrix = node.inputs
-    if not asks_for_one(size) or mean.type.ndim != 1 or matrix.type.ndim != 2 or matrix.type.shape[0] == 1:
-        return None
-    while mean.owner is not None and applies(mean.owner, ps.Second) and mean.owner.inputs[1].type.ndim == 1:
-        mean = mean.owner.inputs[1]  # PyMC spreads it over the shape of the matrix
-    if matrix in ancestors([mean]):
+    normal = matrix_normal(rv)
+    if normal is None:
         return None
     others = [v for v in random if v is not rv]
-    found = matern_covariance(matrix, others)
-    if found is None or _is_better_kept(mean, found, set(others), rows):
+    found = matern_covariance(normal.matrix, others)
+    if found is None or _is_better_kept(normal.mean, found, set(others), rows):
         return None
     if isinstance(found.column, Constant) and not np.all(np.isfinite(found.column.data)):
         return None  # a filter would take it for a place that is far away
-    return _variable(rv, rng, mean, found)
+    return _variable(rv, normal, found)
 
 
 def _is_better_kept(mean: Graph, found: MaternCovariance, random: set[Graph], rows: int | None) -> bool:
     """Whether something may integrate out of a small matrix, or has to for its own size; or there is no noise."""
-    weights = random.intersection(ancestors([mean]))
-    if any(None in v.type.shape for v in weights) or sum(int(np.prod(v.type.shape)) for v in weights) > FEW:
-        return True
     summed = [*found.noise, *(t.variance for t in found.terms)]
-    scales = set.intersection(*(random.intersection(ancestors([g])) for g in summed))
-    return (rows is None or rows <= SMALL) and bool(weights or scales or _has_no_noise(found))
+    return has_closed_form(mean, summed, random, rows, otherwise=_has_no_noise(found))
 
 
 def _has_no_noise(found: MaternCovariance) -> bool:
-    noise = pt.add(pt.constant(0.0), *found.noise)
-    known = all(isinstance(leaf, Constant) for leaf in graph_inputs([noise]))
-    return known and bool(np.min(compile_small([], noise)()) <= LEAST)
+    return is_known_to_be_least(pt.add(pt.constant(0.0), *found.noise), LEAST)
 
 
-def _variable(rv: Graph, rng: Graph, mean: Graph, found: MaternCovariance) -> Graph:
+def _variable(rv: Graph, normal: MatrixNormal, found: MaternCovariance) -> Graph:
     places: Any = _column(found.column)
     like: Any = pt.zeros_like(places)
     noise = pt.add(like, *found.noise)
     variances, rates = (pt.stack([getattr(t, f) for t in found.terms]) for f in ("variance", "rate"))
     op = MaternNormalRV(tuple(t.order for t in found.terms), tuple(t.softening for t in found.terms))
-    inputs = (pt.cast(mean, "float64") + like, places, noise, variances, rates)
-    made: Graph = op(*inputs, rng=rng, return_next_rng=True)[1]
+    inputs = (pt.cast(normal.mean, "float64") + like, places, noise, variances, rates)
+    made: Graph = op(*inputs, rng=normal.rng, return_next_rng=True)[1]
     made.name = rv.name
     return made
 

@@ -14,6 +14,7 @@ import pytest
 import bayeskit
 from bayeskit.graphs.compile import compile_stacked
 from bayeskit.graphs.operation_costs import CALL, charge, operations_counted
+from bayeskit.graphs.toeplitz.density import ToeplitzTerms
 from bayeskit.inference.cost import seconds_of_evaluation
 from bayeskit.model.unconstrained import Unconstrained
 
@@ -46,6 +47,15 @@ def test_matrices_are_priced_one_by_one_where_lapack_is_called_so(size: int) -> 
     one, ten = (cost_of(pt.linalg.cholesky(x), x, np.broadcast_to(np.eye(size), (n, size, size))) for n in (1, 10))
     assert ten == pytest.approx(10 * one - 9 * CALL)
     assert (ten > 10 * 5_000) == (size > 32)
+
+
+def test_a_recursion_over_pairs_of_numbers_is_priced_by_their_pairs() -> None:
+    x: Any = pt.vector("x", shape=(1_000,))
+    form = ToeplitzTerms().make_node(x, np.ones(1_000)).outputs[0]
+    first = np.where(np.arange(1_000) == 0, 2.0, 0.0)
+    one, ten = (cost_of(form, x, np.tile(first, (n, 1))) for n in (1, 10))
+    assert one > 0.4 * 1_000**2
+    assert ten == pytest.approx(10 * one, rel=0.05)
 
 
 def test_what_is_charged_within_is_charged_around_it() -> None:

@@ -19,7 +19,7 @@ the covariance at distance zero (:attr:`MaternTerm.softening`), and is compared 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +42,7 @@ from bayeskit.graphs.nodes import applies, constant_number, core_op
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.types import Graph
 
-__all__ = ["MaternCovariance", "MaternTerm", "matern_covariance"]
+__all__ = ["MaternCovariance", "MaternTerm", "diagonal_term", "matern_covariance", "summed_terms"]
 
 PLACES = np.array([0.0, 0.37, -1.21, 2.53, 4.17, 0.37, -3.31, 0.41, 11.9])
 NEAR = np.array([0.0, 3e-8, 1e-7, -4e-7, 1e-6, 3e-6, -1e-5, 1e-4, 1e-3])  # to the first, which no rounding is added to
@@ -80,10 +80,10 @@ def matern_covariance(matrix: Graph, variables: Iterable[Graph]) -> MaternCovari
     columns: list[Graph] = []
     terms: list[MaternTerm] = []
     noise: list[Graph] = []
-    for scale, term in _terms(matrix, []):
+    for scale, term in summed_terms(matrix):
         if term is None:
             terms.append(MaternTerm(0, scale, pt.constant(0.0)))
-        elif (entries := _diagonal(term)) is not None:
+        elif (entries := diagonal_term(term)) is not None:
             noise.append(scale * entries)
         elif (found := _kernel(term, random)) is not None:
             column, order, rate, softening = found
@@ -105,7 +105,7 @@ def _number(var: Graph) -> Graph:
     return pt.cast(pt.reshape(var, ()), "float64")
 
 
-def _terms(matrix: Graph, scales: list[Graph]) -> Iterator[tuple[Graph, Graph | None]]:
+def summed_terms(matrix: Graph, scales: Sequence[Graph] = ()) -> Iterator[tuple[Graph, Graph | None]]:
     """The terms of a sum, each a number times a matrix; without a matrix it is that number everywhere."""
     node = matrix.owner
     scale: Graph = pt.mul(*scales, pt.constant(1.0))
@@ -113,23 +113,23 @@ def _terms(matrix: Graph, scales: list[Graph]) -> Iterator[tuple[Graph, Graph | 
         yield scale * _number(matrix), None
     elif node is not None and applies(node, ps.Add):
         for part in node.inputs:
-            yield from _terms(part, scales)
+            yield from summed_terms(part, scales)
     elif node is not None and isinstance(node.op, Alloc) and _is_number(node.inputs[0]):
         yield scale * _number(node.inputs[0]), None
     elif node is not None and applies(node, ps.Mul):
         numbers = [_number(i) for i in node.inputs if _is_number(i)]
         matrices = [i for i in node.inputs if not _is_number(i)]
         if len(matrices) == 1 and matrices[0].type.ndim == 2:
-            yield from _terms(matrices[0], [*scales, *numbers])
+            yield from summed_terms(matrices[0], [*scales, *numbers])
         else:
             yield pt.mul(scale, *numbers), pt.mul(*matrices)
     elif node is not None and applies(node, ps.TrueDiv) and _is_number(node.inputs[1]):
-        yield from _terms(node.inputs[0], [*scales, 1.0 / _number(node.inputs[1])])
+        yield from summed_terms(node.inputs[0], [*scales, 1.0 / _number(node.inputs[1])])
     else:
         yield scale, matrix
 
 
-def _diagonal(matrix: Graph) -> Graph | None:
+def diagonal_term(matrix: Graph) -> Graph | None:
     """The entries of a diagonal matrix, or the number that all of them are; None where it is not seen to be one."""
     node = matrix.owner
     if isinstance(matrix, Constant) or (node is not None and isinstance(node.op, AdvancedIncSubtensor)):

@@ -40,6 +40,7 @@ class ToeplitzTerms(Op):
 
     __props__ = ()
     gufunc_signature = "(n),(n)->(),()"
+    nanoseconds_a_pair = 0.4
 
     def make_node(self, *inputs: Any) -> Apply:
         return Apply(self, _vectors(inputs), [pt.dscalar(), pt.dscalar()])
@@ -71,6 +72,7 @@ class ToeplitzSlopes(Op):
 
     __props__ = ()
     gufunc_signature = "(n),(n)->(n),(n),(n)"
+    nanoseconds_a_pair = 2.0
 
     def make_node(self, *inputs: Any) -> Apply:
         t, y = _vectors(inputs)
