@@ -43,18 +43,17 @@ def correlation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def solved_with_sums(t: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """K⁻¹y, and the sums along the diagonals of K⁻¹ from the main one on, of K with the first column t."""
-    solved, first = levinson(t, y)
-    unit = np.zeros_like(t)
-    unit[0] = 1.0
+    sides = np.column_stack([y, np.zeros_like(y)])
+    sides[0, 1] = 1.0
+    found = np.column_stack(levinson(t, y))
     with np.errstate(all="ignore"):
         for _ in range(ROUNDS):
-            if not (np.all(np.isfinite(solved)) and np.all(np.isfinite(first))):
+            if not np.all(np.isfinite(found)):
                 break
-            more = _times_inverse(first, unit - matmul_toeplitz(t, first))
-            further = _times_inverse(first, y - matmul_toeplitz(t, solved))
-            solved, first = solved + further, first + more
-            if _relative(further, solved) < SETTLED and _relative(more, first) < SETTLED:
-                return solved, _sums(first)
+            change = _times_inverse(found[:, 1], sides - matmul_toeplitz(t, found))
+            found += change
+            if all(_relative(change[:, k], found[:, k]) < SETTLED for k in (0, 1)):
+                return found[:, 0].copy(), _sums(found[:, 1])
     return _by_the_matrix(t, y)
 
 
@@ -65,7 +64,7 @@ def _relative(change: np.ndarray, whole: np.ndarray) -> float:
 
 
 def _times_inverse(x: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """K⁻¹v by the first column of K⁻¹."""
+    """K⁻¹v, of the columns of v, by the first column of K⁻¹."""
     zeros = np.zeros_like(x)
     other = np.concatenate([[0.0], x[:0:-1]])
     parts = []
