@@ -24,8 +24,10 @@ from bayeskit.validation.record import probability_words
 from bayeskit.validation.scalars import probability_of
 from bayeskit.validation.statistics import compare_with_distribution, compare_with_draws, holm
 
-SEEDS = 300
-ALLOWED_ALARMS = 3  # one per cent
+# One in a thousand right sets of draws is refused: two of 60, for one kind, are in one run of 600. Where a kind is refused
+# one time in twelve, it is found in 95 of 100.
+SEEDS = 60
+ALLOWED_ALARMS = 1
 
 MARGINALS = {
     "normal": stats.norm(3.0, 2e-6),
@@ -127,11 +129,12 @@ def test_a_number_to_which_much_of_a_distribution_rounds_is_spread_over_that(ups
 
 
 def test_right_draws_without_closed_form_pass() -> None:
-    wishart = stats.wishart(df=6, scale=np.array([[1.0, 0.7], [0.7, 2.0]]))
+    """An element of a Wishart matrix of six degrees of freedom."""
+    root = np.linalg.cholesky([[1.0, 0.7], [0.7, 2.0]])
     refused = 0
-    for seed in range(50):
+    for seed in range(20):
         rng = np.random.default_rng(seed)
-        sample = wishart.rvs(size=14_000, random_state=rng)[:, 0, 1]
+        sample = (rng.normal(size=(14_000, 6, 2)) @ root.T).prod(axis=2).sum(axis=1)
         tests = compare_with_draws(sample[:4000].reshape(4, 1000), sample[4000:], rng)
         refused += min(tests.p_values.values()) <= 1e-3 / 3
     assert refused <= 1
@@ -155,16 +158,16 @@ def wrong(dist: Any, how: str, seed: int) -> np.ndarray:
 @pytest.mark.parametrize("kind", [kind for kind in MARGINALS if kind != "binomial"])
 def test_wrong_draws_fail(kind: str, how: str) -> None:
     exact = exact_of(MARGINALS[kind])
-    seeds = range(8)
+    seeds = range(3)
     caught = sum(not judge(exact, {"theta": wrong(MARGINALS[kind], how, seed)}).passed for seed in seeds)
     # Infinite variance: an sd that is off by 10 % is a spread that is; no test has full power against it.
-    assert caught >= (7 if "infinite" in kind else 8)
+    assert caught >= (2 if "infinite" in kind else 3)
 
 
 @pytest.mark.parametrize("how", ["mean high", "sd high", "sd low"])
 def test_wrong_draws_fail_without_closed_form(how: str) -> None:
     dist = stats.gamma(4.0)
-    for seed in range(10):
+    for seed in range(4):
         rng = np.random.default_rng(seed)
         tests = compare_with_draws(wrong(dist, how, seed), dist.rvs(size=10_000, random_state=rng), rng)
         assert min(tests.p_values.values()) <= 1e-3 / 3
@@ -413,7 +416,7 @@ def test_validation_is_readable() -> None:
 
 def test_long_table_shows_the_failures_first() -> None:
     dist = stats.norm(np.zeros(90), 1.0)
-    draws = dist.rvs(size=(4, 1000, 90), random_state=1)
+    draws = dist.rvs(size=(4, 250, 90), random_state=1)
     draws[..., 88] += 1.0
     text = str(judge(exact_of(dist, shape=(90,)), {"theta": draws}))
     assert "theta[88]" in text
@@ -480,13 +483,13 @@ def test_discrete_draws_are_judged() -> None:
 
 
 def test_validate_draws_discrete_variables_by_gibbs() -> None:
-    validation = validate(hypotheses(), draws=4000, random_seed=2, progressbar=False)
+    validation = validate(hypotheses(), draws=2000, random_seed=2, progressbar=False)
     assert validation.passed, str(validation)
     assert validation.method == "Gibbs and NUTS steps"
 
 
 def test_validate_with_nuts() -> None:
-    validation = validate(coin(), draws=4000, random_seed=1, progressbar=False)
+    validation = validate(coin(), draws=2000, random_seed=1, progressbar=False)
     assert validation.passed, str(validation)
     assert validation.divergences == 0
     assert validation.random_seed == 1
