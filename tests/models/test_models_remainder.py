@@ -129,11 +129,11 @@ def test_process_against_scikit_learn() -> None:
     assert covariances == pytest.approx(covariance, abs=1e-8)
 
 
-def test_process_of_a_thousand_points_against_scikit_learn() -> None:
+def test_process_of_many_points_against_scikit_learn() -> None:
     """The collapsed log likelihood and its gradient, against scikit-learn's."""
     rng = np.random.default_rng(3)
-    x = np.sort(rng.uniform(0, 10, 1000))[:, None]
-    y = np.sin(x[:, 0]) + 0.1 * rng.normal(size=1000)
+    x = np.sort(rng.uniform(0, 10, 300))[:, None]
+    y = np.sin(x[:, 0]) + 0.1 * rng.normal(size=300)
     with pm.Model() as model:
         amplitude, length, noise = (pm.HalfNormal(name) for name in ("amplitude", "length", "noise"))
         process = pm.gp.Marginal(cov_func=amplitude**2 * pm.gp.cov.ExpQuad(1, length))
@@ -151,7 +151,10 @@ def test_process_of_a_thousand_points_against_scikit_learn() -> None:
 
 
 def test_process_covers_new_observations() -> None:
-    """Data sets from the model itself: 90 % intervals hold 90 % of what was held out (more in the benchmark)."""
+    """Data sets from the model itself: 90 % intervals hold 90 % of what was held out (more in the benchmark).
+
+    An sd of predictions that is a third too small, or twice too large, would put outside 22 % of them, or none.
+    """
     build = load_model("gaussian_process").build
     options: dict[str, Any] = {
         "kernel": "expquad(lengthscale=1)", "standardise": False, "noise_scale": 0.5, "points": 2,
@@ -159,7 +162,7 @@ def test_process_covers_new_observations() -> None:
     rng = np.random.default_rng(8)
     x = rng.uniform(0, 12, (100, 1))
     inside = []
-    for _ in range(4):
+    for _ in range(2):
         amplitude, noise = abs(rng.normal()), 0.5 * abs(rng.normal())
         covariance = amplitude**2 * np.exp(-0.5 * (x - x.T) ** 2) + noise**2 * np.eye(100)
         y = rng.multivariate_normal(np.zeros(100), covariance, method="cholesky")

@@ -149,8 +149,17 @@ def test_the_prior_of_the_loadings_is_that_of_independent_normal_entries() -> No
 # --- the collapsed density --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"noise": "each"}, {"standardise": False}, {"relevance": True}])
-@pytest.mark.parametrize(("rows", "missing"), [(9, 0.0), (9, 0.3), (60, 0.0), (60, 0.1)])
+@pytest.mark.parametrize(
+    ("options", "rows", "missing"),
+    [
+        ({}, 9, 0.0),
+        ({}, 60, 0.1),
+        ({"noise": "each"}, 9, 0.3),
+        ({"noise": "each"}, 60, 0.0),
+        ({"standardise": False}, 9, 0.3),
+        ({"relevance": True}, 60, 0.0),
+    ],
+)
 def test_collapsed_density_against_the_covariance_of_the_observed_entries(
     options: dict[str, Any], rows: int, missing: float
 ) -> None:
@@ -200,14 +209,14 @@ def mode_of(model: pm.Model) -> dict[str, np.ndarray]:
 
 def test_the_subspace_approaches_that_of_the_closed_form_as_rows_are_added() -> None:
     angles = []
-    for rows in (20, 120, 700):
+    for rows in (20, 700):
         y = simulated(rows, columns=4)
         y -= y.mean(axis=0)
         model = build(y, components=2, standardise=False)
         principal = np.linalg.eigh(y.T @ y)[1][:, -2:]
         angles.append(float(linalg.subspace_angles(loadings_of(model, mode_of(model)), principal).max()))
-    assert angles[0] > angles[1] > angles[2]
-    assert angles[2] < 0.01
+    assert angles[0] > 2 * angles[1]
+    assert angles[1] < 0.01
 
 
 def test_factor_analysis_at_its_mode_has_the_covariance_of_scikit_learn() -> None:
@@ -215,8 +224,7 @@ def test_factor_analysis_at_its_mode_has_the_covariance_of_scikit_learn() -> Non
     y -= y.mean(axis=0)
     model = build(y, components=1, noise="each", standardise=False, loading_scale=100, noise_scale=100)
     reference = FactorAnalysis(1, tol=1e-7, max_iter=10_000, svd_method="lapack").fit(y)
-    mode = bk.map_estimate(model, random_seed=1)
-    assert covariance_of(model, mode.point) == pytest.approx(reference.get_covariance(), rel=0.05, abs=0.03)
+    assert covariance_of(model, mode_of(model)) == pytest.approx(reference.get_covariance(), rel=0.05, abs=0.03)
 
 
 # --- the posterior with missing entries -------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ from bayeskit.validation.record import probability_words
 from bayeskit.validation.scalars import probability_of
 from bayeskit.validation.statistics import compare_with_distribution, compare_with_draws, holm
 
-# One in a thousand right sets of draws is refused: two of 60, for one kind, are in one run of 600. Where a kind is refused
-# one time in twelve, it is found in 95 of 100.
+# One in a thousand right sets of draws is refused: two of 60, for one kind, in one run of 600. Were a kind refused one
+# time in twelve, it would be found in 95 runs of 100.
 SEEDS = 60
 ALLOWED_ALARMS = 1
 

@@ -142,7 +142,7 @@ def test_predictive_intervals_of_a_wrong_width_are_found(noise: float, width: st
 def test_a_sampler_that_is_wrong_is_found_and_a_right_one_is_not(
     right: Callable[..., Any], wrong: Callable[..., Any], write: Callable[[], pm.Model]
 ) -> None:
-    # Without the Jacobian log v is too large by half its sd, 4.4 sd of a mean over 70; the start holds 40 % of the draws.
+    # Without the Jacobian log v is half its sd too large, 4.4 sd of a mean over 70; the start holds 40 % of the draws.
     found = [bk.calibrate(write(), method=method, datasets=70, random_seed=2) for method in (right, wrong)]
     assert [calibration.passed for calibration in found] == [True, False], "\n".join(map(str, found))
     assert found[0].methods == {"the sampler": 70}
