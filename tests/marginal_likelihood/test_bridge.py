@@ -86,12 +86,9 @@ def skew_normal(size: int) -> Target:
     )
 
 
-TARGETS = [
-    pytest.param(make(size), id=f"{make.__name__}, {size}")
-    for make in (gaussian, student, log_gamma, banana, skew_normal)
-    for size in (1, 5, 20)
-    if not (make is banana and size == 1)
-]
+# Each shape, and each number of dimensions, by some.
+SHAPES = ((gaussian, 1), (skew_normal, 1), (student, 5), (banana, 5), (gaussian, 20), (log_gamma, 20))
+TARGETS = [pytest.param(make(size), id=f"{make.__name__}, {size}") for make, size in SHAPES]
 
 
 def scores(target: Target, estimates: list[LogEvidence]) -> np.ndarray:
@@ -110,7 +107,7 @@ def test_standard_error_is_honest(target: Target) -> None:
             target.draw(np.random.default_rng([1, k]), 600).reshape(4, 150, size),
             random_seed=k,
         )
-        for k in range(24 if size == 20 else 40)
+        for k in range(24)
     ]
     z = scores(target, estimates)
     assert abs(z.mean()) < 0.5
@@ -126,14 +123,13 @@ def autocorrelated(rng: np.random.Generator, shape: tuple[int, int, int], rho: f
     return x
 
 
-@pytest.mark.parametrize("size", [1, 5])
-def test_standard_error_of_autocorrelated_draws(size: int) -> None:
+def test_standard_error_of_autocorrelated_draws() -> None:
     """Each draw is worth about a sixth of an independent one."""
-    target = log_gamma(size)
+    target = log_gamma(2)
     gamma = stats.gamma(0.7)
     estimates = []
     for k in range(25):
-        x = autocorrelated(np.random.default_rng([2, k]), (4, 600, size), 0.7)
+        x = autocorrelated(np.random.default_rng([2, k]), (4, 400, 2), 0.7)
         estimates.append(bridge(target.log_density, np.log(gamma.ppf(stats.norm.cdf(x))), random_seed=k))
     z = scores(target, estimates)
     assert abs(z.mean()) < 0.6
@@ -280,13 +276,12 @@ class Labelled:
         return np.asarray(self.centres + self.scales * rng.normal(size=(*shape, self.size)))
 
 
-@pytest.mark.parametrize("distance", [0.0, 1.0, 10.0])
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize(("size", "distance"), [(2, 0.0), (3, 1.0), (2, 10.0)])
 def test_sum_over_labellings_has_an_honest_error(size: int, distance: float) -> None:
     """Modes that coincide, overlap and are far apart, by chains that visit them all."""
     target = Labelled(size, distance)
     estimates = []
-    for k in range(24):
+    for k in range(20):
         rng = np.random.default_rng([7, k])
         draws = rng.permuted(target.draw(rng, (4, 150)), axis=-1)
         estimates.append(bridge(target.log_density, draws, random_seed=k, symmetries=target.symmetries))
@@ -349,7 +344,7 @@ def test_cost_of_a_sum_over_labellings_is_one_evaluation_a_draw_more() -> None:
 # --- through NUTS -----------------------------------------------------------------------------------------------------
 
 
-def by_nuts(model: pm.Model, draws: int = 2000) -> LogEvidence:
+def by_nuts(model: pm.Model, draws: int = 1000) -> LogEvidence:
     return bk.infer(model, method="nuts", draws=draws, random_seed=1, progressbar=False).log_evidence
 
 
@@ -391,7 +386,7 @@ def test_collapsed_model_against_quadrature() -> None:
         mu, tau = pm.Normal("mu", 0.0, 5.0), pm.HalfCauchy("tau", 5.0)
         pm.Normal("y", pm.Normal("theta", mu, tau, shape=8), error, observed=effect)
     exact = bk.infer(model, method="quadrature", draws=40, random_seed=1, progressbar=False)
-    agrees(by_nuts(model), exact.log_evidence.value, 0.02)
+    agrees(by_nuts(model), exact.log_evidence.value, 0.03)
 
 
 def without_evidence(model: pm.Model) -> str:
@@ -434,13 +429,13 @@ def test_draws_that_diverged_or_follow_another_density_are_refused() -> None:
     assert "not that of the sampler" in evidence_of_draws(analysis, model, draws, other, 1).reason
 
 
-@pytest.mark.parametrize(("make", "size"), [(log_gamma, 5), (banana, 2), (skew_normal, 5)])
+@pytest.mark.parametrize(("make", "size"), [(log_gamma, 5), (banana, 2)])
 def test_the_error_of_a_thorough_bridge_is_honest(
     make: Callable[[int], Target], size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bridge_sides, "MANY", 3_000)
     target = make(size)
-    draws = [target.draw(np.random.default_rng([1, k]), 600).reshape(4, 150, size) for k in range(24)]
+    draws = [target.draw(np.random.default_rng([1, k]), 600).reshape(4, 150, size) for k in range(16)]
     z = scores(target, [bridge(target.log_density, d, random_seed=k, thorough=True) for k, d in enumerate(draws)])
     assert abs(z.mean()) < 0.7
     assert 0.5 < z.std() < 1.4

@@ -26,7 +26,6 @@ import bayeskit as bk
 import bayeskit.marginal_likelihood.exchangeable as exchangeable_module
 from bayeskit.elimination.plan import analyse
 from bayeskit.errors import DataError, ModelError, OptionError
-from bayeskit.marginal_likelihood.bridge import bridge
 from bayeskit.marginal_likelihood.exchangeable import exchangeable
 from bayeskit.marginal_likelihood.permutations import Exchangeable, convention, labellings, number_of_labellings
 from bayeskit.marginal_likelihood.prior_mass import prior_mass
@@ -313,14 +312,14 @@ def evidence(model: pm.Model, w: np.ndarray, mu: np.ndarray, seed: int = 1) -> L
     return evidence_of_draws(analysis_of(model), model, chains, xr.Dataset(), seed)
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_evidence_of_a_mixture_against_all_allocations(size: int) -> None:
+def test_evidence_of_a_mixture_against_all_allocations() -> None:
     """Chains that visit every labelling, one, and each another; and the ordered spelling of the same model."""
+    size = 3
     oracle = Conjugate(size, DATA)
-    w, mu = oracle.draw(np.random.default_rng(size), 2000)
+    w, mu = oracle.draw(np.random.default_rng(size), 1200)
     one_w, one_mu = in_order(w, mu)
     orders = [list(p) for p in itertools.permutations(range(size))]
-    which = [orders[c % len(orders)] for c in range(4) for _ in range(500)]
+    which = [orders[c % len(orders)] for c in range(4) for _ in range(300)]
     each_w, each_mu = np.take_along_axis(one_w, np.array(which), 1), np.take_along_axis(one_mu, np.array(which), 1)
     model = oracle.model()
     estimates = [evidence(model, *draws) for draws in ((w, mu), (one_w, one_mu), (each_w, each_mu))]
@@ -334,19 +333,6 @@ def test_evidence_of_a_mixture_against_all_allocations(size: int) -> None:
     assert ordered.convention == f"ordered: log {size}! added for the restriction of the prior of mu"
     # By the same estimator: without the order, and so without the tails that it makes where two means come close.
     assert ordered.value == pytest.approx(estimates[1].value, abs=1e-6)
-
-
-def test_evidence_over_labellings_has_an_honest_error() -> None:
-    oracle = Conjugate(2, DATA[1:-1])
-    space = Unconstrained(oracle.model())
-    maps = labellings(space, exchangeable(space.model))
-    z = []
-    for seed in range(24):
-        w, mu = oracle.draw(np.random.default_rng([5, seed]), 600)
-        draws = np.concatenate([simplex(w), mu], axis=1).reshape(4, 150, 3)
-        estimate = bridge(space.log_density, draws, random_seed=seed, symmetries=maps)
-        z.append((estimate.value - oracle.log_evidence) / estimate.error)
-    assert abs(np.mean(z)) < 0.7 and 0.4 < np.std(z) < 1.4
 
 
 def test_components_of_which_only_some_are_exchangeable() -> None:
@@ -473,31 +459,26 @@ def test_a_mode_that_no_chain_visited_is_found() -> None:
     model = oracle.model()
     both = evidence(model, weights[:2000], mean[:2000])
     assert abs(both.value - oracle.log_evidence) < 4 * both.error < 0.3
-    for one in (left, ~left):
-        chosen = np.flatnonzero(one)[:2000]
-        alone = evidence(model, weights[chosen], mean[chosen])
-        assert math.isnan(alone.value)
-        assert alone.reason.startswith("there is another mode, which holds about ")
+    chosen = np.flatnonzero(left)[:2000]
+    alone = evidence(model, weights[chosen], mean[chosen])
+    assert math.isnan(alone.value)
+    assert alone.reason.startswith("there is another mode, which holds about ")
 
 
 def test_positive_components_in_order() -> None:
     """Rates that are ordered on the scale of their logarithm: the transform of each entry stays."""
     counts = np.array([0, 1, 1, 2, 7, 9, 12])
-    found = []
-    for transform in (None, transforms.ordered):  # PyMC chains it to the logarithm
-        options: dict[str, Any] = {"transform": transform} if transform else {}
-        with pm.Model() as model:
-            rate = pm.Gamma("rate", 2.0, 0.4, shape=2, initval=[1.0, 9.0], **options)
-            pm.Mixture("y", [0.5, 0.5], pm.Poisson.dist(rate), observed=counts)
-        found.append(bk.infer(model, method="nuts", draws=2000, random_seed=1, progressbar=False).log_evidence)
+    with pm.Model() as model:  # PyMC chains the order to the logarithm
+        rate = pm.Gamma("rate", 2.0, 0.4, shape=2, initval=[1.0, 9.0], transform=transforms.ordered)
+        pm.Mixture("y", [0.5, 0.5], pm.Poisson.dist(rate), observed=counts)
+    found = bk.infer(model, method="nuts", draws=2000, random_seed=1, progressbar=False).log_evidence
     nodes, weights = np.polynomial.legendre.leggauss(400)
     nodes, weights = 20.0 * (nodes + 1), 20.0 * weights
     each = stats.poisson.pmf(counts[:, None], nodes)
     joint = np.prod(0.5 * each[:, :, None] + 0.5 * each[:, None, :], axis=0)
     prior = weights * stats.gamma.pdf(nodes, 2.0, scale=2.5)
     exact = math.log(prior @ joint @ prior)
-    for estimate in found:
-        assert abs(estimate.value - exact) < 4 * estimate.error < 0.1
+    assert abs(found.value - exact) < 4 * found.error < 0.1
 
 
 # --- PyMC's ordered transform -----------------------------------------------------------------------------------------
@@ -655,7 +636,7 @@ def test_relabelled_draws_are_those_before_they_were_scrambled() -> None:
 @pytest.mark.parametrize("chains", [1, 3])
 def test_chains_that_keep_their_labelling_keep_it(chains: int) -> None:
     """Few draws of components that differ in two of four quantities, which the others vary as much as."""
-    for seed in range(10):
+    for seed in range(4):
         noise = 0.03 * np.random.default_rng(seed).normal(size=(chains, 12, 3, 4))
         truth = np.array([[0.25, 1.5, 1.0, 1.0], [1.35, 4.3, 1.0, 1.0], [2.0, 5.6, 1.0, 1.0]]) * np.exp(noise)
         orders = np.stack([np.arange(3), [2, 0, 1], [1, 0, 2]])[:chains, None]

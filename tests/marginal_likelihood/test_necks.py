@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pymc as pm
@@ -54,15 +55,15 @@ class Pair:
 
 
 FUNNELS = [
-    pytest.param(Funnel(5, 1.0), id="scale"),
-    pytest.param(Funnel(5, 2.0, 0.5, -1.0), id="precision"),
-    pytest.param(Funnel(20, 0.7), id="many"),
-    pytest.param(Pair(Funnel(4, 1.0)), id="two"),
+    pytest.param(Funnel(5, 1.0), 0.0, id="scale, whole"),
+    pytest.param(Funnel(5, 1.0), 0.08, id="scale"),
+    pytest.param(Funnel(5, 2.0, 0.5, -1.0), 0.08, id="precision"),
+    pytest.param(Funnel(20, 0.7), 0.03, id="many"),
+    pytest.param(Pair(Funnel(4, 1.0)), 0.08, id="two"),
 ]
 
 
-@pytest.mark.parametrize("cut", [0.0, 0.03, 0.08])
-@pytest.mark.parametrize("funnel", FUNNELS)
+@pytest.mark.parametrize(("funnel", "cut"), FUNNELS)
 def test_an_evidence_has_the_end_of_a_neck_that_no_chain_went_down(funnel: Funnel | Pair, cut: float) -> None:
     """Where the draws lack a share, their own error is several times too small, always on one side."""
     estimates = [bridge(funnel.log_density, funnel.draw(seed, cut), random_seed=seed) for seed in range(6)]
@@ -142,8 +143,8 @@ def test_a_bridge_is_solved_whatever_the_lowest_proposal() -> None:
 
 def lasso_by_integrals(y: np.ndarray) -> float:
     """log p(y): an integral over log s of products of integrals over one coefficient each."""
-    u = np.sinh(np.linspace(-12, 12, 3001))
-    logs = np.linspace(-25, 12, 401)
+    u = np.sinh(np.linspace(-12, 12, 801))
+    logs = np.linspace(-25, 12, 161)
     heights = []
     for s in np.exp(logs):
         b = u * min(s, 1.0)
@@ -161,7 +162,7 @@ def test_bayesian_lasso_by_nuts() -> None:
         pm.StudentT("y", 4.0, mu=b, sigma=1.0, observed=y)
     exact = lasso_by_integrals(y)
     assert exact == pytest.approx(-13.7882, abs=1e-3)
-    estimate = bk.infer(model, method="nuts", draws=4000, random_seed=3, progressbar=False).log_evidence
+    estimate = bk.infer(model, method="nuts", draws=2000, random_seed=3, progressbar=False).log_evidence
     assert abs(estimate.value - exact) < 2.5 * estimate.error < 0.5
 
 
@@ -171,12 +172,17 @@ def product_of_factors(points: np.ndarray) -> np.ndarray:
     return np.asarray(stats.t.logpdf(a, 2) + stats.t.logpdf(b, 2) + stats.norm.logpdf(a * b, 1.0, 0.3))
 
 
+@cache
+def integral_of_product() -> float:
+    a = np.sinh(np.linspace(-10, 10, 501))
+    rows = np.stack(np.meshgrid(a, a, indexing="ij"), axis=-1).reshape(-1, 2)
+    return math.log(np.trapezoid(np.trapezoid(np.exp(product_of_factors(rows)).reshape(501, 501), a), a))
+
+
 @pytest.mark.parametrize("within", [4.0, math.inf])
 def test_folded_draws_lack_the_ends_of_a_ridge(within: float) -> None:
     """Chains that agree once they are folded, and none of which went where one factor is next to nothing."""
-    a = np.sinh(np.linspace(-10, 10, 1501))
-    given = [np.trapezoid(np.exp(product_of_factors(np.column_stack([np.full_like(a, x), a]))), a) for x in a]
-    truth = math.log(np.trapezoid(given, a))
+    truth = integral_of_product()
     unmoved = np.eye(2)
     symmetries = [unmoved, -unmoved, unmoved[::-1], -unmoved[::-1]]
     z = []

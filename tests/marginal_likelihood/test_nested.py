@@ -27,14 +27,15 @@ def test_against_a_closed_form_over_seeds(monkeypatch: pytest.MonkeyPatch) -> No
         variance = pm.InverseGamma("variance", 3.0, 4.0)
         pm.Normal("y", pm.Normal("mean", 0.0, pm.math.sqrt(variance)), pm.math.sqrt(variance), observed=Y)
     truth = stats.multivariate_t(np.zeros(4), (np.eye(4) + 1) * 4 / 3, df=6).logpdf(Y)
-    found = [estimate(Target(Unconstrained(model), seed, points=8)) for seed in range(4)]
+    found = [estimate(Target(Unconstrained(model), seed, points=8)) for seed in range(2)]
     z = [(f.value - truth) / f.error for f in found]
     assert np.abs(z).max() < 3.5
     assert abs(np.mean(z)) < 1.5
     assert all(0.05 < f.error < 0.4 for f in found)
 
 
-def test_every_mode_is_in_the_cube_in_the_units_of_the_density() -> None:
+def test_every_mode_is_in_the_cube_in_the_units_of_the_density(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nested, "FEWEST", 60)
     with pm.Model() as model:
         x = pm.Uniform("x", [-10.0, 0.0], [10.0, 1.0])
         pm.Normal("y", pm.math.abs(x[0]), 0.5, observed=4.0)

@@ -168,7 +168,7 @@ def test_a_prior_whose_integral_is_not_known(name: str) -> None:
 
 def test_nothing_is_said_of_priors_that_are_normalised() -> None:
     """Those of the tables, and a density that PyMC derives from a random function."""
-    for case in CASES[::6]:
+    for case in CASES[::20]:
         assert audit(analyse(case.build())).masses == ()
     assert mass_of(lambda: pm.CustomDist("x", 0.0, dist=lambda m, size: pt.exp(pm.Normal.dist(m, size=size)))) is None
     assert mass_of(lambda: pm.Truncated("x", pm.Normal.dist(), lower=0.0)) is None
@@ -193,7 +193,7 @@ def integral_of_factors(eta: float, scale: float) -> float:
     return math.log(np.sum(rule * np.exp(log_density) * second))
 
 
-@pytest.mark.parametrize(("eta", "expected"), [(2.0, 0.575364144903), (1.5, 0.903165410579), (1.0, None), (4.0, None)])
+@pytest.mark.parametrize(("eta", "expected"), [(1.5, 0.903165410579), (4.0, None)])
 def test_lkj_constant(eta: float, expected: float | None) -> None:
     mass = mass_of(lambda: pm.LKJCholeskyCov("x", n=2, eta=eta, sd_dist=pm.HalfNormal.dist(0.7), compute_corr=False))
     assert mass is not None
@@ -202,7 +202,7 @@ def test_lkj_constant(eta: float, expected: float | None) -> None:
     assert "divided by" in mass.convention
 
 
-@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("n", [2, 5])
 def test_lkj_of_scales_that_are_estimated(n: int) -> None:
     """The constant is that of the correlations alone: it does not depend on what the scales depend on."""
 
@@ -308,7 +308,7 @@ def test_lkj_by_nuts() -> None:
     with pm.Model() as model:
         chol, _, _ = pm.LKJCholeskyCov("x", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0))
         pm.MvNormal("y", np.zeros(2), chol=chol, observed=rows)
-    nodes, weights = np.polynomial.legendre.leggauss(80)
+    nodes, weights = np.polynomial.legendre.leggauss(50)
     first, second, r = np.meshgrid(4 * (nodes + 1), 4 * (nodes + 1), nodes, indexing="ij")
     (a, b), (_, c) = rows.T @ rows
     square = a / first**2 - 2 * r * b / (first * second) + c / second**2

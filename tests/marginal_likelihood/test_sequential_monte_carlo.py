@@ -32,10 +32,11 @@ def conjugate() -> tuple[Unconstrained, float]:
 
 def test_standard_error_is_honest() -> None:
     space, truth = conjugate()
-    found = [estimate(Target(space, seed, points=1_000)) for seed in range(30)]
+    found = [estimate(Target(space, seed, points=500)) for seed in range(20)]
     z = np.array([(f.value - truth) / f.error for f in found])
-    assert abs(z.mean()) < 0.5
-    assert 0.5 < z.var() < 1.7
+    # Of errors that are honest the mean of z is beyond this in one run of a hundred, the variance in one of fifty.
+    assert abs(z.mean()) < 0.58
+    assert 0.4 < z.var() < 1.9
 
 
 @pytest.mark.parametrize("without", [0, 60])
