@@ -190,7 +190,7 @@ def test_robust_evidence_and_slope_against_a_dense_rule() -> None:
     options |= {"intercept_mean": 0.0, "noise_scale": 1.0}
     post = bk.infer(ROBUST.build(dataset(ROBUST, y=y, x1=x), **options), random_seed=1, progressbar=False)
     assert post.method == "quadrature"
-    nodes, weights = np.polynomial.legendre.leggauss(80)
+    nodes, weights = np.polynomial.legendre.leggauss(64)
 
     def over(low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
         return (low + high) / 2 + (high - low) / 2 * nodes, (high - low) / 2 * weights

@@ -63,9 +63,9 @@ def test_evidence_without_features_against_a_dense_grid() -> None:
     data = dataset(successes=first["cases"], trials=first["animals"], group=first["herd"])
     model = MIXED.build(data, intercept_mean=-1.0, intercept_scale=0.5, spread_scale=0.5)
     post = bk.infer(model, draws=100, random_seed=1, progressbar=False)
-    b, tau = np.linspace(-4.5, 2.5, 141)[:, None], np.linspace(0, 4, 81)
-    eta = np.broadcast_to(b[..., None], (141, 81, 3))
-    log = log_likelihood(data, eta, np.broadcast_to(tau, (141, 81)))
+    b, tau = np.linspace(-4.5, 2.5, 71)[:, None], np.linspace(0, 4, 61)
+    eta = np.broadcast_to(b[..., None], (71, 61, 3))
+    log = log_likelihood(data, eta, np.broadcast_to(tau, (71, 61)))
     log = log + stats.norm(-1, 0.5).logpdf(b) + stats.halfnorm(scale=0.5).logpdf(tau)
     log[:, 0] -= np.log(2)  # the end of the trapezoid rule
     assert post.method == "quadrature"

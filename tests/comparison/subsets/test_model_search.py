@@ -36,8 +36,8 @@ def test_the_walk_finds_what_the_sum_over_all_finds_within_its_errors() -> None:
     both = found.models.merge(exact.models, on="predictors")
     assert len(both) == 10
     assert np.allclose(both["log_evidence_x"], both["log_evidence_y"], rtol=0, atol=1e-9)
-    again = bk.select(model, "w", method="metropolis", draws=16_000, random_seed=1)
-    assert found.inclusion.equals(again.inclusion)
+    one, again = (bk.select(model, "w", method="metropolis", draws=500, random_seed=1).inclusion for _ in range(2))
+    assert one.equals(again)
 
 
 def test_the_walk_is_right_about_the_empty_submodel() -> None:
@@ -51,7 +51,7 @@ def test_the_walk_is_right_about_the_empty_submodel() -> None:
     exact = bk.select(model, "w", inclusion_prior=0.4)
     assert 0.3 < exact.models["posterior_probability"].max() < 0.6
     z = []
-    for seed in range(3):
+    for seed in range(2):
         found = bk.select(model, "w", inclusion_prior=0.4, method="metropolis", random_seed=seed).inclusion
         z.append((found["probability"] - exact.inclusion["probability"]) / found["error"])
     assert np.sqrt(np.mean(np.square(z))) < 1.6
