@@ -313,16 +313,15 @@ def evidence(model: pm.Model, w: np.ndarray, mu: np.ndarray, seed: int = 1) -> L
 
 
 def test_evidence_of_a_mixture_against_all_allocations() -> None:
-    """Chains that visit every labelling, one, and each another; and the ordered spelling of the same model."""
+    """Chains that are in one labelling, and each in another; and the ordered spelling of the same model."""
     size = 3
     oracle = Conjugate(size, DATA)
-    w, mu = oracle.draw(np.random.default_rng(size), 1200)
-    one_w, one_mu = in_order(w, mu)
+    one_w, one_mu = in_order(*oracle.draw(np.random.default_rng(size), 1200))
     orders = [list(p) for p in itertools.permutations(range(size))]
     which = [orders[c % len(orders)] for c in range(4) for _ in range(300)]
     each_w, each_mu = np.take_along_axis(one_w, np.array(which), 1), np.take_along_axis(one_mu, np.array(which), 1)
     model = oracle.model()
-    estimates = [evidence(model, *draws) for draws in ((w, mu), (one_w, one_mu), (each_w, each_mu))]
+    estimates = [evidence(model, *draws) for draws in ((one_w, one_mu), (each_w, each_mu))]
     for estimate in estimates:
         assert abs(estimate.value - oracle.log_evidence) < 4 * estimate.error < 0.2
         count = math.factorial(size)
@@ -332,7 +331,7 @@ def test_evidence_of_a_mixture_against_all_allocations() -> None:
     assert abs(ordered.value - oracle.log_evidence) < 4 * ordered.error < 0.3
     assert ordered.convention == f"ordered: log {size}! added for the restriction of the prior of mu"
     # By the same estimator: without the order, and so without the tails that it makes where two means come close.
-    assert ordered.value == pytest.approx(estimates[1].value, abs=1e-6)
+    assert ordered.value == pytest.approx(estimates[0].value, abs=1e-6)
 
 
 def test_components_of_which_only_some_are_exchangeable() -> None:
