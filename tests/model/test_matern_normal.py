@@ -11,6 +11,8 @@ from scipy.stats import multivariate_normal
 
 import bayeskit as bk
 from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.matern.bound import bound_of_filters
+from bayeskit.graphs.matern.softened import TOLERANCE
 from bayeskit.graphs.matern.whitening import MaternWhitening
 from bayeskit.graphs.rewriting import widen
 from bayeskit.model.log_joint import LogJoint
@@ -275,8 +277,10 @@ def test_distances_are_softened_as_pymc_has_them(kernel, sd, length):
         "matern32": (1.0 + np.sqrt(3.0) * u) * np.exp(-np.sqrt(3.0) * u),
     }[kernel]
     expected = multivariate_normal(np.zeros(60), shape + sd**2 * np.eye(60)).logpdf(y)
-    found = compile_small(list(joint.values.values()), joint.factors["y"])(np.array(length))
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    bound = bound_of_filters(joint.factors["y"])
+    found, left_out = compile_small(list(joint.values.values()), [joint.factors["y"], bound])(np.array(length))
+    assert left_out <= TOLERANCE
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=left_out)
 
 
 @pytest.mark.parametrize(("added", "taken"), [(1e-12, True), (0.0, False), (2e-12, False)])
@@ -300,3 +304,20 @@ def test_it_is_said_where_distances_are_not_softened(kernel, n, said):
     assert all(
         note.startswith("'y': PyMC has √(u² + 10⁻¹²) for distances u in lengths, which is left out") for note in notes
     )
+
+
+def test_what_the_filter_leaves_out_is_in_the_error():
+    """The evidence is that of PyMC's matrix within its error, of near places with little noise."""
+    rng = np.random.default_rng(5)
+    places = np.sort(np.concatenate([rng.uniform(0.0, 4.0, 25), 2.0 + 1e-4 * np.arange(5)]))
+    with pm.Model() as model:
+        gp = pm.gp.Marginal(cov_func=cov.Matern12(1, ls=pm.InverseGamma("ls", 3.0, 3.0)))
+        gp.marginal_likelihood("y", places[:, None], np.sin(places) + 0.01 * rng.normal(size=30), sigma=0.02)
+    joint = LogJoint.from_model(model)
+    assert _taken(joint)
+    post = bk.infer(model, progressbar=False, random_seed=1, draws=200)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bayeskit.model.log_joint.without_matern_matrices", lambda variables, *_: variables)
+        slow = bk.infer(model, progressbar=False, random_seed=1, draws=200)
+    off = abs(post.log_evidence.value - slow.log_evidence.value)
+    assert slow.log_evidence.error < off < post.log_evidence.error < TOLERANCE

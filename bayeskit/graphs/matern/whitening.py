@@ -26,7 +26,7 @@ from bayeskit.graphs.matern.softened import softened_adjoint, softened_whitening
 from bayeskit.graphs.numba_functions import source_version
 from bayeskit.types import Graph
 
-__all__ = ["MaternAdjoint", "MaternWhitening"]
+__all__ = ["MaternAdjoint", "MaternWhitening", "laid_out"]
 
 CALLED = (softened.__file__, *softened.CALLED)
 
@@ -52,7 +52,7 @@ class MaternWhitening(Op):
         return Apply(self, given, [given[1].type(), given[1].type()])
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
-        x, y, d, variances, rates = _laid_out(inputs)
+        x, y, d, variances, rates = laid_out(inputs)
         result = softened_whitening(x, y, d, np.array(self.orders), variances, rates, np.array(self.softening))
         output_storage[0][0], output_storage[1][0] = result
 
@@ -85,7 +85,7 @@ class MaternAdjoint(Op):
         return Apply(self, given, [v.type() for v in given[1:5]])
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
-        x, y, d, variances, rates, *given = _laid_out(inputs)
+        x, y, d, variances, rates, *given = laid_out(inputs)
         orders, softening = np.array(self.orders), np.array(self.softening)
         found = softened_adjoint(x, y, d, orders, variances, rates, softening, *given)
         for storage, result in zip(output_storage, found, strict=True):
@@ -98,7 +98,7 @@ class MaternAdjoint(Op):
         raise NotImplementedError("second derivatives of the density of a Matérn process")
 
 
-def _laid_out(inputs: Sequence[Any]) -> list[np.ndarray]:
+def laid_out(inputs: Sequence[Any]) -> list[np.ndarray]:
     x, y, d, *_ = inputs
     if not len(x) == len(y) == len(d):
         raise ValueError(f"{len(y)} observations at {len(x)} places, with {len(d)} variances of noise")

@@ -11,7 +11,15 @@ import pytest
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.matern.left_out import left_out
 from bayeskit.graphs.matern.passes import whitened
-from bayeskit.graphs.matern.softened import ROWS, asks_for_matrix, for_filter, softened_adjoint, softened_whitening
+from bayeskit.graphs.matern.softened import (
+    ROWS,
+    TOLERANCE,
+    asks_for_matrix,
+    bound_of_softened,
+    for_filter,
+    softened_adjoint,
+    softened_whitening,
+)
 from bayeskit.graphs.matern.whitening import MaternWhitening
 
 SHAPES = {
@@ -67,9 +75,12 @@ def _dense(x, y, d, orders, variances, rates, softening):
 def _require_as_the_matrix(given):
     z, root = softened_whitening(*given)
     value, slopes = _dense(*given)
-    np.testing.assert_allclose(-0.5 * z @ z - np.log(root).sum(), value, rtol=1e-12, atol=1e-8)
+    bound = bound_of_softened(*given)
+    assert bound <= TOLERANCE
+    np.testing.assert_allclose(-0.5 * z @ z - np.log(root).sum(), value, rtol=1e-12, atol=1e-8 + bound)
+    close = 1e-7 + 10.0 * bound
     for found, wanted in zip(softened_adjoint(*given, -z, -1.0 / root), slopes, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-7 * np.max(np.abs(wanted), initial=1e-3))
+        np.testing.assert_allclose(found, wanted, rtol=close, atol=close * np.max(np.abs(wanted), initial=1e-3))
 
 
 @pytest.mark.parametrize("orders", [(1,), (2,), (3,), (1, 3), (1, 0), (1, 1)])
@@ -83,11 +94,11 @@ def test_value_and_gradient_are_those_of_the_softened_matrix(orders, sd, near):
     ("orders", "n", "sd", "span", "near", "asked"),
     [
         ((1,), 40, 0.003, 5.0, 1e-5, True),
-        ((1,), 200, 0.3, 5.0, 1e-2, True),
+        ((1,), 200, 0.3, 5.0, 1e-2, False),
         ((1,), 40, 1.0, 1000.0, 1e-1, False),
         ((1, 2), 40, 0.003, 5.0, 1e-5, True),
         ((2,), 200, 0.3, 5.0, 1e-5, False),
-        ((2,), 200, 0.003, 5.0, 1e-5, True),
+        ((2,), 200, 0.003, 5.0, 1e-5, False),
         ((3,), 200, 0.1, 5.0, 1e-5, False),
         ((1,), ROWS + 1, 0.003, 5.0, 1e-5, False),
     ],
@@ -98,7 +109,7 @@ def test_a_matrix_is_made_where_the_filter_would_be_off(orders, n, sd, span, nea
     assert not _asks(*given[:-1], np.zeros(len(orders)))
 
 
-@pytest.mark.parametrize(("orders", "near"), [((1,), 1e-2), ((1, 2), 1e-2), ((2,), 1e-4)])
+@pytest.mark.parametrize(("orders", "near"), [((1,), 1e-5), ((1, 2), 1e-5)])
 def test_both_agree_where_the_matrix_takes_over(orders, near):
     said = []
     for sd in np.geomspace(1e-3, 300.0, 25):
@@ -166,18 +177,19 @@ def test_what_is_no_covariance_is_no_number():
 
 
 def test_compiled_by_numba_it_is_the_same_with_a_matrix_and_without():
-    x, y, d, orders, c, r, softening = _problem((1,), 20, 10.0, 200.0, 1e-2)
+    x, y, d, orders, c, r, softening = _problem((1,), 20, 10.0, 200.0, 1e-6)
     log_c, log_r, scale = pt.dvector(), pt.dvector(), pt.dscalar()
     operation = MaternWhitening(tuple(map(int, orders)), tuple(map(float, softening)))
     z, root = operation.make_node(x, y, scale * d, pt.exp(log_c), pt.exp(log_r)).outputs
     density, inputs = -0.5 * pt.sum(z**2) - pt.sum(pt.log(root)), [log_c, log_r, scale]
     outputs = [density, *pt.grad(density, inputs)]
     slow, fast = compile_small(inputs, outputs), pytensor.function(inputs, outputs, mode="NUMBA")
-    for noise, asked in ((1.0, False), (1e-6, True)):
+    for noise, asked in ((1.0, False), (1e-9, True)):
         given = (x, y, noise * d, orders, c, r, softening)
         assert _asks(*given) == asked
         value, (_, to_d, to_c, to_r) = _dense(*given)
+        close = 1e-7 + 10.0 * bound_of_softened(*given)
         at = np.log(c), np.log(r), np.array(noise)
         for found in (slow(*at), fast(*at)):
             for one, wanted in zip(found, (value, c * to_c, r * to_r, d @ to_d), strict=True):
-                np.testing.assert_allclose(one, wanted, rtol=1e-7)
+                np.testing.assert_allclose(one, wanted, rtol=close, atol=close)
