@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bayeskit.chunks.files import DataFile, files_of
-from bayeskit.chunks.lazy_data import computed, lazy_parts
+from bayeskit.chunks.lazy_data import computed, is_empty, lazy_parts
 from bayeskit.chunks.rows import ChunkRows
 from bayeskit.chunks.sources import TABLES, chunks_of, keyed
 from bayeskit.errors import DataError, OptionError
@@ -44,6 +44,11 @@ class Piece:
     def is_file(self) -> bool:
         """Whether it can be read again, and may be another one by then."""
         return isinstance(self.source, DataFile)
+
+    @property
+    def has_no_rows(self) -> bool:
+        """Whether it is a partition of which a filter left nothing; of others, having no rows is an error."""
+        return self.lazy and is_empty(self.source)
 
     @property
     def mark(self) -> str:

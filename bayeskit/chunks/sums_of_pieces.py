@@ -7,7 +7,6 @@ a worker ends, what it had is made again from the same pieces, and is the same.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
@@ -18,14 +17,12 @@ from uuid import uuid4
 import cloudpickle
 import pymc as pm
 
-from bayeskit.chunks.lazy_data import computed, is_empty
 from bayeskit.chunks.pieces import Piece
+from bayeskit.chunks.pieces_on_workers import require_told, sent_piece, told_of_builder, with_values
 from bayeskit.chunks.saved_sums import SavedSums, first_saved, saved
 from bayeskit.chunks.sums import ChunkSum
-from bayeskit.errors import BayeskitError, DataError, OptionError
-from bayeskit.graphs.identity import digest_of
-from bayeskit.jobs.clients import is_lazy
-from bayeskit.jobs.on_cluster import alone_in_process, finished_futures, pickled, result_of, sent
+from bayeskit.errors import BayeskitError, DataError
+from bayeskit.jobs.on_cluster import alone_in_process, finished_futures, result_of, sent
 from bayeskit.terminal import counted_aloud
 
 __all__ = ["sum_of_pieces"]
@@ -67,7 +64,7 @@ def _here(
     start = ChunkSum(build)
     with saved.file() as file:
         for number, piece in enumerate(pieces):
-            found, mark = _sum_and_mark(start, _with_values(piece), number, saved.held)
+            found, mark = _sum_and_mark(start, with_values(piece), number, saved.held)
             start = found if start.template is None and found.chunks else start
             saved.write(file, piece.name, mark, found)
             done.append(piece.name)
@@ -102,7 +99,7 @@ def _on_workers(
     token, number = uuid4().hex[:12], 0
     held = None if saved.held is None else sent(client, saved.held, f"bayeskit-saved-{token}")
     start = sent(client, _Leaf(ChunkSum(build)), f"bayeskit-start-{token}")
-    work = _Submitted(client, token, held, _told_of(build))
+    work = _Submitted(client, token, held, told_of_builder(build))
     with saved.file() as file:
 
         def finished(leaves: dict[Any, Piece]) -> int:
@@ -157,10 +154,9 @@ class _Submitted:
 
     def leaf(self, start: Any, piece: Piece, number: int) -> Any:
         """A task that reads a piece; data of Dask are computed first, by tasks of theirs, where they lie."""
-        values = self.client.compute(piece.source) if is_lazy(piece.source) else None
-        own = piece if values is None else replace(piece, source=None)
+        own, values = sent_piece(self.client, piece)
         key = f"bayeskit-chunk-{self.token}-{number}"
-        return self.client.submit(_leaf, start, pickled(own), number, values, self.held, self.told, key=key)
+        return self.client.submit(_leaf, start, own, number, values, self.held, self.told, key=key)
 
     def tree(self, start: Any, leaves: list[Any]) -> Any:
         """The task that has the sum of all."""
@@ -173,10 +169,6 @@ class _Submitted:
         return _in_a_tree(leaves, together)
 
 
-def _told_of(build: Callable[[Any], pm.Model]) -> str:
-    return digest_of(build, refuse=False)  # where it holds what nothing tells from another, by the rest of it
-
-
 def _said_of(leaf: _Leaf) -> tuple[BayeskitError | None, str, int]:
     return leaf.error, leaf.mark, leaf.found.chunks
 
@@ -186,12 +178,8 @@ def _leaf(start: _Leaf, held_piece: bytes, number: int, values: Any, held: Any, 
         return start
     with alone_in_process():
         try:
-            if _told_of(start.found.build) != told:
-                raise OptionError(
-                    "client: the workers have other values of what build uses than this process has, of a module that "
-                    "was changed after it was imported, say; give build what it needs as arguments, or enclose it"
-                )
-            piece = _with_values(cloudpickle.loads(held_piece), values)
+            require_told(start.found.build, told)
+            piece = with_values(cloudpickle.loads(held_piece), values)
             return _Leaf(*_sum_and_mark(start.found, piece, number, held))
         except BayeskitError as error:
             return _Leaf(start.found, error=error)
@@ -208,22 +196,10 @@ def _leaves_together(start: _Leaf, *leaves: _Leaf) -> _Leaf:
             return _Leaf(start.found, error=error)
 
 
-def _with_values(piece: Piece, values: Any = None) -> Piece:
-    if piece.is_file and values is None:
-        return piece
-    source = piece.source if values is None else values
-    if is_lazy(source):
-        source = computed(source, piece.name)
-    if values is not None:
-        # What came over a connection lies anywhere in it, and PyTensor takes only arrays that are aligned.
-        source = copy.deepcopy(source)
-    return replace(piece, source=source, lazy=values is not None or is_lazy(piece.source) or piece.lazy)
-
-
 def _sum_and_mark(start: ChunkSum, piece: Piece, number: int, held: Mapping[str, bytes] | None) -> tuple[ChunkSum, str]:
     """The sum of a piece, from nothing but itself and what the first one told; that which is saved as it is."""
     mark = "" if held is None else piece.mark
-    if piece.lazy and is_empty(piece.source):  # a filter leaves partitions without rows
+    if piece.has_no_rows:
         return replace(start.emptied(0), build=None, template=None), mark  # type: ignore[arg-type]
     if start.template is None:
         return (held and first_saved(held, mark, start.build)) or _sum_of(start, piece), mark
