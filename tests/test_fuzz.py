@@ -157,7 +157,7 @@ def rows() -> dict[str, Row]:
             | {"progressbar": False, "client": None, "checkpoint": None},
         ),
         Row(bk.cross_validate, {"models": post, "shared": (), **folding, **SEEDED}, FEWER),
-        Row(bk.em, {**mixing, "chunks": None, "dim": None, "objective": "likelihood", **SEEDED}, FEWER),
+        Row(bk.em, {**mixing, "chunks": None, "dim": None, "client": None, "objective": "likelihood", **SEEDED}, FEWER),
         Row(bk.em(**mixing, **SEEDED).probabilities_of, {"model": a_mixture}, FEWER),
         Row(bk.information_criteria, {"models": a_line, "shared": (), "observations": None, "random_seed": 1}, FEWER),
         Row(bk.load, {"path": folder / "line.nc", "model": a_line}),

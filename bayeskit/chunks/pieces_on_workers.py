@@ -16,7 +16,7 @@ from bayeskit.graphs.identity import digest_of
 from bayeskit.jobs.clients import is_lazy
 from bayeskit.jobs.on_cluster import pickled
 
-__all__ = ["require_told", "sent_piece", "told_of_builder", "with_values"]
+__all__ = ["computed_piece", "require_told", "sent_piece", "told_of_builder"]
 
 
 def sent_piece(client: Any, piece: Piece) -> tuple[bytes, Any]:
@@ -26,7 +26,7 @@ def sent_piece(client: Any, piece: Piece) -> tuple[bytes, Any]:
     return pickled(replace(piece, source=None)), client.compute(piece.source)
 
 
-def with_values(piece: Piece, values: Any = None) -> Piece:
+def computed_piece(piece: Piece, values: Any = None) -> Piece:
     """A piece of which nothing is left to be computed: with the ``values`` that came to its task, or with its own."""
     if piece.is_file and values is None:
         return piece

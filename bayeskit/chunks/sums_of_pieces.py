@@ -18,7 +18,7 @@ import cloudpickle
 import pymc as pm
 
 from bayeskit.chunks.pieces import Piece
-from bayeskit.chunks.pieces_on_workers import require_told, sent_piece, told_of_builder, with_values
+from bayeskit.chunks.pieces_on_workers import computed_piece, require_told, sent_piece, told_of_builder
 from bayeskit.chunks.saved_sums import SavedSums, first_saved, saved
 from bayeskit.chunks.sums import ChunkSum
 from bayeskit.errors import BayeskitError, DataError
@@ -64,7 +64,7 @@ def _here(
     start = ChunkSum(build)
     with saved.file() as file:
         for number, piece in enumerate(pieces):
-            found, mark = _sum_and_mark(start, with_values(piece), number, saved.held)
+            found, mark = _sum_and_mark(start, computed_piece(piece), number, saved.held)
             start = found if start.template is None and found.chunks else start
             saved.write(file, piece.name, mark, found)
             done.append(piece.name)
@@ -179,7 +179,7 @@ def _leaf(start: _Leaf, held_piece: bytes, number: int, values: Any, held: Any, 
     with alone_in_process():
         try:
             require_told(start.found.build, told)
-            piece = with_values(cloudpickle.loads(held_piece), values)
+            piece = computed_piece(cloudpickle.loads(held_piece), values)
             return _Leaf(*_sum_and_mark(start.found, piece, number, held))
         except BayeskitError as error:
             return _Leaf(start.found, error=error)

@@ -19,9 +19,10 @@ from pytensor.graph.traversal import graph_inputs
 from bayeskit.chunks.labels import latent_labels
 from bayeskit.chunks.reading import Reading, read_rows
 from bayeskit.chunks.rows import ChunkRows
-from bayeskit.chunks.template import first_rows, of_rows_only, tried_rows
+from bayeskit.chunks.template import of_rows_only, tried_rows
 from bayeskit.chunks.terms import NotAdditive
 from bayeskit.errors import BayeskitError, DataError, InferenceError, ModelError
+from bayeskit.graphs.environment import on_one_thread
 from bayeskit.graphs.fingerprint import fingerprint
 from bayeskit.model.transforms import Natural
 from bayeskit.point_estimates.em_problem import Problem, other_weights, state_counts
@@ -80,22 +81,24 @@ class ChunkStep:
         return self.factor * self.problem.e_step(point)[0]
 
     def run(self, point: Point) -> ChunkExpectation:
-        """The E step at a point."""
-        likelihood, prior, weights, inner = self.problem.e_step(point)
-        if not np.isfinite(likelihood):
-            return ChunkExpectation(self.sign, likelihood, prior)
-        return ChunkExpectation(
-            self.sign,
-            self.factor * likelihood,
-            prior,
-            *self._sums(weights, inner),
-            tuple(None if c is None else self.factor * c for c in state_counts(self.problem.data, weights)),
-        )
+        """The E step at a point; its digits are the same on any machine."""
+        with on_one_thread():  # two threads add up a product of two vectors in two parts
+            likelihood, prior, weights, inner = self.problem.e_step(point)
+            if not np.isfinite(likelihood):
+                return ChunkExpectation(self.sign, likelihood, prior)
+            return ChunkExpectation(
+                self.sign,
+                self.factor * likelihood,
+                prior,
+                *self._sums(weights, inner),
+                tuple(None if c is None else self.factor * c for c in state_counts(self.problem.data, weights)),
+            )
 
     def at_some_weights(self, point: Point, seed: int) -> ChunkExpectation:
         """The sums with other weights, by which the forms of Q are found."""
-        _, _, weights, inner = self.problem.e_step(point)
-        return ChunkExpectation(self.sign, 0.0, 0.0, *self._sums(*other_weights(weights, inner, seed)))
+        with on_one_thread():
+            _, _, weights, inner = self.problem.e_step(point)
+            return ChunkExpectation(self.sign, 0.0, 0.0, *self._sums(*other_weights(weights, inner, seed)))
 
     def _sums(self, weights: Sequence[np.ndarray], inner: Sequence[np.ndarray]) -> tuple[Any, Any]:
         moments = tuple(m.sums(weights, inner).scaled(self.factor) for m in self.problem.expected.moments)
@@ -171,11 +174,11 @@ def _by_row(names: str) -> str:
 
 
 class RowTrial:
-    """Some rows kept, beside which those of every chunk are tried."""
+    """Some rows, beside which those of every chunk are tried."""
 
     def __init__(self, build: Build, rows: ChunkRows, objective: str) -> None:
         self.build, self.objective = build, objective
-        self.rows = rows.take(first_rows(rows))
+        self.rows = rows
         self.kept = built_of(build, self.rows, objective)
         values = list(self.kept.problem.values)
         natural, rng = Natural(self.kept.reading.model, values), np.random.default_rng(0)

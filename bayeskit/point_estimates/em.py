@@ -128,6 +128,7 @@ def em(
     *,
     chunks: Any = None,
     dim: str | None = None,
+    client: Any = None,
     objective: Literal["likelihood", "posterior"] = "likelihood",
     starts: Count = 10,
     max_iterations: Count = 1000,
@@ -149,9 +150,9 @@ def em(
     ----------
     model : pymc.Model
         Its finite variables can be summed out. With ``chunks`` a function that builds the model of one.
-    chunks, dim
-        Rows as of :func:`bayeskit.infer`, with finite variables of their own. Up to 0.4 GB of columns stay in memory;
-        files beyond are read again in every iteration, and what a generator gives is kept.
+    chunks, dim, client
+        Rows as of :func:`bayeskit.infer`, with finite variables of their own, and whose workers have the E steps. Up to
+        0.4 GB of columns stay in memory, here or for each worker; files beyond are read again in every iteration.
     objective : {"likelihood", "posterior"}
         With ``likelihood`` the priors of the continuous variables play no part; ``posterior`` is the mode of the
         density of the variables as the model has them (no Jacobian of a transform).
@@ -179,18 +180,19 @@ def em(
     """
     rng = np.random.default_rng(whole_seed(random_seed))
     with lightly(), quiet():
-        problem = _problem(model, chunks, dim, objective, progressbar)
+        problem = _problem(model, chunks, dim, client, objective, progressbar)
         first = problem.completed(start) if start is not None else None
         return _best(problem, 1 if first else starts, first, rng, max_iterations, tolerance, progressbar)
 
 
-def _problem(model: Any, chunks: Any, dim: str | None, objective: str, progressbar: bool) -> Iteration:
+def _problem(model: Any, chunks: Any, dim: str | None, client: Any, objective: str, progressbar: bool) -> Iteration:
     if chunks is not None:
         from bayeskit.point_estimates.em_chunks import chunked_problem  # of the few who need it
 
-        return chunked_problem(model, chunks, dim=dim, objective=objective, progressbar=progressbar)
-    if dim is not None:
-        raise OptionError("dim: it is for chunks, em(build, chunks=..., dim=...)")
+        return chunked_problem(model, chunks, dim=dim, objective=objective, client=client, progressbar=progressbar)
+    for name, given in (("dim", dim), ("client", client)):
+        if given is not None:
+            raise OptionError(f"{name}: it is for chunks, em(build, chunks=..., {name}=...)")
     if not isinstance(model, pm.Model):
         raise ModelError("model is a function: give it the data, em(build(data)), or their chunks, chunks=...")
     return Problem(model, objective)

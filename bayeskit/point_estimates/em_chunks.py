@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,12 +22,13 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayeskit.chunks.pieces import Piece, pieces_of
-from bayeskit.chunks.rows import ChunkRows, column_kinds
-from bayeskit.chunks.terms import NotAdditive
 from bayeskit.errors import DataError, OptionError
 from bayeskit.graphs.rewriting import substitute
-from bayeskit.point_estimates.chunk_steps import Build, ChunkExpectation, ChunkStep, ReducedQ, RowTrial, built_of
+from bayeskit.jobs.clients import current_client, is_lazy, require_client
+from bayeskit.point_estimates.chunk_steps import Build, ChunkExpectation, ChunkStep, built_of
+from bayeskit.point_estimates.em_on_workers import PiecesOnWorkers
 from bayeskit.point_estimates.em_problem import Expectation, Iteration, Problem
+from bayeskit.point_estimates.em_reading import Gathered, Opening, SampledRows, read_chunk
 from bayeskit.point_estimates.m_step import MStep
 from bayeskit.point_estimates.moment_sums import MomentSums, compensated
 from bayeskit.point_estimates.q_function import Expected, log_prior_of
@@ -37,9 +38,6 @@ from bayeskit.types import Graph, Point
 __all__ = ["ChunkedProblem", "chunked_problem"]
 
 HELD = 400_000_000  # bytes of columns that stay in memory; chunks beyond are read again in every iteration
-KINDS = 16  # functions of moments
-SAMPLE = 10_000  # rows that starts are found from
-NUMBERS = 2_000_000  # in these
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,83 +49,45 @@ class _Part:
     mark: str = ""  # of a file that is read again
 
 
-@dataclass(frozen=True, eq=False)
-class _Sample:
-    """Every ``stride``-th of all rows."""
+class PiecesHere:
+    """Reads pieces one after another, and keeps as many E steps as there is room for."""
 
-    most: int
-    rows: ChunkRows | None = None
-    places: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
-    stride: int = 1
-    seen: int = 0
+    def __init__(self, opening: Opening, pieces: Iterator[Piece], progressbar: bool) -> None:
+        self.opening, self.facts, self.sample, self.held = opening, Gathered(), SampledRows(), 0
+        with counted_aloud("reading chunks", lambda: self.facts.rows, "rows", progressbar):
+            self.parts = [self._part(piece, number) for number, piece in enumerate(pieces)]
 
-    def with_rows(self, rows: ChunkRows) -> _Sample:
-        own = np.arange(self.seen, self.seen + len(rows))
-        chosen = own[own % self.stride == 0]
-        found, places = self.rows, np.concatenate([self.places, chosen])
-        if len(chosen):
-            taken = rows.take(chosen - self.seen)
-            found = taken if found is None else found.followed_by(taken)
-        stride = self.stride
-        while len(places) > self.most:
-            stride *= 2
-            left = np.flatnonzero(places % stride == 0)
-            assert found is not None
-            found, places = found.take(left), places[left]
-        return _Sample(self.most, found, places, stride, self.seen + len(rows))
-
-
-class _Reader:
-    """Reads pieces in their order, tries whether they add up, and keeps as many E steps as there is room for."""
-
-    def __init__(self, build: Build, objective: str) -> None:
-        self.build, self.objective = build, objective
-        self.trial: RowTrial | None = None
-        self.sample = _Sample(SAMPLE)
-        self.kinds: dict[str, ReducedQ] = {}
-        self.some: list[ChunkExpectation] = []
-        self.columns: dict[str, str] = {}
-        self.seen: set[Any] = set()
-        self.held = 0
-
-    def part(self, piece: Piece) -> _Part:
-        """A piece of the data."""
+    def _part(self, piece: Piece, number: int) -> _Part:
         steps, size = [], 0
-        for rows, identity in piece.chunks():
-            if identity is not None and identity in self.seen:
-                raise DataError(f"the chunk {identity!r} was added before; it is not counted twice")
-            self.seen.add(identity)
-            step = self._step(rows)
+        for place, (rows, identity) in enumerate(piece.chunks()):
+            if self.opening.rows is None:
+                self.opening, self.sample = self.opening.begun(rows), SampledRows.of(rows)
+            step, facts = read_chunk(self.opening, rows, identity, number + place)
+            self.facts.add(facts)
+            self.sample = self.sample.with_rows(rows)
             size += step.size
             if self.held + size <= HELD:
                 steps.append(step)
-            del step  # graphs are in cycles, and hold the data of the chunk: what lives now is not looked at again
+            del step, facts  # graphs are in cycles, and hold the data of the chunk: what lives is not looked at again
             gc.collect(1)
         if self.held + size <= HELD:
             self.held += size
             return _Part(None, tuple(steps))
         return _Part(piece, (), piece.mark if piece.is_file else "")
 
-    def _step(self, rows: ChunkRows) -> ChunkStep:
-        """The E step of a chunk, once it is known to add up with those before it."""
-        rows.require_like(self.columns)
-        self.columns = self.columns or column_kinds(rows)
-        if self.trial is None:
-            self.trial = RowTrial(self.build, rows, self.objective)
-            self.sample = _Sample(_most(rows))
-        built = built_of(self.build, rows, self.objective)
-        number = len(self.some)
-        point = self.trial.require_additive(built, number)
-        self.kinds.setdefault(built.step.sign, built.q)
-        if len(self.kinds) > KINDS:
-            raise NotAdditive(
-                f"what Q is as a function of sums over rows differs between chunks, up to {rows.name} in {KINDS + 1} "
-                "ways: columns that are constant in a chunk are not told from numbers of the model, and data that are "
-                "no columns are not summed up; give larger chunks, or rows in another order"
-            )
-        self.some.append(built.step.at_some_weights(point, number))
-        self.sample = self.sample.with_rows(rows)
-        return built.step
+    def expectations(self, point: Point) -> Iterator[ChunkExpectation]:
+        """The E steps of all chunks in their order."""
+        for part in self.parts:
+            for step in part.steps:
+                yield step.run(point)
+            if part.piece is None:
+                continue
+            if part.mark and part.piece.mark != part.mark:
+                raise DataError(f"{part.piece.name} was changed while it was read")
+            for rows, _ in part.piece.chunks():
+                found = built_of(self.opening.build, rows, self.opening.objective).step.run(point)
+                gc.collect(1)
+                yield found
 
 
 class ChunkedProblem(Iteration):
@@ -135,11 +95,10 @@ class ChunkedProblem(Iteration):
 
     has_rows = False
 
-    def __init__(self, reader: _Reader, parts: Sequence[_Part]) -> None:
-        assert reader.sample.rows is not None
-        self.build, self.objective, self.kinds = reader.build, reader.objective, reader.kinds
-        self.parts, self.some = tuple(parts), reader.some
-        self.sample = Problem(self.build(reader.sample.rows.data), self.objective)
+    def __init__(self, read: PiecesHere | PiecesOnWorkers) -> None:
+        assert read.sample.rows is not None
+        self.read, self.kinds, self.some = read, read.facts.kinds, read.facts.some
+        self.sample = Problem(read.opening.build(read.sample.rows.data), read.opening.objective)
         self.data, self.with_prior = self.sample.data, self.sample.with_prior
 
     @cached_property
@@ -155,7 +114,7 @@ class ChunkedProblem(Iteration):
 
     def expectation(self, point: Point) -> Expectation:
         found = []
-        for each in self._expectations(point):
+        for each in self.read.expectations(point):
             found.append(each)
             if not np.isfinite(found[-1].log_likelihood):
                 return Expectation(found[-1].log_likelihood, found[-1].log_prior)
@@ -168,20 +127,6 @@ class ChunkedProblem(Iteration):
 
     def started(self, number: int, rng: np.random.Generator) -> Point:
         return self.sample.started(number, rng)
-
-    def _expectations(self, point: Point) -> Iterator[ChunkExpectation]:
-        """The E steps of all chunks in their order."""
-        for part in self.parts:
-            for step in part.steps:
-                yield step.run(point)
-            if part.piece is None:
-                continue
-            if part.mark and part.piece.mark != part.mark:
-                raise DataError(f"{part.piece.name} was changed while it was read")
-            for rows, _ in part.piece.chunks():
-                found = built_of(self.build, rows, self.objective).step.run(point)
-                gc.collect(1)
-                yield found
 
     def _statistics(self, found: Sequence[ChunkExpectation]) -> list[np.ndarray]:
         """The values of the inputs of Q, of all chunks together."""
@@ -196,20 +141,21 @@ class ChunkedProblem(Iteration):
 
 
 def chunked_problem(
-    build: Build, chunks: Any, *, dim: str | None, objective: str, progressbar: bool = False
+    build: Build, chunks: Any, *, dim: str | None, objective: str, client: Any = None, progressbar: bool = False
 ) -> ChunkedProblem:
-    """Read all chunks once; DataError or NotAdditive, which name the chunk, where they do not add up."""
+    """Read all chunks once; DataError or NotAdditive, which name the chunk, where they do not add up.
+
+    They are read, and stay, on the workers of a ``client``; data of Dask on those of the current one.
+    """
     if isinstance(build, pm.Model) or not callable(build):
         raise OptionError("with chunks=, give the function that builds the model of one: em(build, chunks=...)")
-    reader = _Reader(build, objective)
-    with counted_aloud("reading chunks", lambda: reader.sample.seen, "rows", progressbar):
-        parts = [reader.part(piece) for piece in pieces_of(chunks, dim)]
-    if reader.trial is None:
+    opening, pieces = Opening(build, objective), pieces_of(chunks, dim)
+    client = require_client(client) or (current_client() if is_lazy(chunks) else None)
+    read: PiecesHere | PiecesOnWorkers
+    if client is None:
+        read = PiecesHere(opening, pieces, progressbar)
+    else:
+        read = PiecesOnWorkers(client, opening, list(pieces), HELD, progressbar)
+    if read.sample.rows is None:
         raise DataError("there are no chunks")
-    return ChunkedProblem(reader, parts)
-
-
-def _most(rows: ChunkRows) -> int:
-    """How many rows of this kind the sample has."""
-    numbers = sum(np.size(v) for v in rows.arrays().values()) / len(rows)
-    return max(min(SAMPLE, int(NUMBERS / max(numbers, 1))), 2)
+    return ChunkedProblem(read)

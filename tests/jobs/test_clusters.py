@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ import bayeskit as bk
 from bayeskit.errors import DataError, InferenceError, OptionError
 from bayeskit.jobs.checkpoint import appending
 from bayeskit.jobs.on_cluster import on_cluster
+from bayeskit.point_estimates import em_chunks
+from bayeskit.point_estimates.em_on_workers import PiecesOnWorkers
 
 ROWS, FILES = 400, 5
 
@@ -283,3 +286,77 @@ def test_jobs_run_again_where_their_worker_ends_and_say_what_went_wrong(client: 
         list(on_cluster(client, prepared, 2.0, [1, -2], "numbers"))
     with pytest.raises(OptionError, match="cannot be sent"):
         list(on_cluster(client, prepared, threading.Lock(), [1], "numbers"))
+
+
+def mixture(rows: pd.DataFrame) -> pm.Model:
+    with pm.Model() as model:
+        z = pm.Categorical("z", pm.Dirichlet("w", np.ones(2)), shape=len(rows))
+        mean = pm.Normal("mean", 0, 5, shape=2)[z] + pm.Normal("slope", 0, 3) * rows["x"].to_numpy()
+        pm.Normal("y", mean, pm.HalfNormal("sd", 2), observed=rows["y"].to_numpy())
+    return model
+
+
+def maximum(chunks: Any, **options: Any) -> str:
+    """All digits of what EM finds."""
+    found = bk.em(mixture, chunks=chunks, starts=1, max_iterations=2, random_seed=0, progressbar=False, **options)
+    return repr((found.point, found.trace.tolist(), found.starts, found.log_posterior, found.blocks, found.notes))
+
+
+def test_em_has_its_e_steps_on_workers_to_the_same_digits(
+    client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [folder / f"{k:02d}.parquet" for k in range(3)]
+    expected, steps, killed = maximum(files), count(), []
+    original = PiecesOnWorkers.expectations
+
+    def killing(self: PiecesOnWorkers, point: Any) -> Any:
+        if next(steps) == 1:
+            killed.append(next(iter(client.run(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
+        return original(self, point)
+
+    monkeypatch.setattr(PiecesOnWorkers, "expectations", killing)
+    assert maximum(files, client=client) == expected
+    assert killed
+    # Where there is no room for columns, the files are read again in each iteration.
+    monkeypatch.setattr(em_chunks, "HELD", 0)
+    assert maximum(files, client=client) == expected
+    client.wait_for_workers(2)
+
+
+def test_em_of_data_of_dask_runs_where_they_lie(client: Client, table: pd.DataFrame) -> None:
+    import dask.dataframe as dd
+
+    ordered = table[:150].sort_values("x").reset_index(drop=True)
+    frame = dd.from_pandas(ordered, npartitions=3)
+    frame = frame[frame["x"] > ordered["x"][60]]  # nothing is left of the first partition
+    expected = maximum(frame)
+    assert expected == maximum([ordered[61:100], ordered[100:]])
+    with client.as_current():
+        assert maximum(frame) == expected
+    bad = table[:90].assign(y=np.where(np.arange(90) == 70, np.nan, table["y"][:90]))
+    with pytest.raises(DataError, match=r"part 3 of the data has missing values: column 'y' .* row 10"):
+        bk.em(mixture, chunks=dd.from_pandas(bad, npartitions=3), client=client)
+
+
+def test_em_says_which_file_is_bad_or_was_changed(
+    client: Client, table: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        table[30 * number : 30 * number + 30].to_parquet(tmp_path / f"{number}.parquet")
+    original = PiecesOnWorkers.expectations
+
+    def changing(self: PiecesOnWorkers, point: Any) -> Any:
+        table[200:230].to_parquet(tmp_path / "1.parquet")
+        return original(self, point)
+
+    with pytest.raises(DataError, match=r"1\.parquet' was added before"):
+        maximum([tmp_path, tmp_path / "1.parquet"], client=client)
+    monkeypatch.setattr(em_chunks, "HELD", 0)
+    monkeypatch.setattr(PiecesOnWorkers, "expectations", changing)
+    with pytest.raises(DataError, match=r"1\.parquet was changed while it was read"):
+        maximum(tmp_path, client=client)
+    with pytest.raises(OptionError, match=r"dask\.distributed\.Client"):
+        maximum(tmp_path, client="tcp://127.0.0.1:1")
+    with pytest.raises(OptionError, match="client: it is for chunks, em"):
+        bk.em(mixture(table[:30]), client=client)

@@ -141,7 +141,8 @@ def test_files_beyond_what_is_held_are_read_again(tmp_path: Path, monkeypatch: p
     point = {n: np.array(v) for n, v in START.items()}
     monkeypatch.setattr(em_chunks, "HELD", 200)  # bytes: one of the two
     problem = em_chunks.chunked_problem(build, str(tmp_path), dim=None, objective="likelihood")
-    assert [len(part.steps) for part in problem.parts] == [1, 0]
+    assert isinstance(problem.read, em_chunks.PiecesHere)
+    assert [len(part.steps) for part in problem.read.parts] == [1, 0]
     first, again = problem.expectation(point), problem.expectation(point)
     assert first.log_likelihood == again.log_likelihood
     assert first.log_likelihood == pytest.approx(textbook(NUMBERS[:40], 1)[0][0], rel=1e-12)
