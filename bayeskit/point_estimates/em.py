@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os import PathLike
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -129,6 +130,7 @@ def em(
     chunks: Any = None,
     dim: str | None = None,
     client: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
     objective: Literal["likelihood", "posterior"] = "likelihood",
     starts: Count = 10,
     max_iterations: Count = 1000,
@@ -150,9 +152,10 @@ def em(
     ----------
     model : pymc.Model
         Its finite variables can be summed out. With ``chunks`` a function that builds the model of one.
-    chunks, dim, client
-        Rows as of :func:`bayeskit.infer`, with finite variables of their own, and whose workers have the E steps. Up to
-        0.4 GB of columns stay in memory, here or for each worker; files beyond are read again in every iteration.
+    chunks, dim, client, checkpoint
+        Rows as of :func:`bayeskit.infer`, with finite variables of their own; whose workers have the E steps; a file
+        from which a run goes on. Of the columns 0.4 GB stay in memory, here or for each worker; files beyond are read
+        again in every iteration.
     objective : {"likelihood", "posterior"}
         With ``likelihood`` the priors of the continuous variables play no part; ``posterior`` is the mode of the
         density of the variables as the model has them (no Jacobian of a transform).
@@ -180,17 +183,19 @@ def em(
     """
     rng = np.random.default_rng(whole_seed(random_seed))
     with lightly(), quiet():
-        problem = _problem(model, chunks, dim, client, objective, progressbar)
+        options = {"dim": dim, "client": client, "checkpoint": checkpoint}
+        problem = _problem(model, chunks, options, objective, progressbar)
         first = problem.completed(start) if start is not None else None
-        return _best(problem, 1 if first else starts, first, rng, max_iterations, tolerance, progressbar)
+        with problem.going_on():
+            return _best(problem, 1 if first else starts, first, rng, max_iterations, tolerance, progressbar)
 
 
-def _problem(model: Any, chunks: Any, dim: str | None, client: Any, objective: str, progressbar: bool) -> Iteration:
+def _problem(model: Any, chunks: Any, options: dict[str, Any], objective: str, progressbar: bool) -> Iteration:
     if chunks is not None:
         from bayeskit.point_estimates.em_chunks import chunked_problem  # of the few who need it
 
-        return chunked_problem(model, chunks, dim=dim, objective=objective, client=client, progressbar=progressbar)
-    for name, given in (("dim", dim), ("client", client)):
+        return chunked_problem(model, chunks, objective=objective, progressbar=progressbar, **options)
+    for name, given in options.items():
         if given is not None:
             raise OptionError(f"{name}: it is for chunks, em(build, chunks=..., {name}=...)")
     if not isinstance(model, pm.Model):

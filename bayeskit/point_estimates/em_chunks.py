@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayeskit.chunks.pieces import Piece, pieces_of
+from bayeskit.chunks.pieces_on_workers import computed_piece
 from bayeskit.errors import DataError, OptionError
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.jobs.clients import current_client, is_lazy, require_client
@@ -32,6 +36,7 @@ from bayeskit.point_estimates.em_reading import Gathered, Opening, SampledRows, 
 from bayeskit.point_estimates.m_step import MStep
 from bayeskit.point_estimates.moment_sums import MomentSums, compensated
 from bayeskit.point_estimates.q_function import Expected, log_prior_of
+from bayeskit.point_estimates.saved_expectations import SavedExpectations
 from bayeskit.terminal import counted_aloud
 from bayeskit.types import Graph, Point
 
@@ -52,14 +57,18 @@ class _Part:
 class PiecesHere:
     """Reads pieces one after another, and keeps as many E steps as there is room for."""
 
-    def __init__(self, opening: Opening, pieces: Iterator[Piece], progressbar: bool) -> None:
+    def __init__(self, opening: Opening, pieces: Iterator[Piece], marked: bool, bar: bool) -> None:
         self.opening, self.facts, self.sample, self.held = opening, Gathered(), SampledRows(), 0
-        with counted_aloud("reading chunks", lambda: self.facts.rows, "rows", progressbar):
+        self.marked = marked
+        self.marks: list[str] = []
+        with counted_aloud("reading chunks", lambda: self.facts.rows, "rows", bar):
             self.parts = [self._part(piece, number) for number, piece in enumerate(pieces)]
 
     def _part(self, piece: Piece, number: int) -> _Part:
-        steps, size = [], 0
-        for place, (rows, identity) in enumerate(piece.chunks()):
+        steps, size, read = [], 0, computed_piece(piece) if self.marked else piece
+        if self.marked:
+            self.marks.append(read.mark)
+        for place, (rows, identity) in enumerate(() if read.has_no_rows else read.chunks()):
             if self.opening.rows is None:
                 self.opening, self.sample = self.opening.begun(rows), SampledRows.of(rows)
             step, facts = read_chunk(self.opening, rows, identity, number + place)
@@ -95,8 +104,9 @@ class ChunkedProblem(Iteration):
 
     has_rows = False
 
-    def __init__(self, read: PiecesHere | PiecesOnWorkers) -> None:
+    def __init__(self, read: PiecesHere | PiecesOnWorkers, saved: SavedExpectations | None = None) -> None:
         assert read.sample.rows is not None
+        self.saved = saved
         self.read, self.kinds, self.some = read, read.facts.kinds, read.facts.some
         self.sample = Problem(read.opening.build(read.sample.rows.data), read.opening.objective)
         self.data, self.with_prior = self.sample.data, self.sample.with_prior
@@ -112,7 +122,13 @@ class ChunkedProblem(Iteration):
         expected = Expected(data, pt.add(*terms, pt.constant(0.0)), inputs, (), ())
         return MStep(expected, self.sample.model, self._statistics(self.some))
 
+    def going_on(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.saved is None else self.saved.opened()
+
     def expectation(self, point: Point) -> Expectation:
+        return self._expectation(point) if self.saved is None else self.saved.at(point, self._expectation)
+
+    def _expectation(self, point: Point) -> Expectation:
         found = []
         for each in self.read.expectations(point):
             found.append(each)
@@ -141,7 +157,14 @@ class ChunkedProblem(Iteration):
 
 
 def chunked_problem(
-    build: Build, chunks: Any, *, dim: str | None, objective: str, client: Any = None, progressbar: bool = False
+    build: Build,
+    chunks: Any,
+    *,
+    dim: str | None,
+    objective: str,
+    client: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
+    progressbar: bool = False,
 ) -> ChunkedProblem:
     """Read all chunks once; DataError or NotAdditive, which name the chunk, where they do not add up.
 
@@ -153,9 +176,11 @@ def chunked_problem(
     client = require_client(client) or (current_client() if is_lazy(chunks) else None)
     read: PiecesHere | PiecesOnWorkers
     if client is None:
-        read = PiecesHere(opening, pieces, progressbar)
+        read = PiecesHere(opening, pieces, checkpoint is not None, progressbar)
     else:
-        read = PiecesOnWorkers(client, opening, list(pieces), HELD, progressbar)
+        read = PiecesOnWorkers(client, opening, list(pieces), HELD, checkpoint is not None, progressbar)
     if read.sample.rows is None:
         raise DataError("there are no chunks")
-    return ChunkedProblem(read)
+    if checkpoint is None:
+        return ChunkedProblem(read)
+    return ChunkedProblem(read, SavedExpectations.from_file(Path(checkpoint), build, objective, read.marks))

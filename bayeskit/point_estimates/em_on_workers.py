@@ -57,14 +57,14 @@ class _Read:
     piece: Piece
     room: int
     facts: tuple[ChunkFacts, ...] = ()
-    mark: str = ""  # of a file
+    mark: str = ""  # of a file, or of any piece where there is a checkpoint
     steps: list[ChunkStep] = field(default_factory=list)
 
     def expectations(self, point: Point) -> list[ChunkExpectation]:
         """The E steps of its chunks; a DataError if it is a file that is another one now."""
         if self.steps or not self.facts:
             return [step.run(point) for step in self.steps]
-        self._require_unchanged()
+        self.require_unchanged()
         found, steps, size = [], [], 0
         for rows, _ in self.piece.chunks():
             step = built_of(self.opening.build, rows, self.opening.objective).step
@@ -79,12 +79,13 @@ class _Read:
 
     def rows(self, places: Sequence[Any]) -> list[ChunkRows | None]:
         """Some rows of each chunk."""
-        self._require_unchanged()
+        self.require_unchanged()
         chunks = zip(self.piece.chunks(), places, strict=True)
         return [rows.take(where) if len(where) else None for (rows, _), where in chunks]
 
-    def _require_unchanged(self) -> None:
-        if self.mark and self.piece.mark != self.mark:
+    def require_unchanged(self) -> None:
+        """A DataError if it is a file that is another one since it was read."""
+        if self.piece.is_file and self.piece.mark != self.mark:
             raise _changed(self.piece.name)
 
     def __sizeof__(self) -> int:
@@ -117,16 +118,17 @@ class PiecesOnWorkers:
     iteration.
     """
 
-    def __init__(self, client: Any, opening: Opening, pieces: list[Piece], room: int, progressbar: bool) -> None:
+    def __init__(self, client: Any, opening: Opening, pieces: list[Piece], room: int, marked: bool, bar: bool) -> None:
         self.client, self.opening, self.pieces = client, opening, pieces
         self.facts, self.sample = Gathered(), SampledRows()
         self.token, self.numbers = uuid4().hex[:12], count()
         self.room = room * max(len(client.nthreads()), 1) // max(len(pieces), 1)
+        self.marked = marked
         self.told = told_of_builder(opening.build)
         self.held: list[Any] = []  # futures of pieces that were read
         self.chunks: list[tuple[str, ...]] = []  # the signs of the chunks of each
         self.marks: list[str] = []
-        with counted_aloud("reading chunks", lambda: self.facts.rows, "rows", progressbar):
+        with counted_aloud("reading chunks", lambda: self.facts.rows, "rows", bar):
             self._read()
 
     def expectations(self, point: Point) -> Iterator[ChunkExpectation]:
@@ -175,7 +177,7 @@ class PiecesOnWorkers:
     def _reading(self, source: Any, number: int) -> Any:
         own, values = sent_piece(self.client, self.pieces[number])
         key = f"bayeskit-em-chunk-{self.token}-{number}"
-        future = self.client.submit(_read, source, own, number, values, self.room, key=key)
+        future = self.client.submit(_read, source, own, number, values, self.room, self.marked, key=key)
         self.held.append(future)
         return future
 
@@ -215,11 +217,11 @@ class PiecesOnWorkers:
         return found
 
 
-def _read(sent: _Sent, held: bytes, number: int, values: Any, room: int) -> _Read | BayeskitError:
+def _read(sent: _Sent, held: bytes, number: int, values: Any, room: int, marked: bool) -> _Read | BayeskitError:
     with alone_in_process(), lightly():
         try:
             opening, piece = sent.opening, computed_piece(cloudpickle.loads(held), values)
-            mark = piece.mark if piece.is_file else ""
+            mark = piece.mark if piece.is_file or marked else ""
             steps, facts, size = [], [], 0
             for place, (rows, identity) in enumerate(() if piece.has_no_rows else piece.chunks()):
                 opening = opening.begun(rows)
@@ -231,8 +233,7 @@ def _read(sent: _Sent, held: bytes, number: int, values: Any, room: int) -> _Rea
                 del step
                 gc.collect(1)
             found = _Read(opening, piece, room, tuple(facts), mark, steps if size <= room else [])
-            if mark and piece.mark != mark:
-                raise _changed(piece.name)
+            found.require_unchanged()
             return found
         except BayeskitError as error:  # no fault of the worker, which would try again
             return error

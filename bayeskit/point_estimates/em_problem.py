@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -83,6 +84,10 @@ class Iteration(ABC):
     @abstractmethod
     def started(self, number: int, rng: np.random.Generator) -> Point:
         """The point of a start: the M step of clusters of the data, or a draw from the prior."""
+
+    def going_on(self) -> AbstractContextManager[None]:
+        """What is to be open during the iterations."""
+        return nullcontext()
 
     def climb(self, point: Point, max_iterations: int, tolerance: float) -> Run:
         """Iterations from one start; raises Degenerate."""

@@ -324,7 +324,7 @@ def test_em_has_its_e_steps_on_workers_to_the_same_digits(
     client.wait_for_workers(2)
 
 
-def test_em_of_data_of_dask_runs_where_they_lie(client: Client, table: pd.DataFrame) -> None:
+def test_em_of_data_of_dask_runs_where_they_lie(client: Client, table: pd.DataFrame, tmp_path: Path) -> None:
     import dask.dataframe as dd
 
     ordered = table[:150].sort_values("x").reset_index(drop=True)
@@ -333,7 +333,10 @@ def test_em_of_data_of_dask_runs_where_they_lie(client: Client, table: pd.DataFr
     expected = maximum(frame)
     assert expected == maximum([ordered[61:100], ordered[100:]])
     with client.as_current():
-        assert maximum(frame) == expected
+        assert maximum(frame, checkpoint=tmp_path / "steps") == expected
+    lines = (tmp_path / "steps").read_text()
+    assert maximum(frame, checkpoint=tmp_path / "steps") == expected  # here, from what was made there
+    assert (tmp_path / "steps").read_text() == lines
     bad = table[:90].assign(y=np.where(np.arange(90) == 70, np.nan, table["y"][:90]))
     with pytest.raises(DataError, match=r"part 3 of the data has missing values: column 'y' .* row 10"):
         bk.em(mixture, chunks=dd.from_pandas(bad, npartitions=3), client=client)

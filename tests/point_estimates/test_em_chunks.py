@@ -151,6 +151,32 @@ def test_files_beyond_what_is_held_are_read_again(tmp_path: Path, monkeypatch: p
         problem.expectation(point)
 
 
+def test_a_run_that_was_cut_off_goes_on_to_the_same_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"chunks": ROWS, "start": START, "tolerance": 0.0, **QUIET}
+    expected = bk.em(normals, max_iterations=5, **options)
+    kept = {"checkpoint": tmp_path / "steps", **options}
+    bk.em(normals, max_iterations=2, **kept)
+    lines = kept["checkpoint"].read_text()
+    kept["checkpoint"].write_text(lines[:-30])  # the last one was cut off
+    made = []
+    original = em_chunks.PiecesHere.expectations
+    monkeypatch.setattr(
+        em_chunks.PiecesHere, "expectations", lambda self, point: (made.append(point), original(self, point))[1]
+    )
+    found = bk.em(normals, max_iterations=5, **kept)
+    assert len(made) == 4  # of six, two were there
+    for name, value in expected.point.items():
+        np.testing.assert_array_equal(found.point[name], value)
+    np.testing.assert_array_equal(found.trace, expected.trace)
+    assert found.log_posterior == expected.log_posterior
+    with pytest.raises(bk.BayeskitError, match="with another data"):
+        bk.em(normals, **kept | {"chunks": ROWS[:2]})
+    with pytest.raises(bk.BayeskitError, match="with another objective"):
+        bk.em(normals, objective="posterior", **kept)
+    with pytest.raises(bk.BayeskitError, match="checkpoint: it is for chunks, em"):
+        bk.em(normals(NUMBERS), checkpoint=tmp_path / "other")
+
+
 def standardised(y: Any) -> pm.Model:
     return normals((y - np.mean(y)) / np.std(y))
 
