@@ -88,11 +88,10 @@ def costs(folder: Path) -> Costs:
         last = time.perf_counter() - begun
         spent: dict[str, list[float]] = {"first": [], "chunk": [], "sum": []}
         for record in stream.data:
-            kind, number = str(record["key"]).split("-")[1], str(record["key"]).split("-")[-1]
+            kind = str(record["key"]).split("-")[1]
             for what in record["startstops"]:
-                name = "first" if (kind, number) == ("chunk", "0") else kind
-                if what["action"] == "compute" and name in spent:
-                    spent[name].append(what["stop"] - what["start"])
+                if what["action"] == "compute" and kind in spent:
+                    spent[kind].append(what["stop"] - what["start"])
     return Costs(spent["first"][0], float(np.mean(spent["chunk"])), float(np.mean(spent["sum"])), task, last)
 
 

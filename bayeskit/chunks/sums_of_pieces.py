@@ -120,7 +120,7 @@ def _on_workers(
 
         begun = start
         for number, piece in enumerate(pieces):  # the first that has rows tells what the model is
-            begun = work.leaf(start, piece, number)
+            begun = work.leaf(start, piece, number, "first")
             if finished({begun: piece}):
                 break
         others = {work.leaf(begun, p, k): p for k, p in enumerate(pieces[number + 1 :], number + 1)}
@@ -152,10 +152,14 @@ class _Submitted:
     held: Any
     told: str
 
-    def leaf(self, start: Any, piece: Piece, number: int) -> Any:
-        """A task that reads a piece; data of Dask are computed first, by tasks of theirs, where they lie."""
+    def leaf(self, start: Any, piece: Piece, number: int, kind: str = "chunk") -> Any:
+        """A task that reads a piece; data of Dask are computed first, by tasks of theirs, where they lie.
+
+        Tasks of one kind that do not wait for each other stay with the scheduler until a worker is free. Were they
+        given to workers at once, Dask would blame each of them for the end of the worker that it lay with.
+        """
         own, values = sent_piece(self.client, piece)
-        key = f"bayeskit-chunk-{self.token}-{number}"
+        key = f"bayeskit-{kind}-{self.token}-{number}"
         return self.client.submit(_leaf, start, own, number, values, self.held, self.told, key=key)
 
     def tree(self, start: Any, leaves: list[Any]) -> Any:

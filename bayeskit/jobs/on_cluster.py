@@ -19,7 +19,9 @@ from bayeskit.terminal import let_alarms_through
 __all__ = ["alone_in_process", "finished_futures", "on_cluster", "pickled", "result_of", "sent", "willing_client"]
 
 PATIENCE = 60.0  # seconds for a worker to say whether it can unpack something
-DEATHS = 1  # times that a job is tried again of which Dask says that it ends its workers, after its own four
+# Of a job Dask says that it ends its workers once four have ended that it lay with, whether or not it was begun, and
+# from then on each time. It is tried again as often as this, where no other was done meanwhile, and in all.
+DEATHS, ALL_DEATHS = 6, 50
 
 
 def on_cluster[Job, Result](
@@ -78,6 +80,8 @@ def finished_futures(client: Any, names: Mapping[Any, str]) -> Iterator[Any]:
     from distributed import KilledWorker, as_completed
 
     deaths: Counter[Any] = Counter()
+    in_vain: dict[Any, tuple[int, int]] = {}  # how many were done at the last death, and deaths since more were
+    done = 0
     try:
         with quiet_cluster():
             with client.as_current():
@@ -85,7 +89,9 @@ def finished_futures(client: Any, names: Mapping[Any, str]) -> Iterator[Any]:
             for future in going:
                 if future.status == "error" and isinstance(future.exception(), KilledWorker):
                     deaths[future.key] += 1
-                    if deaths[future.key] > DEATHS:
+                    before, times = in_vain.get(future.key, (done, 0))
+                    in_vain[future.key] = (done, times + 1 if before == done else 1)
+                    if in_vain[future.key][1] > DEATHS or deaths[future.key] > ALL_DEATHS:
                         raise InferenceError(
                             f"{names[future]}: each worker that took it ended; if memory was short, make chunks "
                             "smaller, or give workers more"
@@ -95,6 +101,7 @@ def finished_futures(client: Any, names: Mapping[Any, str]) -> Iterator[Any]:
                     continue
                 if future.status != "finished":
                     result_of(client, future, names[future])  # its error
+                done += 1
                 yield future
     finally:
         if client.status == "running":

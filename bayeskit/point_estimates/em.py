@@ -153,9 +153,8 @@ def em(
     model : pymc.Model
         Its finite variables can be summed out. With ``chunks`` a function that builds the model of one.
     chunks, dim, client, checkpoint
-        Rows as of :func:`bayeskit.infer`, with finite variables of their own; whose workers have the E steps; a file
-        from which a run goes on. Of the columns 0.4 GB stay in memory, here or for each worker; files beyond are read
-        again in every iteration.
+        Rows as of :func:`bayeskit.infer`, with finite variables of their own; whose workers have the E steps; a file of
+        these, to go on from. 0.4 GB of columns stay in memory (of each worker); files beyond are read each time.
     objective : {"likelihood", "posterior"}
         With ``likelihood`` the priors of the continuous variables play no part; ``posterior`` is the mode of the
         density of the variables as the model has them (no Jacobian of a transform).
@@ -165,9 +164,8 @@ def em(
         Of what is still to be gained (Aitken; Böhning et al. 1994), relative to one plus the size of the objective.
     start : mapping of str to array, optional
         A single start: values on their own supports; those left out are taken from the model's initial point.
-    random_seed : int, sequence of int or numpy.random.Generator, optional
-        Of the starts.
-    progressbar : bool
+    random_seed, progressbar
+        Of the starts, an int, a sequence of int or a numpy.random.Generator; a bool.
 
     Returns
     -------
@@ -176,18 +174,16 @@ def em(
     Raises
     ------
     ModelError, DataError
-        If no finite variable can be summed out, a discrete one remains, a variable is in no likelihood, rows of
-        ``chunks`` do not add up, or one of these is bad.
+        If a finite variable cannot be summed out, another is in no likelihood, or ``chunks`` are bad or do not add up.
     OptionError, InferenceError
         If an option or ``start`` does not fit; if every start is degenerate, or the objective falls.
     """
     rng = np.random.default_rng(whole_seed(random_seed))
     with lightly(), quiet():
-        options = {"dim": dim, "client": client, "checkpoint": checkpoint}
-        problem = _problem(model, chunks, options, objective, progressbar)
+        of_chunks = {"dim": dim, "client": client, "checkpoint": checkpoint}
+        problem = _problem(model, chunks, of_chunks, objective, progressbar)
         first = problem.completed(start) if start is not None else None
-        with problem.going_on():
-            return _best(problem, 1 if first else starts, first, rng, max_iterations, tolerance, progressbar)
+        return _best(problem, 1 if first else starts, first, rng, max_iterations, tolerance, progressbar)
 
 
 def _problem(model: Any, chunks: Any, options: dict[str, Any], objective: str, progressbar: bool) -> Iteration:
@@ -218,7 +214,9 @@ def _best(
     for number in watched(range(starts), "EM starts", bar):
         run = None
         try:
-            run = problem.climb(first or problem.started(number, rng), limit, tolerance)
+            begun = first or problem.started(number, rng)
+            with problem.going_on():
+                run = problem.climb(begun, limit, tolerance)
             problem.require_states(run)
         except Degenerate as error:
             run, reasons[str(error)] = None, None
