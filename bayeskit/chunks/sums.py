@@ -23,7 +23,7 @@ from bayeskit.chunks.rows import ChunkRows, column_kinds
 from bayeskit.chunks.template import Template, first_rows, statistics_together, without_wholes
 from bayeskit.chunks.terms import NotAdditive
 from bayeskit.errors import DataError
-from bayeskit.graphs.environment import lightly
+from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.model.summed_likelihood import SummedRows, rows_together, with_rows
 
 __all__ = ["ChunkSum"]
@@ -64,7 +64,8 @@ class ChunkSum:
             gc.collect(1)  # graphs are in cycles, and hold the data of the chunk
 
     def _with_chunk(self, rows: ChunkRows, identity: Any) -> ChunkSum:
-        with lightly():
+        # Two threads add up a product in two parts: a worker of Dask has one, and its digits would be others.
+        with lightly(), on_one_thread():
             rows.require_like(self.kinds)
             reading = read_rows(self.build, rows)
             template = self.template or Template.of(self.build, rows.take(first_rows(rows)), KnownLabels())

@@ -13,6 +13,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
+from threadpoolctl import threadpool_limits
 
 import bayeskit as bk
 from bayeskit.chunks.sum_of_chunks import sum_of_chunks
@@ -479,3 +480,22 @@ def test_numbers_of_single_precision_are_widened_before_anything_is_computed_of_
     for k in range(3):
         point = {"b": np.random.default_rng(k).normal(size=5)} | ({"s": np.asarray(0.4)} if sd is None else {})
         assert joint.logp(point) == pytest.approx(expected.logp(point), rel=1e-12)
+
+
+def test_the_digits_are_those_of_one_thread() -> None:
+    """A worker of Dask has one; two add up a product in two parts."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(20_000, 40))
+    y = X[:, 0] + rng.normal(size=len(X))
+
+    def build(rows: dict[str, np.ndarray]) -> pm.Model:
+        with pm.Model() as model:
+            pm.Normal("y", rows["X"] @ pm.Normal("b", 0.0, 1.0, shape=40), 0.7, observed=rows["y"])
+        return model
+
+    def evidence(threads: int) -> float:
+        with threadpool_limits(threads, user_api="blas"):
+            summed = sum_of_chunks(build, [{"X": X, "y": y}]).model()
+        return LogJoint.from_model(summed).logp({"b": np.linspace(-1.0, 1.0, 40)})
+
+    assert evidence(1) == evidence(2)
