@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg
 
 from bayeskit.gaussian.observation_space import DataSide
 from bayeskit.gaussian.short_basis import ShortBasis, short_basis
@@ -62,25 +61,34 @@ class Whitened:
         """θ − θ₀ from z."""
         return np.asarray((self.side.inverse @ (z * self.spread + self.centre).T).T)
 
-    def direct_variance(self, k: int) -> np.ndarray:
+    def roots(self, short: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        """Of θ, from those of z/ρ in B by rows, a stack of rows for each value of φ."""
+        lifted = self.basis.lifted(short.reshape(-1, short.shape[-1])).reshape(*short.shape[:-1], -1)
+        lifted = lifted * spread[:, None, :]
+        inverse = self.side.inverse
+        if inverse.nnz > self.side.size:
+            return np.asarray((inverse @ lifted.reshape(-1, self.side.size).T).T).reshape(lifted.shape)
+        return np.asarray(lifted * inverse.diagonal())
+
+    def direct_variances(self, some: np.ndarray) -> np.ndarray:
         """The variances where the data leave next to nothing of some prior variance: not as a difference.
 
         Cov z = B (I + U'ᵀU')⁻¹ Bᵀ + I − BBᵀ, and for the second, which is a difference, nothing but the part of z where
         B has other columns than U; not a number where of a variable nothing would be left but rounding of that.
         """
-        count, spread = self.matrix.shape[2], self.spread[k]
-        upper = np.linalg.qr(np.concatenate([self.matrix[k], np.eye(count)]), mode="r")
-        inside = self._variances(self.basis.lifted(linalg.solve_triangular(upper, np.eye(count), trans="T")) * spread)
+        spread, eye = self.spread[some], np.eye(self.matrix.shape[2])
+        below = np.broadcast_to(eye, (len(some), *eye.shape))
+        upper = np.linalg.qr(np.concatenate([self.matrix[some], below], axis=1), mode="r")
+        root = solve_triangular(np.swapaxes(upper, 1, 2), below, lower=True, vectors=False)
+        inside = np.sum(self.roots(root, spread) ** 2, axis=1)
         apart = spread.copy()
-        apart[self.basis.inside] = 0.0
-        before = np.asarray(self.side.inverse.power(2) @ apart**2)
-        outside = np.maximum(before - self._variances(self.basis.lifted(np.eye(count)) * apart), 0.0)
+        apart[:, self.basis.inside] = 0.0
+        if not apart.any():
+            return inside
+        before = np.asarray((self.side.inverse.power(2) @ (apart**2).T).T)
+        outside = np.maximum(before - np.sum(self.roots(below, apart) ** 2, axis=1), 0.0)
         lost = inside + outside < LEFT * np.finfo(float).eps * before
         return np.where(lost, np.nan, inside + outside)
-
-    def _variances(self, root: np.ndarray) -> np.ndarray:
-        """Of θ, from a root of the covariance of z/ρ by rows."""
-        return np.asarray(np.sum((self.side.inverse @ root.T) ** 2, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,17 +150,13 @@ class DataSideConditional:
             mean[rows] = given.back(given.towards(given.residual))
             before = np.asarray((squares @ (given.spread**2).T).T)
             short = np.swapaxes(given.share, 1, 2)
-            half = given.basis.lifted(short.reshape(-1, short.shape[2])).reshape(*short.shape[:2], side.size)
-            half *= given.spread[:, None, :]
-            if side.inverse.nnz > side.size:
-                half = (side.inverse @ half.reshape(-1, side.size).T).T.reshape(half.shape)
-            else:
-                half *= side.inverse.diagonal()
+            half = given.roots(short, given.spread)
             variance = before - np.einsum("knd,knd->kd", half, half)
             pivots = np.abs(np.diagonal(given.upper, axis1=1, axis2=2))
             error = np.finfo(float).eps * pivots.max(axis=1) / pivots.min(axis=1)
-            for k in np.flatnonzero(np.any(variance < LEFT * error[:, None] * before, axis=1)):
-                variance[k] = given.direct_variance(int(k))
+            few = np.flatnonzero(np.any(variance < LEFT * error[:, None] * before, axis=1))
+            for _, (some,) in stacks([few], len(given.basis.classes) * side.size):
+                variance[some] = given.direct_variances(some)
             sd[rows] = np.sqrt(variance)
         return side.origin + mean, sd
 
