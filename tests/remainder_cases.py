@@ -205,11 +205,11 @@ def vector_marginal(scale: float) -> float:
 
 
 # -- chains ------------------------------------------------------------------------------------------------------------
-LEVEL = np.cumsum(0.5 * RNG.normal(size=25)) + 0.4 * RNG.normal(size=25)
+LEVEL = (np.cumsum(0.5 * RNG.normal(size=25)) + 0.4 * RNG.normal(size=25))[:9]
 
 
-def local_level(spelling: str, size: int = 25) -> Callable[[], None]:
-    data = LEVEL if size == 25 else np.resize(LEVEL, size)
+def local_level(spelling: str, size: int = 9) -> Callable[[], None]:
+    data = np.resize(LEVEL, size)
 
     def body() -> None:
         step, noise = pm.HalfNormal("step", 1.0), pm.HalfNormal("noise", 1.0)
@@ -225,42 +225,42 @@ def local_level(spelling: str, size: int = 25) -> Callable[[], None]:
 
 
 def local_level_marginal(step: Any, noise: Any) -> Any:
-    when, (steps, which) = np.arange(25), np.unique(step, return_inverse=True)
+    when, (steps, which) = np.arange(9), np.unique(step, return_inverse=True)
     matrices = 4.0 + steps[:, None, None] ** 2 * np.minimum.outer(when, when)
     return noisy_normal(LEVEL, matrices, which.reshape(np.shape(step)), 1.0, np.asarray(noise) ** 2)
 
 
 def autoregression() -> None:
     rho = pm.Uniform("rho", -1.0, 1.0)
-    state = pm.AR("state", rho=[rho], sigma=0.5, init_dist=pm.Normal.dist(0.0, 1.0), steps=24)
+    state = pm.AR("state", rho=[rho], sigma=0.5, init_dist=pm.Normal.dist(0.0, 1.0), steps=8)
     pm.Normal("y", state, 0.4, observed=LEVEL)
 
 
 def autoregression_marginal(rho: float) -> float:
-    move = np.eye(25) - np.diag(np.full(24, rho), -1)
-    root = np.linalg.solve(move, np.diag(np.r_[1.0, np.full(24, 0.5)]))
-    return normal_data(LEVEL, 0.0, root @ root.T + 0.16 * np.eye(25))
+    move = np.eye(9) - np.diag(np.full(8, rho), -1)
+    root = np.linalg.solve(move, np.diag(np.r_[1.0, np.full(8, 0.5)]))
+    return normal_data(LEVEL, 0.0, root @ root.T + 0.16 * np.eye(9))
 
 
 # -- Gaussian processes ------------------------------------------------------------------------------------------------
-PLACE = np.linspace(0.0, 4.0, 9)[:, None]
-CURVE = np.sin(PLACE[:, 0]) + 0.2 * RNG.normal(size=9)
+PLACE = np.linspace(0.0, 4.0, 5)[:, None]
+CURVE = np.sin(PLACE[:, 0]) + 0.2 * RNG.normal(size=5)
 
 
-def process(spelling: str, count: int) -> Callable[[], None]:
+def process(spelling: str, *, scaled: bool = False) -> Callable[[], None]:
     def body() -> None:
         length = pm.Gamma("length", 3.0, 2.0)
-        amplitude = pm.HalfNormal("amplitude", 1.0) if count > 1 else 1.0
-        noise = pm.HalfNormal("noise", 1.0) if count > 2 else 0.3
+        amplitude = pm.HalfNormal("amplitude", 1.0) if scaled else 1.0
+        noise = pm.HalfNormal("noise", 1.0) if spelling == "marginal" else 0.3
         covariance = amplitude**2 * pm.gp.cov.ExpQuad(1, length)
         if spelling == "marginal":
             pm.gp.Marginal(cov_func=covariance).marginal_likelihood("y", PLACE, CURVE, sigma=noise, jitter=0.0)
             return
-        matrix = covariance(PLACE) + 1e-9 * np.eye(9)
+        matrix = covariance(PLACE) + 1e-9 * np.eye(5)
         if spelling == "latent":
-            values = pm.MvNormal("values", np.zeros(9), matrix)
+            values = pm.MvNormal("values", np.zeros(5), matrix)
         else:
-            values = pt.linalg.cholesky(matrix) @ pm.Normal("white", 0.0, 1.0, shape=9)
+            values = pt.linalg.cholesky(matrix) @ pm.Normal("white", 0.0, 1.0, shape=5)
         pm.Normal("y", values, noise, observed=CURVE)
 
     return body
@@ -409,21 +409,22 @@ def two_blocks_marginal(one: Any, two: Any) -> Any:
 
 def varying() -> None:
     mu = pm.Normal("mu", 0.0, 5.0, shape=2)
-    tau = pm.HalfNormal("tau", 1.0, shape=2)
-    sigma = pm.HalfNormal("sigma", 1.0)
-    which = np.arange(30) % 6
-    a = pm.Normal("a", mu[0], tau[0], shape=6)
-    b = pm.Normal("b", mu[1], tau[1], shape=6)
-    pm.Normal("y", a[which] + b[which] * X[:, 0], sigma, observed=Y)
+    # Three numbers, whose logarithms have light tails: a tenth of the nodes that half-normal ones would take.
+    tau = pm.LogNormal("tau", 0.0, 0.5, shape=2)
+    sigma = pm.LogNormal("sigma", 0.0, 0.5)
+    which = np.arange(12) % 3
+    a = pm.Normal("a", mu[0], tau[0], shape=3)
+    b = pm.Normal("b", mu[1], tau[1], shape=3)
+    pm.Normal("y", a[which] + b[which] * X[:12, 0], sigma, observed=Y[:12])
 
 
 def varying_marginal(one: Any, two: Any, sigma: Any) -> Any:
-    which = np.arange(30) % 6
-    same, cross = which[:, None] == which, np.outer(X[:, 0], X[:, 0])
+    which = np.arange(12) % 3
+    same, cross = which[:, None] == which, np.outer(X[:12, 0], X[:12, 0])
     pairs, number = np.unique(np.asarray(one) + 1j * np.asarray(two), return_inverse=True)
     first, second = (part[:, None, None] ** 2 for part in (pairs.real, pairs.imag))
     matrices = 25.0 * (1 + cross) + same * (first + second * cross)
-    return noisy_normal(Y, matrices, number.reshape(np.shape(one)), np.ones_like(sigma), np.asarray(sigma) ** 2)
+    return noisy_normal(Y[:12], matrices, number.reshape(np.shape(one)), np.ones_like(sigma), np.asarray(sigma) ** 2)
 
 
 def cauchy_location() -> None:
@@ -503,20 +504,6 @@ REMAINDERS: tuple[Remainder, ...] = (
     ),
     Remainder("eight schools, non-centred", schools_noncentred, ("tau",), schools(EFFECT), (cauchy(5),)),
     Remainder(
-        "eight schools, half-normal",
-        schools_centred(lambda: pm.HalfNormal("tau", 10.0)),
-        ("tau",),
-        schools(EFFECT),
-        (stats.halfnorm(scale=10),),
-    ),
-    Remainder(
-        "eight schools, exponential",
-        schools_centred(lambda: pm.Exponential("tau", 0.2)),
-        ("tau",),
-        schools(EFFECT),
-        (stats.expon(scale=5),),
-    ),
-    Remainder(
         "eight schools, uniform",
         schools_centred(lambda: pm.Uniform("tau", 0.0, 30.0)),
         ("tau",),
@@ -532,22 +519,6 @@ REMAINDERS: tuple[Remainder, ...] = (
     ),
     Remainder(
         "regression, half-normal noise", regression(half_normal), ("sigma",), regression_marginal, (HALF,), batched=True
-    ),
-    Remainder(
-        "regression, half-Cauchy noise",
-        regression(lambda: pm.HalfCauchy("sigma", 1.0)),
-        ("sigma",),
-        regression_marginal,
-        (cauchy(1),),
-        batched=True,
-    ),
-    Remainder(
-        "regression, exponential noise",
-        regression(lambda: pm.Exponential("sigma", 1.0)),
-        ("sigma",),
-        regression_marginal,
-        (stats.expon(),),
-        batched=True,
     ),
     Remainder(
         "regression, log-normal variance",
@@ -596,7 +567,6 @@ REMAINDERS: tuple[Remainder, ...] = (
         (stats.norm(), stats.norm()),
         batched=True,
     ),
-    Remainder("decay, known noise", decay(lambda: 0.8), ("rate",), decay_marginal, (HALF,), batched=True),
     Remainder("decay", decay(half_normal), ("rate", "sigma"), decay_marginal, (HALF, HALF), batched=True),
     Remainder("log-normal data", lognormal_data, ("sigma",), lognormal_marginal, (HALF,)),
     Remainder("missing data", missing_data, ("sigma",), missing_marginal, (HALF,)),
@@ -619,16 +589,8 @@ REMAINDERS: tuple[Remainder, ...] = (
     ),
     Remainder("autoregression", autoregression, ("rho",), autoregression_marginal, (stats.uniform(-1, 2),)),
     Remainder(
-        "process, latent, length",
-        process("latent", 1),
-        ("length",),
-        process_marginal,
-        (stats.gamma(3, scale=0.5),),
-        batched=True,
-    ),
-    Remainder(
-        "process, latent, length and amplitude",
-        process("latent", 2),
+        "process, latent",
+        process("latent", scaled=True),
         ("length", "amplitude"),
         process_marginal,
         (stats.gamma(3, scale=0.5), HALF),
@@ -636,7 +598,7 @@ REMAINDERS: tuple[Remainder, ...] = (
     ),
     Remainder(
         "process, white",
-        process("white", 2),
+        process("white", scaled=True),
         ("length", "amplitude"),
         process_marginal,
         (stats.gamma(3, scale=0.5), HALF),
@@ -644,10 +606,10 @@ REMAINDERS: tuple[Remainder, ...] = (
     ),
     Remainder(
         "process, marginal",
-        process("marginal", 3),
-        ("length", "amplitude", "noise"),
-        process_marginal,
-        (stats.gamma(3, scale=0.5), HALF, HALF),
+        process("marginal"),
+        ("length", "noise"),
+        lambda length, noise: process_marginal(length, noise=noise),
+        (stats.gamma(3, scale=0.5), HALF),
         batched=True,
     ),
     Remainder(
@@ -677,7 +639,12 @@ REMAINDERS: tuple[Remainder, ...] = (
     Remainder("a leaf", leaf, ("sigma",), leaf_marginal, (HALF,)),
     Remainder("two blocks", two_blocks, ("one", "two"), two_blocks_marginal, (HALF, HALF), batched=True),
     Remainder(
-        "varying intercepts and slopes", varying, ("tau", "sigma"), varying_marginal, (HALF, HALF, HALF), batched=True
+        "varying intercepts and slopes",
+        varying,
+        ("tau", "sigma"),
+        varying_marginal,
+        (stats.lognorm(0.5), stats.lognorm(0.5), stats.lognorm(0.5)),
+        batched=True,
     ),
     Remainder(
         "Cauchy location, nothing eliminated",

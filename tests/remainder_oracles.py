@@ -19,7 +19,7 @@ __all__ = ["Integrated", "integrated"]
 
 DROP = {1: 32.0, 2: 32.0, 3: 25.0}  # nats
 PANELS = {1: 24, 2: 10, 3: 1}
-NODES = {1: 24, 2: 16, 3: 52}
+NODES = {1: 24, 2: 16, 3: 32}
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ LATENT = ("process, latent", "process, white")
 @cache
 def posterior_of(name: str) -> Posterior:
     case = next(c for c in REMAINDERS if c.name == name)
-    return bk.infer(case.build(), method="quadrature", draws=4000, random_seed=1, progressbar=False)
+    return bk.infer(case.build(), method="quadrature", draws=1000, random_seed=1, progressbar=False)
 
 
 @pytest.fixture(params=KNOWN, ids=str)
@@ -40,7 +40,7 @@ def test_evidence(case: Remainder) -> None:
     assert post.method == "quadrature"
     assert post.log_evidence.label == "quadrature"
     assert post.log_evidence.error < 1e-6
-    slack = 1e-7 if case.name.startswith(LATENT) or len(case.priors) == 3 else 2e-10
+    slack = 1e-7 if case.name.startswith(LATENT) else 2e-10
     assert abs(post.log_evidence.value - answer.log_evidence) < post.log_evidence.error + slack
     assert post.certificate < 1e-6
 
@@ -56,12 +56,15 @@ def test_moments_of_what_remains(case: Remainder) -> None:
 
 
 def test_draws_follow_the_marginals(case: Remainder) -> None:
-    """Kolmogorov–Smirnov on independent draws of every scalar that has a marginal."""
+    """Kolmogorov–Smirnov on independent draws of every scalar that has a marginal.
+
+    A probability that is off by 0.08 is seen, by 0.15 of what was eliminated.
+    """
     post = posterior_of(case.name)
     smallest, number = 1.0, 0
     for name, marginal in post.marginals.items():
-        number_of_draws = 4000 if marginal.family == "quadrature" else 300  # a mixture is summed for every draw
-        draws = post.tree["posterior"][name].to_numpy().reshape((4000, *np.shape(marginal.mean())))[:number_of_draws]
+        number_of_draws = 1000 if marginal.family == "quadrature" else 300  # a mixture is summed for every draw
+        draws = post.tree["posterior"][name].to_numpy().reshape((1000, *np.shape(marginal.mean())))[:number_of_draws]
         uniform = np.asarray(marginal.cdf(draws)).reshape(number_of_draws, -1)
         for column in uniform.T:
             smallest = min(smallest, stats.kstest(column, "uniform").pvalue)
@@ -197,14 +200,11 @@ def check_if_answered(model: pm.Model, expected: float, *, answered: bool, slack
     ("means", "sds", "slope", "noise", "observed", "answered"),
     [
         ((0.0, 20.0), (1.0, 0.01), np.full(8, 0.1), 0.5, Y, False),
-        ((0.0, 3.0), (1.0, 1e-3), np.full(8, 0.1), 0.5, Y, False),
         ((0.0, 0.5), (1.0, 1e-5), np.full(8, 0.1), 0.5, Y, False),
-        ((0.0, 0.0), (3.0, 0.01), X / 10, 0.8, SLOPED, True),
-        ((0.0, 0.0), (3.0, 0.01), X / 10, 0.5, SLOPED, True),
         ((0.0, 0.0), (3.0, 0.005), X / 10, 0.5, SLOPED, True),
         ((0.0, 0.0), (3.0, 0.2), X / 10, 0.5, SLOPED, True),
     ],
-    ids=["far", "near", "within", "spike", "low spike", "lower spike", "wide spike"],
+    ids=["far", "within", "spike", "wide spike"],
 )
 def test_narrow_modes_are_found_or_refused(
     means: Any, sds: Any, slope: Any, noise: float, observed: Any, answered: bool
