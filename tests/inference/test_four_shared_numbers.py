@@ -24,7 +24,7 @@ SHARED = ("a", "w", "s")
 def mixed() -> pm.Model:
     """A logistic regression with an intercept for each group."""
     with pm.Model() as model:
-        a, w, s = pm.Normal("a", 0, 2), pm.Normal("w", 0, 2, shape=2), pm.HalfNormal("s", 1)
+        a, w, s = pm.Normal("a", 0, 2), pm.Normal("w", 0, 2, shape=2), pm.LogNormal("s", -0.5, 0.5)
         b = pm.Normal("b", 0, s, shape=GROUPS)
         pm.Binomial("y", TRIALS, logit_p=a + X @ w + b[GROUP], observed=HITS)
     return model
@@ -38,18 +38,19 @@ def answered() -> Posterior:
 def dense() -> tuple[float, np.ndarray, np.ndarray]:
     """Log evidence, and mean and sd of the intercept and the weights: sums over a, w, log s and the effects in sds.
 
-    Steps are two thirds of the sds that the intercept and the weights have where the effects are nothing.
+    Steps are some 0.8 of the sds that the intercept and the weights have where the effects are nothing: of half as long
+    ones the evidence is the same to 1e-6.
     """
-    axes = [np.arange(-4.4, 2.41, 0.2), np.arange(-2.6, 2.81, 0.2), np.arange(-2.2, 2.21, 0.2)]
+    axes = [np.arange(-4.4, 2.41, 0.25), np.arange(-2.6, 2.81, 0.25), np.arange(-2.2, 2.21, 0.25)]
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
-    log_s, z, volume = np.arange(-16.0, 2.3, 0.5), np.linspace(-7, 7, 57), 0.2**3 * 0.5
+    log_s, z, volume = np.arange(-3.75, 2.8, 0.25), np.linspace(-7, 7, 41), 0.25**4
     prior = stats.norm.logpdf(points, 0, 2).sum(axis=1) + np.log(volume)
     choices = special.gammaln(TRIALS + 1) - special.gammaln(HITS + 1) - special.gammaln(TRIALS - HITS + 1)
     odds, hits = np.exp(points[:, :1] + points[:, 1:] @ X.T), points[:, :1] + points[:, 1:] @ X.T
     table = []
     for log_scale in log_s:
         s = np.exp(log_scale)
-        total = prior + stats.halfnorm.logpdf(s) + log_scale + choices.sum()
+        total = prior + stats.norm.logpdf(log_scale, -0.5, 0.5) + choices.sum()
         for k in range(GROUPS):
             rows = np.flatnonzero(k == GROUP)
             area: Any = 0.0

@@ -19,14 +19,14 @@ from bayeskit.inference import importance_entrywise
 from bayeskit.results.records import Posterior
 
 R = np.random.default_rng(12)
-PERSONS, ITEMS = 200, 5
-DIFFICULTY = np.array([-1.5, -0.5, 0.0, 0.6, 1.2])
+PERSONS, ITEMS = 100, 4
+DIFFICULTY = np.array([-1.2, -0.4, 0.4, 1.2])
 ANSWERS = R.binomial(1, special.expit(1.2 * R.normal(size=(PERSONS, 1)) - DIFFICULTY))
 
 
 def item_response() -> pm.Model:
     with pm.Model() as model:
-        sd, difficulty = pm.HalfNormal("sd", 2), pm.Normal("difficulty", 0, 2, shape=ITEMS)
+        sd, difficulty = pm.LogNormal("sd", 0, 0.3), pm.Normal("difficulty", 0, 1, shape=ITEMS)
         ability = pm.Normal("ability", 0, sd, shape=PERSONS)
         pm.Bernoulli("y", logit_p=ability[:, None] - difficulty, observed=ANSWERS)
     return model
@@ -42,13 +42,13 @@ PATTERNS, COUNTS = np.unique(ANSWERS, axis=0, return_counts=True)
 
 
 def log_joint(x: np.ndarray) -> np.ndarray:
-    """Of log sd and difficulties, (N, 6): a table of patterns of answers by nodes."""
+    """Of log sd and difficulties, (N, 5): a table of patterns of answers by nodes."""
     sd, difficulty = np.exp(x[:, 0]), x[:, 1:]
     logit = sd[:, None, None] * NODES[:, None] - difficulty[:, None]  # (N, K, items)
     right, wrong = special.log_expit(logit), special.log_expit(-logit)
     table = right @ PATTERNS.T + wrong @ (1 - PATTERNS).T  # (N, K, patterns)
     likelihood = special.logsumexp(table, b=(WEIGHTS / WEIGHTS.sum())[:, None], axis=1) @ COUNTS
-    prior = stats.halfnorm.logpdf(sd, scale=2) + x[:, 0] + stats.norm.logpdf(difficulty, 0, 2).sum(axis=1)
+    prior = stats.norm.logpdf(x[:, 0], 0, 0.3) + stats.norm.logpdf(difficulty, 0, 1).sum(axis=1)
     return np.asarray(likelihood + prior)
 
 

@@ -12,7 +12,7 @@ import bayeskit as bk
 SCALES = {"HalfNormal": stats.halfnorm(scale=2.0), "Exponential": stats.expon(scale=0.5)}
 
 
-@pytest.mark.parametrize(("prior", "groups", "tau"), [("HalfNormal", 100, 0.0), ("Exponential", 1000, 0.1)])
+@pytest.mark.parametrize(("prior", "groups", "tau"), [("HalfNormal", 100, 0.0), ("Exponential", 300, 0.1)])
 def test_groups_that_may_be_one(prior: str, groups: int, tau: float) -> None:
     """The density of log τ falls by one a unit only: it counts down to τ = 1e-12, where in θ nothing is left of it."""
     rng = np.random.default_rng(groups)
@@ -22,17 +22,17 @@ def test_groups_that_may_be_one(prior: str, groups: int, tau: float) -> None:
         theta = pm.Normal("theta", pm.Normal("mu", 0.0, 10.0), getattr(pm, prior)("tau", 2.0), shape=groups)
         pm.Normal("y", theta, error, observed=y)
     posterior = bk.infer(model, draws=400, random_seed=4)
-    log_tau = np.arange(-40.0, 4.0, 0.005)
+    log_tau = np.arange(-40.0, 4.0, 0.02)
     variance = error**2 + np.exp(2 * log_tau)[:, None]
     precision = (1 / variance).sum(axis=1) + 0.01
     mean = (y / variance).sum(axis=1) / precision
     density = -0.5 * (np.log(2 * np.pi * variance).sum(axis=1) + np.log(100.0 * precision))
     density += -0.5 * ((y - mean[:, None]) ** 2 / variance).sum(axis=1) - 0.005 * mean**2
     density += SCALES[prior].logpdf(np.exp(log_tau)) + log_tau
-    evidence = np.logaddexp.reduce(density) + np.log(0.005)
+    evidence = np.logaddexp.reduce(density) + np.log(0.02)
     assert posterior.method == "quadrature"
     assert abs(posterior.log_evidence.value - evidence) < posterior.log_evidence.error < 1e-8
-    weights = np.exp(density - evidence) * 0.005
+    weights = np.exp(density - evidence) * 0.02
     found = posterior.marginal("mu")
     assert found.mean() == pytest.approx(weights @ mean, rel=1e-7)
     shrunk = 1 - error[0] ** 2 / variance[:, 0]
