@@ -131,13 +131,13 @@ def test_estimates_from_draws_of_the_prior_know_the_constant() -> None:
 
 @pytest.mark.parametrize("dense", [150, 0])
 def test_draws_have_the_covariance_of_the_density(monkeypatch: pytest.MonkeyPatch, dense: int) -> None:
-    """PyMC's own have that of a precision squared."""
+    """PyMC's own have that of a precision squared, which is another by up to 0.19."""
     monkeypatch.setattr(field_draws, "DENSE", dense)
     expected = covariance(W, 0.6, 2.0)
-    many = pm.CAR.dist(mu=np.arange(6.0), W=W, alpha=0.6, tau=2.0, shape=(20_000, 6))
+    many = pm.CAR.dist(mu=np.arange(6.0), W=W, alpha=0.6, tau=2.0, shape=(5_000, 6))
     drawn = pm.draw(many, random_seed=1, mode=small_mode())
-    assert np.allclose(drawn.mean(axis=0), np.arange(6.0), atol=0.02)
-    assert np.allclose(np.cov(drawn.T), expected, atol=0.02)
+    assert np.allclose(drawn.mean(axis=0), np.arange(6.0), atol=0.04)
+    assert np.allclose(np.cov(drawn.T), expected, atol=0.04)
     one = pm.CAR.dist(mu=np.zeros(6), W=sparse.csr_matrix(W), alpha=0.6, tau=2.0)
     assert np.allclose(np.cov(pm.draw(one, 1000, random_seed=1, mode=small_mode()).T), expected, atol=0.1)
     with pm.Model() as built:

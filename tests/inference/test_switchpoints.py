@@ -127,9 +127,9 @@ def of_pairs(counts: np.ndarray, pairs: Iterable[Sequence[int]]) -> np.ndarray:
 
 
 def test_two_switchpoints_are_a_table_of_pairs() -> None:
-    years = 40
+    years = 16
     t = np.arange(years)
-    counts = np.random.default_rng(2).poisson(np.where(t < 12, 3.0, np.where(t < 27, 0.7, 4.0)))
+    counts = np.random.default_rng(2).poisson(np.where(t < 5, 3.0, np.where(t < 11, 0.7, 4.0)))
     with pm.Model() as model:
         tau = pm.DiscreteUniform("tau", 0, years - 1, shape=2)
         rate = pm.Exponential("rate", 1.0, shape=3)
@@ -149,9 +149,9 @@ def test_two_switchpoints_are_a_table_of_pairs() -> None:
 
 def test_two_ordered_switchpoints_with_rates_of_their_own() -> None:
     """The second is after the first: its prior depends on it, and the table has the pairs in order only."""
-    years = 24
+    years = 14
     t = np.arange(years)
-    counts = np.random.default_rng(4).poisson(np.where(t < 8, 3.0, np.where(t < 16, 0.7, 4.0)))
+    counts = np.random.default_rng(4).poisson(np.where(t < 5, 3.0, np.where(t < 9, 0.7, 4.0)))
     with pm.Model() as model:
         first = pm.DiscreteUniform("first", 0, years - 1)
         later = pm.DiscreteUniform("later", 0, years - 1)
@@ -218,7 +218,7 @@ def test_the_values_of_a_range_that_depends_on_another_variable(
 
 
 def test_the_closed_form_of_the_oracle() -> None:
-    rates = np.linspace(1e-6, 30, 200_001)
+    rates = np.linspace(1e-6, 30, 20_001)
     y = COUNTS[:9]
     density = stats.expon.pdf(rates) * np.exp(stats.poisson(rates[:, None]).logpmf(y).sum(axis=1))
     assert log_evidence_of(y.astype(float)) == pytest.approx(math.log(np.trapezoid(density, rates)), abs=1e-8)
