@@ -45,6 +45,7 @@ MOST = 4  # variables
 PROPOSALS, FEWER, SLACK = 2000, 500, 1.3
 LEAST_RATE, MOST_PROPOSALS = 0.02, 100_000  # of acceptance that is planned with, and proposals at once
 FURTHER = 4  # rounds in which regions that were passed over are looked for
+JUMPS = 0.01  # nats: a density that is rounded to less has an integral, and a bound that says so
 SPREAD = 4  # times the largest difference between lattices, or neighbours, that the bound counts
 # Widths in which the density is a parabola but for rounding, and about which points, in widths from the mode, it is
 # looked at. log(1 - Φ(x)) of x = 6 is a staircase, whose steps are a millionth of a width wide and higher farther out.
@@ -166,6 +167,8 @@ def integrate(
         error += UNSEARCHED if k > 1 and len(land.modes) > 1 else 0.0
         if not error <= max(tolerance, acceptable):
             raise NotIntegrable(f"the error bound stays at {error:.1g} nats")
+        if SPREAD * noise > JUMPS:
+            raise NotIntegrable(f"next to its mode the log density jumps by {noise:.2g} nats")
         error += SPREAD * float(noise)
     except NotIntegrable as refusal:
         refusal.modes = land.separate()
