@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from numbers import Number
 from os import PathLike, fspath
@@ -20,7 +21,7 @@ from bayeskit.errors import DataError, OptionError
 from bayeskit.graphs.identity import digest_of
 from bayeskit.jobs.clients import is_lazy
 
-__all__ = ["Piece", "pieces_of"]
+__all__ = ["Piece", "kept_pieces", "pieces_of"]
 
 LAST = 65_536  # bytes
 
@@ -118,3 +119,10 @@ def pieces_of(chunks: Any, dim: str | None = None, name: str = "the data") -> It
             yield from (replace(piece, key=key) for piece in found)
     else:
         yield Piece(chunks, name, dim)
+
+
+def kept_pieces(chunks: Any, dim: str | None = None) -> Iterator[Piece]:
+    """Pieces that stay when the next is there: a generator may fill one table over and over, and is copied from."""
+    for piece in pieces_of(chunks, dim):
+        plain = isinstance(chunks, Iterator) and not (piece.is_file or is_lazy(piece.source))
+        yield replace(piece, source=deepcopy(piece.source)) if plain else piece

@@ -8,7 +8,7 @@ from typing import Any
 
 import pymc as pm
 
-from bayeskit.chunks.pieces import pieces_of
+from bayeskit.chunks.pieces import kept_pieces, pieces_of
 from bayeskit.chunks.sources import chunks_of
 from bayeskit.chunks.sums import ChunkSum
 from bayeskit.chunks.sums_of_pieces import sum_of_pieces
@@ -34,7 +34,7 @@ def sum_of_chunks(
     """
     client = require_client(client) or (current_client() if is_lazy(chunks) else None)
     if client is not None or checkpoint is not None:
-        pieces = pieces_of(chunks, dim)
+        pieces = pieces_of(chunks, dim) if client is None else kept_pieces(chunks, dim)
         return sum_of_pieces(build, pieces, client=client, checkpoint=checkpoint, progressbar=progressbar)
     found = ChunkSum(build)
     with counted_aloud("adding up chunks", lambda: found.rows, "rows", progressbar):

@@ -132,10 +132,12 @@ def _exchanged(rv: Graph, random: Collection[Graph], rows: int | None) -> Graph 
 def _is_better_kept(mean: Graph, found: MaternCovariance, random: set[Graph], rows: int | None) -> bool:
     """Whether something may integrate out of a small matrix, or has to for its own size; or there is no noise.
 
-    Or nothing of it is random: the matrix is factorised once, and what a filter may leave out would be called exact.
+    Or none of its numbers is real and random: the matrix is factorised a few times, and what a filter leaves out would
+    be called exact.
     """
     summed = [*found.noise, *(t.variance for t in found.terms)]
-    known = not random.intersection(ancestors([*summed, *(t.rate for t in found.terms)]))
+    below = random.intersection(ancestors([*summed, *(t.rate for t in found.terms)]))
+    known = not any(v.type.dtype.startswith("float") for v in below)
     return has_closed_form(mean, summed, random, rows, otherwise=known or _has_no_noise(found))
 
 

@@ -62,4 +62,4 @@ def has_closed_form(
 def is_known_to_be_least(variance: Graph, least: float) -> bool:
     """Whether a variance is known, and no more than the least one."""
     known = all(isinstance(leaf, Constant) for leaf in graph_inputs([variance]))
-    return known and bool(np.min(compile_small([], variance)()) <= least)
+    return known and bool(np.min(compile_small([], variance)(), initial=np.inf) <= least)

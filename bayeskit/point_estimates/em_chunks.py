@@ -24,7 +24,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from bayeskit.chunks.pieces import Piece, pieces_of
+from bayeskit.chunks.pieces import Piece, kept_pieces
 from bayeskit.chunks.pieces_on_workers import computed_piece
 from bayeskit.errors import DataError, OptionError
 from bayeskit.graphs.rewriting import substitute
@@ -172,7 +172,7 @@ def chunked_problem(
     """
     if isinstance(build, pm.Model) or not callable(build):
         raise OptionError("with chunks=, give the function that builds the model of one: em(build, chunks=...)")
-    opening, pieces = Opening(build, objective), pieces_of(chunks, dim)
+    opening, pieces = Opening(build, objective), kept_pieces(chunks, dim)
     client = require_client(client) or (current_client() if is_lazy(chunks) else None)
     read: PiecesHere | PiecesOnWorkers
     if client is None:

@@ -321,3 +321,32 @@ def test_what_the_filter_leaves_out_is_in_the_error():
         slow = bk.infer(model, progressbar=False, random_seed=1, draws=200)
     off = abs(post.log_evidence.value - slow.log_evidence.value)
     assert slow.log_evidence.error < off < post.log_evidence.error < TOLERANCE
+
+
+def _two_smooth(length):
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0.0, 1.0, 60))
+    y = np.sin(2.0 * x) + 0.5 * x**2 + 1e-5 * rng.normal(size=60)
+    kernel = 10.0 * cov.Matern52(1, ls=2.0 * length) + 10.0 * cov.Matern52(1, ls=3.0 * length)
+    pm.gp.Marginal(cov_func=kernel).marginal_likelihood("y", x[:, None], y, sigma=1e-5, jitter=0.0)
+
+
+def test_a_sum_of_smooth_processes_with_little_noise_has_its_digits():
+    """The filter has the covariances of each, of which next to nothing is left in that of their sum."""
+    with pm.Model() as model:
+        _two_smooth(pm.LogNormal("length", 0.0, 0.3))
+    joint = LogJoint.from_model(model)
+    assert _taken(joint)
+    found = compile_small(list(joint.values.values()), joint.factors["y"])(np.array(1.1))
+    given = float(model.compile_logp(vars=model.observed_RVs)({"length_log__": np.log(1.1)}))
+    np.testing.assert_allclose(found, given, atol=1e-2)
+
+
+def test_between_two_lengths_the_matrix_is_kept():
+    """What is exact is so to rounding; a filter was off by a nat."""
+    with pm.Model() as model:
+        z = pm.Bernoulli("z", 0.5)
+        _two_smooth(pm.math.switch(pm.math.eq(z, 1), 1.0, 1.1))
+    post = bk.infer(model, progressbar=False, random_seed=1, draws=4)
+    np.testing.assert_allclose(post.log_evidence.value, 443.69151, atol=5e-3)  # of forty digits
+    np.testing.assert_allclose(post.marginal("z").mean(), 8.50e-5, rtol=5e-3)

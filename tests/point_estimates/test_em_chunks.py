@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -149,6 +149,20 @@ def test_files_beyond_what_is_held_are_read_again(tmp_path: Path, monkeypatch: p
     pd.DataFrame({"y": ROWS[2]}).to_parquet(tmp_path / "1.parquet")
     with pytest.raises(bk.BayeskitError, match=r"1\.parquet was changed"):
         problem.expectation(point)
+
+
+def test_a_generator_may_fill_one_table_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(em_chunks, "HELD", 0)  # bytes: all are read again
+
+    def one_buffer() -> Iterator[np.ndarray]:
+        buffer = np.empty(20)
+        for part in np.split(NUMBERS[:60], 3):
+            buffer[:] = part
+            yield buffer
+
+    found = bk.em(normals, chunks=one_buffer(), starts=1, max_iterations=3, **QUIET)
+    expected = bk.em(normals, chunks=np.split(NUMBERS[:60], 3), starts=1, max_iterations=3, **QUIET)
+    assert found.trace == pytest.approx(expected.trace, rel=1e-13)
 
 
 def test_a_run_that_was_cut_off_goes_on_to_the_same_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

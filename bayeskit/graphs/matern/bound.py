@@ -41,6 +41,8 @@ def bound_of_filters(graph: Graph) -> Graph | None:
     """The sum of the bounds of all filters in a graph; None where none of them leaves anything out."""
     nodes = {v.owner for v in ancestors([graph]) if v.owner is not None and isinstance(v.owner.op, MaternWhitening)}
     found = [
-        MaternBound(n.op.orders, n.op.softening).make_node(*n.inputs).outputs[0] for n in nodes if any(n.op.softening)
+        MaternBound(n.op.orders, n.op.softening).make_node(*n.inputs).outputs[0]
+        for n in nodes
+        if any(n.op.softening) or len(n.op.orders) > 1
     ]
     return pt.add(pt.constant(0.0), *found) if found else None
