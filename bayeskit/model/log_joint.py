@@ -38,6 +38,7 @@ from bayeskit.model.index_range import require_indices_inside
 from bayeskit.model.kronecker_normal import with_gradients_on_grids
 from bayeskit.model.markov_chain import chain_parameters, is_chain
 from bayeskit.model.matern_normal import without_matern_matrices
+from bayeskit.model.matrix_normal import where_alone
 from bayeskit.model.matrix_sizes import require_room
 from bayeskit.model.summed_likelihood import is_summed
 from bayeskit.model.toeplitz_normal import without_toeplitz_matrices
@@ -85,8 +86,8 @@ class LogJoint:
         widened = widen(substitute(list(model.basic_RVs), large))
         data = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
         observed = {w: data[rv] for rv, w in zip(fresh, widened, strict=True) if rv in data}
-        widened = without_toeplitz_matrices(without_matern_matrices(widened, observed, widened), observed, widened)
-        widened = with_gradients_on_grids(widened, observed)
+        cheaper = without_toeplitz_matrices(without_matern_matrices(widened, observed, widened), observed, widened)
+        widened = where_alone(widened, with_gradients_on_grids(cheaper, observed))
         named = {str(rv.name): w for rv, w in zip(fresh, widened, strict=True)}
         require_room(
             named,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.nodes import applies, asks_for_one
 from bayeskit.types import Graph
 
-__all__ = ["MatrixNormal", "has_closed_form", "is_known_to_be_least", "matrix_normal"]
+__all__ = ["MatrixNormal", "has_closed_form", "is_known_to_be_least", "matrix_normal", "where_alone"]
 
 SMALL = 2000  # rows up to which a closed form by the matrix is worth more than a density without it
 FEW = 16  # numbers in a mean, up to which they may remain
@@ -63,3 +63,14 @@ def is_known_to_be_least(variance: Graph, least: float) -> bool:
     """Whether a variance is known, and no more than the least one."""
     known = all(isinstance(leaf, Constant) for leaf in graph_inputs([variance]))
     return known and bool(np.min(compile_small([], variance)(), initial=np.inf) <= least)
+
+
+def where_alone(variables: Sequence[Graph], exchanged: Sequence[Graph]) -> list[Graph]:
+    """What random variables were exchanged for, but for those that another one is a function of.
+
+    It would go on being a function of the variable that was: of a draw from it, and not of the data.
+    """
+    if all(new is old for new, old in zip(exchanged, variables, strict=True)):
+        return list(exchanged)
+    read = set(ancestors([i for v in variables if v.owner is not None for i in v.owner.inputs]))
+    return [old if old in read else new for new, old in zip(exchanged, variables, strict=True)]

@@ -7,7 +7,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from pytensor.graph.traversal import ancestors
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 import bayeskit as bk
 from bayeskit.graphs.compile import compile_small
@@ -350,3 +350,33 @@ def test_between_two_lengths_the_matrix_is_kept():
     post = bk.infer(model, progressbar=False, random_seed=1, draws=4)
     np.testing.assert_allclose(post.log_evidence.value, 443.69151, atol=5e-3)  # of forty digits
     np.testing.assert_allclose(post.marginal("z").mean(), 8.50e-5, rtol=5e-3)
+
+
+@pytest.mark.parametrize("kernel", ["matern32", "expquad"])
+def test_an_observed_process_that_another_variable_reads_is_read_from_the_data(kernel, monkeypatch):
+    monkeypatch.setattr("bayeskit.model.toeplitz_normal.WORTHWHILE", 4)
+    z = 0.5 * Y + 0.1 * RNG.normal(size=N)
+    places = COLUMN if kernel == "matern32" else np.linspace(0.0, 3.0, N)[:, None]
+    of_length = {"matern32": cov.Matern32, "expquad": cov.ExpQuad}[kernel]
+
+    def evidence(beside):
+        with pm.Model() as model:
+            gp = pm.gp.Marginal(cov_func=of_length(1, ls=pm.InverseGamma("ls", 3.0, 3.0)))
+            y = gp.marginal_likelihood("y", places, Y, sigma=0.3)
+            if beside:
+                pm.Normal("z", 0.5 * y, 0.1, observed=z)
+        return bk.infer(model, progressbar=False, random_seed=1, draws=100).log_evidence.value
+
+    expected = evidence(False) + norm(0.5 * Y, 0.1).logpdf(z).sum()
+    np.testing.assert_allclose(evidence(True), expected, atol=1e-7)
+
+
+def test_a_length_that_a_finite_variable_chooses_is_none_to_compare_with():
+    x = np.arange(5.0)[:, None]
+    with pm.Model() as model:
+        length = pt.stack([0.5, 2.0])[pm.Categorical("z", [0.3, 0.7])]
+        pm.MvNormal("y", np.zeros(5), cov.ExpQuad(1, ls=length)(x) + 0.09 * np.eye(5), observed=np.sin(x[:, 0]))
+    post = bk.infer(model, progressbar=False, draws=4)
+    logs = [multivariate_normal(np.zeros(5), np.exp(-0.5 * (x - x.T) ** 2 / v**2) + 0.09 * np.eye(5)) for v in (0.5, 2)]
+    expected = np.log(sum(w * one.pdf(np.sin(x[:, 0])) for w, one in zip((0.3, 0.7), logs, strict=True)))
+    np.testing.assert_allclose(post.log_evidence.value, expected, rtol=1e-12)

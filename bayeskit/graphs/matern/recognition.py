@@ -223,7 +223,7 @@ def _compared(matrix: Graph, column: Graph, length: Graph | None) -> tuple[int, 
         with np.errstate(all="ignore"):
             found = [[np.asarray(x) for x in function(PLACES[:, None], np.asarray(v))] for v in lengths]
             near = [np.asarray(function(NEAR[:, None], np.asarray(v))[0])[0] for v in lengths]
-    except ValueError:  # it is reshaped to the length of the data
+    except (IndexError, ValueError):  # it is reshaped to the length of the data, or an index of lengths
         return None
     values = [v for v, *_ in found]
     distance = np.abs(PLACES[:, None] - PLACES)
