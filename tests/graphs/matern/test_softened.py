@@ -7,6 +7,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from matern_shapes import SHAPES, SLOPES
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.matern.left_out import left_out
@@ -22,18 +23,6 @@ from bayeskit.graphs.matern.softened import (
 )
 from bayeskit.graphs.matern.whitening import MaternWhitening
 
-SHAPES = {
-    0: lambda u: 1.0 + 0.0 * u,
-    1: lambda u: np.exp(-u),
-    2: lambda u: (1.0 + u) * np.exp(-u),
-    3: lambda u: (1.0 + u + u**2 / 3.0) * np.exp(-u),
-}
-SLOPES = {  # in u
-    0: lambda u: 0.0 * u,
-    1: lambda u: -np.exp(-u),
-    2: lambda u: -u * np.exp(-u),
-    3: lambda u: -u * (1.0 + u) * np.exp(-u) / 3.0,
-}
 SOFTENING = {0: 0.0, 1: 1e-6, 2: np.sqrt(3.0) * 1e-6, 3: np.sqrt(5.0) * 1e-6}
 
 

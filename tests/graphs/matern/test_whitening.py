@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+from matern_shapes import SHAPES, SLOPES
 from scipy.linalg import expm, solve_triangular
 
 from bayeskit.graphs.compile import compile_small, compile_stacked
@@ -17,18 +18,6 @@ from bayeskit.graphs.matern.transitions import stationary, transition
 from bayeskit.graphs.matern.whitening import MaternWhitening
 
 COMPANIONS = {1: [[-1.0]], 2: [[0.0, 1.0], [-1.0, -2.0]], 3: [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-1.0, -3.0, -3.0]]}
-SHAPES = {
-    0: lambda u: 1.0 + 0.0 * u,
-    1: lambda u: np.exp(-u),
-    2: lambda u: (1.0 + u) * np.exp(-u),
-    3: lambda u: (1.0 + u + u**2 / 3.0) * np.exp(-u),
-}
-SLOPES = {  # in u
-    0: lambda u: 0.0 * u,
-    1: lambda u: -np.exp(-u),
-    2: lambda u: -u * np.exp(-u),
-    3: lambda u: -u * (1.0 + u) * np.exp(-u) / 3.0,
-}
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
