@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayeskit.plates.entry_integral import CURVED
-from bayeskit.plates.plate import LINES, Integrals, Plate
+from bayeskit.plates.entry_integral import CURVED, Integrals
+from bayeskit.plates.plate import LINES, Plate
 
 __all__ = ["PlateRecovery"]
 
@@ -41,10 +41,21 @@ class PlateRecovery:
         return result
 
     def _draw(self, given: list[np.ndarray], number: int, rng: np.random.Generator) -> np.ndarray:
+        own, size = self.plate.one_each or self.plate, self.plate.terms.size
+        copies = np.arange(size) if self.plate.copies is None else self.plate.copies
+        drawn, left = np.empty((number, size)), np.ones(number, dtype=bool)
+        for rows, numbers in own.concave(given, own.starts(given, number)):
+            drawn[rows], left[rows] = numbers.draw(own.rule, copies, _bound_of_ratio, rng), False
+        if left.any():
+            drawn[left] = self._draw_of_any([g[left] for g in given], int(left.sum()), rng)
+        return LINES[self.plate.kind](drawn)[0].reshape(number, *self.plate.shape)
+
+    def _draw_of_any(self, given: list[np.ndarray], number: int, rng: np.random.Generator) -> np.ndarray:
+        """x on the line, whatever the density."""
         found = self.plate.integrals(given, number)
         log_density, size = self.plate.on_line(given), self.plate.terms.size
         proposal = _Interpolant(found)
-        bound, drawn = proposal.bound(), np.empty((number, size))
+        bound, drawn = _bound_of_ratio(proposal.shares), np.empty((number, size))
         waiting = np.ones((number, size), dtype=bool)
         for _ in range(ROUNDS):
             left = np.flatnonzero(waiting.any(axis=1))
@@ -55,15 +66,13 @@ class PlateRecovery:
             log_f = log_density(left, x[:, None])[:, 0] - found.log_integral[left]
             with np.errstate(all="ignore"):
                 # The interpolant is of shares, which are of lengths ``step`` in u.
-                ratio = (
-                    np.exp(log_f + np.log(found.width[left] * np.cosh(CURVED * u) * found.step[left, None])) / height
-                )
+                ratio = np.exp(log_f + np.log(found.width[left] * np.cosh(CURVED * u) * found.step[left])) / height
             taken = waiting[left] & (rng.uniform(size=u.shape) * bound[left] < ratio)
             drawn[left] = np.where(taken, x, drawn[left])
             exceeded = ratio > bound[left]
             bound[left] = np.where(exceeded, SLACK * ratio, bound[left])
             waiting[left] = np.where(exceeded, True, waiting[left] & ~taken)  # again, under the larger bound
-        return LINES[self.plate.kind](drawn)[0].reshape(number, *self.plate.shape)
+        return drawn
 
     def log_density(self, point: Mapping[str, np.ndarray]) -> float:
         """log p(b | φ, y) at one point."""
@@ -72,6 +81,18 @@ class PlateRecovery:
         return float(
             np.sum(self.plate.terms.at(given)(np.zeros(1, int), value)) - np.sum(self.plate.log_integrals(given, 1))
         )
+
+
+def _bound_of_ratio(shares: np.ndarray) -> np.ndarray:
+    """Of the ratio of the density to the interpolant, for each entry: by leaving out every other node.
+
+    Between nodes that are half as far apart, the ratio is about a quarter as far above one; half is taken.
+    """
+    middle, around = shares[:, 1:-1], 0.5 * (shares[:, :-2] + shares[:, 2:])
+    with np.errstate(all="ignore"):
+        above = np.where(middle > COUNTED, middle / around - 1.0, 0.0)
+    bound: np.ndarray = SLACK * (1.0 + 0.5 * np.max(above, axis=1, initial=0.0))
+    return bound
 
 
 class _Interpolant:
@@ -83,16 +104,6 @@ class _Interpolant:
         cumulated = np.cumsum(self.shares, axis=1)
         self.cumulated = cumulated / cumulated[:, -1:]
 
-    def bound(self) -> np.ndarray:
-        """Of the ratio of the density to the interpolant, for each entry: by leaving out every other node.
-
-        Between nodes that are half as far apart, the ratio is about a quarter as far above one; half is taken.
-        """
-        middle, around = self.shares[:, 1:-1], 0.5 * (self.shares[:, :-2] + self.shares[:, 2:])
-        with np.errstate(all="ignore"):
-            above = np.where(middle > COUNTED, middle / around - 1.0, 0.0)
-        return SLACK * (1.0 + 0.5 * np.max(above, axis=1, initial=0.0))
-
     def draw(self, of: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """u of a draw for some values of φ, and the height of the interpolant there, in shares."""
         shape = (len(of), self.shares.shape[2])
@@ -103,5 +114,5 @@ class _Interpolant:
         inside = (beside >= 0) & (beside <= last)
         other = np.where(inside, self.shares[row, np.clip(beside, 0, last), entry], 0.0)
         height = (1.0 - np.abs(hat)) * self.shares[row, at, entry] + np.abs(hat) * other
-        u = self.found.step[of, None] * (self.found.first[of, None] + at + hat)
+        u = self.found.step[of] * (self.found.first[of] + at + hat)
         return u, height

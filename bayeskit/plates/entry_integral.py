@@ -11,8 +11,8 @@ lattice is made longer where its ends still count, and finer where the two sums 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ __all__ = [
     "FINE",
     "EntryLattice",
     "EntryRule",
+    "Integrals",
     "integrate_entries",
     "modes_of_entries",
 ]
@@ -90,6 +91,37 @@ FINE, COARSE = EntryRule(), EntryRule(EntryLattice(0.7, -7, 7), 1e-3, -16.0)
 
 
 @dataclass(frozen=True, eq=False)
+class Integrals:
+    """For each of N values of φ, first axis: log integrals of the entries (G), places and shares of K nodes (K, G)."""
+
+    log_integral: np.ndarray
+    places: np.ndarray  # x; where a lattice has fewer nodes than others, its last ones are the first again
+    shares: np.ndarray  # of the integral; zero of those
+    mode: np.ndarray  # (N, G), and with ``width`` where the nodes lie
+    width: np.ndarray
+    step: np.ndarray  # (N, G), between neighbouring nodes, in u
+    first: np.ndarray  # (N, G), the number of the first node
+
+    def copied(self, copies: np.ndarray | None) -> Integrals:
+        """Those of entries that are copies of these."""
+        return Integrals(**{f.name: getattr(self, f.name)[..., copies] for f in fields(self)})
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[np.ndarray, Integrals]], number: int, size: int) -> Integrals:
+        """Those of all φ, each given for some by their indices, as long as the longest lattice."""
+        most = max((p.places.shape[1] for _, p in parts), default=1)
+        flat = {n: np.empty((number, size)) for n in ("log_integral", "mode", "width", "step", "first")}
+        places, shares = (np.zeros((number, most, size)) for _ in range(2))
+        for rows, part in parts:
+            for name, values in flat.items():
+                values[rows] = getattr(part, name)
+            several = part.places.shape[1]
+            places[rows] = part.places[:, :1]
+            places[rows, :several], shares[rows, :several] = part.places, part.shares
+        return cls(places=places, shares=shares, **flat)
+
+
+@dataclass(frozen=True, eq=False)
 class Sums:
     """What one lattice gives for some values of φ: their indices, log integrals (n, G), terms and places (n, K, G)."""
 
@@ -105,6 +137,11 @@ class Sums:
         """Of the integral, that each node has."""
         with np.errstate(all="ignore"):
             return np.nan_to_num(np.exp(self.terms - self.log_integral[:, None]))
+
+    def nodes(self, mode: np.ndarray, width: np.ndarray) -> Integrals:
+        """With the nodes, about some places of all φ."""
+        step, first = (np.full(self.log_integral.shape, float(v)) for v in (self.lattice.step, self.lattice.first))
+        return Integrals(self.log_integral, self.places, self.shares, mode[self.of], width[self.of], step, first)
 
 
 def _of_all_and_of_half(terms: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:

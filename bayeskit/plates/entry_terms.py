@@ -26,6 +26,7 @@ from bayeskit.graphs.operation_costs import charge
 from bayeskit.graphs.rewriting import apart_from_checks, inline
 from bayeskit.graphs.stable_logistic import stable_logistics
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.plates.concave_entries import ConcaveEntries
 from bayeskit.plates.entry_integral import EntryDensity
 from bayeskit.plates.entry_rows import EntryRows
 from bayeskit.plates.logistic_rows import LogisticRows, add_up, logit_of
@@ -48,6 +49,7 @@ class EntryTerms:
     factors: tuple[Graph, ...]  # each (K, *its own axes)
     rows: tuple[EntryRows, ...]
     logistic: tuple[LogisticRows | None, ...]  # of the factors that are rows of yes or no
+    concave: ConcaveEntries | None  # where all factors are of that form
 
     @property
     def size(self) -> int:
@@ -168,7 +170,8 @@ def entry_terms(
             logistic.append(LogisticRows(places, given, logit, impossible, shape, row))
         else:
             logistic.append(None)
-    return EntryTerms(shape, places, given, tuple(everywhere), tuple(rows), tuple(logistic))
+    concave = ConcaveEntries.of(stable, variable, places, given, rows)
+    return EntryTerms(shape, places, given, tuple(everywhere), tuple(rows), tuple(logistic), concave)
 
 
 def _without_copies(graph: Any) -> Any:

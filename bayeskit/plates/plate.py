@@ -9,7 +9,7 @@ depend on φ; the integral does not depend on them, so that the gradient is that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,18 +19,20 @@ from scipy import special
 
 from bayeskit.graphs.compile import compile_stacked
 from bayeskit.graphs.environment import silently
+from bayeskit.plates.concave_entries import ConcaveNumbers
 from bayeskit.plates.entry_integral import (
     AT_ONCE,
     FINE,
     EntryDensity,
     EntryRule,
+    Integrals,
     Sums,
     integrate_entries,
     modes_of_entries,
 )
 from bayeskit.plates.entry_terms import EntryTerms
 
-__all__ = ["LINES", "Integrals", "Plate"]
+__all__ = ["LINES", "Plate"]
 
 
 def _logistic(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -48,24 +50,6 @@ BACK: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "positive": np.log,
     "unit": special.logit,
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Integrals:
-    """For each of N values of φ, first axis: log integrals of the entries (G), places and shares of K nodes (K, G)."""
-
-    log_integral: np.ndarray
-    places: np.ndarray  # x; where a lattice has fewer nodes than others, its last ones are the first again
-    shares: np.ndarray  # of the integral; zero of those
-    mode: np.ndarray  # (N, G), and with ``width`` where the nodes lie
-    width: np.ndarray
-    step: np.ndarray  # (N,) between neighbouring nodes, in u
-    first: np.ndarray  # (N,), the number of the first node
-
-    def copied(self, copies: np.ndarray | None) -> Integrals:
-        """Those of entries that are copies of these."""
-        entries = {n: getattr(self, n)[..., copies] for n in ("log_integral", "places", "shares", "mode", "width")}
-        return replace(self, **entries)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,17 +102,18 @@ class Plate:
 
         return log_density
 
-    def _centres(
-        self, log_density: EntryDensity, given: Sequence[np.ndarray], number: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """A mode and a width for each φ and entry, searched for from where the prior is centred."""
-        shape = number, self.terms.size
-        start = np.zeros(shape)
+    def starts(self, given: Sequence[np.ndarray], number: int) -> np.ndarray:
+        """Where the prior of each entry is centred for each φ, on the line; zero where that is not known."""
+        start = np.zeros((number, self.terms.size))
         if self.start is not None and number:
             with silently():
                 centre = np.asarray(self._centre(*given))
-                start = BACK[self.kind](np.broadcast_to(centre.reshape(len(centre), -1), shape))
-        start = np.where(np.isfinite(start), start, 0.0)
+                start = BACK[self.kind](np.broadcast_to(centre.reshape(len(centre), -1), start.shape))
+        return np.where(np.isfinite(start), start, 0.0)
+
+    def _centres(self, log_density: EntryDensity, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A mode and a width for each φ and entry, searched for from where the prior is centred."""
+        number, shape = len(start), start.shape
         if not number:
             return start, np.ones(shape)
         first, width = modes_of_entries(log_density, 1, start[:1], np.ones(shape[1]))
@@ -146,32 +131,48 @@ class Plate:
         axes = self.start.type.ndim
         return lambda *given: value if np.ndim(value := function(*given)) > axes else np.asarray(value)[None]
 
-    def _sums(self, log_density: EntryDensity, mode: np.ndarray, width: np.ndarray) -> Iterator[Sums]:
-        return integrate_entries(log_density, mode, width, self.terms.length, self.rule)
+    def _sums(self, given: Sequence[np.ndarray], start: np.ndarray) -> tuple[np.ndarray, np.ndarray, Iterator[Sums]]:
+        """Modes and widths of any density, and its integrals, some values of φ at a time."""
+        log_density = self.on_line(given)
+        mode, width = self._centres(log_density, start)
+        return mode, width, integrate_entries(log_density, mode, width, self.terms.length, self.rule)
+
+    def concave(self, given: Sequence[np.ndarray], start: np.ndarray) -> Iterator[tuple[np.ndarray, ConcaveNumbers]]:
+        """Where all log densities are concave, their numbers, for some values of φ at a time, by their indices."""
+        concave = self.terms.concave if self.kind == "real" else None
+        some = max(1, AT_ONCE // max(1, self.terms.length))
+        for k in range(0, len(start) if concave is not None else 0, some):
+            assert concave is not None
+            rows = np.arange(k, min(k + some, len(start)))
+            numbers, suited = concave.numbers([g[rows] for g in given], start[rows])
+            if suited.any():
+                yield rows[suited], numbers.of(suited)
 
     def log_integrals(self, given: Sequence[np.ndarray], number: int) -> np.ndarray:
         """The log integrals of all entries for each φ, (N, *shape)."""
         if self.one_each is not None:
             return self.one_each.log_integrals(given, number)[:, self.copies]
         different = number if given else min(number, 1)  # given nothing, they are the same each time
-        result = np.empty((different, self.terms.size))
-        log_density = self.on_line(given)
-        for sums in self._sums(log_density, *self._centres(log_density, given, different)):
-            result[sums.of] = sums.log_integral
+        result, start = np.empty((different, self.terms.size)), self.starts(given, different)
+        left = np.ones(different, dtype=bool)
+        for rows, numbers in self.concave(given, start):
+            result[rows], left[rows] = numbers.log_integrals(self.rule), False
+        if left.any():
+            others = np.flatnonzero(left)
+            for sums in self._sums([g[left] for g in given], start[left])[2]:
+                result[others[sums.of]] = sums.log_integral
         return np.broadcast_to(result, (number, self.terms.size)).reshape(number, *self.shape)
 
     def integrals(self, given: Sequence[np.ndarray], number: int) -> Integrals:
         """As :meth:`log_integrals`, with the nodes."""
         if self.one_each is not None:
             return self.one_each.integrals(given, number).copied(self.copies)
-        log_density = self.on_line(given)
-        mode, width = self._centres(log_density, given, number)
-        parts = list(self._sums(log_density, mode, width))
-        most = max((s.lattice.size for s in parts), default=1)
-        log_integral, step, first = np.empty((number, self.terms.size)), np.empty(number), np.empty(number, int)
-        places, shares = (np.zeros((number, most, self.terms.size)) for _ in range(2))
-        for s in parts:
-            log_integral[s.of], step[s.of], first[s.of] = s.log_integral, s.lattice.step, s.lattice.first
-            places[s.of] = s.places[:, :1]
-            places[s.of, : s.lattice.size], shares[s.of, : s.lattice.size] = s.places, s.shares
-        return Integrals(log_integral, places, shares, mode, width, step, first)
+        start = self.starts(given, number)
+        left, parts = np.ones(number, dtype=bool), []
+        for rows, numbers in self.concave(given, start):
+            parts.append((rows, numbers.integrals(self.rule)))
+            left[rows] = False
+        if left.any():
+            mode, width, sums = self._sums([g[left] for g in given], start[left])
+            parts += [(np.flatnonzero(left)[s.of], s.nodes(mode, width)) for s in sums]
+        return Integrals.joined(parts, number, self.terms.size)

@@ -116,11 +116,11 @@ def test_the_plan_says_which_way() -> None:
 
 
 def test_many_rows_are_left_to_other_methods() -> None:
-    group, x = R.integers(50, size=3_000), R.normal(size=(3_000, 4))
+    group, x = R.integers(50, size=9_000), R.normal(size=(9_000, 4))
     with pm.Model() as model:
         w, sd = pm.Normal("w", 0, 1, shape=4), pm.HalfNormal("sd", 1)
         effect = pm.Normal("effect", 0, sd, shape=50)
-        pm.Bernoulli("y", logit_p=x @ w + effect[group], observed=R.integers(2, size=3_000))
+        pm.Bernoulli("y", logit_p=x @ w + effect[group], observed=R.integers(2, size=9_000))
     found = with_plates(analyse(model))
     assert found is not None and not importance_entrywise.obstacle(found)
     assert importance_entrywise.too_dear(found) == "the integrals over single entries would take too long"

@@ -1,0 +1,210 @@
+r"""A plate over the real line whose entries have concave log densities, read from its graphs: for many φ at once.
+
+.. math:: L_g(b; \phi) = q_g(b; \phi) - \sum_{r: g(r) = g} w_r \, h_r(a_r + s_r b)
+
+The quadratic is told from its values at three places, the rows from theirs at two. Where one of the w is negative, or a
+number is not finite, it is left to the integrals of any density.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.replace import vectorize_graph
+
+from bayeskit.graphs.compile import compile_stacked
+from bayeskit.graphs.environment import silently
+from bayeskit.graphs.operation_costs import charge
+from bayeskit.plates.concave_integrals import FIRST, LAST, LOG_INTEGRAL, draws_of_concave, integrals_of_concave
+from bayeskit.plates.concave_rows import FactorParts, parts_of_factor
+from bayeskit.plates.entry_integral import EntryRule, Integrals
+from bayeskit.plates.entry_rows import EntryRows
+from bayeskit.types import Graph
+
+__all__ = ["ConcaveEntries", "ConcaveNumbers"]
+
+AWAY = 2.0**20  # how far apart slopes and bends are told, of places, where rounding has no part in them
+SIGN = 1e-12  # by which a slope may differ from one
+PLACE, ROW = 60.0, 5.0  # nanoseconds of a node of an entry, and of a row at it
+OFTEN = 64  # nodes that an integral seldom has more of
+SEARCHED = 6  # nodes that the search for a mode costs as much as
+
+
+@dataclass(frozen=True, eq=False)
+class ConcaveNumbers:
+    """L of the entries for N values of φ, as :func:`integrals_of_concave` takes it."""
+
+    quadratics: np.ndarray  # (N, G, 3), about the centre
+    offsets: np.ndarray  # (N, R), rows in the order of their entries
+    slopes: np.ndarray
+    weights: np.ndarray
+    grows: np.ndarray  # (R,)
+    begin: np.ndarray
+    centre: np.ndarray  # (N, G)
+
+    def of(self, some: np.ndarray) -> ConcaveNumbers:
+        """Those of some values of φ."""
+        if some.all():
+            return self
+        arrays = {n: getattr(self, n)[some] for n in ("quadratics", "offsets", "slopes", "weights", "centre")}
+        return replace(self, **arrays)
+
+    @property
+    def _rows(self) -> tuple[np.ndarray, ...]:
+        return self.offsets, self.slopes, self.weights, self.grows, self.begin
+
+    def _integrated(self, rule: EntryRule, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What is found for each entry, and up to so many of its nodes and their shares."""
+        number, entries = self.centre.shape
+        charge(number * (rule.lattice.size + SEARCHED) * (PLACE * entries + ROW * len(self.grows)))
+        places, shares = np.empty((2, number, most, entries))
+        lattice = rule.lattice
+        numbers = np.array([lattice.step, lattice.first, lattice.last, rule.agreed, rule.fallen])
+        found = integrals_of_concave(self.quadratics, *self._rows, self.centre, numbers, places, shares)
+        size = int(np.max(found[..., LAST] - found[..., FIRST], initial=0.0)) + 1
+        if 0 < most < size:
+            return self._integrated(rule, size)
+        return found, places[:, :size], shares[:, :size]
+
+    def log_integrals(self, rule: EntryRule) -> np.ndarray:
+        """The log integral of each entry, (N, G)."""
+        found: np.ndarray = self._integrated(rule, 0)[0][..., LOG_INTEGRAL]
+        return found
+
+    def integrals(self, rule: EntryRule) -> Integrals:
+        """With the nodes."""
+        found, places, shares = self._integrated(rule, OFTEN)
+        log_integral, mode, width, step, first = np.moveaxis(found[..., :LAST], -1, 0)
+        centre = self.centre
+        return Integrals(log_integral, centre[:, None] + places, shares, centre + mode, width, step, first)
+
+    def draw(
+        self, rule: EntryRule, copies: np.ndarray, bounds: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator
+    ) -> np.ndarray:
+        """Draws of entries that are copies of these, (N, copies), with bounds of the ratio to what the shares say."""
+        found, _, shares = self._integrated(rule, OFTEN)
+        shares, order = np.ascontiguousarray(shares), np.argsort(copies, kind="stable")
+        several = found, shares, copies[order], rng, bounds(shares)
+        drawn = np.empty((len(found), len(copies)))
+        drawn[:, order] = draws_of_concave(self.quadratics, *self._rows, *several) + self.centre[:, copies[order]]
+        return drawn
+
+
+@dataclass(frozen=True, eq=False)
+class ConcaveEntries:
+    """The factors of a plate in their parts, as graphs with a leading axis of K places."""
+
+    shape: tuple[int, ...]
+    places: Graph
+    given: tuple[Graph, ...]
+    factors: tuple[Graph, ...]
+    parts: tuple[FactorParts, ...]
+    rows: tuple[EntryRows, ...]
+
+    @classmethod
+    def of(
+        cls, graphs: Sequence[Any], variable: Any, places: Any, given: tuple[Graph, ...], rows: Sequence[EntryRows]
+    ) -> ConcaveEntries | None:
+        """Of factors as graphs in a variable, each with the entries of its rows; None where one is of another form."""
+        parts = [found for g in graphs if (found := parts_of_factor(g, variable)) is not None]
+        if len(parts) < len(graphs):
+            return None
+
+        def everywhere(graph: Any) -> Any:
+            moved: Any = vectorize_graph(graph, {variable: places})
+            return moved if moved.type.ndim > graph.type.ndim else pt.expand_dims(moved, 0)
+
+        moved = [
+            FactorParts(
+                everywhere(p.quadratic), tuple(replace(f, argument=everywhere(f.argument)) for f in p.functions)
+            )
+            for p in parts
+        ]
+        factors = [everywhere(g) for g in graphs]
+        return cls(places.type.shape[1:], places, given, tuple(factors), tuple(moved), tuple(rows))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if not k.startswith("_")}  # compiled anew where it is unpickled
+
+    @cached_property
+    def _compiled(self) -> tuple[Any, ...]:
+        """The factors, their quadratics, and the arguments and coefficients of all functions, of places and φ."""
+        functions = [f for p in self.parts for f in p.functions]
+        graphs = self.factors, [p.quadratic for p in self.parts], [f.argument for f in functions]
+        of_places = [compile_stacked([self.places, *self.given], list(g)) for g in graphs]
+        return *of_places, compile_stacked(list(self.given), [f.coefficient for f in functions])
+
+    def _at(self, which: int, places: np.ndarray, given: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Graphs at places (N, K, G), with both axes in front."""
+        number, several, _ = places.shape
+        found = self._compiled[which](places.reshape(number, several, *self.shape), *given)
+        return [np.asarray(v) for v in found]
+
+    def numbers(self, given: Sequence[np.ndarray], centre: np.ndarray) -> tuple[ConcaveNumbers, np.ndarray]:
+        """L for N values of φ about a place of each entry, (N, G); and for which of them it can be computed with."""
+        with silently(), np.errstate(all="ignore"):
+            lengths = self._lengths([g[:1] for g in given])
+            quadratics = self._quadratics(given, centre, lengths)
+            (offsets, slopes, weights), grows, begin = self._rows(given, centre, lengths)
+        suited = np.all(np.isfinite(quadratics), axis=(1, 2)) & np.all(quadratics[..., 2] > 0, axis=1)
+        suited &= np.all((weights >= 0) & np.isfinite(offsets + slopes + weights), axis=1)
+        # One layout: numba compiles once for each.
+        quadratics, offsets, slopes, weights = map(np.ascontiguousarray, (quadratics, offsets, slopes, weights))
+        return ConcaveNumbers(quadratics, offsets, slopes, weights, grows, begin, centre), suited
+
+    def _lengths(self, given: Sequence[np.ndarray]) -> list[tuple[int, ...]]:
+        """Of the axes of each factor."""
+        values = self._at(0, np.zeros((1, 1, int(np.prod(self.shape, dtype=int)))), given)
+        return [v.shape[v.ndim - g.type.ndim + 1 :] for v, g in zip(values, self.factors, strict=True)]
+
+    def _quadratics(
+        self, given: Sequence[np.ndarray], centre: np.ndarray, lengths: Sequence[tuple[int, ...]]
+    ) -> np.ndarray:
+        """q, (N, G, 3), about the centre: level, slope and bend."""
+
+        def at(*places: np.ndarray) -> np.ndarray:
+            stacked = np.stack(places, axis=1)
+            total = np.zeros(stacked.shape)
+            for values, rows, axes in zip(self._at(1, stacked, given), self.rows, lengths, strict=True):
+                rows.add_up(np.broadcast_to(values, (*stacked.shape[:2], *axes)), total)
+            return np.moveaxis(total, 1, 0)
+
+        left, right = centre - AWAY, centre + AWAY
+        low, level, high = at(left, centre, right)
+        bend = 2.0 * ((level - low) / (centre - left) - (high - level) / (right - centre)) / (right - left)
+        width = 1.0 / np.sqrt(bend)
+        # A slope so far away would be rounded by what is the bend's.
+        low, high = at(centre - width, centre + width)
+        return np.stack([level, (high - low) / ((centre + width) - (centre - width)), bend], axis=-1)
+
+    def _rows(
+        self, given: Sequence[np.ndarray], centre: np.ndarray, lengths: Sequence[tuple[int, ...]]
+    ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+        """a about the centre, s and w (N, R), of which kind each row is, and where those of an entry begin."""
+        number, size = centre.shape
+        places = np.broadcast_to(np.array([0.0, AWAY])[:, None], (number, 2, size))
+        arguments, coefficients = iter(self._at(2, places, given)), iter(self._compiled[3](*given))
+        table, entries, grows = [], [], []
+        for part, rows, axes in zip(self.parts, self.rows, lengths, strict=True):
+            for function in part.functions:
+                low, high = np.moveaxis(np.broadcast_to(next(arguments), (number, 2, *axes)), 1, 0)
+                weight = -np.broadcast_to(np.asarray(next(coefficients)), low.shape)
+                table.append(np.stack([low, (high - low) / AWAY, weight]).reshape(3, number, -1))
+                entries.append(rows.of_rows(axes))
+                grows.append(np.full(table[-1].shape[2], function.exponential))
+        joined = np.concatenate([np.empty((3, number, 0)), *table], axis=2)
+        of, kinds = np.concatenate([np.empty(0, int), *entries]), np.concatenate([np.empty(0, bool), *grows])
+        order = np.argsort(of, kind="stable")
+        order = order[np.any(joined[2][:, order] != 0, axis=0)]
+        offsets, slopes, weights = joined[..., order]
+        sign = np.sign(slopes)
+        slopes = np.where(np.abs(slopes - sign) < SIGN, sign, slopes)
+        counts = weights != 0
+        offsets = np.where(counts, offsets + slopes * centre[:, of[order]], 0.0)
+        slopes = np.where(counts, slopes, 0.0)
+        return [offsets, slopes, weights], kinds[order], np.searchsorted(of[order], np.arange(size + 1))
