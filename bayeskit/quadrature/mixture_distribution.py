@@ -24,8 +24,9 @@ __all__ = ["MixtureDensity"]
 MANY = 500  # points from which a distribution function is interpolated
 PIECES = 8
 DEGREE = 16  # of the polynomial of a piece
+HIGHEST = 256  # of one for the whole range
 NARROWEST = 1e-6  # piece of the range
-NEGLIGIBLE = 1e-13  # coefficients at which a series ends
+NEGLIGIBLE = 1e-13  # coefficients at which a series of that degree ends
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,15 @@ class MixtureDensity(ArrayDistribution):
     def _function(self, method: str) -> Callable[[np.ndarray], Any]:
         """The components' own; of Normals without SciPy's checks of values, which take twice as long as the rest."""
         frozen = self.components
-        if method in ("cdf", "sf") and getattr(frozen, "dist", None).__class__ is stats.norm.__class__:
+        if getattr(frozen, "dist", None).__class__ is stats.norm.__class__:
             _, mean, sd = frozen.dist._parse_args(*frozen.args, **frozen.kwds)
             if np.all(np.asarray(sd) > 0):
-                sign = 1.0 if method == "cdf" else -1.0
-                return lambda x: special.ndtr(sign * (x - mean) / sd)
+                return {
+                    "pdf": lambda x: np.exp(-0.5 * ((x - mean) / sd) ** 2) / (sd * np.sqrt(2 * np.pi)),
+                    "cdf": lambda x: special.ndtr((x - mean) / sd),
+                    "sf": lambda x: special.ndtr((mean - x) / sd),
+                    "ppf": lambda q: mean + sd * special.ndtri(q),
+                }[method]
         found: Callable[[np.ndarray], Any] = getattr(frozen, method)
         return found
 
@@ -120,11 +125,11 @@ class MixtureDensity(ArrayDistribution):
         if q.ndim > 0 and q.shape != self.shape:
             return np.stack([np.asarray(self.ppf(one)) for one in q.ravel()]).reshape((*q.shape, *self.shape))
         level = np.broadcast_to(q, self.shape)
-        own = np.asarray(self.components.ppf(level))
+        own, cdf = np.asarray(self._function("ppf")(level)), self._function("cdf")
         low, high = np.asarray(own.min(axis=0)), np.asarray(own.max(axis=0))
 
         def rising(x: np.ndarray) -> np.ndarray:
-            return np.asarray(self._average(np.asarray(self.components.cdf(x))) - level)
+            return np.asarray(self._average(np.asarray(cdf(x))) - level)
 
         # One component's own quantile may be beyond all numbers, and that of the mixture not.
         if np.any(beyond := (low < high) & (np.isinf(low) | np.isinf(high)) & (level > 0) & (level < 1)):
@@ -173,33 +178,69 @@ def _root(rising: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.
 
 
 def _interpolated(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray | None:
-    """A distribution function at many points, from Chebyshev series on pieces that are halved until the series ends.
+    """A distribution function at many points, from a Chebyshev series, or several on pieces that are halved.
 
-    Nothing can hide between the points of a piece: a step of a monotone function is seen in the values on both sides.
-    None where it would take many values for the number of points.
+    A series of twice the degree has the values of the one before among its own: most mixtures take fewer values for one
+    series over the whole range than for pieces, which are for those that are sharp at places. Nothing can hide between
+    the points: a step of a monotone function is seen in the values on both sides, and the series does not end. None
+    where it would take many values for the number of points.
     """
     if not np.isfinite(x).all():
         return None
     low, width = x.min(axis=0), np.ptp(x, axis=0)
     place = (x - low) / np.where(width > 0, width, 1.0)
-    points = 0.5 - 0.5 * np.cos(np.pi * np.arange(DEGREE + 1) / DEGREE)
-    pieces, evaluated, result = list(pairwise(np.linspace(0.0, 1.0, PIECES + 1))), 0, np.zeros(x.shape)
+
+    def values(at: np.ndarray) -> np.ndarray:
+        return function(low + width * at.reshape(-1, *(1 for _ in width.shape)))
+
+    most = len(x) // 4
+    degree, known = DEGREE, values(_points(DEGREE))
+    while not _ends(series := _series(known)):
+        degree *= 2
+        if degree > HIGHEST or degree >= most:
+            result = _in_pieces(values, place, most - len(known))
+            break
+        known = np.insert(known, range(1, len(known)), values(_points(degree)[1::2]), axis=0)
+    else:
+        result = _summed(series, 2 * place - 1)
+    return None if result is None else np.clip(result, 0.0, 1.0)
+
+
+def _in_pieces(values: Callable[[np.ndarray], np.ndarray], place: np.ndarray, most: int) -> np.ndarray | None:
+    """Series of one degree on pieces of the range, halved until each ends; None where it takes too many values."""
+    pieces, result = list(pairwise(np.linspace(0.0, 1.0, PIECES + 1))), np.zeros(place.shape)
     while pieces:
         start, end = pieces.pop()
-        evaluated += len(points)
-        if evaluated > len(x) // 4:
+        most -= DEGREE + 1
+        if most < 0:
             return None
-        at = (start + (end - start) * points).reshape(-1, *(1 for _ in width.shape))
-        # The values in order of falling cosine are those of a series in T_k.
-        series = dct(function(low + width * at)[::-1], type=1, axis=0) / DEGREE
-        series[[0, -1]] /= 2
-        if np.abs(series[-3:]).max() > NEGLIGIBLE:
+        series = _series(values(start + (end - start) * _points(DEGREE)))
+        if not _ends(series):
             middle = 0.5 * (start + end)
             if end - start < NARROWEST:
                 return None
             pieces += [(start, middle), (middle, end)]
             continue
-        t = 2 * (place - start) / (end - start) - 1
-        values = np.polynomial.chebyshev.chebval(t[None], series[:, None], tensor=False)[0]
-        result = np.where((place >= start) & (place <= end), values, result)
-    return np.clip(result, 0.0, 1.0)
+        found = _summed(series, 2 * (place - start) / (end - start) - 1)
+        result = np.where((place >= start) & (place <= end), found, result)
+    return result
+
+
+def _points(degree: int) -> np.ndarray:
+    return 0.5 - 0.5 * np.cos(np.pi * np.arange(degree + 1) / degree)
+
+
+def _series(values: np.ndarray) -> np.ndarray:
+    """Coefficients in T_k, of values at rising points; their order is that of falling cosines."""
+    series = np.asarray(dct(values[::-1], type=1, axis=0)) / (len(values) - 1)
+    series[[0, -1]] /= 2
+    return series
+
+
+def _ends(series: np.ndarray) -> bool:
+    """Whether nothing comes after it: the k-th coefficient of a step is its height over k."""
+    return bool(np.abs(series[-3:]).max() <= NEGLIGIBLE * DEGREE / (len(series) - 1))
+
+
+def _summed(series: np.ndarray, t: np.ndarray) -> np.ndarray:
+    return np.asarray(np.polynomial.chebyshev.chebval(t[None], series[:, None], tensor=False)[0])
