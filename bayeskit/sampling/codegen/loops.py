@@ -28,6 +28,7 @@ from pytensor.tensor.shape import SpecifyShape
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.rewriting import depends_on
+from bayeskit.graphs.taken_entries import computed_before_taken
 from bayeskit.sampling.codegen.loop_algebra import solve_or_call
 from bayeskit.sampling.codegen.loop_nodes import move
 from bayeskit.sampling.codegen.scalar_expressions import REDUCTIONS, expression, literal, loaded, stored
@@ -63,6 +64,10 @@ def program(
     arrays are those at a ``point``. NoLoops if the graph has something for which there is no loop.
     """
     shapes, values = _traced(inputs, outputs, point)
+    fewer = computed_before_taken(list(outputs), shapes)
+    if any(new is not old for new, old in zip(fewer, outputs, strict=True)):
+        outputs = fewer
+        shapes, values = _traced(inputs, outputs, point)
     ws = Workspace(title, first, shapes, values)
     for var in inputs:
         ws.new(var)
