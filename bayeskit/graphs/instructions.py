@@ -92,8 +92,10 @@ def order(outputs: Iterable[Variable], inputs: Iterable[Variable] = ()) -> Itera
 
 
 def performed(node: Apply) -> _Call:
-    """PyTensor's own NumPy implementation."""
+    """PyTensor's own NumPy implementation, or an operation's own of many at once."""
     op: Any = node.op
+    if isinstance(op, Blockwise) and hasattr(op.core_op, "of_many"):
+        return partial(_of_many, node)
     op.prepare_node(node, None, None, "py")
     single = len(node.outputs) == 1
     many = of_many(node)
@@ -107,6 +109,12 @@ def performed(node: Apply) -> _Call:
         return storage[0][0] if single else [s[0] for s in storage]
 
     return call
+
+
+def _of_many(node: Apply, arguments: list[Any]) -> Any:
+    op: Any = node.op
+    op._check_runtime_broadcast(node, arguments)  # it refuses to stretch a length that is not declared as one
+    return op.core_op.of_many(*arguments)
 
 
 def one_by_one(node: Apply) -> bool:

@@ -23,9 +23,10 @@ from bayeskit.graphs.matern.adjoint import whitening_adjoint
 from bayeskit.graphs.matern.dense import dense_adjoint, dense_whitened
 from bayeskit.graphs.matern.left_out import left_out
 from bayeskit.graphs.matern.passes import whitened
+from bayeskit.graphs.matern.state import copied
 from bayeskit.graphs.numba_functions import as_written
 
-__all__ = ["CALLED", "ROWS", "bound_of_softened", "softened_adjoint", "softened_whitening"]
+__all__ = ["CALLED", "ROWS", "bound_of_softened", "softened_adjoint", "softened_whitening", "whitened_each"]
 
 ROWS = 2000  # observations up to which a matrix is made
 # In a log density. With 1e-8, what a matrix of 300 rough places would change by 1e-7 took seventeen times as long.
@@ -45,6 +46,31 @@ def softened_whitening(x, y, d, orders, variances, rates, softening):  # type: i
         with numba.objmode(z=VECTOR, root=VECTOR):
             z, root = dense_whitened(x, y, d, orders, variances, rates, softening)
     return z, root
+
+
+def whitened_each(x, y, d, orders, variances, rates, softening):  # type: ignore[no-untyped-def]
+    """As :func:`softened_whitening` of rows of x, y, d, variances and rates; what has one row is the same for all."""
+    given = x, y, d, variances, rates
+    rows = max(map(len, given)) if all(map(len, given)) else 0
+    z, root, asking = np.empty((rows, y.shape[1])), np.empty((rows, y.shape[1])), np.zeros(rows)
+    _filtered_each(x, y, d, orders, variances, rates, softening, z, root, asking)
+    for k in np.flatnonzero(asking):
+        one_x, one_y, one_d, *both = (a[min(k, len(a) - 1)] for a in given)
+        z[k], root[k] = dense_whitened(one_x, one_y, one_d, orders, *both, softening)
+    return z, root
+
+
+@as_written(*CALLED)
+def _filtered_each(x, y, d, orders, variances, rates, softening, z, root, asking):  # type: ignore[no-untyped-def]
+    for k in range(len(z)):
+        one_x, one_y, one_d = x[min(k, len(x) - 1)], y[min(k, len(y) - 1)], d[min(k, len(d) - 1)]
+        variance, rate = variances[min(k, len(variances) - 1)], rates[min(k, len(rates) - 1)]
+        shared, scaled = for_filter(orders, variance, softening)
+        one_z, one_root = whitened(one_x, one_y, one_d, shared, orders, scaled, rate)
+        if asks_for_matrix(one_x, one_d, shared, orders, variance, rate, softening, one_z, one_root):
+            asking[k] = 1.0
+        copied(one_z, z[k])
+        copied(one_root, root[k])
 
 
 def softened_adjoint(x, y, d, orders, variances, rates, softening, to_z, to_root):  # type: ignore[no-untyped-def]
@@ -70,7 +96,7 @@ def bound_of_softened(x, y, d, orders, variances, rates, softening):  # type: ig
     z, root = whitened(x, y, d, shared, orders, scaled, rates)
     if np.isnan(root[0]) or asks_for_matrix(x, d, shared, orders, variances, rates, softening, z, root):
         return 0.0
-    off, rounding = left_out(x, d, shared, orders, variances, rates, softening, z, root)
+    off, rounding = left_out(x, d, shared, orders, variances, rates, softening, z, root, False)
     return off + rounding_of_filter(orders, rounding)
 
 
@@ -107,8 +133,11 @@ def asks_for_matrix(x, d, shared, orders, variances, rates, softening, z, root):
         return False
     if np.isnan(root[0]):
         return _may_be_covariance(x, d)
-    off, rounding = left_out(x, d, shared, orders, variances, rates, softening, z, root)
-    return not off + rounding_of_filter(orders, rounding) <= TOLERANCE + rounding
+    for roughly in (True, False):  # mostly it is so little that a bound of the bound tells
+        off, rounding = left_out(x, d, shared, orders, variances, rates, softening, z, root, roughly)
+        if off + rounding_of_filter(orders, rounding) <= TOLERANCE + rounding:
+            return False
+    return True
 
 
 @as_written()

@@ -22,7 +22,7 @@ from pytensor.link.numba.dispatch import basic as numba_basic
 from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
 
 from bayeskit.graphs.matern import softened
-from bayeskit.graphs.matern.softened import softened_adjoint, softened_whitening
+from bayeskit.graphs.matern.softened import softened_adjoint, softened_whitening, whitened_each
 from bayeskit.graphs.numba_functions import source_version
 from bayeskit.types import Graph
 
@@ -52,9 +52,17 @@ class MaternWhitening(Op):
         return Apply(self, given, [given[1].type(), given[1].type()])
 
     def perform(self, node: Apply, inputs: Sequence[Any], output_storage: Any) -> None:
-        x, y, d, variances, rates = laid_out(inputs)
-        result = softened_whitening(x, y, d, np.array(self.orders), variances, rates, np.array(self.softening))
-        output_storage[0][0], output_storage[1][0] = result
+        z, root = self.of_many(*inputs)
+        output_storage[0][0], output_storage[1][0] = z, root
+
+    def of_many(self, *inputs: np.ndarray) -> list[np.ndarray]:
+        """Both outputs for inputs with any axes in front, of which each may be one."""
+        x, y, d, *_ = inputs
+        _require_one_length(x.shape[-1], y.shape[-1], d.shape[-1])
+        batch = np.broadcast_shapes(*(i.shape[:-1] for i in inputs))
+        rows = [_rows(i, batch) for i in inputs]
+        found = whitened_each(*rows[:3], np.array(self.orders), *rows[3:], np.array(self.softening))
+        return [f.reshape(*batch, x.shape[-1]) for f in found]
 
     def infer_shape(self, node: Apply, shapes: list[Any]) -> list[Any]:
         return [shapes[1], shapes[1]]
@@ -98,11 +106,25 @@ class MaternAdjoint(Op):
         raise NotImplementedError("second derivatives of the density of a Matérn process")
 
 
+def _rows(value: np.ndarray, batch: tuple[int, ...]) -> np.ndarray:
+    """A matrix with a row for each of a batch, or with one for all."""
+    one = all(n == 1 for n in value.shape[:-1])
+    rows = value if one else np.broadcast_to(value, (*batch, value.shape[-1]))
+    return np.require(rows.reshape(-1, value.shape[-1]), dtype=np.float64, requirements=["C", "W"])
+
+
+def _require_one_length(places: int, observations: int, variances: int) -> None:
+    if not places == observations == variances:
+        raise ValueError(f"{observations} observations at {places} places, with {variances} variances of noise")
+
+
 def laid_out(inputs: Sequence[Any]) -> list[np.ndarray]:
-    x, y, d, *_ = inputs
-    if not len(x) == len(y) == len(d):
-        raise ValueError(f"{len(y)} observations at {len(x)} places, with {len(d)} variances of noise")
-    return [np.require(i, dtype=np.float64, requirements=["C", "W"]) for i in inputs]
+    _require_one_length(*map(len, inputs[:3]))
+    return [i if _is_laid_out(i) else np.array(i, dtype=np.float64, order="C") for i in inputs]
+
+
+def _is_laid_out(value: np.ndarray) -> bool:  # np.require takes ten times as long
+    return value.dtype == np.float64 and value.flags.c_contiguous and value.flags.writeable
 
 
 @register_funcify_default_op_cache_key(MaternWhitening)

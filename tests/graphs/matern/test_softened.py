@@ -20,6 +20,7 @@ from bayeskit.graphs.matern.softened import (
     for_filter,
     softened_adjoint,
     softened_whitening,
+    whitened_each,
 )
 from bayeskit.graphs.matern.whitening import MaternWhitening
 
@@ -130,7 +131,8 @@ def test_what_is_left_out_is_less_than_the_bound(orders):
             else:
                 missing += full * soft**2 * np.exp(-u) * (u / 2.0 if order == 2 else u**2 / 18.0)
         alpha, inverse = np.linalg.solve(matrix, y), np.linalg.inv(matrix)
-        bound, _ = left_out(x, d, shared, kinds, c, r, h, z, root)
+        bound, _ = left_out(x, d, shared, kinds, c, r, h, z, root, False)
+        assert bound <= left_out(x, d, shared, kinds, c, r, h, z, root, True)[0]
         parts = 0.5 * alpha @ missing @ alpha, -0.5 * np.sum(inverse * missing)
         assert abs(sum(parts)) <= bound * (1.0 + 1e-6), given
         ratios.append(max(map(abs, parts)) / bound)
@@ -163,6 +165,18 @@ def test_what_is_no_covariance_is_no_number():
         assert np.all(np.isnan(z))
         assert np.all(np.isnan(root))
         assert all(np.all(np.isnan(v)) for v in softened_adjoint(*given, z, root))
+
+
+def test_many_at_once_are_as_each_by_itself():
+    x, y, d, orders, c, r, softening = _problem((1,), 20, 10.0, 200.0, 1e-6)
+    scale, rate = np.array([1.0, 1e-9, 2.0, np.nan]), np.array([0.5, 1.0, 2.0, 1.0])
+    given = x[None], y[None], scale[:, None] * d, orders, c[None], rate[:, None] * r, softening
+    asked = [_asks(x, y, s * d, orders, c, a * r, softening) for s, a in zip(scale, rate, strict=True)]
+    assert asked == [False, True, False, False]
+    for k, (z, root) in enumerate(zip(*whitened_each(*given), strict=True)):
+        one = softened_whitening(x, y, scale[k] * d, orders, c, rate[k] * r, softening)
+        np.testing.assert_array_equal([z, root], one)
+    assert whitened_each(*given[:2], np.empty((0, 20)), *given[3:])[0].shape == (0, 20)
 
 
 def test_compiled_by_numba_it_is_the_same_with_a_matrix_and_without():
