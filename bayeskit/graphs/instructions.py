@@ -223,7 +223,8 @@ def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -
         function, single = evaluator(inner.fgraph.inputs, inner.fgraph.outputs), len(outputs) == 1
         yield Instruction(lambda a: function(*a)[0] if single else function(*a), reads, outputs)
         return
-    if not _is_function(op.__class__) or _has_more_inside(inner.__class__):
+    together = of_many_arrays(node)
+    if together is None and (not _is_function(op.__class__) or _has_more_inside(inner.__class__)):
         raise NotEvaluable(f"{op} is more than a function of its arguments")
     if op.destroy_map:
         raise NotEvaluable(f"{op} writes over its arguments")
@@ -231,7 +232,7 @@ def instructions_of(node: Apply, evaluator: Callable[..., Callable[..., Any]]) -
         yield from _elementwise(node)
     elif isinstance(op, Alloc):
         yield Instruction(spread(node), reads, outputs)
-    elif (together := of_many_arrays(node)) is not None:
+    elif together is not None:
         yield Instruction(together, reads, outputs)
     elif isinstance(op, Shape | Shape_i) and not reads:
         shape = node.inputs[0].type.shape

@@ -1,4 +1,4 @@
-"""Operations of PyTensor on many arrays at once: ``concatenate``, ``reshape``, ``alloc`` and writing to places.
+"""Operations of PyTensor on many arrays at once: joining, reshaping, filling, writing to places and to diagonals.
 
 PyTensor does them one array after the other, each of which takes microseconds in Python.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply
-from pytensor.tensor.basic import Alloc, Join
+from pytensor.tensor.basic import Alloc, AllocDiag, Join
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor, unflatten_index_variables
@@ -31,6 +31,8 @@ def of_many_arrays(node: Apply) -> Callable[[list[Any]], Any] | None:
     if isinstance(op, Alloc):
         declared = node.inputs[0].type.shape[node.inputs[0].type.ndim - inner[0] :]
         return lambda a: _spread(a, declared)
+    if isinstance(op, AllocDiag):
+        return (lambda a: _diagonal(a[0], op.offset)) if inner == [1] else None
     batch = node.op.batch_ndim(node)
     places = [i.type.shape[:batch] for i in node.inputs[2:]]
     if isinstance(op, IncSubtensor | AdvancedIncSubtensor) and all(n == 1 for lengths in places for n in lengths):
@@ -53,6 +55,14 @@ def _incremented(op: Any, arguments: list[Any], batch: int) -> np.ndarray:
     else:
         np.add.at(result, index, change)
     return np.moveaxis(result, trailing, leading)
+
+
+def _diagonal(values: Any, offset: int) -> np.ndarray:
+    """Matrices with vectors on a diagonal."""
+    length, places = values.shape[-1] + abs(offset), np.arange(values.shape[-1])
+    result = np.zeros((*values.shape[:-1], length, length), dtype=values.dtype)
+    result[..., places + max(0, -offset), places + max(0, offset)] = values
+    return result
 
 
 def _joined(arrays: list[Any], inner: list[int], axis: int) -> np.ndarray:

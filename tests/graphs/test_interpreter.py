@@ -181,6 +181,15 @@ def test_values_are_written_to_places_of_many_arrays_at_once(name: str) -> None:
     np.testing.assert_array_equal(found, np.stack([one(row)[0] for row in values]))
 
 
+@pytest.mark.parametrize("offset", [0, 1, -2])
+def test_vectors_are_put_on_diagonals_of_many_matrices_at_once(offset: int) -> None:
+    many = pt.matrix("many")
+    graph = vectorize_graph(pt.diag(x := pt.vector("x"), offset), {x: many})
+    values = np.random.default_rng(4).standard_normal((ROWS, 4))
+    (found,) = evaluator([many], [graph])(values)
+    np.testing.assert_array_equal(found, np.stack([np.diag(row, offset) for row in values]))
+
+
 def test_values_are_spread_over_a_shape_that_is_the_same_for_many_arrays() -> None:
     x, n = pt.vector("x"), pt.lscalar("n")
     many, lengths = pt.matrix("many"), pt.lvector("lengths")
