@@ -9,24 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy import special, stats
-from scipy.fft import dct
 from scipy.optimize.elementwise import find_root
 
+from bayeskit.quadrature.distribution_series import integral_of_density, interpolated
 from bayeskit.results.marginals import ArrayDistribution
 
 __all__ = ["MixtureDensity"]
 
 MANY = 500  # points from which a distribution function is interpolated
-PIECES = 8
-DEGREE = 16  # of the polynomial of a piece
-HIGHEST = 256  # of one for the whole range
-NARROWEST = 1e-6  # piece of the range
-NEGLIGIBLE = 1e-13  # coefficients at which a series of that degree ends
 
 
 @dataclass(frozen=True)
@@ -79,18 +73,30 @@ class MixtureDensity(ArrayDistribution):
         x = np.asarray(x, dtype=float)
         shape = np.broadcast_shapes(x.shape, self.shape)
         flat = np.broadcast_to(x, shape).reshape(-1, *self.shape)
+        direct, result = self._mixture_of(method), None
+        if method in ("cdf", "sf") and len(flat) >= MANY:
+            if not self._is_normal:  # whose distribution function takes little more than its density
+                result = integral_of_density(direct, self._mixture_of("pdf"), flat, falling=method == "sf")
+            result = interpolated(direct, flat) if result is None else result
+        return (direct(flat) if result is None else result).reshape(shape)[()]
+
+    def _mixture_of(self, method: str) -> Callable[[np.ndarray], np.ndarray]:
         function = self._function(method)
 
-        def direct(rows: np.ndarray) -> np.ndarray:
-            return np.stack([self._average(np.asarray(function(row))) for row in rows])
+        def mixed(rows: np.ndarray) -> np.ndarray:
+            with np.errstate(over="ignore", under="ignore"):  # of a density far out
+                return np.stack([self._average(np.asarray(function(row))) for row in rows])
 
-        result = _interpolated(direct, flat) if method in ("cdf", "sf") and len(flat) >= MANY else None
-        return (direct(flat) if result is None else result).reshape(shape)[()]
+        return mixed
+
+    @property
+    def _is_normal(self) -> bool:
+        return getattr(self.components, "dist", None).__class__ is stats.norm.__class__
 
     def _function(self, method: str) -> Callable[[np.ndarray], Any]:
         """The components' own; of Normals without SciPy's checks of values, which take twice as long as the rest."""
         frozen = self.components
-        if getattr(frozen, "dist", None).__class__ is stats.norm.__class__:
+        if self._is_normal:
             _, mean, sd = frozen.dist._parse_args(*frozen.args, **frozen.kwds)
             if np.all(np.asarray(sd) > 0):
                 return {
@@ -175,72 +181,3 @@ def _root(rising: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.
 
     np.put(root, entries, find_root(at, (low.flat[entries], high.flat[entries]), args=(entries,), maxiter=200).x)
     return root
-
-
-def _interpolated(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray | None:
-    """A distribution function at many points, from a Chebyshev series, or several on pieces that are halved.
-
-    A series of twice the degree has the values of the one before among its own: most mixtures take fewer values for one
-    series over the whole range than for pieces, which are for those that are sharp at places. Nothing can hide between
-    the points: a step of a monotone function is seen in the values on both sides, and the series does not end. None
-    where it would take many values for the number of points.
-    """
-    if not np.isfinite(x).all():
-        return None
-    low, width = x.min(axis=0), np.ptp(x, axis=0)
-    place = (x - low) / np.where(width > 0, width, 1.0)
-
-    def values(at: np.ndarray) -> np.ndarray:
-        return function(low + width * at.reshape(-1, *(1 for _ in width.shape)))
-
-    most = len(x) // 4
-    degree, known = DEGREE, values(_points(DEGREE))
-    while not _ends(series := _series(known)):
-        degree *= 2
-        if degree > HIGHEST or degree >= most:
-            result = _in_pieces(values, place, most - len(known))
-            break
-        known = np.insert(known, range(1, len(known)), values(_points(degree)[1::2]), axis=0)
-    else:
-        result = _summed(series, 2 * place - 1)
-    return None if result is None else np.clip(result, 0.0, 1.0)
-
-
-def _in_pieces(values: Callable[[np.ndarray], np.ndarray], place: np.ndarray, most: int) -> np.ndarray | None:
-    """Series of one degree on pieces of the range, halved until each ends; None where it takes too many values."""
-    pieces, result = list(pairwise(np.linspace(0.0, 1.0, PIECES + 1))), np.zeros(place.shape)
-    while pieces:
-        start, end = pieces.pop()
-        most -= DEGREE + 1
-        if most < 0:
-            return None
-        series = _series(values(start + (end - start) * _points(DEGREE)))
-        if not _ends(series):
-            middle = 0.5 * (start + end)
-            if end - start < NARROWEST:
-                return None
-            pieces += [(start, middle), (middle, end)]
-            continue
-        found = _summed(series, 2 * (place - start) / (end - start) - 1)
-        result = np.where((place >= start) & (place <= end), found, result)
-    return result
-
-
-def _points(degree: int) -> np.ndarray:
-    return 0.5 - 0.5 * np.cos(np.pi * np.arange(degree + 1) / degree)
-
-
-def _series(values: np.ndarray) -> np.ndarray:
-    """Coefficients in T_k, of values at rising points; their order is that of falling cosines."""
-    series = np.asarray(dct(values[::-1], type=1, axis=0)) / (len(values) - 1)
-    series[[0, -1]] /= 2
-    return series
-
-
-def _ends(series: np.ndarray) -> bool:
-    """Whether nothing comes after it: the k-th coefficient of a step is its height over k."""
-    return bool(np.abs(series[-3:]).max() <= NEGLIGIBLE * DEGREE / (len(series) - 1))
-
-
-def _summed(series: np.ndarray, t: np.ndarray) -> np.ndarray:
-    return np.asarray(np.polynomial.chebyshev.chebval(t[None], series[:, None], tensor=False)[0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayeskit.quadrature import mixture_distribution as mixture_density
+from bayeskit.quadrature.distribution_series import integral_of_density, interpolated
 from bayeskit.quadrature.mixture_distribution import MANY, MixtureDensity
 
 RNG = np.random.default_rng(0)
@@ -40,12 +40,23 @@ def test_smooth_functions_are_interpolated_and_steps_are_not() -> None:
         return lambda rows: (calls.append(len(rows)), function(rows))[1]
 
     x = RNG.normal(size=4 * MANY)
-    smooth = mixture_density._interpolated(counted(stats.norm.cdf), x)
+    smooth = interpolated(counted(stats.norm.cdf), x)
     assert smooth is not None
     assert sum(calls) < MANY
     np.testing.assert_allclose(smooth, stats.norm.cdf(x), rtol=0, atol=1e-12)
-    assert mixture_density._interpolated(lambda rows: (rows > 0.3).astype(float), x) is None
-    assert mixture_density._interpolated(stats.norm.cdf, np.append(x, np.inf)) is None
+    assert interpolated(lambda rows: (rows > 0.3).astype(float), x) is None
+    assert interpolated(stats.norm.cdf, np.append(x, np.inf)) is None
+
+
+def test_a_series_of_the_density_is_refused_where_it_misses_something() -> None:
+    x = RNG.normal(size=4 * MANY)
+    right = integral_of_density(stats.norm.cdf, stats.norm.pdf, x, falling=False)
+    np.testing.assert_allclose(right, stats.norm.cdf(x), rtol=0, atol=1e-12)
+    spiked = lambda rows: stats.norm.cdf(rows) + 1e-12 * (rows > 0.3)  # noqa: E731
+    assert integral_of_density(spiked, stats.norm.pdf, x, falling=False) is None
+    assert integral_of_density(stats.norm.sf, stats.norm.pdf, x, falling=False) is None
+    assert integral_of_density(lambda rows: np.full(rows.shape, np.nan), stats.norm.pdf, x, falling=False) is None
+    assert integral_of_density(stats.norm.cdf, lambda rows: (rows > 0.3) + 0.0, x, falling=False) is None
 
 
 @pytest.mark.parametrize("level", [0.01, 0.5, 0.975, 0.99])
