@@ -50,7 +50,7 @@ def _takes(node: Any) -> bool:
 def _before(var: Any, taken: Apply, known: Mapping[Variable, tuple[int, ...]]) -> Variable | None:
     """What an argument is before entries are taken as by a node; None where it is something else at each of them."""
     if all(n == 1 for n in var.type.shape):
-        return var.dimshuffle()  # type: ignore[no-any-return]
+        return var.dimshuffle()
     node = var.owner
     alike = _takes(node) and node.op == taken.op and node.inputs[1:] == taken.inputs[1:]
     return node.inputs[0] if alike and known[node.inputs[0]] == known[taken.inputs[0]] else None

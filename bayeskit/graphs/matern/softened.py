@@ -55,8 +55,8 @@ def whitened_each(x, y, d, orders, variances, rates, softening):  # type: ignore
     z, root, asking = np.empty((rows, y.shape[1])), np.empty((rows, y.shape[1])), np.zeros(rows)
     _filtered_each(x, y, d, orders, variances, rates, softening, z, root, asking)
     for k in np.flatnonzero(asking):
-        one_x, one_y, one_d, *both = (a[min(k, len(a) - 1)] for a in given)
-        z[k], root[k] = dense_whitened(one_x, one_y, one_d, orders, *both, softening)
+        one_x, one_y, one_d, variance, rate = (a[min(k, len(a) - 1)] for a in given)
+        z[k], root[k] = dense_whitened(one_x, one_y, one_d, orders, variance, rate, softening)
     return z, root
 
 

@@ -57,12 +57,11 @@ class MaternWhitening(Op):
 
     def of_many(self, *inputs: np.ndarray) -> list[np.ndarray]:
         """Both outputs for inputs with any axes in front, of which each may be one."""
-        x, y, d, *_ = inputs
-        _require_one_length(x.shape[-1], y.shape[-1], d.shape[-1])
         batch = np.broadcast_shapes(*(i.shape[:-1] for i in inputs))
-        rows = [_rows(i, batch) for i in inputs]
-        found = whitened_each(*rows[:3], np.array(self.orders), *rows[3:], np.array(self.softening))
-        return [f.reshape(*batch, x.shape[-1]) for f in found]
+        x, y, d, variances, rates = (_rows(i, batch) for i in inputs)
+        _require_one_length(x.shape[1], y.shape[1], d.shape[1])
+        found = whitened_each(x, y, d, np.array(self.orders), variances, rates, np.array(self.softening))
+        return [f.reshape(*batch, x.shape[1]) for f in found]
 
     def infer_shape(self, node: Apply, shapes: list[Any]) -> list[Any]:
         return [shapes[1], shapes[1]]
