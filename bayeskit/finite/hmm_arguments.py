@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from bayeskit.errors import DataError, ModelError
 
-__all__ = ["Chains", "read_chains"]
+__all__ = ["Chains", "read_chains", "stacked_chains"]
 
 TOLERANCE = 1e-6  # of a sum of probabilities that should be one: they may have been computed in single precision
 
@@ -72,6 +72,12 @@ def read_chains(log_initial: ArrayLike, log_transition: ArrayLike, log_likelihoo
         )
     _require_distributions(initial, "distribution of the first state")
     _require_distributions(transition, "transition matrix")
+    return stacked_chains(initial, transition, likelihood)
+
+
+def stacked_chains(initial: np.ndarray, transition: np.ndarray, likelihood: np.ndarray) -> Chains:
+    """The arguments as the recursions take them, unchecked; ModelError where leading axes do not broadcast."""
+    stacks = (initial, transition, likelihood)
     batches = [v.shape[: v.ndim - c] for v, c in zip(stacks, (1, 3, 2), strict=True)]
     try:
         batch = np.broadcast_shapes(*batches)

@@ -28,10 +28,12 @@ from pytensor.tensor.blockwise import Blockwise
 
 from bayeskit.finite import chain_arithmetic, forward_backward
 from bayeskit.finite.forward_backward import evidence_and_filter, evidence_gradient
+from bayeskit.finite.hmm_arguments import stacked_chains
+from bayeskit.finite.sequences import evidences_and_filters
 from bayeskit.graphs.numba_functions import source_version
-from bayeskit.types import Graph
+from bayeskit.types import Array, Graph
 
-__all__ = ["ChainGradient", "ChainLogEvidence", "chain_log_evidence"]
+__all__ = ["ChainGradient", "ChainLogEvidence", "chain_log_evidence", "evidences_of_many"]
 
 CALLED = (chain_arithmetic.__file__, forward_backward.__file__)
 
@@ -44,6 +46,8 @@ class ChainLogEvidence(Op):
 
     __props__ = ()
     gufunc_signature = "(k),(s,k,k),(t,k)->(),(t,k),()"
+    # PyTensor calls it for all chains together; by itself it would call ``perform`` for one after the other.
+    gufunc_spec = (f"{__name__}.evidences_of_many", 3, 3)
 
     def make_node(self, *inputs: Any) -> Apply:
         chain: list[Any] = [pt.cast(pt.as_tensor_variable(value), "float64") for value in inputs]
@@ -66,6 +70,13 @@ class ChainLogEvidence(Op):
         pairs: Graph
         smoothed, pairs = ChainGradient().make_node(inputs[1], *outputs[1:]).outputs
         return [to_value * smoothed[0], to_value * pairs, to_value * smoothed]
+
+
+def evidences_of_many(initial: Array, transition: Array, likelihood: Array) -> tuple[Array, Array, np.ndarray]:
+    """What ``ChainLogEvidence`` gives of each chain; the leading axes broadcast."""
+    chains = stacked_chains(initial, transition, likelihood)
+    values, filtered, logarithms = evidences_and_filters(*chains.arrays)
+    return chains.shaped(values), chains.shaped(filtered), chains.shaped(logarithms)
 
 
 class ChainGradient(Op):

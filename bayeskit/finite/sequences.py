@@ -11,12 +11,12 @@ import numpy as np
 
 from bayeskit.finite import chain_arithmetic, forward_backward, state_paths
 from bayeskit.finite.chain_arithmetic import compensated_sum, exponentiate
-from bayeskit.finite.forward_backward import evidence_gradient, forward
+from bayeskit.finite.forward_backward import evidence_and_filter, evidence_gradient, forward
 from bayeskit.finite.state_paths import best_path, draw_path
 from bayeskit.graphs.numba_functions import as_written
 from bayeskit.types import Array
 
-__all__ = ["best_paths", "draw_paths", "filtering", "log_evidences", "smoothing"]
+__all__ = ["best_paths", "draw_paths", "evidences_and_filters", "filtering", "log_evidences", "smoothing"]
 
 type Outcomes = tuple[np.ndarray, np.ndarray]  # what is found for each sequence, and the outcome (or its log density)
 
@@ -34,6 +34,23 @@ def log_evidences(log_initial: Array, log_transition: Array, log_likelihood: Arr
         outcome, _ = forward(log_initial[i], log_transition[j], log_likelihood[k], filtered, log_density)
         result[n] = compensated_sum(log_density) if outcome < 0 else -np.inf
     return result
+
+
+@as_written(*CALLED)
+def evidences_and_filters(
+    log_initial: Array, log_transition: Array, log_likelihood: Array, index: np.ndarray
+) -> tuple[Array, Array, np.ndarray]:
+    """What :func:`~bayeskit.finite.forward_backward.evidence_and_filter` gives, of each sequence."""
+    steps, states = log_likelihood.shape[1:]
+    values, logarithms = np.empty(len(index)), np.empty(len(index), dtype=np.bool_)
+    filtered = np.empty((len(index), steps, states))
+    for n in range(len(index)):
+        i, j, k = index[n]
+        values[n], found, logarithms[n] = evidence_and_filter(log_initial[i], log_transition[j], log_likelihood[k])
+        for t in range(steps):
+            for state in range(states):
+                filtered[n, t, state] = found[t, state]
+    return values, filtered, logarithms
 
 
 @as_written(*CALLED)
