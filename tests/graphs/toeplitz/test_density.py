@@ -85,11 +85,12 @@ def test_what_is_not_positive_definite_has_no_numbers(t):
 
 
 def test_a_matrix_that_is_nearly_singular_is_made_where_it_is_small(monkeypatch):
-    t, y = _problem("smooth", 1e-12)
+    t, y = _problem("smooth", 1e-13)
     _, first = levinson(t, y)
     assert not np.allclose(toeplitz(t) @ first, np.eye(len(t))[0], atol=1e-4)
     solved, _ = solved_with_sums(t, y)
-    np.testing.assert_allclose(solved, cho_solve(cho_factor(toeplitz(t), lower=True), y), rtol=1e-8)
+    # Of a condition of 10¹⁴ the digits of a solution are the machine's; that it solves what is near by is not.
+    np.testing.assert_allclose(toeplitz(t) @ solved, y, rtol=0, atol=1e-13 * np.linalg.norm(t) * np.linalg.norm(solved))
     monkeypatch.setattr(inverse, "DENSE", 100)
     assert np.all(np.isnan(solved_with_sums(t, y)))
 
