@@ -20,6 +20,7 @@ from pytensor.graph.replace import vectorize_graph
 from bayeskit.graphs.compile import compile_stacked
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.operation_costs import charge
+from bayeskit.graphs.polynomial_degree import degrees
 from bayeskit.plates.concave_integrals import FIRST, LAST, LOG_INTEGRAL, draws_of_concave, integrals_of_concave
 from bayeskit.plates.concave_rows import FactorParts, parts_of_factor
 from bayeskit.plates.entry_integral import EntryRule, Integrals
@@ -41,8 +42,8 @@ class ConcaveNumbers:
 
     quadratics: np.ndarray  # (N, G, 3), about the centre
     offsets: np.ndarray  # (N, R), rows in the order of their entries
-    slopes: np.ndarray
-    weights: np.ndarray
+    slopes: np.ndarray  # (N, R), or (1, R) where they are the same for all φ
+    weights: np.ndarray  # likewise
     grows: np.ndarray  # (R,)
     begin: np.ndarray
     centre: np.ndarray  # (N, G)
@@ -51,8 +52,8 @@ class ConcaveNumbers:
         """Those of some values of φ."""
         if some.all():
             return self
-        arrays = {n: getattr(self, n)[some] for n in ("quadratics", "offsets", "slopes", "weights", "centre")}
-        return replace(self, **arrays)
+        named = {n: getattr(self, n) for n in ("quadratics", "offsets", "slopes", "weights", "centre")}
+        return replace(self, **{n: v[some] if len(v) == len(some) else v for n, v in named.items()})
 
     @property
     def _rows(self) -> tuple[np.ndarray, ...]:
@@ -105,6 +106,7 @@ class ConcaveEntries:
     factors: tuple[Graph, ...]
     parts: tuple[FactorParts, ...]
     rows: tuple[EntryRows, ...]
+    constant_slopes: bool  # of all functions: their arguments are affine in b and φ together
 
     @classmethod
     def of(
@@ -125,8 +127,11 @@ class ConcaveEntries:
             )
             for p in parts
         ]
+        arguments = [f.argument for p in parts for f in p.functions]
+        joint = degrees(arguments, dict.fromkeys([variable, *given], 1.0))
+        constant = all(joint.get(x, 0.0) <= 1.0 for x in arguments)
         factors = [everywhere(g) for g in graphs]
-        return cls(places.type.shape[1:], places, given, tuple(factors), tuple(moved), tuple(rows))
+        return cls(places.type.shape[1:], places, given, tuple(factors), tuple(moved), tuple(rows), constant)
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if not k.startswith("_")}  # compiled anew where it is unpickled
@@ -185,26 +190,37 @@ class ConcaveEntries:
     def _rows(
         self, given: Sequence[np.ndarray], centre: np.ndarray, lengths: Sequence[tuple[int, ...]]
     ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-        """a about the centre, s and w (N, R), of which kind each row is, and where those of an entry begin."""
+        """a about the centre, s and w (N, R), of which kind each row is, and where those of an entry begin.
+
+        Slopes and weights that are the same for all φ are given once.
+        """
         number, size = centre.shape
-        places = np.broadcast_to(np.array([0.0, AWAY])[:, None], (number, 2, size))
-        arguments, coefficients = iter(self._at(2, places, given)), iter(self._compiled[3](*given))
-        table, entries, grows = [], [], []
-        for part, rows, axes in zip(self.parts, self.rows, lengths, strict=True):
-            for function in part.functions:
-                low, high = np.moveaxis(np.broadcast_to(next(arguments), (number, 2, *axes)), 1, 0)
-                weight = -np.broadcast_to(np.asarray(next(coefficients)), low.shape)
-                table.append(np.stack([low, (high - low) / AWAY, weight]).reshape(3, number, -1))
-                entries.append(rows.of_rows(axes))
-                grows.append(np.full(table[-1].shape[2], function.exponential))
-        joined = np.concatenate([np.empty((3, number, 0)), *table], axis=2)
-        of, kinds = np.concatenate([np.empty(0, int), *entries]), np.concatenate([np.empty(0, bool), *grows])
+        functions = [(f, e, n) for p, e, n in zip(self.parts, self.rows, lengths, strict=True) for f in p.functions]
+        of = np.concatenate([np.empty(0, int), *(rows.of_rows(axes) for _, rows, axes in functions)])
+        kinds = np.concatenate(
+            [np.empty(0, bool), *(np.full(np.prod(n, dtype=int), f.exponential) for f, _, n in functions)]
+        )
+
+        def flat(values: Sequence[Any], front: int) -> np.ndarray:
+            each = [
+                np.broadcast_to(np.asarray(v), (front, *axes)).reshape(front, -1)
+                for v, (_, _, axes) in zip(values, functions, strict=True)
+            ]
+            return each[0] if len(each) == 1 else np.concatenate([np.empty((front, 0)), *each], axis=1)
+
+        coefficients = self._compiled[3](*given)
+        alike = all(np.ndim(c) == f.coefficient.type.ndim for c, (f, _, _) in zip(coefficients, functions, strict=True))
+        weights = -flat(coefficients, 1 if alike else number)
         order = np.argsort(of, kind="stable")
-        order = order[np.any(joined[2][:, order] != 0, axis=0)]
-        offsets, slopes, weights = joined[..., order]
+        order = order[np.any(weights[:, order] != 0, axis=0)]
+        weights, of = weights[:, order], of[order]
+        low = flat([v[:, 0] for v in self._at(2, np.zeros((number, 1, size)), given)], number)[:, order]
+        some = 1 if self.constant_slopes else number
+        far = self._at(2, np.full((some, 1, size), AWAY), [g[:some] for g in given])
+        slopes = (flat([v[:, 0] for v in far], some)[:, order] - low[:some]) / AWAY
         sign = np.sign(slopes)
         slopes = np.where(np.abs(slopes - sign) < SIGN, sign, slopes)
-        counts = weights != 0
-        offsets = np.where(counts, offsets + slopes * centre[:, of[order]], 0.0)
-        slopes = np.where(counts, slopes, 0.0)
-        return [offsets, slopes, weights], kinds[order], np.searchsorted(of[order], np.arange(size + 1))
+        offsets = low + slopes * centre[:, of] if centre.any() else low
+        if not np.all(weights):
+            offsets, slopes = np.where(weights, offsets, 0.0), np.where(weights, slopes, 0.0)
+        return [offsets, slopes, weights], kinds[order], np.searchsorted(of, np.arange(size + 1))

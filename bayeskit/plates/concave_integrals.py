@@ -146,20 +146,21 @@ def integrals_of_concave(
 ) -> np.ndarray:
     """For N values of φ and G entries, (N, G, 6): the columns are named above; modes are distances from the ``centre``.
 
-    ``quadratics`` (N, G, 3); ``offsets``, ``slopes`` and ``weights`` (N, R) of rows in the order of their entries, of
-    which those from ``begin[g]`` to ``begin[g + 1]`` belong to g; ``rule`` the step, first and last node, and the
-    bounds of the difference between the two sums and of what ends may have, in logarithms. No number where there is
-    none. As many nodes as there is room for, and their shares of the integral, are left in ``places`` and ``shares``
-    (N, K, G); further ones are the first, without a share.
+    ``quadratics`` (N, G, 3); ``offsets``, ``slopes`` and ``weights`` (N, R), of the last two one for all φ where they
+    are the same, of rows in the order of their entries, of which those from ``begin[g]`` to ``begin[g + 1]`` belong to
+    g; ``rule`` the step, first and last node, and the bounds of the difference between the two sums and of what ends
+    may have, in logarithms. No number where there is none. As many nodes as there is room for, and their shares of the
+    integral, are left in ``places`` and ``shares`` (N, K, G); further ones are the first, without a share.
     """
     number, entries, _ = quadratics.shape
     found = np.empty((number, entries, 6))
     room, table = np.empty((11, 4 * MOST)), _table_of_nodes(rule[0])
+    each = max(len(slopes), 1), max(len(weights), 1)
     for n in range(number):
         powers = np.exp(offsets[n])
         for g in range(entries):
             i, j = begin[g], begin[g + 1]
-            rows = offsets[n, i:j], powers[i:j], slopes[n, i:j], weights[n, i:j], grows[i:j]
+            rows = offsets[n, i:j], powers[i:j], slopes[n % each[0], i:j], weights[n % each[1], i:j], grows[i:j]
             entry = (quadratics[n, g], *rows)
             mode, width = mode_and_width(entry)
             noise = ROUNDED * abs(centre[n, g] + mode) / width
@@ -195,13 +196,13 @@ def draws_of_concave(
     """
     number, most, _ = node_shares.shape
     drawn = np.full((number, len(copies)), np.nan)
-    cumulated = np.empty(most)
+    cumulated, each = np.empty(most), (max(len(slopes), 1), max(len(weights), 1))
     for n in range(number):
         of = -1
         for member in range(len(copies)):
             g = copies[member]
             i, j = begin[g], begin[g + 1]
-            q, a, s, w = quadratics[n, g], offsets[n, i:j], slopes[n, i:j], weights[n, i:j]
+            q, a, s, w = quadratics[n, g], offsets[n, i:j], slopes[n % each[0], i:j], weights[n % each[1], i:j]
             shares, bound = node_shares[n, :, g], bounds[n, g]
             whole, mode, width = found[n, g, LOG_INTEGRAL], found[n, g, MODE], found[n, g, WIDTH]
             step, first = found[n, g, STEP], found[n, g, FIRST]
