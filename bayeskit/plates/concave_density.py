@@ -19,7 +19,10 @@ __all__ = ["ConcaveEntry", "concave_log_density", "entry_function", "mode_and_wi
 ConcaveEntry = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 CUT = 150.0  # |t| and |a| up to which exp(±t) exp(a) are factors; others are exponents
-LARGEST = 700.0  # x of which exp is a number: products above it go into a logarithm
+LARGEST = 700.0  # x of which exp is a number
+#: The log of a factor of a product, which two CUT together make; and a product that goes into a logarithm before the
+#: next factor, with which it is a number still.
+HIGHEST, LARGE = 2 * CUT, 1e170
 CLIPPED = 500.0  # x beyond which slopes only say that it is too far, and are numbers still
 SMALLEST = 1e-300
 CLIMBS, NEAR = 100, 0.05  # steps in which a mode is found, and how far from it the last may lead, in widths
@@ -107,37 +110,39 @@ def concave_log_density(t: np.ndarray, size: int, entry: ConcaveEntry, room: np.
         up[k] = np.exp(t[k]) if near else 1.0
         down[k] = 1.0 / up[k]
     most_up, most_down = max(up[0], up[size - 1]), max(down[0], down[size - 1])
-    rise, fall, height = 0.0, 0.0, 0.0  # the last of the logarithm of the largest product
+    rise, fall, largest = 0.0, 0.0, 1.0  # the last of all products
     for r in range(len(offsets)):
-        a, s, w = offsets[r], slopes[r], weights[r]
+        a, s, w, power = offsets[r], slopes[r], weights[r], powers[r]
         if not near or abs(s) != 1.0 or abs(a) > CUT:
             for k in range(size):
                 total[k] -= w * entry_function(a + s * t[k], grows[r])
-        elif grows[r]:
-            rise += w * powers[r] if s > 0.0 else 0.0
-            fall += w * powers[r] if s < 0.0 else 0.0
-        else:
-            power = powers[r]
-            more = w * np.log(1.0 + power * (most_up if s > 0.0 else most_down))
-            if w != np.floor(w) or more > LARGEST:
+            continue
+        if grows[r]:
+            rise += w * power if s > 0.0 else 0.0
+            fall += w * power if s < 0.0 else 0.0
+            continue
+        more = 1.0 + power * (most_up if s > 0.0 else most_down)
+        if w != 1.0:
+            if w != np.floor(w) or w * np.log(more) > HIGHEST:
                 for k in range(size):
                     total[k] -= w * np.log(1.0 + power * (up[k] if s > 0.0 else down[k]))
                 continue
-            height += more
-            if height > LARGEST:
-                height = more
-                for k in range(size):
-                    total[k] -= np.log(product[k])
-                    product[k] = 1.0
-            if w > 1.0:
-                _raise(product, size, power, up if s > 0.0 else down, int(w), square)
-            elif s > 0.0:
-                for k in range(size):
-                    product[k] *= 1.0 + power * up[k]
-            else:
-                for k in range(size):
-                    product[k] *= 1.0 + power * down[k]
+            more = more**w
+        if largest > LARGE:
+            largest = 1.0
+            for k in range(size):
+                total[k] -= np.log(product[k])
+                product[k] = 1.0
+        largest *= more
+        if w != 1.0:
+            _raise(product, size, power, up if s > 0.0 else down, int(w), square)
+        elif s > 0.0:
+            for k in range(size):
+                product[k] *= 1.0 + power * up[k]
+        else:
+            for k in range(size):
+                product[k] *= 1.0 + power * down[k]
     for k in range(size):
         total[k] -= rise * up[k] + fall * down[k]
-        if height > 0.0:
+        if largest > 1.0:
             total[k] -= np.log(product[k])

@@ -21,7 +21,14 @@ from bayeskit.graphs.compile import compile_stacked
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.operation_costs import charge
 from bayeskit.graphs.polynomial_degree import degrees
-from bayeskit.plates.concave_integrals import FIRST, LAST, LOG_INTEGRAL, draws_of_concave, integrals_of_concave
+from bayeskit.plates.concave_integrals import (
+    FIRST,
+    LAST,
+    LOG_INTEGRAL,
+    draws_of_concave,
+    integrals_of_concave,
+    modes_of_concave,
+)
 from bayeskit.plates.concave_rows import FactorParts, parts_of_factor
 from bayeskit.plates.entry_integral import EntryRule, Integrals
 from bayeskit.plates.entry_rows import EntryRows
@@ -30,6 +37,8 @@ from bayeskit.types import Graph
 __all__ = ["ConcaveEntries", "ConcaveNumbers"]
 
 AWAY = 2.0**20  # how far apart slopes and bends are told, of places, where rounding has no part in them
+ROUNDED, LOST = 2.0**-52, 1e-8  # of a quadratic; and nats over the width that the bend of one makes
+FAR = 1e3  # twice the nats that the quadratic of an entry differs by at its mode, with which it is read again there
 SIGN = 1e-12  # by which a slope may differ from one
 PLACE, ROW = 60.0, 5.0  # nanoseconds of a node of an entry, and of a row at it
 OFTEN = 64  # nodes that an integral seldom has more of
@@ -47,13 +56,26 @@ class ConcaveNumbers:
     grows: np.ndarray  # (R,)
     begin: np.ndarray
     centre: np.ndarray  # (N, G)
+    modes: np.ndarray  # (N, G, 2): of each entry its distance from the centre, and a width
 
     def of(self, some: np.ndarray) -> ConcaveNumbers:
         """Those of some values of φ."""
         if some.all():
             return self
-        named = {n: getattr(self, n) for n in ("quadratics", "offsets", "slopes", "weights", "centre")}
+        named = {n: getattr(self, n) for n in ("quadratics", "offsets", "slopes", "weights", "centre", "modes")}
         return replace(self, **{n: v[some] if len(v) == len(some) else v for n, v in named.items()})
+
+    @property
+    def far(self) -> np.ndarray:
+        """For which φ an entry has its mode so far from the centre that its quadratic is rounded there, (N,)."""
+        return np.asarray(np.any(self.quadratics[..., 2] * self.modes[..., 0] ** 2 > FAR, axis=1))
+
+    @property
+    def lost(self) -> np.ndarray:
+        """For which φ the prior of an entry is so wide that its bend is lost beside the slope that rows have, (N,)."""
+        _, slope, bend = np.moveaxis(self.quadratics, -1, 0)
+        with np.errstate(all="ignore"):
+            return np.asarray(~np.all(ROUNDED * np.abs(slope) < LOST * np.sqrt(bend), axis=1))
 
     @property
     def _rows(self) -> tuple[np.ndarray, ...]:
@@ -66,7 +88,7 @@ class ConcaveNumbers:
         places, shares = np.empty((2, number, most, entries))
         lattice = rule.lattice
         numbers = np.array([lattice.step, lattice.first, lattice.last, rule.agreed, rule.fallen])
-        found = integrals_of_concave(self.quadratics, *self._rows, self.centre, numbers, places, shares)
+        found = integrals_of_concave(self.quadratics, *self._rows, self.modes, self.centre, numbers, places, shares)
         size = int(np.max(found[..., LAST] - found[..., FIRST], initial=0.0)) + 1
         if 0 < most < size:
             return self._integrated(rule, size)
@@ -87,7 +109,10 @@ class ConcaveNumbers:
     def draw(
         self, rule: EntryRule, copies: np.ndarray, bounds: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator
     ) -> np.ndarray:
-        """Draws of entries that are copies of these, (N, copies), with bounds of the ratio to what the shares say."""
+        """Draws of entries that are copies of these, (N, copies), no numbers where they have no integral.
+
+        ``bounds`` gives those of the ratio of the density to what the shares of nodes say.
+        """
         found, _, shares = self._integrated(rule, OFTEN)
         shares, order = np.ascontiguousarray(shares), np.argsort(copies, kind="stable")
         several = found, shares, copies[order], rng, bounds(shares)
@@ -160,7 +185,9 @@ class ConcaveEntries:
         suited &= np.all((weights >= 0) & np.isfinite(offsets + slopes + weights), axis=1)
         # One layout: numba compiles once for each.
         quadratics, offsets, slopes, weights = map(np.ascontiguousarray, (quadratics, offsets, slopes, weights))
-        return ConcaveNumbers(quadratics, offsets, slopes, weights, grows, begin, centre), suited
+        rows = offsets, slopes, weights, grows, begin
+        modes = modes_of_concave(quadratics, *rows) if suited.any() else np.full((*centre.shape, 2), np.nan)
+        return ConcaveNumbers(quadratics, *rows, centre, modes), suited & np.all(np.isfinite(modes), axis=(1, 2))
 
     def _lengths(self, given: Sequence[np.ndarray]) -> list[tuple[int, ...]]:
         """Of the axes of each factor."""

@@ -23,6 +23,7 @@ __all__ = [
     "WIDTH",
     "draws_of_concave",
     "integrals_of_concave",
+    "modes_of_concave",
 ]
 
 LOG_INTEGRAL, MODE, WIDTH, STEP, FIRST, LAST = range(6)  # columns of what is found for an entry
@@ -132,6 +133,32 @@ def _integrate(
 
 
 @as_written(concave_density.__file__)
+def modes_of_concave(
+    quadratics: np.ndarray,
+    offsets: np.ndarray,
+    slopes: np.ndarray,
+    weights: np.ndarray,
+    grows: np.ndarray,
+    begin: np.ndarray,
+) -> np.ndarray:
+    """For N values of φ and G entries the mode, as a distance from the centre, and the width, (N, G, 2).
+
+    ``quadratics`` (N, G, 3); ``offsets``, ``slopes`` and ``weights`` (N, R), of the last two one for all φ where they
+    are the same, of rows in the order of their entries, of which those from ``begin[g]`` to ``begin[g + 1]`` belong to
+    g.
+    """
+    number, entries, _ = quadratics.shape
+    found, each = np.empty((number, entries, 2)), (max(len(slopes), 1), max(len(weights), 1))
+    for n in range(number):
+        powers = np.exp(offsets[n])
+        for g in range(entries):
+            i, j = begin[g], begin[g + 1]
+            rows = offsets[n, i:j], powers[i:j], slopes[n % each[0], i:j], weights[n % each[1], i:j], grows[i:j]
+            found[n, g, 0], found[n, g, 1] = mode_and_width((quadratics[n, g], *rows))
+    return found
+
+
+@as_written(concave_density.__file__)
 def integrals_of_concave(
     quadratics: np.ndarray,
     offsets: np.ndarray,
@@ -139,6 +166,7 @@ def integrals_of_concave(
     weights: np.ndarray,
     grows: np.ndarray,
     begin: np.ndarray,
+    modes: np.ndarray,
     centre: np.ndarray,
     rule: np.ndarray,
     places: np.ndarray,
@@ -146,11 +174,10 @@ def integrals_of_concave(
 ) -> np.ndarray:
     """For N values of φ and G entries, (N, G, 6): the columns are named above; modes are distances from the ``centre``.
 
-    ``quadratics`` (N, G, 3); ``offsets``, ``slopes`` and ``weights`` (N, R), of the last two one for all φ where they
-    are the same, of rows in the order of their entries, of which those from ``begin[g]`` to ``begin[g + 1]`` belong to
-    g; ``rule`` the step, first and last node, and the bounds of the difference between the two sums and of what ends
-    may have, in logarithms. No number where there is none. As many nodes as there is room for, and their shares of the
-    integral, are left in ``places`` and ``shares`` (N, K, G); further ones are the first, without a share.
+    The first arguments and the ``modes`` are those of :func:`modes_of_concave`; ``rule`` are the step, first and last
+    node, and the bounds of the difference between the two sums and of what ends may have, in logarithms. No number
+    where there is none. As many nodes as there is room for, and their shares of the integral, are left in ``places``
+    and ``shares`` (N, K, G); further ones are the first, without a share.
     """
     number, entries, _ = quadratics.shape
     found = np.empty((number, entries, 6))
@@ -162,7 +189,7 @@ def integrals_of_concave(
             i, j = begin[g], begin[g + 1]
             rows = offsets[n, i:j], powers[i:j], slopes[n % each[0], i:j], weights[n % each[1], i:j], grows[i:j]
             entry = (quadratics[n, g], *rows)
-            mode, width = mode_and_width(entry)
+            mode, width = modes[n, g, 0], modes[n, g, 1]
             noise = ROUNDED * abs(centre[n, g] + mode) / width
             whole, halved, first, last = _integrate(entry, mode, width, noise, rule, table, room)
             found[n, g, LOG_INTEGRAL], found[n, g, MODE], found[n, g, WIDTH] = whole, mode, width

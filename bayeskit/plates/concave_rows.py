@@ -28,6 +28,8 @@ from bayeskit.types import Graph
 
 __all__ = ["EntryFunction", "FactorParts", "parts_of_factor"]
 
+SMALL = (-2.0, -1.0, 1.0, 2.0)  # powers of factors, which may be negative
+
 Wrap = Callable[[Any], Any]  # what is done to a part of a factor: multiplied by what is free of b, or chosen
 
 
@@ -145,8 +147,11 @@ class _Reader:
             ((d, y),) = others
             return c / d, x if y is None else -y if x is None else x - y
         if applies(node, ps.Pow) and others[0][1] is None:
+            exponent = others[0][0]
+            if _is_one(c) or constant_number(exponent) in SMALL:
+                return c**exponent, exponent * x
             # In the exponent: c to a power of 100 is no number, or zero.
-            return _ones(var), others[0][0] * (x if _is_one(c) else x + pt.log(c))
+            return pt.switch(pt.eq(c, 0.0), c**exponent, 1.0), exponent * (x + pt.log(c))
         if applies(node, ps.Reciprocal):
             return 1.0 / c, -x
         return (c**2, 2.0 * x) if applies(node, ps.Sqr) else None

@@ -45,7 +45,8 @@ class PlateRecovery:
         copies = np.arange(size) if self.plate.copies is None else self.plate.copies
         drawn, left = np.empty((number, size)), np.ones(number, dtype=bool)
         for rows, numbers in own.concave(given, own.starts(given, number)):
-            drawn[rows], left[rows] = numbers.draw(own.rule, copies, _bound_of_ratio, rng), False
+            drawn[rows] = found = numbers.draw(own.rule, copies, _bound_of_ratio, rng)
+            left[rows] = np.isnan(found).any(axis=1)
         if left.any():
             drawn[left] = self._draw_of_any([g[left] for g in given], int(left.sum()), rng)
         return LINES[self.plate.kind](drawn)[0].reshape(number, *self.plate.shape)

@@ -39,6 +39,8 @@ def _logistic(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return special.expit(x), special.log_expit(x) + special.log_expit(-x)
 
 
+CENTRED = 4  # times that concave entries are read, each about the modes before
+
 #: For each kind of support b and log db/dx at x, any real number.
 LINES: dict[str, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {
     "real": lambda x: (x, np.zeros_like(x)),
@@ -139,14 +141,20 @@ class Plate:
 
     def concave(self, given: Sequence[np.ndarray], start: np.ndarray) -> Iterator[tuple[np.ndarray, ConcaveNumbers]]:
         """Where all log densities are concave, their numbers, for some values of φ at a time, by their indices."""
-        concave = self.terms.concave if self.kind == "real" else None
         some = max(1, AT_ONCE // max(1, self.terms.length))
-        for k in range(0, len(start) if concave is not None else 0, some):
-            assert concave is not None
-            rows = np.arange(k, min(k + some, len(start)))
-            numbers, suited = concave.numbers([g[rows] for g in given], start[rows])
-            if suited.any():
-                yield rows[suited], numbers.of(suited)
+        if self.kind != "real" or (entries := self.terms.concave) is None:
+            return
+        pending = [(np.arange(k, min(k + some, len(start))), start[k : k + some]) for k in range(0, len(start), some)]
+        for _ in range(CENTRED):
+            far = []
+            for rows, centre in pending:
+                numbers, suited = entries.numbers([g[rows] for g in given], centre)
+                away = suited & numbers.far
+                if (fine := suited & ~away & ~numbers.lost).any():
+                    yield rows[fine], numbers.of(fine)
+                if away.any():
+                    far.append((rows[away], (centre + numbers.modes[..., 0])[away]))
+            pending = far
 
     def log_integrals(self, given: Sequence[np.ndarray], number: int) -> np.ndarray:
         """The log integrals of all entries for each φ, (N, *shape)."""
@@ -156,7 +164,8 @@ class Plate:
         result, start = np.empty((different, self.terms.size)), self.starts(given, different)
         left = np.ones(different, dtype=bool)
         for rows, numbers in self.concave(given, start):
-            result[rows], left[rows] = numbers.log_integrals(self.rule), False
+            result[rows] = found = numbers.log_integrals(self.rule)
+            left[rows] = np.isnan(found).any(axis=1)
         if left.any():
             others = np.flatnonzero(left)
             for sums in self._sums([g[left] for g in given], start[left])[2]:
@@ -171,7 +180,7 @@ class Plate:
         left, parts = np.ones(number, dtype=bool), []
         for rows, numbers in self.concave(given, start):
             parts.append((rows, numbers.integrals(self.rule)))
-            left[rows] = False
+            left[rows] = np.isnan(parts[-1][1].log_integral).any(axis=1)
         if left.any():
             mode, width, sums = self._sums([g[left] for g in given], start[left])
             parts += [(np.flatnonzero(left)[s.of], s.nodes(mode, width)) for s in sums]

@@ -78,6 +78,10 @@ LIKELIHOODS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[np.ndarray, fl
         lambda b, w: pm.Weibull("y", pt.exp(w), pt.exp(b[GROUP] + X), observed=TIMES),
         lambda b, w: stats.weibull_min.logpdf(TIMES, np.exp(w), scale=np.exp(b + X)),
     ),
+    "sds": (
+        lambda b, w: pm.Normal("y", w, pt.exp(b[GROUP]), observed=X),
+        lambda b, w: stats.norm.logpdf(X, w, np.exp(b)),
+    ),
     "gamma": (
         lambda b, w: pm.Gamma("y", alpha=2.0, beta=2.0 / pt.exp(b[GROUP] + w), observed=TIMES),
         lambda b, w: stats.gamma.logpdf(TIMES, 2.0, scale=np.exp(b + w) / 2.0),
@@ -219,6 +223,67 @@ def test_rows_beyond_what_products_are_of(offset: float) -> None:
             return np.asarray(stats.norm.logpdf(b, 0.5, 2.0) + rows)
 
         assert found[g] == pytest.approx(expected(log_density, 300.0), rel=1e-9, abs=1e-8)
+
+
+@pytest.mark.parametrize("sd", [1.0, 1e-3, 1e-4, 1e-6])
+def test_measurements_a_thousand_of_their_sds_from_the_prior(sd: float) -> None:
+    """About the prior's mean the quadratic is rounded to the cube of how far they are: it is read where the mode is."""
+    measured, answers = np.array([5.0, 100.0, -3.0, 0.2]), np.array([1, 0, 1, 1])
+
+    def likelihood(b: Any, w: Any) -> None:
+        pm.Normal("q", b, sd, observed=measured)
+        pm.Bernoulli("z", logit_p=b + w, observed=answers)
+
+    plate = plate_of(likelihood, lambda s: pm.Normal("b", 0, 100 * s, shape=GROUPS))
+    given = given_of(plate, [0.3], [1.0])
+    with lightly():
+        assert is_concave(plate, given)
+        found = plate.log_integrals(given, 1)[0]
+        draws = PlateRecovery(plate).draw(dict(zip(plate.given, given, strict=True)), 1, RNG)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    for g in range(GROUPS):  # the product of both Normals, and the answer under it
+        mean, deviation = measured[g] / (1 + (sd / 100) ** 2), sd / np.sqrt(1 + (sd / 100) ** 2)
+        answer = special.expit((2 * answers[g] - 1) * (mean + deviation * nodes + 0.3))
+        right = stats.norm.logpdf(measured[g], 0, np.hypot(100, sd)) + np.log(answer @ weights / np.sqrt(2 * np.pi))
+        assert found[g] == pytest.approx(right, rel=1e-7)
+    np.testing.assert_allclose(draws.ravel(), measured, rtol=0, atol=7 * sd)
+
+
+@pytest.mark.parametrize(("trials", "wins", "sd"), [(1_000, 1_000, 2e8), (10**6, 10**6, 1e6), (10**6, 0, 2e4)])
+def test_priors_beside_which_rows_are_rounded(trials: int, wins: int, sd: float) -> None:
+    """About half of the prior, one side of which says the answers for sure; or no number, of what is all but a step."""
+    plate = plate_of(
+        lambda b, w: pm.Binomial("y", trials, logit_p=b + w, observed=np.full(GROUPS, wins)),
+        lambda s: pm.Normal("b", 0.5, s, shape=GROUPS),
+    )
+    with lightly():
+        found = plate.log_integrals(given_of(plate, [5.0], [sd]), 1)[0]
+    # Where rows change from one to nothing, over a handful of b, the prior is flat.
+    edge = -5.0 + (np.log(trials) if wins else -np.log(trials))
+    right = stats.norm.logsf((edge - 0.5) / sd) if wins else stats.norm.logcdf((edge - 0.5) / sd)
+    assert np.all(np.isnan(found) | (np.abs(found - right) < 1e-6 + 4 / sd))
+
+
+def test_a_power_of_nothing_is_nothing() -> None:
+    """A choice by whether (c exp b)² is zero, where c is for some rows."""
+    c = np.where(X > 0, 0.0, 1.0)
+
+    def likelihood(b: Any, w: Any) -> None:
+        rows = b[GROUP]
+        of_one = pt.switch(pt.eq((c * pt.exp(rows)) ** 2, 0.0), -pt.softplus(rows), -pt.exp(rows * w))
+        of_other = pt.switch(pt.eq((c * pt.exp(rows)) ** w, 0.0), -pt.softplus(rows), 0.0)
+        pm.Potential("p", of_one + of_other)
+
+    plate, (w, s) = plate_of(likelihood), np.array(GIVEN[:1]).T
+    with lightly():
+        found = plate.log_integrals(given_of(plate, w, s), 1)[0]
+    for g in range(GROUPS):
+
+        def log_density(b: np.ndarray, g: int = g) -> np.ndarray:
+            rows = np.where(c == 0, -2 * np.logaddexp(0, b[:, None]), -np.exp(b[:, None] * w))
+            return np.asarray(stats.norm.logpdf(b, 0.5, s) + rows[:, g == GROUP].sum(axis=1))
+
+        assert found[g] == pytest.approx(expected(log_density, 50.0), rel=1e-8)
 
 
 NEAR_MISSES: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any] | None]] = {
