@@ -25,6 +25,7 @@ from bayeskit.plates.concave_integrals import (
     FIRST,
     LAST,
     LOG_INTEGRAL,
+    ConcaveRows,
     draws_of_concave,
     integrals_of_concave,
     modes_of_concave,
@@ -78,7 +79,7 @@ class ConcaveNumbers:
             return np.asarray(~np.all(ROUNDED * np.abs(slope) < LOST * np.sqrt(bend), axis=1))
 
     @property
-    def _rows(self) -> tuple[np.ndarray, ...]:
+    def _rows(self) -> ConcaveRows:
         return self.offsets, self.slopes, self.weights, self.grows, self.begin
 
     def _integrated(self, rule: EntryRule, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -88,7 +89,7 @@ class ConcaveNumbers:
         places, shares = np.empty((2, number, most, entries))
         lattice = rule.lattice
         numbers = np.array([lattice.step, lattice.first, lattice.last, rule.agreed, rule.fallen])
-        found = integrals_of_concave(self.quadratics, *self._rows, self.modes, self.centre, numbers, places, shares)
+        found = integrals_of_concave(self.quadratics, self._rows, self.modes, self.centre, numbers, places, shares)
         size = int(np.max(found[..., LAST] - found[..., FIRST], initial=0.0)) + 1
         if 0 < most < size:
             return self._integrated(rule, size)
@@ -117,7 +118,7 @@ class ConcaveNumbers:
         shares, order = np.ascontiguousarray(shares), np.argsort(copies, kind="stable")
         several = found, shares, copies[order], rng, bounds(shares)
         drawn = np.empty((len(found), len(copies)))
-        drawn[:, order] = draws_of_concave(self.quadratics, *self._rows, *several) + self.centre[:, copies[order]]
+        drawn[:, order] = draws_of_concave(self.quadratics, self._rows, *several) + self.centre[:, copies[order]]
         return drawn
 
 
@@ -186,7 +187,7 @@ class ConcaveEntries:
         # One layout: numba compiles once for each.
         quadratics, offsets, slopes, weights = map(np.ascontiguousarray, (quadratics, offsets, slopes, weights))
         rows = offsets, slopes, weights, grows, begin
-        modes = modes_of_concave(quadratics, *rows) if suited.any() else np.full((*centre.shape, 2), np.nan)
+        modes = modes_of_concave(quadratics, rows) if suited.any() else np.full((*centre.shape, 2), np.nan)
         return ConcaveNumbers(quadratics, *rows, centre, modes), suited & np.all(np.isfinite(modes), axis=(1, 2))
 
     def _lengths(self, given: Sequence[np.ndarray]) -> list[tuple[int, ...]]:

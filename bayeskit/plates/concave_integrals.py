@@ -21,6 +21,7 @@ __all__ = [
     "MODE",
     "STEP",
     "WIDTH",
+    "ConcaveRows",
     "draws_of_concave",
     "integrals_of_concave",
     "modes_of_concave",
@@ -28,6 +29,10 @@ __all__ = [
 
 LOG_INTEGRAL, MODE, WIDTH, STEP, FIRST, LAST = range(6)  # columns of what is found for an entry
 SLACK, ROUNDS = 1.1, 1_000  # by which a bound is raised above a ratio that exceeds it; and draws that are tried
+#: a, s and w (N, R), of the last two one for all φ where they are the same, and which are exp, of rows in the order of
+#: their entries; and where the rows of each entry begin, and the last end.
+ConcaveRows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
 HALVED, TABLE = 3, 8 * 40  # steps of nodes that are kept, and how many of them on either side
 
 
@@ -132,40 +137,33 @@ def _integrate(
             halved, first, last = halved + 1, FINER * first, FINER * last
 
 
+@as_written()
+def _entry(quadratics: np.ndarray, rows: ConcaveRows, powers: np.ndarray, n: int, g: int) -> ConcaveEntry:
+    offsets, slopes, weights, grows, begin = rows
+    i, j = begin[g], begin[g + 1]
+    s, w = slopes[n % len(slopes), i:j], weights[n % len(weights), i:j]
+    return quadratics[n, g], offsets[n, i:j], powers[i:j], s, w, grows[i:j]
+
+
 @as_written(concave_density.__file__)
-def modes_of_concave(
-    quadratics: np.ndarray,
-    offsets: np.ndarray,
-    slopes: np.ndarray,
-    weights: np.ndarray,
-    grows: np.ndarray,
-    begin: np.ndarray,
-) -> np.ndarray:
+def modes_of_concave(quadratics: np.ndarray, rows: ConcaveRows) -> np.ndarray:
     """For N values of φ and G entries the mode, as a distance from the centre, and the width, (N, G, 2).
 
-    ``quadratics`` (N, G, 3); ``offsets``, ``slopes`` and ``weights`` (N, R), of the last two one for all φ where they
-    are the same, of rows in the order of their entries, of which those from ``begin[g]`` to ``begin[g + 1]`` belong to
-    g.
+    ``quadratics`` are (N, G, 3).
     """
     number, entries, _ = quadratics.shape
-    found, each = np.empty((number, entries, 2)), (max(len(slopes), 1), max(len(weights), 1))
+    found = np.empty((number, entries, 2))
     for n in range(number):
-        powers = np.exp(offsets[n])
+        powers = np.exp(rows[0][n])
         for g in range(entries):
-            i, j = begin[g], begin[g + 1]
-            rows = offsets[n, i:j], powers[i:j], slopes[n % each[0], i:j], weights[n % each[1], i:j], grows[i:j]
-            found[n, g, 0], found[n, g, 1] = mode_and_width((quadratics[n, g], *rows))
+            found[n, g, 0], found[n, g, 1] = mode_and_width(_entry(quadratics, rows, powers, n, g))
     return found
 
 
 @as_written(concave_density.__file__)
 def integrals_of_concave(
     quadratics: np.ndarray,
-    offsets: np.ndarray,
-    slopes: np.ndarray,
-    weights: np.ndarray,
-    grows: np.ndarray,
-    begin: np.ndarray,
+    rows: ConcaveRows,
     modes: np.ndarray,
     centre: np.ndarray,
     rule: np.ndarray,
@@ -182,13 +180,10 @@ def integrals_of_concave(
     number, entries, _ = quadratics.shape
     found = np.empty((number, entries, 6))
     room, table = np.empty((11, 4 * MOST)), _table_of_nodes(rule[0])
-    each = max(len(slopes), 1), max(len(weights), 1)
     for n in range(number):
-        powers = np.exp(offsets[n])
+        powers = np.exp(rows[0][n])
         for g in range(entries):
-            i, j = begin[g], begin[g + 1]
-            rows = offsets[n, i:j], powers[i:j], slopes[n % each[0], i:j], weights[n % each[1], i:j], grows[i:j]
-            entry = (quadratics[n, g], *rows)
+            entry = _entry(quadratics, rows, powers, n, g)
             mode, width = modes[n, g, 0], modes[n, g, 1]
             noise = ROUNDED * abs(centre[n, g] + mode) / width
             whole, halved, first, last = _integrate(entry, mode, width, noise, rule, table, room)
@@ -205,11 +200,7 @@ def integrals_of_concave(
 @as_written(concave_density.__file__)
 def draws_of_concave(
     quadratics: np.ndarray,
-    offsets: np.ndarray,
-    slopes: np.ndarray,
-    weights: np.ndarray,
-    grows: np.ndarray,
-    begin: np.ndarray,
+    rows: ConcaveRows,
     found: np.ndarray,
     node_shares: np.ndarray,
     copies: np.ndarray,
@@ -218,21 +209,22 @@ def draws_of_concave(
 ) -> np.ndarray:
     """t of entries that are copies of those given, (N, copies), drawn as :mod:`bayeskit.plates.conditional` says.
 
-    ``bounds`` are the first ones of the ratio of the density to the interpolant between its nodes,
-    (N, G), whose shares are given (N, K, G).
+    ``bounds`` are the first ones of the ratio of the density to the interpolant between its nodes, (N, G), whose shares
+    are given (N, K, G). No number where there is no integral.
     """
     number, most, _ = node_shares.shape
     drawn = np.full((number, len(copies)), np.nan)
-    cumulated, each = np.empty(most), (max(len(slopes), 1), max(len(weights), 1))
+    cumulated = np.empty(most)
     for n in range(number):
         of = -1
         for member in range(len(copies)):
             g = copies[member]
-            i, j = begin[g], begin[g + 1]
-            q, a, s, w = quadratics[n, g], offsets[n, i:j], slopes[n % each[0], i:j], weights[n % each[1], i:j]
+            q, a, _, s, w, grow = _entry(quadratics, rows, rows[0][n], n, g)  # exp a is not asked for
             shares, bound = node_shares[n, :, g], bounds[n, g]
             whole, mode, width = found[n, g, LOG_INTEGRAL], found[n, g, MODE], found[n, g, WIDTH]
             step, first = found[n, g, STEP], found[n, g, FIRST]
+            if np.isnan(whole):
+                continue
             if g != of:
                 of, total = g, 0.0
                 for k in range(most):
@@ -246,11 +238,13 @@ def draws_of_concave(
                 beside = at - 1 if hat < 0.0 else at + 1
                 other = shares[beside] if 0 <= beside < most else 0.0
                 height = (1.0 - abs(hat)) * shares[at] + abs(hat) * other
+                if height == 0.0:  # numba raises where it is divided by
+                    continue
                 u = CURVED * step * (first + at + hat)
                 t = mode + width * np.sinh(u) / CURVED
                 value = q[0] + t * (q[1] - 0.5 * q[2] * t)
                 for r in range(len(a)):
-                    value -= w[r] * entry_function(a[r] + s[r] * t, grows[i + r])
+                    value -= w[r] * entry_function(a[r] + s[r] * t, grow[r])
                 ratio = np.exp(value - whole) * width * np.cosh(u) * step / height
                 if ratio > bound:
                     bound = SLACK * ratio

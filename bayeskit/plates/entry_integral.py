@@ -108,7 +108,7 @@ class Integrals:
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[np.ndarray, Integrals]], number: int, size: int) -> Integrals:
-        """Those of all φ, each given for some by their indices, as long as the longest lattice."""
+        """Those of all φ, each given for some by their indices, the last counts; as long as the longest lattice."""
         most = max((p.places.shape[1] for _, p in parts), default=1)
         flat = {n: np.empty((number, size)) for n in ("log_integral", "mode", "width", "step", "first")}
         places, shares = (np.zeros((number, most, size)) for _ in range(2))
@@ -116,7 +116,7 @@ class Integrals:
             for name, values in flat.items():
                 values[rows] = getattr(part, name)
             several = part.places.shape[1]
-            places[rows] = part.places[:, :1]
+            places[rows], shares[rows] = part.places[:, :1], 0.0
             places[rows, :several], shares[rows, :several] = part.places, part.shares
         return cls(places=places, shares=shares, **flat)
 

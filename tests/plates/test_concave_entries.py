@@ -18,6 +18,7 @@ from bayeskit.elimination.entrywise import with_plates
 from bayeskit.elimination.plan import analyse
 from bayeskit.graphs.environment import lightly
 from bayeskit.plates.conditional import PlateRecovery
+from bayeskit.plates.entry_integral import FINE, Integrals
 from bayeskit.plates.plate import Plate
 
 RNG = np.random.default_rng(31)
@@ -184,6 +185,25 @@ def test_copies_are_drawn_of_their_entries() -> None:
     sd = np.sqrt(np.sum(right.shares * right.places**2, axis=1)[0, copies] - mean**2)
     assert np.all(np.abs(drawn.mean(axis=0) - mean) < 4 * sd / np.sqrt(number))
     assert len(np.unique(drawn)) == drawn.size
+
+
+def test_entries_without_an_integral_are_not_drawn() -> None:
+    """Of a rule that no lattice satisfies."""
+    plate = plate_of(LIKELIHOODS["of a number"][0])
+    given = given_of(plate, *np.array(GIVEN).T)
+    with lightly():
+        ((_, numbers),) = plate.concave(given, plate.starts(given, len(GIVEN)))
+        drawn = numbers.draw(replace(FINE, agreed=-1.0), np.arange(GROUPS), lambda s: np.ones_like(s[:, 0]), RNG)
+    assert np.isnan(drawn).all()
+
+
+def test_what_is_integrated_again_has_no_shares_left_of_before() -> None:
+    """A lattice of seven nodes, and then one of three for the same φ."""
+    flat = [np.full((1, 2), v) for v in (0.0, 0.0, 1.0, 0.5, -1.0)]
+    parts = [Integrals(flat[0], *(np.full((1, k, 2), 1 / k) for _ in range(2)), *flat[1:]) for k in (7, 3)]
+    both = Integrals.joined([(np.array([0]), part) for part in parts], 1, 2)
+    np.testing.assert_allclose(both.shares.sum(axis=1), 1.0)
+    np.testing.assert_allclose(both.places, 1 / 3)
 
 
 @pytest.mark.parametrize(("count", "sd"), [(10_000, 100.0), (0, 100.0), (10_000_000, 2.0), (3, 1e-5)])
