@@ -103,13 +103,16 @@ def concave_log_density(t: np.ndarray, size: int, entry: ConcaveEntry, room: np.
     """L of the first ``size`` places t, in ``total``; with ``room`` (4, K) to work in."""
     quadratic, offsets, powers, slopes, weights, grows = entry
     up, down, product, square = room[0], room[1], room[2], room[3]
-    near = abs(t[0]) <= CUT and abs(t[size - 1]) <= CUT
+    least, most = np.inf, -np.inf
+    for k in range(size):
+        least, most = min(least, t[k]), max(most, t[k])
+    near = least >= -CUT and most <= CUT
+    most_up, most_down = (np.exp(most), np.exp(-least)) if near else (1.0, 1.0)
     for k in range(size):
         total[k] = quadratic[0] + t[k] * (quadratic[1] - 0.5 * quadratic[2] * t[k])
         product[k] = 1.0
         up[k] = np.exp(t[k]) if near else 1.0
         down[k] = 1.0 / up[k]
-    most_up, most_down = max(up[0], up[size - 1]), max(down[0], down[size - 1])
     rise, fall, largest = 0.0, 0.0, 1.0  # the last of all products
     for r in range(len(offsets)):
         a, s, w, power = offsets[r], slopes[r], weights[r], powers[r]

@@ -102,10 +102,7 @@ class EntryTerms:
                 self._add_up(plain, places, these, total)
             for k, (logistic, rows) in signed.items():
                 offsets = held[k][of] if k in held else logistic.offsets(rows, these, len(of))
-                if len(left := add_up(rows, offsets, places, total)):
-                    more = np.zeros((len(left), *total.shape[1:]))
-                    self._add_up((k,), places[left], [g[left] for g in these], more)
-                    total[left] += more
+                add_up(rows, offsets, places, total)
             return np.where(np.isnan(total), -np.inf, total)
 
         return log_density

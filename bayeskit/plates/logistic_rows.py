@@ -2,11 +2,9 @@ r"""Answers of yes or no to which an entry adds a number: one logarithm for seve
 
 .. math:: -\sum_r \log(1 + e^{a_r + s_r b}) = -\log \prod_r (1 + e^{a_r} e^{s_r b}), \qquad s_r = \pm 1
 
-The e^{a_r} belong to φ and the e^{±b} to a place, so that a row at a place is a product and a sum. Far out, at |b| > B
-with |a_r| < B − 40, a row is |a_r + b| or nothing, to rounding: there b is cut off, and what was cut off is added for
-each row of its sign.
-
-Compiled by numba: NumPy's passes over a table of rows and places took seven times as long, nearly all of it in memory.
+The e^{a_r} belong to φ and the e^{±b} to a place, so that a row at a place is a product and a sum: compiled, as rows of
+:mod:`bayeskit.plates.concave_density`. NumPy's passes over a table of rows and places took seven times as long, nearly
+all of it in memory.
 """
 
 from __future__ import annotations
@@ -28,6 +26,8 @@ from bayeskit.graphs.numba_functions import as_written
 from bayeskit.graphs.operation_costs import charge
 from bayeskit.graphs.polynomial_degree import degrees
 from bayeskit.graphs.stable_logistic import softened
+from bayeskit.plates import concave_density
+from bayeskit.plates.concave_density import concave_log_density
 from bayeskit.plates.entry_rows import EntryRows
 from bayeskit.types import Graph
 
@@ -35,9 +35,6 @@ __all__ = ["LogisticRows", "SignedRows", "add_up", "logit_of"]
 
 PLACE, ROW = 20.0, 0.8  # nanoseconds of a place of an entry, and of a row at it
 AWAY, ROUNDED = 2.0**20, 1e-12  # a place at which slopes are read, and what they may be off one
-#: The largest |a|, B, and rows that are multiplied before their product is looked at: above LARGE it goes into a
-#: logarithm, since exp(2 · (150 + 190)) times LARGE is a number still, and exp(4 · (20 + 65)).
-TIERS, LARGE = ((20.0, 65.0, 4), (150.0, 190.0, 2)), 1e12
 
 
 def logit_of(graph: Any, variable: Graph, given: Sequence[Graph]) -> tuple[Graph, Graph | None] | None:
@@ -131,63 +128,28 @@ class LogisticRows:
         return np.broadcast_to(found.reshape(len(found), len(rows.order))[:, rows.order], (number, len(rows.order)))
 
 
-def add_up(rows: SignedRows, offsets: np.ndarray, places: np.ndarray, to: np.ndarray) -> np.ndarray:
-    """Add rows with a (N, R) at places (N, K, G) to the entries of b; the indices of N that have too large an a."""
-    left = np.ones(len(places), dtype=bool)
-    largest = np.max(np.abs(offsets), axis=1, initial=0.0)
-    for most, cut, together in TIERS:
-        chosen = np.flatnonzero(left & (largest <= most))
-        left[chosen] = False
-        charge(len(chosen) * places.shape[1] * (PLACE * len(rows.owners) + ROW * len(rows.order)))
-        factors = np.exp(offsets[chosen])
-        _take_away(factors, rows.signs, rows.owners, rows.begin, places, chosen, cut, together, to)
-    return np.flatnonzero(left)
+def add_up(rows: SignedRows, offsets: np.ndarray, places: np.ndarray, to: np.ndarray) -> None:
+    """Add rows with a (N, R) at places (N, K, G) to the entries of b."""
+    charge(len(offsets) * places.shape[1] * (PLACE * len(rows.owners) + ROW * len(rows.order)))
+    # One layout: numba compiles once for each.
+    _add_rows(np.array(offsets, order="C"), rows.signs, rows.owners, rows.begin, np.array(places, order="C"), to)
 
 
-@as_written()
-def _take_away(
-    factors: np.ndarray,
-    signs: np.ndarray,
-    owners: np.ndarray,
-    begin: np.ndarray,
-    places: np.ndarray,
-    chosen: np.ndarray,
-    cut: float,
-    together: int,
-    to: np.ndarray,
+@as_written(concave_density.__file__)
+def _add_rows(
+    offsets: np.ndarray, signs: np.ndarray, owners: np.ndarray, begin: np.ndarray, places: np.ndarray, to: np.ndarray
 ) -> None:
-    """Take Σ log(1 + exp x) over the rows of each entry that has any off ``to``, for some of N."""
+    """Rows are entries of which nothing else is known."""
     several = places.shape[1]
-    up, down, product, total = np.empty(several), np.empty(several), np.empty(several), np.empty(several)
-    for i in range(len(chosen)):
-        n = chosen[i]
+    nothing, ones, grows = np.zeros(3), np.ones(len(signs)), np.zeros(len(signs), dtype=np.bool_)
+    t, total, room = np.empty(several), np.empty(several), np.empty((4, several))
+    for n in range(len(offsets)):
+        powers = np.exp(offsets[n])
         for j in range(len(owners)):
-            g, first, last = owners[j], begin[j], begin[j + 1]
-            plus = 0
-            for r in range(first, last):
-                plus += signs[r] > 0
+            first, last = begin[j], begin[j + 1]
             for k in range(several):
-                b = places[n, k, g]
-                near, total[k] = b, 0.0
-                if b > cut:
-                    near, total[k] = cut, plus * (b - cut) if plus > 0 else 0.0
-                elif b < -cut:
-                    near, total[k] = -cut, (last - first - plus) * (-cut - b) if plus < last - first else 0.0
-                up[k] = np.exp(near)
-                down[k] = 1.0 / up[k]
-                product[k] = 1.0
-            for r in range(first, last):
-                a = factors[i, r]
-                if signs[r] > 0:
-                    for k in range(several):
-                        product[k] *= 1.0 + a * up[k]
-                else:
-                    for k in range(several):
-                        product[k] *= 1.0 + a * down[k]
-                if (r - first) % together == together - 1:
-                    for k in range(several):
-                        if product[k] > LARGE:
-                            total[k] += np.log(product[k])
-                            product[k] = 1.0
+                t[k] = places[n, k, owners[j]]
+            rows = offsets[n, first:last], powers[first:last], signs[first:last], ones[first:last], grows[first:last]
+            concave_log_density(t, several, (nothing, *rows), room, total)
             for k in range(several):
-                to[n, k, g] -= total[k] + np.log(product[k])
+                to[n, k, owners[j]] += total[k]

@@ -34,12 +34,12 @@ from bayeskit.plates.entry_terms import EntryTerms
 
 __all__ = ["LINES", "Plate"]
 
+CENTRED = 4  # times that concave entries are read, each about the modes before
+
 
 def _logistic(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return special.expit(x), special.log_expit(x) + special.log_expit(-x)
 
-
-CENTRED = 4  # times that concave entries are read, each about the modes before
 
 #: For each kind of support b and log db/dx at x, any real number.
 LINES: dict[str, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {
