@@ -117,8 +117,8 @@ def widen(outputs: list[Variable]) -> list[Variable]:
                 memo[node.outputs[0]] = pt.cast(new if exact else pt.cast(new, dtype), "float64")
                 continue
             makes_float = any(o.type.dtype.startswith("float") for o in node.outputs)
-            takes_only_narrow = upcast(*[i.type.dtype for i in inputs]) in NARROW
-            if makes_float and takes_only_narrow:
+            dtypes = {i.type.dtype for i in inputs}
+            if makes_float and dtypes <= NARROW and upcast(*dtypes) in NARROW:
                 inputs = [pt.cast(i, "float64") if i.type.dtype in NARROW - {"bool"} else i for i in inputs]
         if isinstance(op, RandomVariable) and inputs != node.inputs:
             # Its outputs are of the types they were; made anew, it would infer their shapes again, by rewriting graphs.

@@ -128,21 +128,25 @@ def _within_time(log_density: ArrayFunction, longest: float) -> ArrayFunction:
 
 def too_dear(analysis: Analysis) -> str:
     """That the integral would take longer than sampling, by the cost of an evaluation near the start; else empty."""
-    made: Integrand = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
+    made = _integrand(analysis)
     if has_loops([made.space.graph]):
         return ""  # a few points may take seconds
-    made, seconds = _counted(analysis)
     try:
-        _budget(made.space, made.work, made.sampled, seconds, 1, 1.0)
+        _budget(made.space, made.work, made.sampled, _seconds(analysis, made), 1, 1.0)
     except NotIntegrable as error:
         return str(error)
     return ""
 
 
-def _counted(analysis: Analysis) -> tuple[Integrand, float]:
-    """The collapsed density, and the seconds of an evaluation."""
+def _integrand(analysis: Analysis) -> Integrand:
     made: Integrand = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
-    return made, analysis.remembered("seconds", lambda: seconds_of_evaluation(made.space))
+    return made
+
+
+def _seconds(analysis: Analysis, made: Integrand) -> float:
+    """Of an evaluation."""
+    seconds: float = analysis.remembered("seconds", lambda: seconds_of_evaluation(made.space))
+    return seconds
 
 
 def collapsed_integral(analysis: Analysis, among: int = 1, patience: float = 1.0) -> tuple[Integrand, Quadrature]:
@@ -160,8 +164,8 @@ def collapsed_integral(analysis: Analysis, among: int = 1, patience: float = 1.0
 def _collapsed_integral(analysis: Analysis, among: int, patience: float) -> tuple[Integrand, Quadrature]:
     if reason := obstacle(analysis):  # of a posterior that was answered block by block, say
         raise NotIntegrable(reason)
-    made, seconds = _counted(analysis)
-    space = made.space
+    made = _integrand(analysis)
+    space, seconds = made.space, _seconds(analysis, made)
     if analysis.plates:
         require_smooth_entries(analysis, made.space, made.recovery)
     numbers = min(max(space.size, 1), SHARED)
