@@ -31,6 +31,7 @@ from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.fingerprint import fingerprint
 from bayeskit.graphs.interpreter import evaluator
 from bayeskit.graphs.rewriting import substitute
+from bayeskit.model.derivation import Derivations
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.summed_likelihood import SummedRows
 from bayeskit.model.transforms import Natural
@@ -164,10 +165,13 @@ class Reading:
         return DataError(f"{self.rows.name} has no density: {self.rows.faults() or why}")
 
 
-def read_rows(build: Callable[[Any], pm.Model], rows: ChunkRows, *, twice: bool = True) -> Reading:
+def read_rows(
+    build: Callable[[Any], pm.Model], rows: ChunkRows, known: Derivations | None = None, *, twice: bool = True
+) -> Reading:
     """The model of some rows; an error names them where it cannot be built, or has values missing.
 
     A single row is read ``twice`` and counted by half: in arrays of one entry, data cannot be told from constants.
+    ``known`` is what was derived of other rows.
     """
     alone = twice and len(rows) == 1
     try:
@@ -188,7 +192,7 @@ def read_rows(build: Callable[[Any], pm.Model], rows: ChunkRows, *, twice: bool 
             raise DataError(f"{rows.name} has missing values: {rows.faults() or rv.name}; leave such rows out")
     if not model.observed_RVs:
         raise ModelError(f"the model of {rows.name} has no observed variable, so that its rows add nothing")
-    return Reading(rows, LogJoint.from_model(model, as_they_are=True), 0.5 if alone else 1.0)
+    return Reading(rows, LogJoint.from_model(model, as_they_are=True, known=known), 0.5 if alone else 1.0)
 
 
 def _not_additive(name: str, why: str) -> NotAdditive:

@@ -24,6 +24,7 @@ from bayeskit.chunks.template import Template, first_rows, statistics_together, 
 from bayeskit.chunks.terms import NotAdditive
 from bayeskit.errors import DataError
 from bayeskit.graphs.environment import lightly, on_one_thread
+from bayeskit.model.derivation import Derivations
 from bayeskit.model.summed_likelihood import SummedRows, rows_together, with_rows
 
 __all__ = ["ChunkSum"]
@@ -67,8 +68,9 @@ class ChunkSum:
         # Two threads add up a product in two parts: a worker of Dask has one, and its digits would be others.
         with lightly(), on_one_thread():
             rows.require_like(self.kinds)
-            reading = read_rows(self.build, rows)
-            template = self.template or Template.of(self.build, rows.take(first_rows(rows)), KnownLabels())
+            known = Derivations() if self.template is None else self.template.known
+            reading = read_rows(self.build, rows, known)
+            template = self.template or Template.of(self.build, rows.take(first_rows(rows)), KnownLabels(), known)
             template.rows.require_same_constants(rows)
             template = template.with_labels_of(reading, self.before + self.chunks)
             statistics = reading.statistics(template.labels)

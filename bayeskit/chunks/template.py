@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 from uuid import uuid4
@@ -19,6 +19,7 @@ from bayeskit.chunks.statistics import merged
 from bayeskit.chunks.summed_model import summed_model
 from bayeskit.chunks.terms import NotAdditive
 from bayeskit.graphs.environment import lightly
+from bayeskit.model.derivation import Derivations
 
 __all__ = ["Template", "first_rows", "of_rows_only", "statistics_together", "tried_rows", "without_wholes"]
 
@@ -43,14 +44,15 @@ class Template:
     labels: KnownLabels
     of_rows: frozenset[str] = frozenset()
     mark: str = ""  # of its own: what was read of the same rows, and has the same labels in the same order
+    known: Derivations = field(default_factory=Derivations)
 
     @classmethod
-    def of(cls, build: Callable[[Any], pm.Model], rows: ChunkRows, labels: KnownLabels) -> Template:
+    def of(cls, build: Callable[[Any], pm.Model], rows: ChunkRows, labels: KnownLabels, known: Derivations) -> Template:
         """A NotAdditive error names what would be different with one row more: a prior, a length, a Potential."""
-        reading = read_rows(build, rows)
+        reading = read_rows(build, rows, known)
         labels = labels.extended(reading.labels)
-        more = read_rows(build, rows.followed_by(rows.take([0, 0])))
-        found = cls(build, rows, labels, of_rows_only(reading, more), uuid4().hex)
+        more = read_rows(build, rows.followed_by(rows.take([0, 0])), known)
+        found = cls(build, rows, labels, of_rows_only(reading, more), uuid4().hex, known)
         found.__dict__.update(reading=reading, statistics=reading.statistics(labels))
         return found
 
@@ -58,7 +60,7 @@ class Template:
     def reading(self) -> Reading:
         """What was read of the rows; again where they came from a file or another process."""
         with lightly():
-            return read_rows(self.build, self.rows)
+            return read_rows(self.build, self.rows, self.known)
 
     @cached_property
     def statistics(self) -> Statistics:
@@ -79,10 +81,10 @@ class Template:
             rows = self.rows.followed_by(chunk.rows.take(places))
             if len(rows) > LARGEST:
                 break
-            found = Template.of(self.build, rows, self.labels.extended(chunk.labels))
+            found = Template.of(self.build, rows, self.labels.extended(chunk.labels), self.known)
             if not found._missing(chunk):
                 if number:
-                    new = read_rows(self.build, chunk.rows.take(places)).statistics(found.labels)
+                    new = read_rows(self.build, chunk.rows.take(places), self.known).statistics(found.labels)
                     if not _are_same(found.statistics, statistics_together(self.statistics, new)):
                         raise NotAdditive(
                             f"what rows have added depends on which labels come later, those of {chunk.rows.name}: "
@@ -98,7 +100,7 @@ class Template:
 
     def require_same_builder(self, other: Template) -> Reading:
         """The rows that another template keeps, read by this one's builder; NotAdditive if they give it other sums."""
-        own = read_rows(self.build, other.rows)
+        own = read_rows(self.build, other.rows, self.known)
         found, expected = own.statistics(other.labels), other.statistics
         if found.keys() != expected.keys() or not all(found[s].is_close(expected[s]) for s in found):
             raise NotAdditive("the builders of these sums are not the same: rows of one give other sums with the other")
@@ -126,11 +128,11 @@ class Template:
             of_rows_only(self.reading, chunk)
         places = tried_rows(chunk.rows, number)
         if len(places) < len(chunk.rows):
-            chunk = read_rows(self.build, chunk.rows.take(places))
+            chunk = read_rows(self.build, chunk.rows.take(places), self.known)
             statistics = chunk.statistics(self.labels)
         together: Statistics = {}
         for rows in self._beside_kept(chunk.rows, apart=number < FIRST or number & (number - 1) == 0):
-            both = read_rows(self.build, rows)
+            both = read_rows(self.build, rows, self.known)
             of_rows_only(self.reading, both)
             together = statistics_together(together, both.statistics(self.labels))
         apart = statistics_together(statistics_together(self.statistics, statistics), self.statistics)
@@ -244,8 +246,9 @@ def tried_rows(rows: ChunkRows, number: int) -> np.ndarray:
     chosen += [np.flatnonzero(~pd.Series(v).duplicated())[:each] for v in discrete.values()]
     for values in rows.columns().values():
         if values.dtype.kind in "fiu":
-            chosen.append(np.flatnonzero(np.isnan(values))[:2] if values.dtype.kind == "f" else np.arange(0))
-            chosen.append(np.array([np.argmin(values), np.argmax(values)]))
+            least = np.argmin(values)  # which is one that has none, if there is any
+            chosen.append(np.array([least, np.argmax(values)]))
+            chosen.append(np.flatnonzero(np.isnan(values))[:2] if np.isnan(values[least]) else np.arange(0))
     return np.unique(np.concatenate(chosen))
 
 

@@ -10,42 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.logprob.basic import conditional_logp
-from pymc.logprob.rewriting import logprob_rewrites_db
-from pymc.logprob.utils import ParameterValueError, replace_rvs_by_values
+from pymc.logprob.utils import ParameterValueError
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import MergeOptimizer
-from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.traversal import graph_inputs, toposort
 from pytensor.sparse.type import SparseTensorType
 
 from bayeskit.errors import ModelError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.constant_matrices import with_constant_matrices
-from bayeskit.graphs.rewriting import depends_on, inline, shapes_of, substitute, wide_leaf, widen
+from bayeskit.graphs.rewriting import depends_on, shapes_of, substitute, wide_leaf
 from bayeskit.model.areal_fields import require_neighbours
 from bayeskit.model.data_shapes import require_data_fit
 from bayeskit.model.data_slots import DataSlot, sealed_in, unsealed
+from bayeskit.model.derivation import LARGE, Derivations, SetAside, derive
 from bayeskit.model.index_range import require_indices_inside
-from bayeskit.model.kronecker_normal import with_gradients_on_grids
-from bayeskit.model.markov_chain import chain_parameters, is_chain
-from bayeskit.model.matern_normal import without_matern_matrices
-from bayeskit.model.matrix_normal import where_alone
-from bayeskit.model.matrix_sizes import require_room
 from bayeskit.model.summed_likelihood import is_summed
-from bayeskit.model.toeplitz_normal import without_toeplitz_matrices
 
 __all__ = ["LogJoint"]
-
-LARGE = 100_000  # numbers in a constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,63 +54,43 @@ class LogJoint:
 
     @classmethod
     def from_model(
-        cls, model: pm.Model, *, fold: int = LARGE, shared: Sequence[str] = (), as_they_are: bool = False
+        cls,
+        model: pm.Model,
+        *,
+        fold: int = LARGE,
+        shared: Sequence[str] = (),
+        as_they_are: bool = False,
+        known: Derivations | None = None,
     ) -> LogJoint:
         """Read a model; a ModelError if it is none, has no random variable, or PyMC cannot derive a log density.
 
         Arrays of more than ``fold`` real numbers are not computed with, and ``as_they_are`` none of more than one: a
         column that happens to be one everywhere stays a column. The density of a ``Flat`` variable is the
-        number it is, on which no variable has a bearing.
+        number it is, on which no variable has a bearing. What is ``known`` of models that differ by the numbers in
+        their data only need not be derived again.
         """
         _require_readable(model)
         require_indices_inside(model)
         require_data_fit(model)
         require_neighbours(model)
-        fresh: dict[Any, Any] = {rv: rv.clone(name=rv.name) for rv in model.basic_RVs}
         # Merging equal nodes reads and hashes every constant; a design matrix of a million rows is set aside for that.
-        limits = (1, 1) if as_they_are else (fold, LARGE)
-        large = {v: v.type() for v in graph_inputs(model.basic_RVs) if _is_large(v, *limits)}
-        # Widened before PyMC derives the density too, because it folds constants: 1/float32(3) would stay wrong.
-        widened = widen(substitute(list(model.basic_RVs), large))
-        data = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
-        observed = {w: data[rv] for rv, w in zip(fresh, widened, strict=True) if rv in data}
-        cheaper = without_toeplitz_matrices(without_matern_matrices(widened, observed, widened), observed, widened)
-        widened = where_alone(widened, with_gradients_on_grids(cheaper, observed))
-        named = {str(rv.name): w for rv, w in zip(fresh, widened, strict=True)}
-        require_room(
-            named,
-            "only Matérn processes at the entries of one column, or any at evenly spaced ones, with noise, need none",
-        )
-        wide = dict(zip(widened, fresh.values(), strict=True))
-        try:
-            logps = conditional_logp(wide, warn_rvs=False, ir_rewriter=_measurable_form())
-        except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
-            raise ModelError(f"PyMC has no log density for this model: {str(error).splitlines()[0]}") from error
-        data = {fresh[rv]: values for rv, values in data.items()}
-        set_aside = {stand_in: constant for constant, stand_in in large.items()} | data
-        others = [pt.as_tensor(o) for o in (*model.potentials, *model.deterministics)]
-        written = substitute(list(replace_rvs_by_values(others, rvs_to_values=fresh)), large)
-        read = {rv.name: chain_parameters(w) for rv, w in zip(fresh, widened, strict=True) if is_chain(rv)}
-        chains = {rv.name: pair for rv in model.free_RVs if (pair := read.get(rv.name)) is not None}
-        of_chains = replace_rvs_by_values([g for pair in chains.values() for g in pair], rvs_to_values=wide)
-        graphs = [*(logps[value] for value in fresh.values()), *written, *of_chains]
-        graphs = widen(inline(substitute(graphs, {v: d for v, d in data.items() if not _is_large(d)})))
-        fgraph = FunctionGraph(outputs=graphs, clone=False)
-        MergeOptimizer().rewrite(fgraph)
-        leaves = {v: _widened_later(d) if as_they_are else wide_leaf(d) for v, d in set_aside.items()}
-        written_out = with_constant_matrices(substitute(list(fgraph.outputs), leaves), always=as_they_are)
+        aside = SetAside.of(model, (1, 1) if as_they_are else (fold, LARGE))
+        derived = derive(model, aside) if known is None else known.of(model, aside)
+        read = aside.read_by(derived)
+        leaves = {v: _widened_later(d) if as_they_are else wide_leaf(d) for v, d in read.items()}
+        written_out = with_constant_matrices(substitute(list(derived.graphs), leaves), always=as_they_are)
         _require_dense(written_out)
         found = iter(written_out)
         factors = dict(zip([v.name for v in (*model.basic_RVs, *model.potentials)], found, strict=False))
         factors |= {rv.name: pt.constant(0.0) for rv in model.free_RVs if type(rv.owner.op).__name__ == "FlatRV"}
         return cls(
             model=model,
-            values={rv.name: fresh[rv] for rv in model.free_RVs},
+            values={rv.name: derived.values[rv.name] for rv in model.free_RVs},
             factors=factors,
             deterministics=dict(zip([d.name for d in model.deterministics], found, strict=False)),
             potentials=tuple(p.name for p in model.potentials if not is_summed(p.name)),
             shared=tuple(shared),
-            chains=dict(zip(chains, zip(found, found, strict=True), strict=True)),
+            chains=dict(zip(derived.chains, zip(found, found, strict=True), strict=True)),
         )
 
     def ask(self, graph: Variable, question: Callable[[], Any]) -> Any:
@@ -228,19 +196,6 @@ class LogJoint:
                 remedy = "check the numbers of its parameters, and their lengths"
                 return f"{name!r} has no shape, for it cannot be drawn: {why}; {remedy}"
         return f"a variable's shape cannot be computed: {str(error).splitlines()[0]}"
-
-
-@cache
-def _measurable_form() -> Any:
-    """What PyMC rewrites a model by before it derives densities; made once, it remembers what applies to which node."""
-    return logprob_rewrites_db.query(RewriteDatabaseQuery(include=["basic"]))
-
-
-def _is_large(var: Variable, limit: int = LARGE, whole_numbers: int = LARGE) -> bool:
-    if isinstance(var.type, SparseTensorType):  # two that differ by 1e-6 an entry are equal to PyTensor, and merged
-        return isinstance(var, Constant)
-    value = var.data if isinstance(var, Constant) else ()
-    return np.size(value) > (limit if np.asarray(value).dtype.kind == "f" else whole_numbers)
 
 
 def _require_dense(graphs: list[Variable]) -> None:

@@ -24,6 +24,7 @@ from bayeskit.chunks.terms import NotAdditive
 from bayeskit.errors import BayeskitError, DataError, InferenceError, ModelError
 from bayeskit.graphs.environment import on_one_thread
 from bayeskit.graphs.fingerprint import fingerprint
+from bayeskit.model.derivation import Derivations
 from bayeskit.model.transforms import Natural
 from bayeskit.point_estimates.em_problem import Problem, other_weights, state_counts
 from bayeskit.point_estimates.moment_sums import MomentSums
@@ -123,9 +124,9 @@ class Built:
         return tuple(s.name for s in self.problem.data.finite)
 
 
-def built_of(build: Build, rows: ChunkRows, objective: str) -> Built:
-    """The E step of the model of some rows; an error names them."""
-    reading = read_rows(build, rows)
+def built_of(build: Build, rows: ChunkRows, objective: str, known: Derivations) -> Built:
+    """The E step of the model of some rows; an error names them. ``known`` is what was derived of other rows."""
+    reading = read_rows(build, rows, known)
     if reading.model.potentials:
         name = reading.model.potentials[0].name
         raise NotAdditive(
@@ -176,10 +177,10 @@ def _by_row(names: str) -> str:
 class RowTrial:
     """Some rows, beside which those of every chunk are tried."""
 
-    def __init__(self, build: Build, rows: ChunkRows, objective: str) -> None:
+    def __init__(self, build: Build, rows: ChunkRows, objective: str, known: Derivations) -> None:
         self.build, self.objective = build, objective
-        self.rows = rows
-        self.kept = built_of(build, self.rows, objective)
+        self.rows, self.known = rows, known
+        self.kept = self._built(rows)
         values = list(self.kept.problem.values)
         natural, rng = Natural(self.kept.reading.model, values), np.random.default_rng(0)
         drawn = [natural.at(natural.start + rng.normal(scale=0.5, size=natural.size)) for _ in range(TRIES)]
@@ -188,15 +189,20 @@ class RowTrial:
             said = self.rows.faults() or "give its variables an initval"
             raise InferenceError(f"the density cannot be evaluated near the initial point of the model: {said}")
 
+    def _built(self, rows: ChunkRows) -> Built:
+        return built_of(self.build, rows, self.objective, self.known)
+
     def require_additive(self, built: Built, number: int) -> Point:
         """A point where the chunk has a density; NotAdditive where it, the ``number``-th, is no part of a sum."""
         rows, kept = built.reading.rows, self.kept
         self.rows.require_same_constants(rows)
         self._require_same_variables(built)
         places = tried_rows(rows, number)
-        tried = built if len(places) == len(rows) else built_of(self.build, rows.take(places), self.objective)
+        tried = (
+            built if len(places) == len(rows) else built_of(self.build, rows.take(places), self.objective, self.known)
+        )
         whole = self.rows.followed_by(tried.reading.rows).followed_by(self.rows)
-        both = built_of(self.build, whole, self.objective)
+        both = self._built(whole)
         self._require_uncut(both, rows.name)
         of_rows_only(kept.reading, built.reading, built.finite)
         of_rows_only(kept.reading, both.reading, built.finite)

@@ -29,7 +29,7 @@ from bayeskit.chunks.pieces_on_workers import computed_piece
 from bayeskit.errors import DataError, OptionError
 from bayeskit.graphs.rewriting import substitute
 from bayeskit.jobs.clients import current_client, is_lazy, require_client
-from bayeskit.point_estimates.chunk_steps import Build, ChunkExpectation, ChunkStep, built_of
+from bayeskit.point_estimates.chunk_steps import Build, ChunkExpectation, ChunkStep
 from bayeskit.point_estimates.em_on_workers import PiecesOnWorkers
 from bayeskit.point_estimates.em_problem import Expectation, Iteration, Problem
 from bayeskit.point_estimates.em_reading import Gathered, Opening, SampledRows, read_chunk
@@ -94,7 +94,7 @@ class PiecesHere:
             if part.mark and part.piece.mark != part.mark:
                 raise DataError(f"{part.piece.name} was changed while it was read")
             for rows, _ in part.piece.chunks():
-                found = built_of(self.opening.build, rows, self.opening.objective).step.run(point)
+                found = self.opening.built(rows).step.run(point)
                 gc.collect(1)
                 yield found
 

@@ -24,7 +24,7 @@ from bayeskit.chunks.rows import ChunkRows
 from bayeskit.errors import BayeskitError, DataError
 from bayeskit.graphs.environment import lightly
 from bayeskit.jobs.on_cluster import alone_in_process, finished_futures, pickled, result_of, sent
-from bayeskit.point_estimates.chunk_steps import ChunkExpectation, ChunkStep, built_of
+from bayeskit.point_estimates.chunk_steps import ChunkExpectation, ChunkStep
 from bayeskit.point_estimates.em_reading import ChunkFacts, Gathered, Opening, SampledRows, read_chunk
 from bayeskit.terminal import counted_aloud
 from bayeskit.types import Point
@@ -67,7 +67,7 @@ class _Read:
         self.require_unchanged()
         found, steps, size = [], [], 0
         for rows, _ in self.piece.chunks():
-            step = built_of(self.opening.build, rows, self.opening.objective).step
+            step = self.opening.built(rows).step
             found.append(step.run(point))
             size += step.size
             if size <= self.room:

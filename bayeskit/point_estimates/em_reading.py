@@ -18,7 +18,8 @@ from bayeskit.chunks.rows import ChunkRows, column_kinds
 from bayeskit.chunks.template import first_rows
 from bayeskit.chunks.terms import NotAdditive
 from bayeskit.errors import DataError
-from bayeskit.point_estimates.chunk_steps import Build, ChunkExpectation, ChunkStep, ReducedQ, RowTrial, built_of
+from bayeskit.model.derivation import Derivations
+from bayeskit.point_estimates.chunk_steps import Build, Built, ChunkExpectation, ChunkStep, ReducedQ, RowTrial, built_of
 
 __all__ = ["ChunkFacts", "Gathered", "Opening", "SampledRows", "read_chunk"]
 
@@ -35,6 +36,7 @@ class Opening:
     objective: str
     rows: ChunkRows | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
+    known: Derivations = field(default_factory=Derivations)  # of this process
 
     def begun(self, rows: ChunkRows) -> Opening:
         """With the first of some rows, unless it has others."""
@@ -46,7 +48,11 @@ class Opening:
     def trial(self) -> RowTrial:
         """Made once in each process."""
         assert self.rows is not None
-        return RowTrial(self.build, self.rows, self.objective)
+        return RowTrial(self.build, self.rows, self.objective, self.known)
+
+    def built(self, rows: ChunkRows) -> Built:
+        """The E step of the model of some rows."""
+        return built_of(self.build, rows, self.objective, self.known)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # As bytes: arrays that come over a connection by themselves are not aligned.
@@ -74,7 +80,7 @@ def read_chunk(opening: Opening, rows: ChunkRows, identity: Any, number: int) ->
     ``number`` says how much of it is tried.
     """
     rows.require_like(opening.kinds)
-    built = built_of(opening.build, rows, opening.objective)
+    built = opening.built(rows)
     point = opening.trial.require_additive(built, number)
     return built.step, ChunkFacts(rows.name, identity, len(rows), built.q, built.step.at_some_weights(point, number))
 
