@@ -39,6 +39,7 @@ __all__ = ["ConcaveEntries", "ConcaveNumbers"]
 
 AWAY = 2.0**20  # how far apart slopes and bends are told, of places, where rounding has no part in them
 ROUNDED, LOST = 2.0**-52, 1e-8  # of a quadratic; and nats over the width that the bend of one makes
+BENT = 1e-11  # of the bend, by which rounding may change it
 FAR = 1e3  # twice the nats that the quadratic of an entry differs by at its mode, with which it is read again there
 SIGN = 1e-12  # by which a slope may differ from one
 PLACE, ROW = 60.0, 5.0  # nanoseconds of a node of an entry, and of a row at it
@@ -207,9 +208,15 @@ class ConcaveEntries:
                 rows.add_up(np.broadcast_to(values, (*stacked.shape[:2], *axes)), total)
             return np.moveaxis(total, 1, 0)
 
-        left, right = centre - AWAY, centre + AWAY
-        low, level, high = at(left, centre, right)
-        bend = 2.0 * ((level - low) / (centre - left) - (high - level) / (right - centre)) / (right - left)
+        bend = np.full(centre.shape, np.nan)
+        for away in (AWAY, AWAY**2, AWAY**3):  # the wider, the farther: at 2²⁰, the bend of an sd of 10¹⁰ is rounding
+            left, right = centre - away, centre + away
+            low, level, high = at(left, centre, right)
+            found = 2.0 * ((level - low) / (centre - left) - (high - level) / (right - centre)) / (right - left)
+            told = ROUNDED * np.maximum(np.abs(level), 1.0) <= BENT * np.abs(found) * away**2
+            bend = np.where(np.isnan(bend) & told, found, bend)
+            if not np.any(np.isnan(bend)):
+                break
         width = 1.0 / np.sqrt(bend)
         # A slope so far away would be rounded by what is the bend's.
         low, high = at(centre - width, centre + width)
