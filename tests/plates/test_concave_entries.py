@@ -284,6 +284,30 @@ def test_priors_beside_which_rows_are_rounded(trials: int, wins: int, sd: float)
     assert np.all(np.isnan(found) | (np.abs(found - right) < 1e-6 + 4 / sd))
 
 
+SDS = np.array([0.4, 1.0, 2.7, 7.4, 20.0, 55.0, 400.0, 3e3, 2e4, 1.6e5, 1e7, 1e11, 1e15])
+
+
+@pytest.mark.parametrize("rows", ["counts of zero", "all no"])
+@pytest.mark.parametrize("mean", [-30.0, -8.0, -2.0, 0.0, 3.0, 12.0])
+def test_wide_priors_that_rows_cut_off(rows: str, mean: float) -> None:
+    """By parts, ∫ N(b) S(b) db = ∫ Φ((b − mean) / sd) (−S′(b)) db, of which −S′ is as wide as one whatever the sd."""
+    plate = plate_of(
+        lambda b, w: (
+            pm.Poisson("y", pt.exp(b), observed=np.zeros(GROUPS, int))
+            if rows == "counts of zero"
+            else pm.Bernoulli("y", logit_p=b, observed=np.zeros(GROUPS, int))
+        ),
+        lambda s: pm.Normal("b", mean, s, shape=GROUPS),
+    )
+    with lightly():
+        found = plate.log_integrals([SDS], len(SDS))
+    b, step = np.linspace(-700.0, 700.0 if rows == "all no" else 6.0, 700_001, retstep=True)
+    slope = special.log_expit(b) + special.log_expit(-b) if rows == "all no" else b - np.exp(b)
+    for sd, values in zip(SDS, found, strict=True):
+        right = special.logsumexp(special.log_ndtr((b - mean) / sd) + slope) + np.log(step)
+        np.testing.assert_allclose(values, right, rtol=0, atol=1e-9)
+
+
 def test_a_power_of_nothing_is_nothing() -> None:
     """A choice by whether (c exp b)² is zero, where c is for some rows."""
     c = np.where(X > 0, 0.0, 1.0)
