@@ -26,6 +26,7 @@ from bayeskit.inference.remaining import obstacle_to
 from bayeskit.inference.smooth_entries import require_smooth_entries
 from bayeskit.inference.weighted_points import audited_evidence, weighted_posterior
 from bayeskit.marginal_likelihood.endless_tails import endless_tail
+from bayeskit.marginal_likelihood.infinite_moments import tail_indices
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.integral import ImportanceIntegral, Wanted, importance_integral
 from bayeskit.marginal_likelihood.quasi_monte_carlo.one_of_images import OneOfImages, one_of_images
@@ -85,11 +86,12 @@ def answer(request: Request) -> Posterior:
         points, notes = (points, ()) if images is None else images.drawn(points, rng)
         values = recovery.draw(space.backward(points), rng)
         certificate = certify_collapsed(recovery, values, random_seed)
+        tails = tail_indices(space, points)
         values |= deterministics(analysis.original, values)
     if np.isfinite(evidence.value):
         error = evidence.error + certificate + bound_of_left_out(space, points)
         evidence = replace(evidence, error=error)
-    return weighted_posterior(request, evidence, values, found, certificate, notes)
+    return weighted_posterior(request, evidence, values, found, certificate, notes, tails)
 
 
 def _wanted(space: Unconstrained, analysis: Analysis, draws: int, among: int) -> Wanted:

@@ -19,6 +19,7 @@ from bayeskit.marginal_likelihood.sampled import Drawn
 from bayeskit.marginal_likelihood.symmetries import symmetries_of
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.log_evidence import LogEvidence
+from bayeskit.results.moments import TAIL_INDEX
 from bayeskit.results.records import Posterior
 from bayeskit.results.tree import build_tree
 from bayeskit.types import Array
@@ -73,13 +74,19 @@ def weighted_posterior(
     found: ImportanceIntegral,
     certificate: float = np.nan,
     notes: Sequence[str] = (),
+    tails: Mapping[str, np.ndarray] | None = None,
 ) -> Posterior:
-    """Of independent draws, with how many points they were made of, how even their weights are, and more notes."""
+    """Of independent draws, with how many points they were made of, how even their weights are, and more notes.
+
+    ``tails`` are the indices that the density tells, where there is no variance.
+    """
     number, share, pareto_k = len(found.log_weights), found.efficiency, found.pareto_k
     tree = build_tree(request.model, values, request.draws)
     if request.draws:
         facts = {"importance_points": number, "effective_share": share, "pareto_k": pareto_k}
         tree["posterior"].attrs.update(facts)
+        for name, indices in (tails or {}).items():
+            tree["posterior"][name].attrs[TAIL_INDEX] = indices.tolist()
     post = request.posterior(evidence, tree, certificate)
     said = f"importance sampling made {number:,} points, of which {share:.0%} are effective; Pareto k of their weights"
     said = f"{said} {pareto_k:.2f} (at most 0.5)"

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-__all__ = ["heaviest_with_mean", "moments_from_draws", "moments_where_unknown", "unknown_moments"]
+__all__ = ["TAIL_INDEX", "heaviest_with_mean", "moments_from_draws", "moments_where_unknown", "unknown_moments"]
 
+TAIL_INDEX = "tail_index"  # attribute of draws: of each entry, where its density tells that it has no variance
 HEAVIEST = 0.5  # shape of a tail from which on there is no variance
 LIGHT = 8.0  # distances between the quartiles, from the median, that no draw of 1/x³ among many stays within
 
@@ -62,6 +63,8 @@ def unknown_moments(draws: xr.DataArray) -> dict[int, tuple[float, str]]:
     number = flat.shape[0] * flat.shape[1]
     without_mean = heaviest_with_mean(max(number, 11))
     indices = {int(k): float(array_stats.pareto_khat(flat[..., k])) for k in np.flatnonzero(far)}
+    for k, told in enumerate(np.ravel(draws.attrs.get(TAIL_INDEX, ()))):  # which so few draws need not show
+        indices[k] = max(float(told), indices.get(k, 0.0))
     return {k: (i, "mean and sd" if i >= without_mean else "sd") for k, i in indices.items() if i >= HEAVIEST}
 
 
