@@ -16,6 +16,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from bayeskit.plates.entry_edges import edges
+
 __all__ = [
     "AT_ONCE",
     "COARSE",
@@ -36,6 +38,10 @@ AGREED = 1e-5  # log of the ratio of the two sums, whose square is about the err
 FALLEN = -25.0  # log of a term at an end over the sum of all
 FINER, LONGER = 2, 1.6  # factors by which a lattice changes
 MOST = 2_000  # nodes
+# By which two sums have to agree better once nodes were halved: where a small share of an integral makes all that they
+# differ by, halving does not square that.
+SURER = 1e-2
+CROWDED = 160  # nodes beyond which an edge is looked for
 ROUNDED, LOST = np.finfo(float).eps, 0.1  # of a place; and, in widths, where that leaves no integral
 CLIMBS = 40  # steps up to which modes are looked for
 NEAR = 0.2  # of a width, that the last step may take, and by which the width may change
@@ -204,8 +210,11 @@ def integrate_entries(
     cost: int,
     rule: EntryRule = FINE,
 ) -> Iterator[Sums]:
-    """log ∫ exp L of each entry for each value of φ, some of these at a time; ``cost`` are the rows of all entries."""
-    agreed, fallen = rule.agreed, rule.fallen
+    """log ∫ exp L of each entry for each value of φ, some of these at a time; ``cost`` are the rows of all entries.
+
+    Where a lattice about a ``mode`` becomes too fine, for an edge beside it, it is moved there and has its ``width``.
+    """
+    agreed, fallen, moved = rule.agreed, rule.fallen, np.zeros(len(mode), dtype=bool)
     # With what is known already: L at the nodes of the lattice before.
     pending = [(np.arange(len(mode)), rule.lattice, np.empty((len(mode), 0, 0)), np.empty(0, int))] if len(mode) else []
     while pending:
@@ -229,16 +238,25 @@ def integrate_entries(
         whole[(noise > LOST) | (whole == np.inf)] = np.nan
         # Sums that are cut off differ by what is missing at the ends: these come first.
         wanting = open_ends.any(axis=1)
-        coarse = ~wanting & ~np.all((apart <= agreed + noise) | ~np.isfinite(whole), axis=1)
+        sure = (agreed if lattice.step == rule.lattice.step else agreed * SURER) + noise
+        coarse = ~wanting & ~np.all((apart <= sure) | ~np.isfinite(whole), axis=1)
         wanting |= coarse
-        final = ~wanting | (lattice.size >= MOST)
+        again = coarse & ~moved[several] & (lattice.size > CROWDED)
+        if again.any():
+            rows, unlike = several[again], apart[again] > sure[again]
+            place, narrow = edges(terms, rows, places[again], found[again])
+            unlike &= narrow > 0
+            mode[rows], width[rows] = np.where(unlike, place, mode[rows]), np.where(unlike, narrow, width[rows])
+            moved[rows] = True
+            pending.append((rows, rule.lattice, np.empty((len(rows), 0, 0)), np.empty(0, int)))
+        final = ~again & (~wanting | (lattice.size >= MOST))
         if np.any(final):
             # An integral whose lattice has no end does not exist, as far as can be seen; one with a kink is not known.
             whole[final & wanting] = np.nan
             yield Sums(several[final], whole[final], ~coarse[final], values[final], places[final], lattice)
         changes = open_ends[:, 0] * 4 + open_ends[:, 1] * 2 + coarse
-        for change in map(int, np.flatnonzero(np.bincount(changes[~final]))):
-            same = ~final & (changes == change)
+        for change in map(int, np.flatnonzero(np.bincount(changes[~final & ~again]))):
+            same = ~final & ~again & (changes == change)
             other = lattice.changed(change >= 4, change % 4 >= 2, change % 2 == 1)
             pending.append((several[same], other, found[same], lattice.within(other)))
 

@@ -11,7 +11,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 from bayeskit.elimination.analysis import Analysis
 from bayeskit.elimination.entrywise import with_plates
@@ -235,3 +235,19 @@ def test_integrals_that_do_not_exist_or_are_not_smooth_are_told(likelihood: Call
         assert found is not None
         given = points(found, found.plates[0], 2)
         assert np.all(differences(found.plates[0], given, 2) > 1e-7)
+
+
+@pytest.mark.parametrize("mean", [-8.0, -2.0, 0.0, 3.0, 8.0])
+def test_wide_priors_that_rows_of_any_kind_cut_off(mean: float) -> None:
+    """∫ N(b | mean, s) Φ(−b) db = Φ(−mean / √(1 + s²)): a Normal of sd e⁶ has an edge between two nodes."""
+    with pm.Model() as model:
+        s = pm.HalfNormal("s", 1)
+        pm.Bernoulli("y", p=pm.math.invprobit(pm.Normal("b", mean, s, shape=3)), observed=np.zeros(3, int))
+    with lightly():
+        analysis = with_plates(analyse(model))
+        assert analysis is not None
+        sds = np.exp([-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0])
+        found = analysis.plates[0].log_integrals([sds], len(sds))
+    right = special.log_ndtr(-mean / np.sqrt(1 + sds**2))
+    np.testing.assert_allclose(found[:8], np.broadcast_to(right[:8, None], (8, 3)), rtol=0, atol=2e-9)
+    np.testing.assert_allclose(found[8:], np.broadcast_to(right[8:, None], (3, 3)), rtol=0, atol=2e-6)
