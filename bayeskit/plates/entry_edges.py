@@ -21,7 +21,8 @@ def edges(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of each entry where exp L turns the most between two places, and how wide that is; L (n, K, G) at K of them.
 
-    No width where it turns nowhere so much that nodes miss it.
+    ``terms`` gives L of the values of φ that ``rows`` number, at other places. No width where it turns nowhere so much
+    that nodes miss it.
     """
     with np.errstate(all="ignore"):
         top = np.max(np.where(np.isnan(levels), -np.inf, levels), axis=1, keepdims=True)
