@@ -133,7 +133,8 @@ class Derivations:
 def _key(model: pm.Model, aside: SetAside) -> tuple[Any, ...] | None:
     """What two models share that are the same but for what is set aside; None where more than that may matter.
 
-    Operations are the same where PyTensor has them equal. What is small or in a container is part of what is derived.
+    Operations are the same where PyTensor has them equal. What is small or in a container is part of what is derived, and
+    so are lengths, which a vector of them that is set aside gives to a type.
     """
     graphs = [*model.basic_RVs, *model.potentials, *model.deterministics]
     leaves = list(graph_inputs(graphs))
@@ -142,7 +143,7 @@ def _key(model: pm.Model, aside: SetAside) -> tuple[Any, ...] | None:
     places: dict[Any, Any] = {v: (k, v.type, None if v in aside.constants else _told(v)) for k, v in enumerate(leaves)}
     nodes = []
     for number, node in enumerate(toposort(graphs)):
-        nodes.append((node.op, tuple(places[i] for i in node.inputs)))
+        nodes.append((node.op, tuple(places[i] for i in node.inputs), tuple(out.type for out in node.outputs)))
         places.update((out, (number, k)) for k, out in enumerate(node.outputs))
     data = [(n, d.type) for n, d in aside.data.items()]
     return *nodes, *data, *[(v.name, places[v]) for v in graphs]

@@ -73,7 +73,16 @@ def with_a_potential(rows: np.ndarray) -> pm.Model:
     return model
 
 
+def grid(shape: tuple[int, int]) -> pm.Model:
+    """Of which the lengths are a vector, as large a constant as a column."""
+    with pm.Model() as model:
+        weights = pm.Normal("weights", 0.0, 1.0, shape=shape)
+        pm.Normal("y", weights[[0, 1, 1], [1, 0, 1]], 1.0, observed=ROWS[:3, 2])
+    return model
+
+
 NEAR_MISSES = {
+    "other lengths": (lambda: grid((2, 3)), lambda: grid((3, 2))),
     "another prior": (lambda: regression(ROWS), lambda: regression(OTHERS, scale=3.0)),
     "another family": (lambda: regression(ROWS), lambda: regression(OTHERS, family=pm.Laplace)),
     "other rows": (lambda: regression(ROWS), lambda: regression(OTHERS[:5])),
@@ -92,6 +101,9 @@ def test_what_is_another_model_is_derived_anew(case: str) -> None:
     read(one(), known)
     joint, alone = read(two(), known), LogJoint.from_model(two())
     at = {n: AT[n] for n in joint.names}
+    if case == "other lengths":
+        at["weights"] = np.arange(6.0).reshape(3, 2)
+    assert {n: v.type for n, v in joint.values.items()} == {n: v.type for n, v in alone.values.items()}
     assert joint.logp(at) == pytest.approx(alone.logp(at), rel=1e-13)
     assert joint.factors.keys() == alone.factors.keys()
 
