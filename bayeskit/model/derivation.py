@@ -133,8 +133,8 @@ class Derivations:
 def _key(model: pm.Model, aside: SetAside) -> tuple[Any, ...] | None:
     """What two models share that are the same but for what is set aside; None where more than that may matter.
 
-    Operations are the same where PyTensor has them equal. What is small or in a container is part of what is derived, and
-    so are lengths, which a vector of them that is set aside gives to a type.
+    Operations are the same where PyTensor has them equal. What is small or in a container is part of what is derived,
+    and so are lengths, which a vector of them that is set aside gives to a type.
     """
     graphs = [*model.basic_RVs, *model.potentials, *model.deterministics]
     leaves = list(graph_inputs(graphs))

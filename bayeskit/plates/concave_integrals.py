@@ -142,15 +142,16 @@ def _integrate(
 
 
 @as_written()
-def _bend_of_rows(entry: ConcaveEntry, mode: float) -> tuple[float, float]:
-    """Where a row bends that bends nearest to the mode, and how wide that is."""
+def _bend_of_rows(entry: ConcaveEntry, mode: float, reach: float) -> tuple[float, float]:
+    """Where a row bends, and how wide that is: the one that bends the most within ``reach`` of the mode."""
     _, offsets, _, slopes, weights, grows = entry
-    place, width = np.nan, np.nan
+    place, width = np.nan, np.inf
     for r in range(len(offsets)):
         if weights[r] > 0.0 and slopes[r] != 0.0:
             at = -(offsets[r] + (np.log(weights[r]) if grows[r] else 0.0)) / slopes[r]
-            if not abs(at - mode) >= abs(place - mode):
-                place, width = at, 1.0 / abs(slopes[r])
+            own, apart = 1.0 / abs(slopes[r]), abs(at - mode)
+            if apart < reach and (own < width or (own == width and apart < abs(place - mode))):
+                place, width = at, own
     return place, width
 
 
@@ -163,9 +164,9 @@ def _integrated(
     Under a prior of sd 20, counts that are all zero cut a Normal off within one unit. A lattice about its mode may step
     over that and have two sums agree by chance, with an error of 2e-5; about where it is cut off, nodes are near.
     """
-    place, narrow = _bend_of_rows(entry, mode)
+    place, narrow = _bend_of_rows(entry, mode, REACH * width)
     agreed = rule[3] * (SURER if narrow < width else 1.0)
-    if narrow * WIDER < width and abs(place - mode) < REACH * width:
+    if narrow * WIDER < width:
         noise = ROUNDED * abs(centre + place) / narrow
         whole, halved, first, last = _integrate(entry, place, narrow, noise, agreed, rule, table, room)
         if not np.isnan(whole):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -306,6 +307,38 @@ def test_wide_priors_that_rows_cut_off(rows: str, mean: float) -> None:
     for sd, values in zip(SDS, found, strict=True):
         right = special.logsumexp(special.log_ndtr((b - mean) / sd) + slope) + np.log(step)
         np.testing.assert_allclose(values, right, rtol=0, atol=1e-9)
+
+
+#: The sd of the prior, and of each row its slope, offset and answer: the row that bends most is not the nearest.
+STEEP = [
+    (100.0, [(-0.029, -0.25, 0), (-17.8, -2.4, 0), (-0.081, 13.1, 0)]),
+    (100.0, [(1.34, -15.8, 1), (957.0, -8.2, 1), (0.22, 0.25, 0)]),
+    (20.0, [(1.09, 15.9, 0), (47.1, 6.64, 0), (-0.014, 0.25, 1)]),
+    (20.0, [(-0.83, -16.0, 1), (4.0, -0.95, 0)]),
+]
+
+
+@pytest.mark.parametrize(("sd", "rows"), STEEP)
+def test_slopes_of_very_different_sizes(sd: float, rows: list[tuple[float, float, int]]) -> None:
+    x, offset, answer = np.array(rows).T
+    group = np.repeat(np.arange(GROUPS), len(x))
+
+    def likelihood(b: Any, w: Any) -> None:
+        logit = np.tile(x, GROUPS) * b[group] + np.tile(offset, GROUPS)
+        pm.Bernoulli("y", logit_p=logit, observed=np.tile(answer, GROUPS).astype(int))
+
+    plate = plate_of(likelihood, lambda s: pm.Normal("b", 0.5, s, shape=GROUPS))
+    with lightly():
+        found = plate.log_integrals([np.array([sd])], 1)[0]
+
+    def density(b: float) -> float:
+        rows = special.log_expit((2 * answer - 1) * (x * b + offset)).sum()
+        return float(np.exp(stats.norm.logpdf(b, 0.5, sd) + rows))
+
+    bends = (-offset / x)[:, None] + np.array([-60, -20, -6, -2, 0, 2, 6, 20, 60]) / np.abs(x)[:, None]
+    ends = np.unique(np.clip(np.r_[bends.ravel(), np.linspace(-12, 12, 25) * sd], -12 * sd, 12 * sd))
+    parts = [integrate.quad(density, *pair, epsabs=0, epsrel=1e-12)[0] for pair in itertools.pairwise(ends)]
+    np.testing.assert_allclose(found, np.log(np.sum(parts)), rtol=0, atol=1e-9)
 
 
 def test_a_power_of_nothing_is_nothing() -> None:
