@@ -199,7 +199,7 @@ def test_the_evidence_is_that_of_the_matrix(monkeypatch):
         gp = pm.gp.Marginal(cov_func=1.3 * cov.Matern32(1, ls=pm.InverseGamma("ls", 3.0, 3.0)))
         gp.marginal_likelihood("y", COLUMN, Y, sigma=0.3)
     fast = bk.infer(model, progressbar=False, random_seed=1)
-    monkeypatch.setattr("bayeskit.model.log_joint.without_matern_matrices", lambda variables, *_: variables)
+    monkeypatch.setattr("bayeskit.model.derivation.without_matern_matrices", lambda variables, *_: variables)
     slow = bk.infer(model, progressbar=False, random_seed=1)
     assert fast.method == slow.method == "quadrature"
     both = fast.log_evidence.error + slow.log_evidence.error
@@ -317,7 +317,7 @@ def test_what_the_filter_leaves_out_is_in_the_error():
     assert _taken(joint)
     post = bk.infer(model, progressbar=False, random_seed=1, draws=200)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bayeskit.model.log_joint.without_matern_matrices", lambda variables, *_: variables)
+        patch.setattr("bayeskit.model.derivation.without_matern_matrices", lambda variables, *_: variables)
         slow = bk.infer(model, progressbar=False, random_seed=1, draws=200)
     off = abs(post.log_evidence.value - slow.log_evidence.value)
     assert slow.log_evidence.error < off < post.log_evidence.error < TOLERANCE
