@@ -138,7 +138,7 @@ def _key(model: pm.Model, aside: SetAside) -> tuple[Any, ...] | None:
     """
     graphs = [*model.basic_RVs, *model.potentials, *model.deterministics]
     leaves = list(graph_inputs(graphs))
-    if aside.small_data or any(isinstance(v, SharedVariable) and not isinstance(v.type, RandomType) for v in leaves):
+    if aside.small_data or any(_is_read_as_a_whole(v) for v in leaves if v not in aside.constants):
         return None
     places: dict[Any, Any] = {v: (k, v.type, None if v in aside.constants else _told(v)) for k, v in enumerate(leaves)}
     nodes = []
@@ -147,6 +147,12 @@ def _key(model: pm.Model, aside: SetAside) -> tuple[Any, ...] | None:
         places.update((out, (number, k)) for k, out in enumerate(node.outputs))
     data = [(n, d.type) for n, d in aside.data.items()]
     return *nodes, *data, *[(v.name, places[v]) for v in graphs]
+
+
+def _is_read_as_a_whole(leaf: Any) -> bool:
+    """Data in a container; or a sparse matrix that no random variable reads, of which its text says the shape only."""
+    container = isinstance(leaf, SharedVariable) and not isinstance(leaf.type, RandomType)
+    return container or isinstance(leaf.type, SparseTensorType)
 
 
 def _told(leaf: Any) -> tuple[Any, ...]:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.sparse
 import pytest
+from scipy import sparse
 
 from bayeskit.model.derivation import MOST, Derivations
 from bayeskit.model.log_joint import LogJoint
@@ -81,7 +83,16 @@ def grid(shape: tuple[int, int]) -> pm.Model:
     return model
 
 
+def with_a_sparse_potential(rows: np.ndarray) -> pm.Model:
+    model = regression(rows)
+    with model:
+        pull = pytensor.sparse.dot(sparse.csr_matrix(rows[:, :2]), model["weights"][:, None])
+        pm.Potential("pull", -pm.math.sum(pull**2))
+    return model
+
+
 NEAR_MISSES = {
+    "a sparse Potential of data": (lambda: with_a_sparse_potential(ROWS), lambda: with_a_sparse_potential(OTHERS)),
     "other lengths": (lambda: grid((2, 3)), lambda: grid((3, 2))),
     "another prior": (lambda: regression(ROWS), lambda: regression(OTHERS, scale=3.0)),
     "another family": (lambda: regression(ROWS), lambda: regression(OTHERS, family=pm.Laplace)),
