@@ -86,7 +86,7 @@ def answer(request: Request) -> Posterior:
         points, notes = (points, ()) if images is None else images.drawn(points, rng)
         values = recovery.draw(space.backward(points), rng)
         certificate = certify_collapsed(recovery, values, random_seed)
-        tails = tail_indices(space, points)
+        tails = tail_indices(space, points) if request.draws else {}
         values |= deterministics(analysis.original, values)
     if np.isfinite(evidence.value):
         error = evidence.error + certificate + bound_of_left_out(space, points)

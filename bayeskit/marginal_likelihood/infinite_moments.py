@@ -34,7 +34,7 @@ def tail_indices(space: Unconstrained, points: np.ndarray) -> dict[str, np.ndarr
     for name, places in space.slices.items():
         kind = space.transform(name)
         if kind is not None and type(kind).__name__ != "LogTransform":
-            continue  # between bounds all moments are finite
+            continue  # between two bounds all moments are finite; above one that is not zero they are not looked at
         entries = range(places.start, places.stop)
         powers = [min(_powers(space, points, through, j, kind is None), default=np.inf) for j in entries]
         indices = np.array([1.0 / max(a - EXACT, EXACT) if a <= VARIANCE + EXACT else 0.0 for a in powers])

@@ -1,7 +1,6 @@
 """The log densities that PyMC derives of a model, as graphs of what stands for its values, data and large constants.
 
-They rest on the types of data and not on the numbers in them: of the chunks of a table, or of the rows that a proof
-leaves out in turn, PyMC derives them once.
+They rest on the types of data and not on the numbers in them: of chunks that are alike in that, PyMC derives them once.
 """
 
 from __future__ import annotations

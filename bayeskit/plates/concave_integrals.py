@@ -12,7 +12,7 @@ import numpy as np
 from bayeskit.graphs.numba_functions import as_written
 from bayeskit.plates import concave_density
 from bayeskit.plates.concave_density import ConcaveEntry, concave_log_density, entry_function, mode_and_width
-from bayeskit.plates.entry_integral import CURVED, FINER, LONGER, LOST, MOST, ROUNDED
+from bayeskit.plates.entry_integral import CURVED, FINER, LONGER, LOST, MOST, ROUNDED, SURER
 
 __all__ = [
     "FIRST",
@@ -34,8 +34,6 @@ SLACK, ROUNDS = 1.1, 1_000  # by which a bound is raised above a ratio that exce
 ConcaveRows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 WIDER, REACH = 3.0, 10.0  # widths about a mode: times that of a bend near it, and how far that counts
-# Of a density that bends within its width, a small share makes all that two sums differ by: halving does not square it.
-SURER = 1e-2
 HALVED, TABLE = 3, 8 * 40  # steps of nodes that are kept, and how many of them on either side
 
 

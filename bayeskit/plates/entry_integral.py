@@ -38,8 +38,8 @@ AGREED = 1e-5  # log of the ratio of the two sums, whose square is about the err
 FALLEN = -25.0  # log of a term at an end over the sum of all
 FINER, LONGER = 2, 1.6  # factors by which a lattice changes
 MOST = 2_000  # nodes
-# By which two sums have to agree better once nodes were halved: where a small share of an integral makes all that they
-# differ by, halving does not square that.
+# By which two sums have to agree better once nodes were halved, or where a density bends within its width: then a small
+# share of an integral makes all that they differ by, and halving does not square it.
 SURER = 1e-2
 CROWDED = 160  # nodes beyond which an edge is looked for
 ROUNDED, LOST = np.finfo(float).eps, 0.1  # of a place; and, in widths, where that leaves no integral
