@@ -14,7 +14,7 @@ from bayeskit.results.marginals import scalar_labels
 __all__ = ["learning_section"]
 
 TITLE = "Prior against posterior"
-SURPRISING = 0.01  # share of the prior as far out as the posterior mean, for all scalars together
+SURPRISING = 0.01  # share of the prior as far out as the posterior mean or median, for all scalars together
 NAMED = 3
 SAID = (
     "Intervals of {:g} % before and after the data, and how many times the second is narrower. A number near one was "
@@ -47,7 +47,9 @@ def learning_section(subject: Subject) -> Section | None:
     if surprises:
         more = f" and {len(surprises) - NAMED} more" if len(surprises) > NAMED else ""
         what = f"{', '.join(surprises[:NAMED])}{more}" if more else listed(surprises)
-        doubts = (f"the data contradict the prior of {what}: the posterior mean lies in its tail",)
+        known = np.isfinite(subject.summary.loc[surprises, "mean"].to_numpy(dtype=float)).all()
+        middle = "mean" if known else "mean, or the median where there is no mean,"
+        doubts = (f"the data contradict the prior of {what}: the posterior {middle} lies in its tail",)
     return Section("learning", TITLE, tuple(said), tables=(frame_table(rows, "parameter", ""),), doubts=doubts)
 
 
@@ -66,11 +68,14 @@ def _rows(subject: Subject) -> Iterator[tuple[str, list[float]]]:
             continue
         before = subject.prior[name].reshape(len(subject.prior[name]), -1).astype(float)
         lows, highs = np.quantile(before, tails, axis=0)
+        flat = draws[name].to_numpy().reshape(-1, before.shape[1])
         for place, label in enumerate(scalar_labels(draws, name)):
             if place >= before.shape[1] or not (rows := known.get(str(label))):
                 continue
             row = rows.pop(0)
             prior, low, high, after, mean = before[:, place], lows[place], highs[place], posterior[row], means[row]
             width = after[1] - after[0]
-            far = 2 * min(np.mean(prior <= mean), np.mean(prior >= mean))
+            # A mean that is infinite, or not known, would be as far out as can be in any prior.
+            middle = mean if np.isfinite(mean) else np.median(flat[:, place])
+            far = 2 * min(np.mean(prior <= middle), np.mean(prior >= middle))
             yield str(label), [low, high, *after, (high - low) / width if width > 0 else np.nan, float(far)]

@@ -52,6 +52,18 @@ def test_a_prior_that_the_data_contradict_is_a_doubt_of_the_verdict() -> None:
     assert section.doubts[0] in bk.report_section(mean_of(-5.0, 1.0), "verdict").paragraphs[0]
 
 
+@pytest.mark.parametrize(("half", "far"), [(1.0, False), (1000.0, True)])
+def test_an_infinite_mean_says_nothing_about_the_prior_and_a_median_does(half: float, far: bool) -> None:
+    with pm.Model() as model:
+        x = pm.HalfCauchy("x", 1.0)
+        pm.Bernoulli("y", p=x / (x + half), observed=[1] * (60 if far else 1))
+    post = bk.infer(model, method="quadrature", random_seed=1, progressbar=False)
+    assert not np.isfinite(post.summary().loc["x", "mean"])
+    section = bk.report_section(post, "learning")
+    assert bool(section.doubts) == far
+    assert all("or the median where there is no mean" in doubt for doubt in section.doubts)
+
+
 def test_predictions_at_many_places_are_no_parameters_to_compare() -> None:
     with pm.Model() as model:
         mu = pm.Normal("mu", 0.0, 2.0)
