@@ -29,6 +29,7 @@ from bayeskit.marginal_likelihood.other_modes import Away, unvisited_mass
 from bayeskit.marginal_likelihood.permutations import labellings
 from bayeskit.marginal_likelihood.proposal import Refused, Unvisited, finds_more
 from bayeskit.marginal_likelihood.symmetries import Symmetric, flat, symmetries_of
+from bayeskit.model.left_out import bound_of_left_out
 from bayeskit.model.named_numbers import named_numbers
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.records import LogEvidence
@@ -118,7 +119,8 @@ class Drawn:
         if doubted:
             evidence = _without_doubt(self.analysis, symmetry, evidence, self.random_seed, audited)
         # Of PyMC's own density, which is that of one order.
-        evidence = replace(evidence, value=evidence.value - symmetry.added)
+        left_out = bound_of_left_out(symmetry.space, symmetry.draws.reshape(-1, symmetry.space.size))
+        evidence = replace(evidence, value=evidence.value - symmetry.added, error=evidence.error + left_out)
         result = stated(evidence, [g for g in symmetry.groups if not set(g.axes) & set(audited.one_ordering)], audited)
         if audited.shared:
             result = replace(result, convention=f"{result.convention}; {LOOKED_AT}")

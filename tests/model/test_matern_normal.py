@@ -10,13 +10,22 @@ from pytensor.graph.traversal import ancestors
 from scipy.stats import multivariate_normal, norm
 
 import bayeskit as bk
+from bayeskit.elimination.collapsed_density import collapsed_density
+from bayeskit.elimination.collapsed_model import collapsed_model
+from bayeskit.elimination.plan import analyse
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.matern.bound import bound_of_filters
 from bayeskit.graphs.matern.softened import TOLERANCE
 from bayeskit.graphs.matern.whitening import MaternWhitening
 from bayeskit.graphs.rewriting import widen
+from bayeskit.marginal_likelihood.conventions import audit
+from bayeskit.marginal_likelihood.sampled import Drawn
+from bayeskit.marginal_likelihood.symmetries import symmetries_of
+from bayeskit.model.left_out import bound_of_left_out
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.matern_normal import distances_not_softened
+from bayeskit.model.unconstrained import Unconstrained
+from bayeskit.results.log_evidence import LogEvidence
 
 N = 24
 RNG = np.random.default_rng(3)
@@ -380,3 +389,20 @@ def test_a_length_that_a_finite_variable_chooses_is_none_to_compare_with():
     logs = [multivariate_normal(np.zeros(5), np.exp(-0.5 * (x - x.T) ** 2 / v**2) + 0.09 * np.eye(5)) for v in (0.5, 2)]
     expected = np.log(sum(w * one.pdf(np.sin(x[:, 0])) for w, one in zip((0.3, 0.7), logs, strict=True)))
     np.testing.assert_allclose(post.log_evidence.value, expected, rtol=1e-12)
+
+
+def test_an_estimate_of_the_evidence_has_what_is_left_out_in_its_error():
+    places = np.arange(60.0)
+    y = 0.03 * RNG.normal(size=60)
+    with pm.Model() as model:
+        ls = pm.LogNormal("ls", np.log(1e3), 0.7)
+        gp = pm.gp.Marginal(cov_func=KERNELS["matern12"](1.0, ls))
+        gp.marginal_likelihood("y", places[:, None], y, sigma=0.03, jitter=0.0)
+    analysis = analyse(model)
+    space = Unconstrained(collapsed_model(collapsed_density(analysis)))
+    draws = RNG.normal(np.log(1e3), 0.7, size=(2, 50, 1))
+    drawn = Drawn(analysis, audit(analysis), symmetries_of(space, draws, {}, {"ls_log__": draws[..., 0]}, 0), 0)
+    bound = bound_of_left_out(space, draws.reshape(100, 1))
+    assert bound > 0.0
+    evidence = drawn.evidence(lambda target: LogEvidence(-3.0, 0.25, "estimated"), doubted=False)
+    assert evidence.error == 0.25 + bound
