@@ -7,7 +7,7 @@ on, drawn forward from their own distribution.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,6 +27,7 @@ from bayeskit.types import Draws, Graph
 
 __all__ = ["Recovery", "draw_the_rest", "needed_for", "state_marginals", "state_recovery"]
 
+AT_ONCE = 10_000_000  # numbers that what is drawn together may depend on: a matrix for each draw
 MARGINALS_LIMIT = 100_000_000  # numbers in all the matrices that moments take
 
 
@@ -90,7 +91,9 @@ class Recovery:
         for scale, _ in reversed(self.collapsed.scales):
             values[scale.name] = scale.family.draw(self._parameters(scale, values), rng, 1)[0]
         for block, conditional in self.conditionals.items():
-            values |= block.theta.split(conditional.draw(self._at(block, values), rng))
+            parts = self._together(block, conditional, values, number)
+            drawn = _one_below_another((conditional.draw(self._at(block, some), rng) for some in parts), number)
+            values |= block.theta.split(drawn)
         if leaves:
             return draw_the_rest(self.collapsed.analysis, values, number, rng)
         return {n: values[n] for n in self.collapsed.analysis.original.names if n in values}
@@ -141,5 +144,28 @@ class Recovery:
         results: list[np.ndarray] = self._functions[of](values, len(next(iter(values.values()))))
         return results
 
+    def _together(self, block: GaussianBlock, conditional: Conditional, values: Draws, number: int) -> Iterator[Draws]:
+        """The draws in parts for which no more than so many numbers depend on φ."""
+        step = number
+        if number * conditional.entries > AT_ONCE:
+            one = self._at(block, {n: v[:1] for n, v in values.items()})
+            step = max(1, AT_ONCE // sum(a.size for a in one))
+        for first in range(0, number, step):
+            yield {n: v[first : first + step] for n, v in values.items()}
+
     def _parameters(self, scale: Scale, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return dict(zip(dict(self.collapsed.scales)[scale], self._at(scale, values), strict=True))
+
+
+def _one_below_another(parts: Iterator[np.ndarray], rows: int) -> np.ndarray:
+    """Arrays as one of so many rows, without holding all of them twice."""
+    whole, done = next(parts), 0
+    if len(whole) == rows:
+        return whole
+    part, whole = whole, np.empty((rows, *whole.shape[1:]))
+    while True:
+        whole[done : done + len(part)] = part
+        done += len(part)
+        if done == rows:
+            return whole
+        part = next(parts)

@@ -142,15 +142,17 @@ class BandedConditional(DenseConditional):
         result = rng.standard_normal((len(arrays[0]), self.form.size))
         for k, entries in enumerate(arrays[0]):
             precision, linear = self._factorised(entries)
-            result[k] = precision.solve(linear) + precision.colour(result[k])
-        return self.form.origin + result
+            result[k] = self.form.origin + precision.solve(linear) + precision.colour(result[k])
+        return result
 
     def moments(self, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
         if self.layout.width > 1:
             return super().moments(arrays)
-        solved = [(p.solve(linear), p.variances) for p, linear in map(self._factorised, arrays[0])]
-        mean, variance = np.stack(solved, axis=1)
-        return self.form.origin + mean, np.sqrt(variance)
+        mean, sd = np.empty((2, len(arrays[0]), self.form.size))
+        for k, entries in enumerate(arrays[0]):
+            precision, linear = self._factorised(entries)
+            mean[k], sd[k] = self.form.origin + precision.solve(linear), np.sqrt(precision.variances)
+        return mean, sd
 
     def log_density(self, arrays: Arrays, theta: np.ndarray) -> float:
         precision, linear = self._factorised(arrays[0][0])
