@@ -38,11 +38,6 @@ class HierarchicalPrior:
     origin: np.ndarray  # θ₀, stacked: the prior mean, where that does not depend on φ; then r = 0
 
     @property
-    def border(self) -> np.ndarray:
-        """The columns of T⁻¹ outside the largest class."""
-        return np.flatnonzero(self.classes != np.argmax(np.bincount(self.classes)))
-
-    @property
     def log_volume(self) -> Graph:
         """−log |R|."""
         total: Graph = pt.sum(pt.log(pt.abs(self.spread)) * np.bincount(self.classes)) - self.log_root

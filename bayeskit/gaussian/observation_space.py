@@ -18,7 +18,8 @@ with the rows of the data in terms of the same kind, B = Σ_f diag(g_f) M_f,
 And where ρ is the same for more columns than there are rows, only the triangular factor of these columns counts,
 (M T⁻¹)_k = L_k Q_k with orthonormal rows Q_k: an evaluation then costs the same for a hundred and for 10⁵ coefficients.
 With one g for all rows, as in a regression, the singular values of one class of columns are all of it that counts: an
-evaluation takes O(N) for one class, and O(N k²) with k columns of other classes, such as that of an intercept.
+evaluation takes O(N) for one class, and O(N k²) with k columns of other classes, such as that of an intercept
+(:mod:`bayeskit.gaussian.single_design`). That is worth it for more rows than variables, too: D + 1 stand for them.
 """
 
 from __future__ import annotations
@@ -34,13 +35,16 @@ from scipy import sparse
 from bayeskit.gaussian.banded_layout import BANDED_FROM, layout
 from bayeskit.gaussian.hierarchical_prior import HierarchicalPrior, Weighted, hierarchical_prior
 from bayeskit.gaussian.separable_forms import Form, Term, constant
-from bayeskit.gaussian.separated import factor_by_row, is_even, recentred, root_weight, stacked_matrix
+from bayeskit.gaussian.separated import factor_by_row, recentred, root_weight, stacked_matrix
+from bayeskit.gaussian.single_design import SingleDesign, dense, single_design
 from bayeskit.model.vector_layout import VectorLayout
 from bayeskit.types import Graph
 
 __all__ = ["DataSide", "data_side"]
 
 ENTRIES = 20_000_000  # constants kept
+TALL = 2_000_000  # of data with more rows than θ has entries
+LEAST = 12  # entries of θ from which such data are made short
 FEW = 8  # columns made orthogonal one by one
 
 
@@ -51,7 +55,7 @@ class DataSide(HierarchicalPrior):
     designs: tuple[np.ndarray, ...]  # M_f T⁻¹, of shape (N, D)
     factors: Graph  # g_f, of shape (number of designs, N)
     offset: Graph  # b, of length N
-    even: bool  # whether there is one design, and g is the same in all its rows
+    single: SingleDesign | None  # U with one g for all rows, where it is so
 
     @property
     def rows(self) -> int:
@@ -66,13 +70,13 @@ class DataSide(HierarchicalPrior):
     @property
     def diagonal(self) -> bool:
         """Whether the singular values of the largest class are worth it."""
-        return self.even and len(self.border) <= FEW
+        return self.single is not None and len(self.single.border) <= FEW
 
     @property
     def weight(self) -> int:
         """About how many numbers the evaluation of the integral holds."""
-        if self.diagonal:
-            return 3 * self.rows * (1 + len(self.border))
+        if self.single is not None and self.diagonal:
+            return 3 * self.rows * (1 + len(self.single.border))
         count = len(self.designs) * self.rows
         columns = sum(min(int(n), count) for n in np.bincount(self.classes))
         return self.rows * (self.rows + columns)
@@ -81,31 +85,64 @@ class DataSide(HierarchicalPrior):
 def data_side(prior: Sequence[Weighted], data: Sequence[Weighted], theta: VectorLayout) -> DataSide | None:
     """A block on the side of its data, from the squares of its own prior and all others; no weight is positive.
 
-    None where the data have more rows than θ has entries, or the prior is not that of a hierarchy of few levels with
-    one scale a row, or where Λ is a band.
+    None where the prior is not that of a hierarchy of few levels with one scale a row, where Λ is a band, or where the
+    data have more rows than θ has entries and no short ones stand for them.
     """
     size = theta.size
     rows = sum(form.size for form, _ in data)
     data = [_absorbed(form, weight) for form, weight in data]
     moving = [[t for t in form.terms if not t.pure] for form, _ in data]
     count = max((len(terms) for terms in moving), default=0)
-    if not 0 < rows <= size or count * rows * size > ENTRIES:
+    tall = rows > size
+    if not 0 < count * rows * size <= (TALL if tall else ENTRIES) or (tall and size < LEAST):
         return None
     root = hierarchical_prior(prior, theta)
     if root is None:
         return None
+    origin = theta.split(root.origin)
     matrices, factors = zip(*(_design(data, moving, slot, theta) for slot in range(count)), strict=True)
-    even = count == 1 and len(data) == 1 and is_even(data[0][1]) and moving[0][0].index is None
-    if not _worthwhile(sum(abs(m) for m in matrices), root.root, even and len(root.border) <= FEW):
+    designs = [m @ root.inverse for m in matrices]
+    single = single_design(data, designs, root, origin)
+    diagonal = single is not None and len(single.border) <= FEW
+    if not _worthwhile(sum(abs(m) for m in matrices), root.root, diagonal):
         return None
     offsets = []
     for form, weight in data:
         total: Any = pt.zeros(form.size)
-        for term in recentred(form, theta.split(root.origin)).terms:
+        for term in recentred(form, origin).terms:
             total = total + factor_by_row(term) * term.offset
         offsets.append(root_weight(weight) * total)
-    designs = tuple(_dense(m @ root.inverse) for m in matrices)
-    return DataSide(**vars(root), designs=designs, factors=pt.stack(factors), offset=pt.concatenate(offsets), even=even)
+    found = DataSide(
+        **vars(root),
+        designs=tuple(map(dense, designs)),
+        factors=pt.stack(factors),
+        offset=pt.concatenate(offsets),
+        single=single,
+    )
+    return _shortened(found) if tall else found
+
+
+def _shortened(side: DataSide) -> DataSide | None:
+    """With data of D + 1 rows for those of more, where these are g (M diag(h) z + b) with one b for all φ.
+
+    With M = QR they are g (R diag(h) z + Qᵀb, |b − QQᵀb|), of which the second is the residual: of its square as
+    |b|² − |Qᵀb|² nothing would be left where noise is small. None where all columns are of one class: such a block is
+    diagonal without its data.
+    """
+    single = side.single
+    if single is None or single.offset is None or not 0 < len(single.border) <= FEW:
+        return None
+    basis, triangle = np.linalg.qr(single.matrix)
+    within = basis.T @ single.offset
+    apart = np.linalg.norm(single.offset - basis @ within)
+    below = ((0, 1), (0, 0))
+    return replace(
+        side,
+        designs=tuple(np.pad(basis.T @ design, below) for design in side.designs),
+        factors=side.factors[:, : len(triangle) + 1],
+        offset=single.factor * np.append(within, apart),
+        single=replace(single, matrix=np.pad(triangle, below)),
+    )
 
 
 def _design(data: Sequence[Weighted], moving: list[list[Term]], slot: int, theta: VectorLayout) -> tuple[Any, Graph]:
@@ -133,10 +170,6 @@ def _coefficients(term: Term, theta: VectorLayout) -> Any:
     for name, block in blocks.items():
         result[:, theta.slices[name]] = block.dense()
     return result
-
-
-def _dense(matrix: Any) -> np.ndarray:
-    return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix)
 
 
 def _absorbed(form: Form, weight: Form) -> Weighted:

@@ -36,22 +36,25 @@ def data_side_integral(form: QuadraticForm) -> Graph:
 
 def _diagonal(side: DataSide, residual: Graph) -> Graph:
     """−½ log |I + UUᵀ| − ½ cᵀ(I + UUᵀ)⁻¹c with one g for all rows, by the singular values of the largest class."""
-    (design,), border = side.designs, side.border
+    single = side.single
+    assert single is not None
+    border = single.border
     inside = np.setdiff1d(np.arange(side.size), border)
-    part = design[:, inside]
+    part = single.matrix[:, inside]
     if len(inside) > side.rows:
         part = np.linalg.qr(part.T, mode="r").T
     vectors, found, _ = np.linalg.svd(part)
     values = np.zeros(side.rows)
     values[: len(found)] = found
-    factor: Any = side.factors[0, 0]
-    spread: Any = side.spread
-    variance = 1.0 + (factor * spread[side.classes[inside[0]]] * values) ** 2
+    factor: Any = single.factor
+    spread: Any = single.spread
+    variance = 1.0 + (factor * spread[single.classes[inside[0]]] * values) ** 2
     shrunk = pt.specify_shape(pt.dot(pt.constant(vectors.T), residual) / pt.sqrt(variance), (side.rows,))
     value = -0.5 * pt.sum(pt.log(variance))
     if not len(border):
         return value - 0.5 * pt.sum(shrunk**2)
-    others = (factor / pt.sqrt(variance))[:, None] * (vectors.T @ design[:, border]) * spread[side.classes[border]]
+    columns = vectors.T @ single.matrix[:, border]
+    others = (factor / pt.sqrt(variance))[:, None] * columns * spread[single.classes[border]]
     return value + _bordered(pt.specify_shape(others, (side.rows, len(border))), shrunk)
 
 

@@ -156,7 +156,7 @@ CASES = [
         ),
         y=Y * (1.0 + HALF),
     ),
-    Case("non-centred", non_centred, lambda p: (ZERO + 3.0, covariance(p, p["t"] ** 2) + 2500 * ONE)),
+    Case("non-centred", non_centred, lambda p: (ZERO + 3.0, covariance(p, p["t"] ** 2) + 2500 * ONE), True),
     Case(
         "hierarchy",
         hierarchy,

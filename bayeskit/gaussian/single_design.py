@@ -1,0 +1,80 @@
+"""The data of a Gaussian block by one matrix: U = g M diag(h), in the notation of the observation space.
+
+That is a design whose rows have one g, such as the noise of a regression, and each of whose columns is in one M_f only,
+whose factor goes to the column: the increments of a random walk, each of sd 1 and multiplied by a scale, and where it
+starts. The singular values of M are then all of it that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from scipy import sparse
+
+from bayeskit.gaussian.hierarchical_prior import HierarchicalPrior, Weighted
+from bayeskit.gaussian.separable_forms import Form, Term
+from bayeskit.gaussian.separated import is_even, recentred, root_weight
+from bayeskit.types import Graph, Point
+
+__all__ = ["SingleDesign", "dense", "single_design"]
+
+
+@dataclass(frozen=True, eq=False)
+class SingleDesign:
+    """U = g M diag(h), with one number g."""
+
+    matrix: np.ndarray  # M, of shape (N, D)
+    factor: Graph  # g
+    spread: Graph  # h, one number a class
+    classes: np.ndarray  # of the columns
+    offset: np.ndarray | None  # b/g, where that is constant
+
+    @property
+    def border(self) -> np.ndarray:
+        """The columns outside the largest class."""
+        return np.flatnonzero(self.classes != np.argmax(np.bincount(self.classes)))
+
+
+def single_design(
+    data: Sequence[Weighted], designs: Sequence[Any], prior: HierarchicalPrior, origin: Point
+) -> SingleDesign | None:
+    """The designs, of the terms of the data in their order, as one; None where rows or columns have several factors."""
+    ((form, weight), *others) = data
+    moving = [t for t in form.terms if not t.pure]
+    if others or not is_even(weight) or any(t.index is not None for t in moving):
+        return None
+    occupied = np.array([dense(abs(m).sum(axis=0)) != 0 for m in designs])
+    if np.any(occupied.sum(axis=0) > 1):
+        return None
+    kinds, classes = np.unique([prior.classes, np.argmax(occupied, axis=0)], axis=1, return_inverse=True)
+    number, offset = _common(recentred(form, origin))
+    stretch: Any = pt.stack([_number(t) / number for t in moving])
+    return SingleDesign(
+        matrix=dense(sum(designs)),
+        factor=root_weight(weight)[0] * number,
+        spread=prior.spread[kinds[0]] * stretch[kinds[1]],
+        classes=np.ravel(classes),
+        offset=offset,
+    )
+
+
+def _common(form: Form) -> tuple[Graph, np.ndarray | None]:
+    """A number that a node at δ = 0 has for a factor, and what it is times; 1 and None where its terms have several."""
+    present = [t for t in form.terms if np.any(t.offset)]
+    if len({t.factor for t in present}) == 1 and all(t.index is None for t in present):
+        return _number(present[0]), np.sum([t.offset for t in present], axis=0)
+    return pt.constant(1.0), None
+
+
+def _number(term: Term) -> Any:
+    """The factor of a term that is the same in all rows."""
+    return pt.constant(1.0) if term.factor is None else term.factor[0]
+
+
+def dense(matrix: Any) -> np.ndarray:
+    """As an array."""
+    return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix)
