@@ -132,7 +132,7 @@ class Reading:
         sizes = pt.add(*[pt.sum(pt.abs(g)) for g in self.observed.values()], pt.constant(1.0))
         both = compile_small(list(self.latents.values()), [density, written, sizes])
         own, theirs, size = 0.0, 0.0, 1.0  # where the density is none at a point
-        for point in self._points(seed):
+        for point in self.points(seed):
             with np.errstate(all="ignore"), suppress(ParameterValueError, np.linalg.LinAlgError):
                 own, theirs, size = both(*[np.asarray(point[n], v.type.dtype) for n, v in self.latents.items()])
             apart = abs(own - theirs)
@@ -140,7 +140,8 @@ class Reading:
                 what = f"the log density of {', '.join(self.observed)} and that of its sums over rows"
                 raise CertificateError(f"{what} differ by {apart:.1e}: give the model its rows at once")
 
-    def _points(self, seed: int) -> list[dict[str, np.ndarray]]:
+    def points(self, seed: int) -> list[dict[str, np.ndarray]]:
+        """Values of the free variables, those that are real at random."""
         model, rng = self.model, np.random.default_rng(seed)
         real = [str(rv.name) for rv in model.free_RVs if rv.dtype.startswith("float")]
         others = {
@@ -174,10 +175,15 @@ def read_rows(
     ``known`` is what was derived of other rows.
     """
     alone = twice and len(rows) == 1
+    if pm.Model.get_context(error_if_none=False) is not None:
+        raise ModelError(
+            "this is called inside a `with pm.Model()` block, and what build makes would be a part of that model: call "
+            "it outside"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ImputationWarning)  # missing values are refused below
-            model = build(rows.take([0, 0]).data if alone else rows.data)
+            model = build((rows.take([0, 0]) if alone else rows).own_copy())
     except Exception as error:
         let_alarms_through(error)
         text = str(error).splitlines()[0] if str(error) else ""

@@ -116,14 +116,19 @@ class ChunkRows:
         """What a column has in the first row."""
         return self.arrays()[name][0]
 
-    def with_column(self, name: str, value: Any) -> ChunkRows:
+    def key(self, name: str) -> Any:
+        """What the holder of the rows calls a column, which may be a number."""
+        return next((k for k in self.data if str(k) == name), name) if hasattr(self.data, "keys") else name
+
+    def with_column(self, name: Any, value: Any) -> ChunkRows:
         """With one more column, which has one value in all rows."""
         values = np.broadcast_to(np.asarray(value), (len(self), *np.shape(value))).copy()
         data = self.data
         if isinstance(data, xr.Dataset):
             more: Any = data.assign({name: ((self.dim, *[f"{name}_{k}" for k in range(1, values.ndim)]), values)})
         elif isinstance(data, pd.DataFrame):
-            more = data.assign(**{name: values})
+            more = data.copy(deep=False)
+            more[name] = values
         elif isinstance(data, Mapping):
             more = {**data, name: values}
         else:
@@ -164,14 +169,36 @@ class ChunkRows:
                     "same, or a value for each row"
                 )
 
+    def require_held_like(self, other: ChunkRows) -> None:
+        """A DataError where rows are held by something else than others: a builder reads the one or the other."""
+        kinds = [
+            "Dataset" if isinstance(d, xr.Dataset) else "mapping" if isinstance(d, dict) else type(d).__name__
+            for d in (self.data, other.data)
+        ]
+        if kinds[0] != kinds[1]:
+            raise DataError(
+                f"{self.name} is {_article(kinds[0])}, and the chunks before it {_article(kinds[1])}: give all the same"
+            )
+
+    def own_copy(self) -> Any:
+        """The data in a holder of its own, to which a builder may add columns."""
+        if isinstance(self.data, xr.Dataset | pd.DataFrame):
+            return self.data.copy(deep=False)
+        return dict(self.data) if isinstance(self.data, Mapping) else self.data
+
     def _without_rows(self) -> dict[str, Any]:
         if isinstance(self.data, xr.Dataset):
             return {str(k): v.to_numpy() for k, v in self.data.variables.items() if self.dim not in v.dims}
         return {k: v for k, v in self.data.items() if not _has_rows(v)} if isinstance(self.data, Mapping) else {}
 
     def require_like(self, kinds: Mapping[str, str]) -> None:
-        """A DataError where a column is missing, or holds another kind of values than in the chunks before."""
+        """A DataError where there are other columns, or other kinds of values, than in the chunks before."""
         own = column_kinds(self)
+        if kinds and (more := [name for name in own if name not in kinds]):
+            raise DataError(
+                f"{self.name} has the column {more[0]!r}, which the chunks before it do not have; they have "
+                f"{', '.join(kinds)}: leave it out, or begin with rows that have it"
+            )
         for name, kind in kinds.items():
             if name not in own:
                 has = ", ".join(own) or "none"

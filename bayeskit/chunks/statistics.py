@@ -115,6 +115,8 @@ def reduced_terms(
     """
     result: dict[str, RowStatistic] = {}
     for term in value.terms:
+        if term.square is not None and not np.any(term.weight):
+            continue  # no row has a part in it: all of a chunk are censored, say, and it is of those that are not
         sign, found = _of_term(term, value.shape, latents, pack)
         result[sign] = merged(result[sign], found) if sign in result else found
     for factor in conditions:

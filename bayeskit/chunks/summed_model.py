@@ -43,9 +43,9 @@ def summed_model(
         parts[scope] = [log_density(some, latents, packing.unpack)]
     for graph in densities:
         parts.setdefault(_scope(graph, latents), []).append(graph)
-    constant = parts.pop(frozenset(), [])
-    first = next(iter(parts), frozenset())
-    parts[first] = [*parts.get(first, []), *constant]
+    if constant := parts.pop(frozenset(), []):
+        first = next(iter(parts), frozenset())
+        parts[first] = [*parts.get(first, []), *constant]
     copy = with_constants(reading.model, containers=False)
     own: dict[Any, Any] = {v: copy[n] for n, v in latents.items()}
     before = [p for p in copy.potentials if is_summed(p.name)]

@@ -45,6 +45,7 @@ class ChunkSum:
     fixed: Mapping[str, Any] = field(default_factory=dict, repr=False)
     tried: frozenset[str] = field(default=frozenset(), repr=False)  # the statistics that were held against rows
     before: int = 0  # chunks that others add, of which this one has what it knows
+    changes: tuple[str, ...] = ()  # why the prior of the labels before is another one, for each chunk where it is
 
     def with_chunk(self, rows: ChunkRows, identity: Any = None) -> ChunkSum:
         """The sums with those of another chunk.
@@ -67,6 +68,8 @@ class ChunkSum:
     def _with_chunk(self, rows: ChunkRows, identity: Any) -> ChunkSum:
         # Two threads add up a product in two parts: a worker of Dask has one, and its digits would be others.
         with lightly(), on_one_thread():
+            if self.template is not None:
+                rows.require_held_like(self.template.rows)
             rows.require_like(self.kinds)
             known = Derivations() if self.template is None else self.template.known
             reading = read_rows(self.build, rows, known)
@@ -90,7 +93,12 @@ class ChunkSum:
             kinds=self.kinds or column_kinds(rows),
             fixed=dict(self.fixed) | fixed,
             tried=self.tried | statistics.keys(),
+            changes=self._changes(template),
         )
+
+    def _changes(self, template: Template) -> tuple[str, ...]:
+        new = self.template is not None and template is not self.template and template.changed
+        return (*self.changes, template.changed) if new else self.changes
 
     def with_sum(self, other: ChunkSum) -> ChunkSum:
         """The sums of the chunks of both.
@@ -103,7 +111,7 @@ class ChunkSum:
             If their builders are not the same, as far as the rows show that are kept.
         """
         if self.template is None or other.template is None:
-            return other if self.template is None else self
+            return replace(other, changes=()) if self.template is None else self
         if twice := sorted(map(str, self.ids & other.ids)):
             raise DataError(f"the chunk {twice[0]!r} is in both; it is not counted twice")
         template, own = self.template, other.statistics
@@ -125,6 +133,7 @@ class ChunkSum:
             known_rows=None if known else rows_together(self.known_rows or {}, other.known_rows or {}),
             fixed=dict(self.fixed) | dict(other.fixed),
             tried=self.tried | other.tried,
+            changes=self._changes(template),
         )
 
     def _relabelled(self, other: ChunkSum, template: Template) -> tuple[Template, Statistics]:
@@ -155,14 +164,14 @@ class ChunkSum:
     def scaled(self, factor: float) -> ChunkSum:
         """As of rows that count ``factor`` times each."""
         scaled = {sign: s.scaled(factor) for sign, s in self.statistics.items()}
-        return replace(self, statistics=scaled, known_rows=self.known_rows if factor == 1 else None)
+        return replace(self, statistics=scaled, known_rows=self.known_rows if factor == 1 or not self.rows else None)
 
     def model(self) -> pm.Model:
         """The model of all rows so far."""
         if self.template is None:
             raise DataError("there is no chunk yet: what the model is, the first one tells")
         with lightly():
-            return with_rows(self.template.model(self.statistics), self.known_rows or {})
+            return with_rows(self.template.model(self.statistics), self.known_rows)
 
     def _require_fixed(self, own: Mapping[str, Any], kept: Mapping[str, Any], name: str) -> None:
         for variable, now in own.items():

@@ -106,6 +106,8 @@ def moments(weight: np.ndarray, parts: Sequence[ScaledRows], codes: np.ndarray, 
             block = slice(first, min(first + BLOCK, end))
             where: Any = block if order is None else order[block]
             w = weight[where]
+            if not np.any(w):  # all of them are censored, say, and what is summed is of those that are not
+                continue
             # About the mean of some of them, so that no sum depends on how large z is.
             some = slice(block.start, block.stop, SPARSE) if order is None else where[::SPARSE]
             guess = [part.mean(axis=0) for part in _parts_at(parts, some)]
@@ -144,11 +146,12 @@ def _moments_at_once(weight: np.ndarray, z: np.ndarray, codes: np.ndarray, count
     total = by_key(weight, codes, count)
     if not width:
         return total, np.zeros((count, 0), dtype=np.longdouble), np.zeros((count, 0, 0), dtype=np.longdouble)
-    share = total[:, None].astype(float)
+    counted = np.where(total == 0, 1, total)
+    share = counted[:, None].astype(float)
     mean = columns_by_key(weight[:, None] * z, codes, count).astype(float) / share
     apart = z - (mean[0] if count == 1 else mean[codes])
     # The rounding of the mean is put right, so that no sum depends on how large z is.
-    more = columns_by_key(weight[:, None] * apart, codes, count) / total[:, None]
+    more = columns_by_key(weight[:, None] * apart, codes, count) / counted[:, None]
     scatter = np.zeros((count, width, width), dtype=np.longdouble)
     for j in range(width):
         for k in range(j + 1):

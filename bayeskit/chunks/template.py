@@ -12,12 +12,14 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 
+from bayeskit.chunks.grown_priors import prior_that_changed
 from bayeskit.chunks.labels import KnownLabels
 from bayeskit.chunks.reading import Reading, Statistics, read_rows
 from bayeskit.chunks.rows import ChunkRows
 from bayeskit.chunks.statistics import merged
 from bayeskit.chunks.summed_model import summed_model
 from bayeskit.chunks.terms import NotAdditive
+from bayeskit.errors import BayeskitError
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.derivation import Derivations
 
@@ -45,6 +47,7 @@ class Template:
     of_rows: frozenset[str] = frozenset()
     mark: str = ""  # of its own: what was read of the same rows, and has the same labels in the same order
     known: Derivations = field(default_factory=Derivations)
+    changed: str = ""  # why the prior is not, for the labels before, what it was with fewer rows
 
     @classmethod
     def of(cls, build: Callable[[Any], pm.Model], rows: ChunkRows, labels: KnownLabels, known: Derivations) -> Template:
@@ -90,6 +93,7 @@ class Template:
                             f"what rows have added depends on which labels come later, those of {chunk.rows.name}: "
                             "make the same columns and numbers of a label whichever others there are"
                         )
+                    return found.with_change(prior_that_changed(self.reading, found.reading))
                 return found
         what, labels = next(iter(missing.items()))
         lost = f"the dim {what!r} has the label {labels[0]!r}" if len(labels) else f"there is a variable {what!r}"
@@ -98,9 +102,35 @@ class Template:
             "the same whichever rows there are, such as the values of a column"
         )
 
+    def with_change(self, why: str) -> Template:
+        """The same, with why a prior changed."""
+        found = replace(self, changed=why)
+        found.__dict__.update(reading=self.reading, statistics=self.statistics)
+        return found
+
+    @property
+    def told(self) -> tuple[list[str], dict[str, str], Statistics]:
+        """What tells the builder from others: the variables, their priors and what the rows kept add."""
+        return list(self.reading.latents), self.reading.unobserved, self.statistics
+
+    def other_than(self, told: tuple[list[str], dict[str, str], Statistics]) -> str:
+        """What the builder gives the rows kept that it did not give them then; empty if nothing."""
+        latents, unobserved, statistics = told
+        try:
+            now = self.told
+        except BayeskitError as error:
+            return str(error)
+        if different := sorted({*latents} ^ {*now[0]}):
+            return f"only one of the two has the variable {different[0]!r}"
+        if different := sorted(n for n in unobserved if now[1].get(n) != unobserved[n]):
+            return f"the prior of {different[0]!r} is another one"
+        return "" if _are_same(statistics, now[2]) else "the rows that were kept have another likelihood"
+
     def require_same_builder(self, other: Template) -> Reading:
         """The rows that another template keeps, read by this one's builder; NotAdditive if they give it other sums."""
         own = read_rows(self.build, other.rows, self.known)
+        if one_only := sorted({*own.latents, *own.observed} ^ {*other.reading.latents, *other.reading.observed}):
+            raise NotAdditive(f"the builders of these sums are not the same: only one has the variable {one_only[0]!r}")
         found, expected = own.statistics(other.labels), other.statistics
         if found.keys() != expected.keys() or not all(found[s].is_close(expected[s]) for s in found):
             raise NotAdditive("the builders of these sums are not the same: rows of one give other sums with the other")

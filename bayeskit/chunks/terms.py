@@ -238,7 +238,8 @@ def as_factor(value: TermSum) -> Factor:
 
 def _number(weight: np.ndarray) -> Factor:
     if weight.size == 1:
-        return Factor(pt.constant(float(weight.reshape(()))), (), repr(float(weight.reshape(()))))
+        number = np.asarray(weight.reshape(()), dtype=float)  # of 2.0 PyTensor would make one of single precision
+        return Factor(pt.constant(number), (), repr(float(number)))
     column = KeyColumn.of_data(weight)
     return Factor(column.place, (column,), "x")
 

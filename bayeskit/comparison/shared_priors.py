@@ -43,7 +43,7 @@ from bayeskit.graphs.nodes import evaluated_shape
 from bayeskit.graphs.rewriting import inline, widen
 from bayeskit.marginal_likelihood.conventions import ARBITRARY
 from bayeskit.model.snapshot import WrittenModel, restored
-from bayeskit.model.summed_likelihood import is_summed, known_rows
+from bayeskit.model.summed_likelihood import is_discounted, is_summed, known_rows
 from bayeskit.model.support import CONSTANT, IMPROPER, has_own_transform
 from bayeskit.results.records import Posterior
 from bayeskit.types import Point
@@ -81,6 +81,10 @@ def require_evidence(name: str, given: pm.Model | Posterior, shared: Sequence[st
             sharing = f" or, if every model has it, declare it: shared=({rv.name!r},) of bayeskit.compare"
             remedy = f"give it a proper prior{sharing if kind in CONSTANT else ''}"
             raise ModelError(f"{name}: {why}, so it has no evidence; {remedy}")
+    if is_discounted(model):
+        raise ModelError(
+            f"{name}: its rows were discounted, and the integral of a power of a likelihood is no evidence"
+        )
     if not model.observed_RVs and not known_rows(model):
         raise ModelError(f"{name}: it has no observed variable, so there is no evidence")
 

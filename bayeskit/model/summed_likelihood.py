@@ -13,7 +13,16 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 
-__all__ = ["ADDED_UP", "SummedRows", "is_summed", "known_rows", "rows_together", "summed_name", "with_rows"]
+__all__ = [
+    "ADDED_UP",
+    "SummedRows",
+    "is_discounted",
+    "is_summed",
+    "known_rows",
+    "rows_together",
+    "summed_name",
+    "with_rows",
+]
 
 ADDED_UP = "the rows of the model were added up, and none of them can be looked at or left out"
 END = "__summed"
@@ -67,12 +76,17 @@ def rows_together(a: Mapping[str, SummedRows], b: Mapping[str, SummedRows]) -> d
     return {n: a[n] + b[n] if n in a and n in b else a[n] if n in a else b[n] for n in names}
 
 
-def with_rows(model: pm.Model, rows: Mapping[str, SummedRows]) -> pm.Model:
-    """The model, which holds what is known of the rows that were added up."""
-    setattr(model, HELD, dict(rows))
+def with_rows(model: pm.Model, rows: Mapping[str, SummedRows] | None) -> pm.Model:
+    """The model, which holds what is known of the rows that were added up; None where they were discounted."""
+    setattr(model, HELD, None if rows is None else dict(rows))
     return model
 
 
 def known_rows(model: pm.Model) -> dict[str, SummedRows]:
     """What is known of the rows that were added up, by observed variable; nothing of other models."""
-    return dict(vars(model).get(HELD, {}))
+    return dict(vars(model).get(HELD) or {})
+
+
+def is_discounted(model: pm.Model) -> bool:
+    """Whether the rows that were added up count less than once."""
+    return vars(model).get(HELD, {}) is None

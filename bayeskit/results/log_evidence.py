@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bayeskit.errors import OptionError
 from bayeskit.results.notebook_html import notebook_html
 
-__all__ = ["LABELS", "LogEvidence", "decimals_of", "error_of_sum", "labelled", "sum_of"]
+__all__ = ["LABELS", "LogEvidence", "decimals_of", "error_of_sum", "labelled", "sum_of", "with_convention"]
 
 LABELS = ("exact", "quadrature", "estimated")
 
@@ -79,6 +79,12 @@ def error_of_sum(errors: np.ndarray, sampled: np.ndarray, slopes: np.ndarray) ->
     """Error of a weighted sum of independent numbers: standard errors (``sampled``) in squares, bounds as they are."""
     parts = np.abs(slopes) * errors
     return float(np.hypot(np.sqrt(np.sum(parts[sampled] ** 2)), parts[~sampled].sum()))
+
+
+def with_convention(evidence: LogEvidence, convention: str) -> LogEvidence:
+    """The same, with one more convention."""
+    said = dict.fromkeys(filter(None, [convention, evidence.convention]))
+    return replace(evidence, convention="; ".join(said))
 
 
 def sum_of(parts: Sequence[LogEvidence]) -> LogEvidence:

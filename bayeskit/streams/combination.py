@@ -8,7 +8,8 @@ Rows that were inferred from apart, by forty workers say, count together, and th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -24,12 +25,20 @@ from bayeskit.chunks.template import statistics_together
 from bayeskit.errors import ModelError
 from bayeskit.graphs.environment import lightly
 from bayeskit.graphs.rewriting import substitute
-from bayeskit.inference.ladder import infer
 from bayeskit.model.data_slots import with_constants
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.snapshot import restored
-from bayeskit.model.summed_likelihood import is_summed, known_rows, rows_together, with_rows
+from bayeskit.model.summed_likelihood import (
+    SummedRows,
+    is_discounted,
+    is_summed,
+    known_rows,
+    rows_together,
+    with_rows,
+)
 from bayeskit.results.records import Posterior
+from bayeskit.streams.power_posterior import inferred
+from bayeskit.streams.row_variables import require_groups
 from bayeskit.streams.stream import Stream
 
 __all__ = ["combine"]
@@ -64,7 +73,8 @@ def combine(
     ------
     ModelError
         If the models differ in their free variables, the shapes, labels or priors of these, or a Potential; if the
-        likelihood of one is no sum over rows; or if one posterior is there twice or has no model.
+        likelihood of one is no sum over rows, or a variable has an entry for each row; or if one posterior is there
+        twice or has no model.
     DataError
         If a chunk is in two streams.
 
@@ -81,7 +91,7 @@ def combine(
     if any(a is b for k, a in enumerate(streams) for b in streams[:k]):
         raise ModelError("a stream is there twice; its rows would be counted twice")
     if streams:
-        return reduce(Stream.joined_by, streams)
+        return reduce(Stream.joined_by, streams[1:], streams[0].copy())
     return _combined(
         [post for post in posteriors if isinstance(post, Posterior)],
         method=method,
@@ -100,6 +110,8 @@ def _combined(posteriors: Sequence[Posterior], **options: Any) -> Posterior:
     with lightly():
         readings = [_read(post, f"posterior {k}") for k, post in enumerate(posteriors, 1)]
         first = readings[0]
+        if len(readings) > 1:
+            require_groups(readings)
         labels = KnownLabels().extended(first.labels)
         statistics: Statistics = {}
         densities: list[Any] = []
@@ -111,8 +123,22 @@ def _combined(posteriors: Sequence[Posterior], **options: Any) -> Posterior:
                 densities += _summed_before(reading, first)
         model = summed_model(first, labels, statistics, of_rows, densities)
         known = [known_rows(p.model) or r.known_rows for p, r in zip(posteriors, readings, strict=True)]
-        with_rows(model, reduce(rows_together, known))
-    return infer(model, **options)
+        _warn_of_same_rows(known)
+        discounted = any(is_discounted(post.model) for post in posteriors)
+        with_rows(model, None if discounted else reduce(rows_together, known))
+    return inferred(model, **options)
+
+
+def _warn_of_same_rows(known: Sequence[Mapping[str, SummedRows]]) -> None:
+    """Numbers that are the same to the last bit; of counts two tables may well have the same."""
+    for k, rows in enumerate(known):
+        continuous = rows and all(r.discrete is False for r in rows.values())
+        if continuous and any(rows == other for other in known[:k]):
+            warnings.warn(
+                f"posterior {k + 1} has the observed values of one before it, to the last digit: if they are the same "
+                "rows, they are counted twice",
+                stacklevel=4,
+            )
 
 
 def _read(post: Posterior, name: str) -> Reading:

@@ -40,13 +40,16 @@ def forecast(template: Template, post: Posterior, data: Any, dim: str | None, ra
     known = template.rows
     missing = [c for c in column_kinds(known) if c not in column_kinds(rows)]
     for name in missing:
-        rows = rows.with_column(name, known.value(name))
+        rows = rows.with_column(known.key(name), known.value(name))
     with lightly():
         model = read_rows(template.build, rows, twice=False).model
         for name in missing:
             _require_unused(template, rows, name, model)
         tree = xr.DataTree.from_dict({"posterior": _of_labels(post, model)})
-        return predict(model, tree, {}, random_seed=random_seed)
+        drawn = predict(model, tree, {}, random_seed=random_seed)
+    if (faults := rows.faults()) and any(np.any(np.isnan(v)) for v in drawn.values() if v.dtype.kind == "f"):
+        raise DataError(f"the new data have no forecast: {faults}; leave such rows out")
+    return drawn
 
 
 def _require_unused(template: Template, rows: ChunkRows, name: str, model: pm.Model) -> None:
@@ -60,7 +63,7 @@ def _require_unused(template: Template, rows: ChunkRows, name: str, model: pm.Mo
     tried = 0
     for other in others:
         try:
-            changed = read_rows(template.build, rows.with_column(name, other), twice=False).model
+            changed = read_rows(template.build, rows.with_column(template.rows.key(name), other), twice=False).model
         except BayeskitError:
             continue
         tried += 1
@@ -73,9 +76,10 @@ def _require_unused(template: Template, rows: ChunkRows, name: str, model: pm.Mo
 
 
 def _drawn_from(model: pm.Model) -> list[str]:
-    """What tells the distributions of observed variables apart, their values aside."""
+    """What tells the distributions of observed variables apart, their values aside: of the first of several groups, or
+    of another one that is the first then."""
     names: Mapping[Any, str] = {rv: str(rv.name) for rv in model.free_RVs}
-    found = []
+    found = [f"{dim}: {list(labels)}" for dim, labels in latent_labels(model).items()]
     for rv in model.observed_RVs:
         parameters = [i for i in rv.owner.inputs if hasattr(i.type, "dtype")]
         found.append(f"{rv.name}: {[fingerprint(i, dict(names)) for i in parameters]}")

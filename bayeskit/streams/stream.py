@@ -14,8 +14,7 @@ at the rate :math:`\delta^k`; each score is then that of the forecast from the d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import replace
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,20 +23,20 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
-from bayeskit.arguments import Count, RandomSeed, checked
+from bayeskit.arguments import Count, RandomSeed, checked, shown
 from bayeskit.chunks.sources import chunks_of
 from bayeskit.chunks.sums import ChunkSum
-from bayeskit.errors import DataError, OptionError
-from bayeskit.inference.ladder import answer, infer
-from bayeskit.results.log_evidence import LogEvidence, sum_of
+from bayeskit.errors import DataError, ModelError, OptionError
+from bayeskit.results.log_evidence import LogEvidence, sum_of, with_convention
 from bayeskit.results.records import Posterior
 from bayeskit.streams.forecasts import forecast
+from bayeskit.streams.power_posterior import inferred
 from bayeskit.streams.saved_stream import read_stream, write_stream
+from bayeskit.streams.sequential_scores import SequentialScores
 
 __all__ = ["Stream"]
 
-POWER = "the integral of a power of the likelihood: discounted rows count less"
-PENDING = 200_000_000  # bytes of sums that are kept for scores which nobody asked for yet
+SUM = "the sum of scores of forecasts from discounted posteriors"
 
 
 class Stream:
@@ -85,10 +84,8 @@ class Stream:
     def __init__(self, build: Callable[[Any], pm.Model], *, dim: str | None = None) -> None:
         self._dim = dim
         self._sum = ChunkSum(build)
-        # The integrals before and after each chunk, of which the difference is its score; sums until they are needed.
-        self._names: list[str] = []
-        self._before: list[ChunkSum | LogEvidence] = []
-        self._after: list[ChunkSum | LogEvidence] = []
+        self._scores = SequentialScores()
+        self._changed = False  # whether the sum is not what it was after the last chunk
         self._answers: dict[Any, Posterior] = {}
 
     def __repr__(self) -> str:
@@ -124,34 +121,39 @@ class Stream:
             If no model can be built of the chunk, or its rows do not add up.
         """
         now = self._sum
-        if not isinstance(id, Hashable):
-            raise OptionError(f"id is {type(id).__name__}; it must be a text, a number or a date")
+        _require_identity(id)
         if id is not None and id in now.ids:
             raise DataError(f"the chunk {id!r} was added before; it is not counted twice")
-        name = f"chunk {len(self._names) + 1}" if id is None else str(id)
+        name = f"chunk {len(self._scores.names) + 1}" if id is None else str(id)
         for rows, own in chunks_of(chunk, self._dim, name):
             now = now.with_chunk(rows, own)
         if now is self._sum:
             raise DataError(f"{name} is empty: it has no rows; leave it out")
         if id is not None:
             now = now.known_by(id)
-        self._names.append(str(chunk) if id is None and isinstance(chunk, str | PathLike) else name)
-        self._before.append(self._sum)
-        self._after.append(now)
-        self._sum = now
-        self._answers = {}
-        if sum(s.size for s in self._after if isinstance(s, ChunkSum)) > PENDING:
-            self._settle()
+        self._add(str(chunk) if id is None and isinstance(chunk, str | PathLike) else name, now)
 
     @checked
     def joined_by(self, other: Stream) -> Stream:
         """A stream of the rows of both, which forecasts those of the other at once; see :func:`bayeskit.combine`."""
-        result = Stream(self._sum.build, dim=self._dim)
-        result.__dict__.update(self.__dict__ | {"_answers": {}})
-        result._names = [*self._names, f"a stream of {other.chunks:,} chunks"]
-        result._sum = self._sum.with_sum(other._sum)
-        result._before, result._after = [*self._before, self._sum], [*self._after, result._sum]
+        result = self.copy()
+        discounted = other.chunks and other._sum.known_rows is None
+        why = "its rows were discounted" if discounted else ""
+        result._add(f"a stream of {other.chunks:,} chunks", self._sum.with_sum(other._sum), why)
         return result
+
+    def copy(self) -> Stream:
+        """A stream that has seen the same, and goes on by itself."""
+        result = Stream(self._sum.build, dim=self._dim)
+        result.__dict__.update(self.__dict__ | {"_scores": self._scores.copy(), "_answers": {}})
+        return result
+
+    def _add(self, name: str, now: ChunkSum, why: str = "") -> None:
+        """Go on with another sum; ``why`` its score would be none."""
+        changes = now.changes[len(self._sum.changes) :]
+        before = self._sum if self._changed or not self._scores.names else None
+        self._scores.add(name, before, now, why or "; ".join(dict.fromkeys(changes)))
+        self._sum, self._changed, self._answers = now, False, {}
 
     @checked
     def discount(self, factor: float) -> None:
@@ -159,7 +161,7 @@ class Stream:
         if not 0 < factor <= 1:
             raise OptionError(f"factor is {factor}; it must be above 0 and at most 1")
         self._sum = self._sum.scaled(factor)
-        self._answers = {}
+        self._changed, self._answers = self._changed or factor != 1, {}
 
     @property
     def posterior(self) -> Posterior:
@@ -171,13 +173,14 @@ class Stream:
         self, *, method: str = "auto", draws: Count = 4000, random_seed: RandomSeed = None, progressbar: bool = True
     ) -> Posterior:
         """The posterior of all rows so far; the arguments are those of :func:`bayeskit.infer`."""
-        key = (method, draws, random_seed)
-        if key not in self._answers or random_seed is None:
-            post = infer(
+        # A generator of numbers is another seed each time that it is asked.
+        key = (method, draws, random_seed) if isinstance(random_seed, int) else None
+        if key is None or key not in self._answers:
+            post = inferred(
                 self._sum.model(), method=method, draws=draws, random_seed=random_seed, progressbar=progressbar
             )
-            if self._sum.known_rows is None:
-                post = replace(post, log_evidence=replace(post.log_evidence, convention=POWER))
+            if key is None:
+                return post
             self._answers[key] = post
         return self._answers[key]
 
@@ -186,31 +189,35 @@ class Stream:
         """log p of all rows so far: the integral, or with discounts the sum of the scores."""
         if not self.chunks:
             raise DataError("there is no chunk yet: what the model is, the first one tells")
-        if all(b is a for b, a in zip(self._before[1:], self._after, strict=False)):
-            return self._integral(self._after, -1)
-        total = sum_of(self._scores())
-        return replace(total, convention="the sum of scores of forecasts from discounted posteriors")
+        if self._sum.known_rows is not None:
+            return self._scores.last_integral
+        return with_convention(sum_of(self._scores.all()), SUM)
 
     @property
     def score(self) -> float:
-        """The log predictive density of the last chunk before it was seen."""
+        """The log predictive density of the last chunk before it was seen; a ModelError where it has none."""
         if not self.chunks:
             raise DataError("there is no chunk yet, so that nothing was forecast")
-        return float(self.scores["score"].iloc[-1])
+        last = self._scores.score(-1)
+        if last.reason:
+            raise ModelError(f"{self._scores.names[-1]} has no score: {last.reason}")
+        return last.value
 
     @property
     def scores(self) -> pd.DataFrame:
         """Of each chunk ``score``, log p(chunk | those before it), with its ``error`` and ``label``.
 
-        Their sum is the log evidence. What has no closed form is integrated or sampled once for each chunk.
-        """
-        found = self._scores()
-        columns = {name: [getattr(score, name) for score in found] for name in ("value", "error", "label")}
-        return pd.DataFrame({"chunk": self._names, **columns}).rename(columns={"value": "score"})
+        Their sum is the log evidence; of a model with a Potential the first is that of the joint density as written.
+        What has no closed form is integrated or sampled once for each chunk.
 
-    def _scores(self) -> list[LogEvidence]:
-        pairs = [(self._integral(self._before, k), self._integral(self._after, k)) for k in range(len(self._names))]
-        return [sum_of([after, replace(before, value=-before.value)]) for before, after in pairs]
+        A chunk is not forecast, and its score NaN, where the prior of the labels before it is another one than the
+        marginal of that with its own (a random walk over days, one of which comes between others), or where it is a
+        stream whose rows were discounted: a column ``reason`` then says so.
+        """
+        found = self._scores.all()
+        wanted = ["value", "error", "label", *(["reason"] if any(score.reason for score in found) else [])]
+        columns = {name: [getattr(score, name) for score in found] for name in wanted}
+        return pd.DataFrame({"chunk": self._scores.names, **columns}).rename(columns={"value": "score"})
 
     @checked
     def predict(self, data: Any, *, draws: Count = 4000, random_seed: RandomSeed = None) -> xr.Dataset:
@@ -239,35 +246,30 @@ class Stream:
 
         The file holds ``build`` itself, as cloudpickle has it: load only files that you trust.
         """
-        return write_stream(self.__dict__ | {"_answers": {}}, path)
+        return write_stream(self.__dict__ | {"_answers": {}}, self._sum, path)
 
     @classmethod
+    @checked
     def load(cls, path: str | PathLike[str]) -> Stream:
-        """A stream from a file.
+        """A stream from a file. Of a ``build`` in a module the file has the name, and what is there now is asked.
 
         Raises
         ------
         bayeskit.errors.DataError
             If there is no such file, it is none of a stream, of another version, or damaged.
+        bayeskit.errors.ModelError
+            If ``build`` does not give the rows that were kept the model that they had.
         """
         stream = cls.__new__(cls)
         stream.__dict__.update(read_stream(path))
         return stream
 
-    def _settle(self) -> None:
-        """Put integrals in the place of the sums that were kept for them."""
-        for held in (self._before, self._after):
-            for k in range(len(held)):
-                self._integral(held, k)
 
-    def _integral(self, held: list[ChunkSum | LogEvidence], place: int) -> LogEvidence:
-        found = held[place]
-        if isinstance(found, LogEvidence):
-            return found
-        if found.template is None:
-            value = LogEvidence(0.0, 0.0, "exact")
-        else:
-            value = answer(found.model(), random_seed=0).log_evidence
-        for both in (self._before, self._after):
-            both[:] = [value if one is found else one for one in both]
-        return value
+def _require_identity(identity: Any) -> None:
+    """An OptionError where something cannot be told again: it has no hash, or is not equal to itself."""
+    try:
+        again = hash(identity) is not None and bool(identity == identity)
+    except (TypeError, ValueError):
+        again = False
+    if not again:
+        raise OptionError(f"id is {shown(identity)}; it must be a text, a number or a date")

@@ -26,6 +26,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, equal_computations
 from pytensor.graph.traversal import ancestors, io_toposort
+from pytensor.graph.utils import MissingInputError
 from pytensor.scalar import basic as ps
 from pytensor.tensor.basic import Alloc, AllocDiag, Eye
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -223,7 +224,11 @@ def _compared(matrix: Graph, column: Graph, length: Graph | None) -> tuple[int, 
         with np.errstate(all="ignore"):
             found = [[np.asarray(x) for x in function(PLACES[:, None], np.asarray(v))] for v in lengths]
             near = [np.asarray(function(NEAR[:, None], np.asarray(v))[0])[0] for v in lengths]
-    except (IndexError, ValueError):  # it is reshaped to the length of the data, or an index of lengths
+    except (
+        IndexError,
+        ValueError,
+        MissingInputError,
+    ):  # it is reshaped to the length of the data, or an index of lengths
         return None
     values = [v for v, *_ in found]
     distance = np.abs(PLACES[:, None] - PLACES)
