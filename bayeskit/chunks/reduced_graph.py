@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from typing import Any
 
@@ -17,7 +17,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor
 from bayeskit.chunks.statistics import Recipe, RowStatistic
 from bayeskit.graphs.rewriting import substitute
 
-__all__ = ["log_density"]
+__all__ = ["Held", "columns_of_root", "held", "log_density", "means_over_root", "rows_over_root"]
 
 _Unpack = Callable[[str, np.ndarray], np.ndarray]
 
@@ -25,14 +25,11 @@ _Unpack = Callable[[str, np.ndarray], np.ndarray]
 def log_density(statistics: Mapping[str, RowStatistic], latents: Mapping[str, Any], unpack: _Unpack) -> Any:
     """Σ over statistics, a scalar graph of ``latents``; ``unpack`` is the inverse of what keys were packed with."""
     parts, conditions = [], []
-    for statistic in statistics.values():
-        recipe = statistic.recipe
-        order = np.lexsort(statistic.keys.T[::-1]) if statistic.keys.shape[1] else np.arange(1)
-        held = _Held(statistic, order, latents, unpack)
-        if recipe.kind == "condition":
-            conditions.append(pt.all(held.graph(recipe.outer)))
+    for one in held(statistics, latents, unpack):
+        if one.recipe.kind == "condition":
+            conditions.append(pt.all(one.graph(one.recipe.outer)))
         else:
-            parts.append(_GRAPHS[recipe.kind](held))
+            parts.append(_GRAPHS[one.recipe.kind](one))
     total = pt.add(*parts, pt.constant(0.0))
     if conditions:
         # One condition: PyMC vectorises no check of several.
@@ -42,7 +39,14 @@ def log_density(statistics: Mapping[str, RowStatistic], latents: Mapping[str, An
     return _without_whole_lookups(total)
 
 
-class _Held:
+def held(statistics: Mapping[str, RowStatistic], latents: Mapping[str, Any], unpack: _Unpack) -> Iterator[Held]:
+    """Each statistic as it stands in a graph."""
+    for statistic in statistics.values():
+        order = np.lexsort(statistic.keys.T[::-1]) if statistic.keys.shape[1] else np.arange(1)
+        yield Held(statistic, order, latents, unpack)
+
+
+class Held:
     """A statistic with its keys in order, and its functions at these keys."""
 
     def __init__(self, statistic: RowStatistic, order: np.ndarray, latents: Mapping[str, Any], unpack: _Unpack) -> None:
@@ -60,19 +64,20 @@ class _Held:
             self._places[place] = pt.constant(values)
 
     def graph(self, graph: Any) -> Any:
+        """One of the recipe's functions at the keys."""
         if graph is None or isinstance(graph, float):
             return 1.0 if graph is None else graph
         return substitute([graph], self._places)[0]
 
 
-def _sum(held: _Held) -> Any:
+def _sum(held: Held) -> Any:
     if held.recipe.outer is None:
         return pt.constant(float(held.total[0]))
     total = held.total[0] if held.alone else held.total
     return pt.sum(pt.constant(total) * held.graph(held.recipe.outer))
 
 
-def _linear(held: _Held) -> Any:
+def _linear(held: Held) -> Any:
     assert held.mean is not None
     rows, vector = held.mean[0] if held.alone else held.mean, held.graph(held.recipe.vector)
     if held.alone:  # of counts against the logarithms of probabilities, say, which a proof takes entry by entry
@@ -80,7 +85,7 @@ def _linear(held: _Held) -> Any:
     return pt.sum(pt.dot(pt.constant(rows), vector) * held.graph(held.recipe.outer))
 
 
-def _square(held: _Held) -> Any:
+def _square(held: Held) -> Any:
     """n (a + m·g)² and the squares of the columns of L against g, where L Lᵀ is the scatter."""
     assert held.mean is not None and held.scatter is not None
     root = _square_root(held.scatter)
@@ -116,31 +121,41 @@ def _square(held: _Held) -> Any:
     return first + pt.sum(spread_out * pt.sqr(spread))
 
 
-def _vectors(held: _Held) -> Any:
-    """The graph that divides by L, of √n (mean − μ) and of the columns of the root of the scatter."""
-    assert held.mean is not None and held.scatter is not None
-    mean, root = held.mean, np.swapaxes(_square_root(held.scatter), 1, 2)
-    rows, width = mean.shape
+def _vectors(held: Held) -> Any:
+    """The squares of √n (mean − μ) and of the columns of the root of the scatter, divided by L."""
+    parts = means_over_root(held), rows_over_root(held, pt.constant(columns_of_root(held)))
+    return held.recipe.outer * pt.add(*[pt.sum(pt.sqr(part)) for part in parts])
+
+
+def rows_over_root(held: Held, rows: Any) -> Any:
+    """Rows divided by the L of multivariate Normal rows."""
+    node = held.recipe.through
+    matrix, *rest = [held.graph(i) for i in (node.inputs[0], *node.inputs[2:])]
+    return node.op(matrix, rows, *rest)
+
+
+def means_over_root(held: Held) -> Any:
+    """√n (mean − μ) of each key, divided by L."""
+    assert held.mean is not None
+    rows, width = held.mean.shape
     table: Any = 0.0
     for number, function, _ in held.recipe.inner:
         graph = held.graph(function)
         table = table + number * (_rows_of(graph, rows, width) if graph.type.ndim else graph)
-    times = np.sqrt(held.total)[:, None]
-    middle = pt.constant(times) * (pt.constant(mean) + table)
-    deviations = pt.constant(root.reshape(rows * width, width))
-    node = held.recipe.through
-    matrix, *rest = [held.graph(i) for i in (node.inputs[0], *node.inputs[2:])]
-    total: Any = 0.0
-    for part in (middle, deviations):
-        total = total + pt.sum(pt.sqr(node.op(matrix, part, *rest)))
-    return held.recipe.outer * total
+    return rows_over_root(held, pt.constant(np.sqrt(held.total)[:, None]) * (pt.constant(held.mean) + table))
+
+
+def columns_of_root(held: Held) -> np.ndarray:
+    """Those of the root of the scatter of each key, as rows."""
+    assert held.mean is not None and held.scatter is not None
+    return np.swapaxes(_square_root(held.scatter), 1, 2).reshape(held.mean.size, held.mean.shape[1])
 
 
 def _rows_of(entries: Any, rows: int, width: int) -> Any:
     return entries[None] if rows == 1 else entries.reshape((rows, width))
 
 
-_GRAPHS: dict[str, Callable[[_Held], Any]] = {"sum": _sum, "linear": _linear, "square": _square, "vectors": _vectors}
+_GRAPHS: dict[str, Callable[[Held], Any]] = {"sum": _sum, "linear": _linear, "square": _square, "vectors": _vectors}
 
 
 def _square_root(matrices: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pymc as pm
+import pytensor.tensor as pt
 from pymc.model.fgraph import ModelDeterministic, ModelNamed, ModelObservedRV, ModelValuedVar
 from pytensor.graph.basic import Constant
 from pytensor.graph.fg import FunctionGraph
@@ -13,9 +14,10 @@ from pytensor.graph.fg import FunctionGraph
 from bayeskit.chunks.labels import KnownLabels
 from bayeskit.chunks.reading import Reading, Statistics
 from bayeskit.chunks.reduced_graph import log_density
+from bayeskit.chunks.rounding import rounding_of_sums
 from bayeskit.graphs.rewriting import depends_on, substitute
 from bayeskit.model.data_slots import changed_copy, take_out, with_constants
-from bayeskit.model.summed_likelihood import is_summed, summed_name
+from bayeskit.model.summed_likelihood import SumRounding, is_summed, summed_name, with_rounding
 
 __all__ = ["summed_model"]
 
@@ -26,11 +28,13 @@ def summed_model(
     statistics: Statistics,
     of_rows: Collection[str] = (),
     densities: Sequence[Any] = (),
+    roundings: Sequence[Any] = (),
 ) -> pm.Model:
     """The model of what was read, with the sums ``statistics`` for its rows, and without Deterministics ``of_rows``.
 
-    ``densities`` are more log densities of data, graphs of the stand-ins for the free variables in ``reading``. What
-    depends on the same variables is one factor: blocks that are independent stay so.
+    ``densities`` are more log densities of data, graphs of the stand-ins for the free variables in ``reading``, and
+    ``roundings`` what these are off. What depends on the same variables is one factor: blocks that are independent stay
+    so.
     """
     packing = labels.packing(reading.model, reading.shapes)
     latents = reading.latents
@@ -59,7 +63,8 @@ def summed_model(
             if _is_of_rows(node, of_rows):
                 take_out(fgraph, node)
 
-    return changed_copy(copy, change)
+    rounding = pt.add(rounding_of_sums(statistics, latents, packing.unpack), *roundings)
+    return with_rounding(changed_copy(copy, change), SumRounding(latents, rounding))
 
 
 def _scope(graph: Any, latents: Mapping[str, Any]) -> frozenset[str]:

@@ -82,9 +82,7 @@ def require_evidence(name: str, given: pm.Model | Posterior, shared: Sequence[st
             remedy = f"give it a proper prior{sharing if kind in CONSTANT else ''}"
             raise ModelError(f"{name}: {why}, so it has no evidence; {remedy}")
     if is_discounted(model):
-        raise ModelError(
-            f"{name}: its rows were discounted, and the integral of a power of a likelihood is no evidence"
-        )
+        raise ModelError(f"{name}: its rows were discounted, and the integral of a power is no evidence")
     if not model.observed_RVs and not known_rows(model):
         raise ModelError(f"{name}: it has no observed variable, so there is no evidence")
 

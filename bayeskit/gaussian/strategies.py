@@ -140,8 +140,7 @@ class BandedConditional(DenseConditional):
 
     def draw(self, arrays: Arrays, rng: np.random.Generator) -> np.ndarray:
         result = rng.standard_normal((len(arrays[0]), self.form.size))
-        for k, entries in enumerate(arrays[0]):
-            precision, linear = self._factorised(entries)
+        for k, (precision, linear) in enumerate(map(self._factorised, arrays[0])):
             result[k] = self.form.origin + precision.solve(linear) + precision.colour(result[k])
         return result
 
@@ -149,8 +148,7 @@ class BandedConditional(DenseConditional):
         if self.layout.width > 1:
             return super().moments(arrays)
         mean, sd = np.empty((2, len(arrays[0]), self.form.size))
-        for k, entries in enumerate(arrays[0]):
-            precision, linear = self._factorised(entries)
+        for k, (precision, linear) in enumerate(map(self._factorised, arrays[0])):
             mean[k], sd[k] = self.form.origin + precision.solve(linear), np.sqrt(precision.variances)
         return mean, sd
 

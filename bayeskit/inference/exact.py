@@ -28,6 +28,7 @@ from bayeskit.inference.closed_form_marginals import Closed, finite_marginals, m
 from bayeskit.inference.methods import Request
 from bayeskit.marginal_likelihood.conventions import stated
 from bayeskit.model.forward_sampling import deterministics
+from bayeskit.model.left_out import bound_of_sums
 from bayeskit.results.marginals import LaterMarginals, Marginal, labels_of
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree
@@ -90,7 +91,7 @@ def _answer(request: Request) -> Posterior:
     rounding = evaluator.rounding(most.log_evidence, most.centre, parameters)
     # Of points far from the posterior, where large numbers are rounded, the evidence knows nothing.
     error = float(max(np.max(spreads[:, : len(away)]), of_states, rounding))
-    error += require_resolved(most)
+    error += require_resolved(most) + bound_of_sums(model, values)
     evidence = stated(LogEvidence(log_evidence, error, "exact"), (), request.audit)
     marginals = _marginals(model, analysis, components, weights)
     return request.posterior(evidence, build_tree(model, values, request.draws), float(certificate), marginals)

@@ -31,7 +31,7 @@ from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.integral import ImportanceIntegral, Wanted, importance_integral
 from bayeskit.marginal_likelihood.quasi_monte_carlo.one_of_images import OneOfImages, one_of_images
 from bayeskit.model.forward_sampling import deterministics
-from bayeskit.model.left_out import bound_of_left_out
+from bayeskit.model.left_out import bound_of_left_out, bound_of_sums
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.log_evidence import LogEvidence
 from bayeskit.results.records import Posterior
@@ -89,7 +89,7 @@ def answer(request: Request) -> Posterior:
         tails = tail_indices(space, points) if request.draws else {}
         values |= deterministics(analysis.original, values)
     if np.isfinite(evidence.value):
-        error = evidence.error + certificate + bound_of_left_out(space, points)
+        error = evidence.error + certificate + bound_of_left_out(space, points) + bound_of_sums(request.model, values)
         evidence = replace(evidence, error=error)
     return weighted_posterior(request, evidence, values, found, certificate, notes, tails)
 

@@ -31,7 +31,7 @@ from bayeskit.marginal_likelihood.conventions import stated
 from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
 from bayeskit.model.data_slots import sealed_in, unsealed
 from bayeskit.model.forward_sampling import deterministics
-from bayeskit.model.left_out import bound_of_left_out
+from bayeskit.model.left_out import bound_of_left_out, bound_of_sums
 from bayeskit.model.support import is_improper
 from bayeskit.model.unconstrained import Unconstrained, calls_of
 from bayeskit.quadrature.change_of_variable import OntoInterval
@@ -205,7 +205,7 @@ def answer(request: Request) -> Posterior:
         certificate = certify_collapsed(recovery, values, random_seed)
         values |= deterministics(analysis.original, values)
         marginals = quadrature_marginals(request, recovery, space, made.transforms, result)
-        error = result.error + certificate + bound_of_left_out(space, points)
+        error = result.error + certificate + bound_of_left_out(space, points) + bound_of_sums(request.model, values)
         evidence = LogEvidence(result.log_integral, error, "quadrature")
         groups = [g for g in exchangeable_in(space, points, random_seed=random_seed) if g.complete]
         evidence = stated(evidence, groups, request.audit)

@@ -12,21 +12,26 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import pymc as pm
+from pytensor.graph.basic import Variable
 
 __all__ = [
     "ADDED_UP",
+    "SumRounding",
     "SummedRows",
     "is_discounted",
     "is_summed",
     "known_rows",
     "rows_together",
+    "sum_rounding",
     "summed_name",
+    "with_rounding",
     "with_rows",
 ]
 
 ADDED_UP = "the rows of the model were added up, and none of them can be looked at or left out"
 END = "__summed"
 HELD = "summed_rows"
+ROUNDED = "sum_rounding"
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd: columns that are exchanged give another digest
 
 
@@ -85,6 +90,26 @@ def with_rows(model: pm.Model, rows: Mapping[str, SummedRows] | None) -> pm.Mode
 def known_rows(model: pm.Model) -> dict[str, SummedRows]:
     """What is known of the rows that were added up, by observed variable; nothing of other models."""
     return dict(vars(model).get(HELD) or {})
+
+
+@dataclass(frozen=True, eq=False)
+class SumRounding:
+    """How much a log density may be off for the rounding of the sums in it, as a graph of free variables by name."""
+
+    variables: Mapping[str, Variable]
+    graph: Variable
+
+
+def with_rounding(model: pm.Model, rounding: SumRounding) -> pm.Model:
+    """The model, which holds how much its sums are rounded."""
+    setattr(model, ROUNDED, rounding)
+    return model
+
+
+def sum_rounding(model: pm.Model) -> SumRounding | None:
+    """How much the sums of a model are rounded; None where rows were not added up."""
+    found: SumRounding | None = vars(model).get(ROUNDED)
+    return found
 
 
 def is_discounted(model: pm.Model) -> bool:

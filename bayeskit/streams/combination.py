@@ -34,10 +34,11 @@ from bayeskit.model.summed_likelihood import (
     is_summed,
     known_rows,
     rows_together,
+    sum_rounding,
     with_rows,
 )
 from bayeskit.results.records import Posterior
-from bayeskit.streams.power_posterior import inferred
+from bayeskit.streams.power_posterior import infer_summed
 from bayeskit.streams.row_variables import require_groups
 from bayeskit.streams.stream import Stream
 
@@ -121,12 +122,13 @@ def _combined(posteriors: Sequence[Posterior], **options: Any) -> Posterior:
             statistics = statistics_together(statistics, reading.statistics(labels))
             if reading is not first:
                 densities += _summed_before(reading, first)
-        model = summed_model(first, labels, statistics, of_rows, densities)
+        roundings = [_rounding_before(post, first) for post in posteriors]
+        model = summed_model(first, labels, statistics, of_rows, densities, roundings)
         known = [known_rows(p.model) or r.known_rows for p, r in zip(posteriors, readings, strict=True)]
         _warn_of_same_rows(known)
         discounted = any(is_discounted(post.model) for post in posteriors)
         with_rows(model, None if discounted else reduce(rows_together, known))
-    return inferred(model, **options)
+    return infer_summed(model, **options)
 
 
 def _warn_of_same_rows(known: Sequence[Mapping[str, SummedRows]]) -> None:
@@ -175,6 +177,14 @@ def _require_same(first: Reading, other: Reading) -> set[str]:
             "the same prior"
         )
     return different
+
+
+def _rounding_before(post: Posterior, first: Reading) -> Any:
+    """What likelihoods that were added up before are off, as a graph of the variables of the first posterior."""
+    found = sum_rounding(post.model)
+    if found is None:
+        return pt.constant(0.0)
+    return substitute([found.graph], {found.variables[n]: v for n, v in first.latents.items()})[0]
 
 
 def _summed_before(reading: Reading, first: Reading) -> list[Any]:

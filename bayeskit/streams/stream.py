@@ -30,7 +30,7 @@ from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.results.log_evidence import LogEvidence, sum_of, with_convention
 from bayeskit.results.records import Posterior
 from bayeskit.streams.forecasts import forecast
-from bayeskit.streams.power_posterior import inferred
+from bayeskit.streams.power_posterior import infer_summed
 from bayeskit.streams.saved_stream import read_stream, write_stream
 from bayeskit.streams.sequential_scores import SequentialScores
 
@@ -176,7 +176,7 @@ class Stream:
         # A generator of numbers is another seed each time that it is asked.
         key = (method, draws, random_seed) if isinstance(random_seed, int) else None
         if key is None or key not in self._answers:
-            post = inferred(
+            post = infer_summed(
                 self._sum.model(), method=method, draws=draws, random_seed=random_seed, progressbar=progressbar
             )
             if key is None:
