@@ -19,9 +19,11 @@ import pymc as pm
 
 from bayeskit.chunks.labels import KnownLabels
 from bayeskit.chunks.reading import Statistics, read_rows
+from bayeskit.chunks.recurring_rows import recurring, with_some_of
 from bayeskit.chunks.rows import ChunkRows, column_kinds
-from bayeskit.chunks.template import Template, first_rows, statistics_together, without_wholes
+from bayeskit.chunks.template import Template, statistics_together, without_wholes
 from bayeskit.chunks.terms import NotAdditive
+from bayeskit.chunks.tried_rows import first_rows, is_tried_apart
 from bayeskit.errors import DataError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.model.derivation import Derivations
@@ -45,6 +47,7 @@ class ChunkSum:
     fixed: Mapping[str, Any] = field(default_factory=dict, repr=False)
     tried: frozenset[str] = field(default=frozenset(), repr=False)  # the statistics that were held against rows
     before: int = 0  # chunks that others add, of which this one has what it knows
+    seen: ChunkRows | None = field(default=None, repr=False)  # some rows of the chunks before
     changes: tuple[str, ...] = ()  # why the prior of the labels before is another one, for each chunk where it is
 
     def with_chunk(self, rows: ChunkRows, identity: Any = None) -> ChunkSum:
@@ -78,6 +81,9 @@ class ChunkSum:
             template = template.with_labels_of(reading, self.before + self.chunks)
             statistics = reading.statistics(template.labels)
             template.require_additive(reading, statistics, self.before + self.chunks)
+            tried = is_tried_apart(self.before + self.chunks)
+            if found := recurring(self.seen, rows) if tried and self.seen is not None else None:
+                template.require_apart(*found, rows.name)
             fixed = reading.fixed(statistics, template.labels)
             self._require_fixed(fixed, template.reading.fixed(statistics, template.labels), rows.name)
             if not statistics.keys() <= self.tried:
@@ -93,6 +99,7 @@ class ChunkSum:
             kinds=self.kinds or column_kinds(rows),
             fixed=dict(self.fixed) | fixed,
             tried=self.tried | statistics.keys(),
+            seen=with_some_of(self.seen, rows),
             changes=self._changes(template),
         )
 

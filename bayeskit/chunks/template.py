@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -19,17 +19,14 @@ from bayeskit.chunks.rows import ChunkRows
 from bayeskit.chunks.statistics import merged
 from bayeskit.chunks.summed_model import summed_model
 from bayeskit.chunks.terms import NotAdditive
+from bayeskit.chunks.tried_rows import is_tried_apart, tried_rows
 from bayeskit.errors import BayeskitError
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.derivation import Derivations
 
-__all__ = ["Template", "first_rows", "of_rows_only", "statistics_together", "tried_rows", "without_wholes"]
+__all__ = ["Template", "of_rows_only", "statistics_together", "without_wholes"]
 
 LARGEST = 200_000  # rows that are kept for their labels
-FIRST = 8  # rows that are kept whatever their labels
-WHOLE = 20_000  # rows of a chunk that are all tried together with those kept
-MANY = 100_000  # of the first two chunks
-SAMPLE = 100  # of a large one
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,18 +158,24 @@ class Template:
             chunk = read_rows(self.build, chunk.rows.take(places), self.known)
             statistics = chunk.statistics(self.labels)
         together: Statistics = {}
-        for rows in self._beside_kept(chunk.rows, apart=number < FIRST or number & (number - 1) == 0):
+        for rows in self._beside_kept(chunk.rows, apart=is_tried_apart(number)):
             both = read_rows(self.build, rows, self.known)
             of_rows_only(self.reading, both)
             together = statistics_together(together, both.statistics(self.labels))
         apart = statistics_together(statistics_together(self.statistics, statistics), self.statistics)
         if not _are_same(together, apart):
-            raise NotAdditive(
-                f"the log density of {', '.join(map(repr, chunk.observed))} does not add up over rows: what "
-                f"{chunk.rows.name} add depends on which rows come with them; number groups by labels that stay, "
-                "standardise by numbers that stay, take what is of a group from a column that has it, or give the "
-                "model its rows at once, bk.infer(build(data))"
-            )
+            raise _depends_on_others(chunk.observed, chunk.rows.name)
+
+    def require_apart(self, earlier: ChunkRows, rows: ChunkRows, name: str) -> None:
+        """Try rows of earlier chunks and of one that have a customer in common, say: what each adds, both have to."""
+        one, two = self._with_kept(earlier), self._with_kept(rows)
+        both = read_rows(self.build, self.rows.followed_by(earlier).followed_by(rows), self.known)
+        together = statistics_together(both.statistics(self.labels), self.statistics)
+        if not _are_same(together, statistics_together(one, two)):
+            raise _depends_on_others(both.observed, name)
+
+    def _with_kept(self, rows: ChunkRows) -> Statistics:
+        return read_rows(self.build, self.rows.followed_by(rows), self.known).statistics(self.labels)
 
     def _beside_kept(self, rows: ChunkRows, apart: bool) -> Iterator[ChunkRows]:
         """Rows between those that are kept; or ``apart``, every second of them after these, and the others before.
@@ -193,6 +196,14 @@ class Template:
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # what is read of the rows is read again
+
+
+def _depends_on_others(observed: Iterable[str], name: str) -> NotAdditive:
+    return NotAdditive(
+        f"the log density of {', '.join(map(repr, observed))} does not add up over rows: what {name} add depends on "
+        "which rows come with them; number groups by labels that stay, standardise by numbers that stay, take what is "
+        "of a group from a column that has it, or give the model its rows at once, bk.infer(build(data))"
+    )
 
 
 def statistics_together(a: Statistics, b: Statistics) -> Statistics:
@@ -258,30 +269,3 @@ def _are_same(one: Statistics, two: Statistics) -> bool:
     """Whether sums are the same to rounding, conditions on whole variables aside."""
     a, b = without_wholes(one), without_wholes(two)
     return a.keys() == b.keys() and all(a[sign].is_close(b[sign]) for sign in a)
-
-
-def tried_rows(rows: ChunkRows, number: int) -> np.ndarray:
-    """All rows of a chunk, many of the first ones, or some of a large one.
-
-    These are its first and last rows, of each column those with the smallest and the largest value and some that have
-    none, and as many values of columns that may be of groups as there is room for.
-    """
-    if len(rows) <= WHOLE:
-        return np.arange(len(rows))
-    if number < 2:
-        return np.arange(min(len(rows), MANY))
-    chosen = [np.arange(FIRST), np.arange(len(rows) - SAMPLE // 2, len(rows))]
-    discrete = rows.discrete()
-    each = max(SAMPLE // (2 * max(len(discrete), 1)), 1)
-    chosen += [np.flatnonzero(~pd.Series(v).duplicated())[:each] for v in discrete.values()]
-    for values in rows.columns().values():
-        if values.dtype.kind in "fiu":
-            least = np.argmin(values)  # which is one that has none, if there is any
-            chosen.append(np.array([least, np.argmax(values)]))
-            chosen.append(np.flatnonzero(np.isnan(values))[:2] if np.isnan(values[least]) else np.arange(0))
-    return np.unique(np.concatenate(chosen))
-
-
-def first_rows(rows: ChunkRows) -> np.ndarray:
-    """The rows of a first chunk that are kept: fewer than there are, so that others can be tried beside them."""
-    return np.arange(max(1, min(FIRST, len(rows) // 2)))

@@ -19,8 +19,9 @@ from pytensor.graph.traversal import graph_inputs
 from bayeskit.chunks.labels import latent_labels
 from bayeskit.chunks.reading import Reading, read_rows
 from bayeskit.chunks.rows import ChunkRows
-from bayeskit.chunks.template import of_rows_only, tried_rows
+from bayeskit.chunks.template import of_rows_only
 from bayeskit.chunks.terms import NotAdditive
+from bayeskit.chunks.tried_rows import tried_rows
 from bayeskit.errors import BayeskitError, DataError, InferenceError, ModelError
 from bayeskit.graphs.environment import on_one_thread
 from bayeskit.graphs.fingerprint import fingerprint

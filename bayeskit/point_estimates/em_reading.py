@@ -15,8 +15,8 @@ import cloudpickle
 import numpy as np
 
 from bayeskit.chunks.rows import ChunkRows, column_kinds
-from bayeskit.chunks.template import first_rows
 from bayeskit.chunks.terms import NotAdditive
+from bayeskit.chunks.tried_rows import first_rows
 from bayeskit.errors import DataError
 from bayeskit.model.derivation import Derivations
 from bayeskit.point_estimates.chunk_steps import Build, Built, ChunkExpectation, ChunkStep, ReducedQ, RowTrial, built_of

@@ -55,7 +55,7 @@ class Stream:
     Notes
     -----
     A model is built of each chunk, and of its rows between some of those before, which tries whether they add up. That
-    takes 0.1 to 0.6 seconds beside the time that the rows themselves take, so that chunks of thousands of rows are
+    takes 0.1 to 0.8 seconds beside the time that the rows themselves take, so that chunks of thousands of rows are
     better than chunks of one.
 
     All rows of a chunk of up to 20,000 are tried, many of the first two chunks, and some of each larger one. What

@@ -337,6 +337,45 @@ def test_a_process_over_rows_is_refused_by_name() -> None:
         bk.Stream(of(body)).update(np.array([1.0, 2.0, 0.0]))
 
 
+def visits(seed: int) -> pd.DataFrame:
+    """Of three thousand customers, few of whom come twice."""
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {"day": np.repeat(np.arange(4), 80), "customer": rng.integers(0, 3000, 320), "y": rng.normal(size=320)}
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_made_of_the_first_row_of_a_customer_is_refused(seed: int) -> None:
+    def body(rows: pd.DataFrame) -> None:
+        since = rows["day"] - rows.groupby("customer")["day"].transform("min")
+        mean = pm.Normal("level", 0.0, 1.0) + pm.Normal("slope", 0.0, 1.0) * since.to_numpy(float)
+        pm.Normal("y", mean, 1.0, observed=rows["y"].to_numpy())
+
+    with pytest.raises(ModelError, match="'y' does not add up over rows"):
+        seen(of(body), *(part for _, part in visits(seed).groupby("day")))
+
+
+def test_a_column_of_a_group_is_not_refused() -> None:
+    """What is the same in all rows of a group may be looked up in the first of them."""
+
+    def build(rows: pd.DataFrame) -> pm.Model:
+        of_county = rows.groupby("county")["uranium"].first()
+        with pm.Model(coords={"county": of_county.index.to_numpy()}) as model:
+            mean = pm.Normal("slope", 0.0, 1.0) * of_county.to_numpy()
+            effect = pm.Normal("effect", mean, 1.0, dims="county")
+            place = of_county.index.get_indexer(rows["county"])
+            pm.Normal("y", effect[place], 1.0, observed=rows["y"].to_numpy())
+        return model
+
+    rng = np.random.default_rng(1)
+    county = rng.integers(0, 30, 200)
+    table = pd.DataFrame({"county": county, "uranium": np.sqrt(county), "y": rng.normal(size=200)})
+    whole = bk.infer(build(table), draws=40, random_seed=1).log_evidence
+    found = seen(build, *(part for _, part in table.groupby(np.arange(200) // 40))).log_evidence
+    assert found.value == pytest.approx(whole.value, rel=1e-10)
+
+
 def by_row(y: np.ndarray) -> None:
     pm.Normal("y", pm.Normal("effect", pm.Normal("mean", 0.0, 1.0), 1.0, shape=len(y)), 1.0, observed=y)
 
