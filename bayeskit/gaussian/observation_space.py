@@ -68,6 +68,15 @@ class DataSide(HierarchicalPrior):
         return len(self.origin)
 
     @property
+    def residual(self) -> Graph:
+        """c."""
+        total: Any = self.offset
+        if self.centre is not None:
+            for k, design in enumerate(self.designs):
+                total = total + self.factors[k] * pt.dot(pt.constant(design), self.centre)
+        return pt.specify_shape(total, (self.rows,))
+
+    @property
     def diagonal(self) -> bool:
         """Whether the singular values of the largest class are worth it."""
         return self.single is not None and len(self.single.border) <= FEW

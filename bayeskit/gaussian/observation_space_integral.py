@@ -25,36 +25,23 @@ def data_side_integral(form: QuadraticForm) -> Graph:
     """The log integral over θ of a block's density, without its ``rest``."""
     side = form.side
     assert side is not None
-    residual: Any = side.offset
-    for k, design in enumerate(side.designs):
-        if side.centre is not None:
-            residual = residual + side.factors[k] * pt.dot(pt.constant(design), side.centre)
-    residual = pt.specify_shape(residual, (side.rows,))
-    value = _diagonal(side, residual) if side.diagonal else _normal(_short_matrix(side), residual)
+    value = _diagonal(side) if side.diagonal else _normal(_short_matrix(side), side.residual)
     return 0.5 * side.size * np.log(2 * np.pi) + side.log_volume + value
 
 
-def _diagonal(side: DataSide, residual: Graph) -> Graph:
+def _diagonal(side: DataSide) -> Graph:
     """−½ log |I + UUᵀ| − ½ cᵀ(I + UUᵀ)⁻¹c with one g for all rows, by the singular values of the largest class."""
     single = side.single
     assert single is not None
-    border = single.border
-    inside = np.setdiff1d(np.arange(side.size), border)
-    part = single.matrix[:, inside]
-    if len(inside) > side.rows:
-        part = np.linalg.qr(part.T, mode="r").T
-    vectors, found, _ = np.linalg.svd(part)
-    values = np.zeros(side.rows)
-    values[: len(found)] = found
+    border, (vectors, values, _) = single.border, single.singular
     factor: Any = single.factor
     spread: Any = single.spread
-    variance = 1.0 + (factor * spread[single.classes[inside[0]]] * values) ** 2
-    shrunk = pt.specify_shape(pt.dot(pt.constant(vectors.T), residual) / pt.sqrt(variance), (side.rows,))
+    variance = 1.0 + (factor * spread[single.classes[single.inside[0]]] * values) ** 2
+    shrunk = pt.specify_shape(pt.dot(pt.constant(vectors.T), side.residual) / pt.sqrt(variance), (side.rows,))
     value = -0.5 * pt.sum(pt.log(variance))
     if not len(border):
         return value - 0.5 * pt.sum(shrunk**2)
-    columns = vectors.T @ single.matrix[:, border]
-    others = (factor / pt.sqrt(variance))[:, None] * columns * spread[single.classes[border]]
+    others = (factor / pt.sqrt(variance))[:, None] * single.beside * spread[single.classes[border]]
     return value + _bordered(pt.specify_shape(others, (side.rows, len(border))), shrunk)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,25 @@ class SingleDesign:
     def border(self) -> np.ndarray:
         """The columns outside the largest class."""
         return np.flatnonzero(self.classes != np.argmax(np.bincount(self.classes)))
+
+    @property
+    def inside(self) -> np.ndarray:
+        """The columns of the largest class, which have one h."""
+        return np.flatnonzero(self.classes == np.argmax(np.bincount(self.classes)))
+
+    @cached_property
+    def singular(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """V, σ and Wᵀ of the largest class, V diag(σ) Wᵀ: V is square, and σ has a zero for each column too many."""
+        part = self.matrix[:, self.inside]
+        left, found, right = np.linalg.svd(part, full_matrices=part.shape[1] < part.shape[0])
+        values = np.zeros(len(left))
+        values[: len(found)] = found
+        return left, values, right
+
+    @cached_property
+    def beside(self) -> np.ndarray:
+        """VᵀM of the other columns."""
+        return self.singular[0].T @ self.matrix[:, self.border]
 
 
 def single_design(

@@ -30,6 +30,7 @@ from bayeskit.gaussian.integral import (
 from bayeskit.gaussian.observation_space_draws import DataSideConditional, stacks
 from bayeskit.gaussian.observation_space_integral import data_side_integral
 from bayeskit.gaussian.quadratic_form import QuadraticForm, ScaledForm
+from bayeskit.gaussian.single_design_draws import SingleDesignConditional
 from bayeskit.graphs.batched_linalg import solve_triangular
 from bayeskit.types import Graph
 
@@ -237,7 +238,7 @@ class _Normal:
         return float(self.precision.log_density(w - self.precision.solve(self.linear)) + log_volume)
 
 
-Conditional = DataSideConditional | DenseConditional
+Conditional = SingleDesignConditional | DataSideConditional | DenseConditional
 
 
 @dataclass(frozen=True)
@@ -253,7 +254,7 @@ class Strategy:
 
 def _on_data_side(form: QuadraticForm) -> Conditional:
     assert form.side is not None
-    return DataSideConditional(form.side)
+    return SingleDesignConditional(form.side) if form.side.diagonal else DataSideConditional(form.side)
 
 
 def _banded(form: QuadraticForm) -> bool:

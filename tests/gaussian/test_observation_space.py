@@ -23,9 +23,11 @@ from bayeskit.elimination.plan import analyse
 from bayeskit.elimination.recovery import Recovery
 from bayeskit.gaussian.observation_space import DataSide
 from bayeskit.gaussian.observation_space_draws import DataSideConditional
+from bayeskit.gaussian.single_design_draws import SingleDesignConditional
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import lightly
 from bayeskit.graphs.rewriting import inline
+from bayeskit.model.forward_sampling import over_draws
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.unconstrained import Unconstrained
 
@@ -329,10 +331,12 @@ def test_a_vague_intercept_keeps_its_posterior_sd() -> None:
 
 def test_posterior_sds_by_both_formulas() -> None:
     collapsed = collapsed_of("hierarchy")
-    side, recovery = side_of(collapsed), Recovery(collapsed)
-    arrays = recovery._at(collapsed.blocks[0][0], {"s": np.array([1e-4, 0.5]), "t": np.array([0.3, 2.0])})
+    side = side_of(collapsed)
     conditional = DataSideConditional(side)
-    assert len(arrays) == len(conditional.graphs)
+    at = {"s": np.array([1e-4, 0.5]), "t": np.array([0.3, 2.0])}
+    arrays = over_draws(inline(conditional.graphs), collapsed.analysis.joint.values, unknown=collapsed.analysis.shapes)(
+        at, 2
+    )
     _, sd = conditional.moments(arrays)
     given = conditional.whitened(arrays)
     matrix = np.stack([given.basis.lifted(u) for u in given.matrix])
@@ -354,9 +358,12 @@ def test_posterior_sds_where_next_to_nothing_is_left_of_a_variance(noise: float)
         pm.Normal("y", a + design @ b, noise, observed=np.arange(6.0))
     with lightly():
         collapsed = collapsed_density(analyse(model))
-    assert len(DataSideConditional(side_of(collapsed)).basis.inside) == 1
-    arrays = Recovery(collapsed)._at(collapsed.blocks[0][0], {"t": np.array([0.7])})
-    _, sd = DataSideConditional(side_of(collapsed)).moments(arrays)
+    side, joint = side_of(collapsed), collapsed.analysis.joint
+    assert len(DataSideConditional(side).basis.inside) == 1
+    sds = []
+    for conditional in (DataSideConditional(side), SingleDesignConditional(side)):
+        at = over_draws(inline(conditional.graphs), joint.values, unknown=collapsed.analysis.shapes)
+        sds.append(conditional.moments(at({"t": np.array([0.7])}, 1))[1][0])
     with mpmath.workdps(60):
         columns = mpmath.matrix(np.column_stack([np.ones(6), design]).tolist())
         precision = columns.T * columns / mpmath.mpf(noise) ** 2
@@ -364,7 +371,8 @@ def test_posterior_sds_where_next_to_nothing_is_left_of_a_variance(noise: float)
             precision[k, k] += mpmath.mpf(1e7 if k == 0 else 0.7) ** -2
         covariance = precision**-1
         expected = [float(mpmath.sqrt(covariance[k, k])) for k in range(31)]
-    np.testing.assert_allclose(sd[0], expected, rtol=1e-5)
+    for sd in sds:
+        np.testing.assert_allclose(sd, expected, rtol=1e-5)
 
 
 def by_singular_values(rows: int, size: int, scale: Callable[[np.ndarray], np.ndarray]) -> float:
