@@ -115,6 +115,7 @@ def data_side(prior: Sequence[Weighted], data: Sequence[Weighted], theta: Vector
     diagonal = single is not None and len(single.border) <= FEW
     if not _worthwhile(sum(abs(m) for m in matrices), root.root, diagonal):
         return None
+    single = single and replace(single, matrix=dense(single.matrix))
     offsets = []
     for form, weight in data:
         total: Any = pt.zeros(form.size)

@@ -28,7 +28,7 @@ __all__ = ["SingleDesign", "dense", "single_design"]
 class SingleDesign:
     """U = g M diag(h), with one number g."""
 
-    matrix: np.ndarray  # M, of shape (N, D)
+    matrix: Any  # M, of shape (N, D), an array where a block is solved by it
     factor: Graph  # g
     spread: Graph  # h, one number a class
     classes: np.ndarray  # of the columns
@@ -74,7 +74,7 @@ def single_design(
     number, offset = _common(recentred(form, origin))
     stretch: Any = pt.stack([_number(t) / number for t in moving])
     return SingleDesign(
-        matrix=dense(sum(designs)),
+        matrix=sum(designs),
         factor=root_weight(weight)[0] * number,
         spread=prior.spread[kinds[0]] * stretch[kinds[1]],
         classes=np.ravel(classes),
