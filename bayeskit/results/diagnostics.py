@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from arviz_stats.base import array_stats
 
 from bayeskit.results.marginals import scalar_labels
 
@@ -164,6 +163,8 @@ class Diagnostics:
 
 def convergence_table(draws: xr.Dataset, names: Iterable[str]) -> pd.DataFrame:
     """``r_hat``, ``ess_bulk`` and ``ess_tail`` of every scalar of some variables."""
+    from arviz_stats.base import array_stats  # with half of SciPy, which exact answers can do without
+
     tables = []
     axes = {"chain_axis": 0, "draw_axis": 1}
     for name in names:
@@ -187,6 +188,8 @@ def convergence_table(draws: xr.Dataset, names: Iterable[str]) -> pd.DataFrame:
 
 def diagnostics_of(tree: xr.DataTree, names: Iterable[str], unvisited: str = "") -> Diagnostics:
     """The diagnostics of a sampler's draws of the variables that it moved."""
+    from arviz_stats.base import array_stats
+
     draws = tree["posterior"].to_dataset()
     stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else xr.Dataset()
     table = convergence_table(draws, names)

@@ -196,10 +196,14 @@ def not_free(name: str, model: Any, tree: xr.DataTree) -> str:
     return f"no variable {name!r}: the model's free variables are {', '.join(free)}{entry}"
 
 
+def _mcse_of_mean(draws: xr.Dataset, name: str) -> np.ndarray:
+    from arviz_stats import mcse  # with half of SciPy, which a summary of closed forms can do without
+
+    return np.asarray(mcse(draws[[name]], method="mean")[name].values)
+
+
 def summarise(draws: xr.Dataset, marginals: Mapping[str, Marginal], ci_prob: float) -> pd.DataFrame:
     """Mean, sd and equal-tailed interval of every scalar: from the closed form where there is one, else from draws."""
-    import arviz as az
-
     percent, tails = f"{100 * ci_prob:g}", ((1 - ci_prob) / 2, (1 + ci_prob) / 2)
     tables = [pd.DataFrame(columns=["mean", "sd", "mcse_mean", "label"])] if not draws.data_vars else []
     draws = draws.map(lambda v: v.astype(float) if v.dtype == bool else v)  # true and false have a mean, too
@@ -219,7 +223,7 @@ def summarise(draws: xr.Dataset, marginals: Mapping[str, Marginal], ci_prob: flo
                     mean, sd, mcse, label = moments_where_unknown(mean, sd, values, label)
             else:
                 mean, sd = sample.mean((0, 1)), sample.std((0, 1), ddof=1)
-                mcse = az.mcse(draws[[name]], method="mean")[name].values
+                mcse = _mcse_of_mean(draws, str(name))
                 mean, sd, mcse, label = moments_from_draws(mean, sd, mcse, values)
             labels = scalar_labels(draws, str(name))
             ends = {f"eti{percent}_lb": low, f"eti{percent}_ub": high}

@@ -17,7 +17,6 @@ import xarray as xr
 
 from bayeskit.jobs.work import Work
 from bayeskit.model.mark import mark_of
-from bayeskit.sampling.nuts import nuts_of
 from bayeskit.sampling.options import sampler_defaults
 
 __all__ = ["sample_chains_apart", "work_of_chains"]
@@ -53,6 +52,8 @@ def sample_chains_apart(
 
 
 def _chain_of(given: tuple[pm.Model, Mapping[str, Any]]) -> Callable[[_Chain], xr.DataTree]:
+    from bayeskit.sampling.nuts import nuts_of  # with nutpie comes matplotlib, a second of imports
+
     model, options = given
     sampled = nuts_of(model, options, unconstrained=True)
 

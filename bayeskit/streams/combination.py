@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import reduce
 from typing import Any
 
@@ -92,7 +93,7 @@ def combine(
     if any(a is b for k, a in enumerate(streams) for b in streams[:k]):
         raise ModelError("a stream is there twice; its rows would be counted twice")
     if streams:
-        return reduce(Stream.joined_by, streams[1:], streams[0].copy())
+        return reduce(Stream.joined_by, streams[1:], copy(streams[0]))
     return _combined(
         [post for post in posteriors if isinstance(post, Posterior)],
         method=method,

@@ -15,6 +15,7 @@ at the rate :math:`\delta^k`; each score is then that of the forecast from the d
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -136,13 +137,13 @@ class Stream:
     @checked
     def joined_by(self, other: Stream) -> Stream:
         """A stream of the rows of both, which forecasts those of the other at once; see :func:`bayeskit.combine`."""
-        result = self.copy()
+        result = copy(self)
         discounted = other.chunks and other._sum.known_rows is None
         why = "its rows were discounted" if discounted else ""
         result._add(f"a stream of {other.chunks:,} chunks", self._sum.with_sum(other._sum), why)
         return result
 
-    def copy(self) -> Stream:
+    def __copy__(self) -> Stream:
         """A stream that has seen the same, and goes on by itself."""
         result = Stream(self._sum.build, dim=self._dim)
         result.__dict__.update(self.__dict__ | {"_scores": self._scores.copy(), "_answers": {}})

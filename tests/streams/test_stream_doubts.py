@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def test_a_score_is_the_density_of_a_forecast_or_none(prior: Callable[[int], Any
     first = seen(days(prior), {"day": np.array([5, 2]), "y": np.array([1.5, 0.5])})
 
     def went_on(y: float) -> bk.Stream:
-        stream = first.copy()
+        stream = copy(first)
         stream.update(of_day(second, y))
         return stream
 
