@@ -136,11 +136,10 @@ def _shortened(side: DataSide) -> DataSide | None:
     """With data of D + 1 rows for those of more, where these are g (M diag(h) z + b) with one b for all φ.
 
     With M = QR they are g (R diag(h) z + Qᵀb, |b − QQᵀb|), of which the second is the residual: of its square as
-    |b|² − |Qᵀb|² nothing would be left where noise is small. None where all columns are of one class: such a block is
-    diagonal without its data.
+    |b|² − |Qᵀb|² nothing would be left where noise is small.
     """
     single = side.single
-    if single is None or single.offset is None or not 0 < len(single.border) <= FEW:
+    if single is None or single.offset is None or len(single.border) > FEW:
         return None
     basis, triangle = np.linalg.qr(single.matrix)
     within = basis.T @ single.offset

@@ -122,16 +122,18 @@ def test_the_gradient_is_that_of_differences(name: str) -> None:
 
 
 def test_it_is_the_same_with_as_many_weights_as_are_never_factorised_whole() -> None:
-    """With more than 64 weights the prior is no longer kept as a root."""
+    """With more than 64 weights the prior is no root any more, and that of a walk has too many levels for a side."""
     size, rng = 80, np.random.default_rng(6)
     design = rng.normal(size=(ROWS, size))
     with pm.Model() as model:
         tau, sigma = pm.HalfCauchy("tau", 1.0), pm.HalfNormal("sigma", 1.0)
-        pm.Normal("y", design @ pm.Normal("w", 0.3, tau, shape=size), sigma, observed=Y)
+        w = pm.GaussianRandomWalk("w", sigma=tau, init_dist=pm.Normal.dist(0.3, tau), steps=size - 1)
+        pm.Normal("y", design @ w, sigma, observed=Y)
     collapsed = collapsed_of(model)
     assert collapsed.blocks[0][1].spectrum is not None
     assert collapsed.blocks[0][1].root is None
-    covariance = 0.49 * np.eye(ROWS) + 4.0 * design @ design.T
+    walk = design @ np.tri(size)
+    covariance = 0.49 * np.eye(ROWS) + 4.0 * walk @ walk.T
     expected = stats.multivariate_normal(design @ np.full(size, 0.3), covariance).logpdf(Y)
     assert value_of(collapsed, tau=2.0, sigma=0.7) == pytest.approx(expected, rel=1e-11)
 

@@ -59,6 +59,11 @@ def known_errors(y: np.ndarray) -> None:
     pm.Normal("y", pm.Normal("a", 3.0, 50.0) + X @ pm.Normal("w", 0.5, t, shape=D), s * ERRORS, observed=y)
 
 
+def no_intercept(y: np.ndarray) -> None:
+    s, t = scales()
+    pm.Normal("y", 3.0 + X @ pm.Normal("w", 0.5, t, shape=D), s, observed=y)
+
+
 def walk(y: np.ndarray) -> None:
     s, t = scales()
     moves = pm.math.concatenate([[0.0], t * pm.Normal("z", 0.0, 1.0, shape=len(y) - 1)])
@@ -67,13 +72,14 @@ def walk(y: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """With the mean 3 + m and the covariance s² E² + t² XXᵀ + 50² 11ᵀ of the data."""
+    """With the mean 3 + m and the covariance s² E² + t² XXᵀ + v 11ᵀ of the data."""
 
     build: Callable[[np.ndarray], None]
     design: np.ndarray
     mean: np.ndarray
     errors: np.ndarray
     y: np.ndarray
+    vague: float = 2500.0  # the prior variance of an intercept, zero where there is none
 
     def __str__(self) -> str:
         return self.build.__name__
@@ -82,7 +88,7 @@ class Case:
         """log p(y | s, t)."""
         with mp.workdps(60):
             design, rows = mpmath.matrix(self.design.tolist()), len(self.y)
-            sigma = design * design.T * mp.mpf(t) ** 2 + 2500 * mpmath.ones(rows, rows)
+            sigma = design * design.T * mp.mpf(t) ** 2 + self.vague * mpmath.ones(rows, rows)
             sigma += mpmath.diag([(mp.mpf(s) * e) ** 2 for e in self.errors.tolist()])
             residual = mpmath.matrix((self.y - 3.0).tolist()) - mpmath.matrix(self.mean.tolist())
             logs = mp.fsum(mp.log(each) for each in np.diagonal(np.array(mp.cholesky(sigma).tolist())))
@@ -97,6 +103,7 @@ CASES = [
     Case(non_centred, X, HALF, ONES, Y),
     Case(groups, np.eye(D)[GROUP], NOTHING, ONES, Y),
     Case(known_errors, X, HALF, ERRORS, Y),
+    Case(no_intercept, X, HALF, ONES, Y, 0.0),
     Case(walk, np.tri(16)[:, 1:], NOTHING[SHORT], ONES[SHORT], Y[SHORT]),
 ]
 
@@ -123,7 +130,8 @@ def test_the_density_keeps_its_digits_at_any_scales(case: Case) -> None:
     side = side_of(collapsed)
     assert side is not None
     assert side.diagonal
-    assert side.rows == (16 if case.build is walk else D + 2)  # with one row for what weights and intercept leave
+    # With one row for what the weights, and the intercept, leave.
+    assert side.rows == (16 if case.build is walk else D + 1 if case.build is no_intercept else D + 2)
     density = likelihood_of(collapsed)
     for s, t in SCALES:
         assert density(s=s, t=t) == pytest.approx(case.density(s, t), rel=1e-10), (s, t)
@@ -145,7 +153,7 @@ def test_data_that_the_design_explains() -> None:
         assert density(s=s, t=t) == pytest.approx(case.density(s, t), rel=1e-9), (s, t)
 
 
-@pytest.mark.parametrize("case", CASES[:4], ids=str)
+@pytest.mark.parametrize("case", CASES[:5], ids=str)
 def test_the_gradient_and_the_way_back(case: Case) -> None:
     """log p(y, φ) + log p(θ | φ, y) = log p(y, θ, φ), and the gradient against differences."""
     collapsed = collapsed_of(case.build, case.y)
