@@ -142,14 +142,15 @@ def _shortened(side: DataSide) -> DataSide | None:
     if single is None or single.offset is None or len(single.border) > FEW:
         return None
     basis, triangle = np.linalg.qr(single.matrix)
-    within = basis.T @ single.offset
-    apart = np.linalg.norm(single.offset - basis @ within)
+    number, offset = single.offset
+    within = basis.T @ offset
+    apart = np.linalg.norm(offset - basis @ within)
     below = ((0, 1), (0, 0))
     return replace(
         side,
         designs=tuple(np.pad(basis.T @ design, below) for design in side.designs),
         factors=side.factors[:, : len(triangle) + 1],
-        offset=single.factor * np.append(within, apart),
+        offset=single.factor * number * np.append(within, apart),
         single=replace(single, matrix=np.pad(triangle, below)),
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from scipy import sparse
+from scipy.linalg import lapack
 
 from bayeskit.gaussian.hierarchical_prior import HierarchicalPrior, Weighted
 from bayeskit.gaussian.separable_forms import Form, Term
@@ -22,6 +23,8 @@ from bayeskit.gaussian.separated import is_even, recentred, root_weight
 from bayeskit.types import Graph, Point
 
 __all__ = ["SingleDesign", "dense", "single_design"]
+
+BY_ROWS_AND_COLUMNS = 2  # LAPACK's 'F': accurate whatever their scales; the default is not
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +35,7 @@ class SingleDesign:
     factor: Graph  # g
     spread: Graph  # h, one number a class
     classes: np.ndarray  # of the columns
-    offset: np.ndarray | None  # b/g, where that is constant
+    offset: tuple[Graph, np.ndarray] | None  # b/g as a number times a constant, where it is
 
     @property
     def border(self) -> np.ndarray:
@@ -48,10 +51,13 @@ class SingleDesign:
     def singular(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """V, σ and Wᵀ of the largest class, V diag(σ) Wᵀ: V is square, and σ has a zero for each column too many."""
         part = self.matrix[:, self.inside]
-        left, found, right = np.linalg.svd(part, full_matrices=part.shape[1] < part.shape[0])
+        if part.shape[0] < part.shape[1]:
+            right, values, left = _accurate_svd(part.T, square=False)
+            return left, values, right.T
+        left, found, right = _accurate_svd(part, square=True)
         values = np.zeros(len(left))
         values[: len(found)] = found
-        return left, values, right
+        return left, values, right.T
 
     @cached_property
     def beside(self) -> np.ndarray:
@@ -71,23 +77,37 @@ def single_design(
     if np.any(occupied.sum(axis=0) > 1):
         return None
     kinds, classes = np.unique([prior.classes, np.argmax(occupied, axis=0)], axis=1, return_inverse=True)
-    number, offset = _common(recentred(form, origin))
-    stretch: Any = pt.stack([_number(t) / number for t in moving])
+    stretch: Any = pt.stack([_number(t) for t in moving])
     return SingleDesign(
         matrix=sum(designs),
-        factor=root_weight(weight)[0] * number,
+        factor=root_weight(weight)[0],
         spread=prior.spread[kinds[0]] * stretch[kinds[1]],
         classes=np.ravel(classes),
-        offset=offset,
+        offset=_at_origin(recentred(form, origin)),
     )
 
 
-def _common(form: Form) -> tuple[Graph, np.ndarray | None]:
-    """A number that a node at δ = 0 has for a factor, and what it is times; 1 and None where its terms have several."""
+def _at_origin(form: Form) -> tuple[Graph, np.ndarray] | None:
+    """A number, and what it is times, of a node at δ = 0; None where its terms have several."""
     present = [t for t in form.terms if np.any(t.offset)]
+    if not present:
+        return pt.constant(0.0), np.zeros(form.size)
     if len({t.factor for t in present}) == 1 and all(t.index is None for t in present):
         return _number(present[0]), np.sum([t.offset for t in present], axis=0)
-    return pt.constant(1.0), None
+    return None
+
+
+def _accurate_svd(matrix: np.ndarray, *, square: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """U, σ and V of a matrix with no fewer rows than columns; U may be ``square``.
+
+    By Jacobi's method (Drmač and Veselić 2008), which has small singular values to as many digits as large ones where
+    columns or rows have different scales: by the usual one, year⁴ beside standardised columns left these no digits.
+    """
+    values, left, right, work, _, info = lapack.dgejsv(matrix, joba=BY_ROWS_AND_COLUMNS, jobu=int(square))
+    if info:
+        left, values, right = np.linalg.svd(matrix, full_matrices=square)
+        return left, values, right.T
+    return left, values * (work[0] / work[1]), right
 
 
 def _number(term: Term) -> Any:
