@@ -160,7 +160,7 @@ class SingleDesignConditional:
         return mean, sd
 
     def log_density(self, arrays: Sequence[np.ndarray], theta: np.ndarray) -> float:
-        side, single, given = self.side, self.single, self._given(arrays)
+        side, single, given = self.side, self.single, self._given([a[:1] for a in arrays])
         right = single.singular[2]
         along, others = given.towards(given.residual)
         z = (side.root @ (theta - side.origin) - given.centre[0]) / given.spread[0]

@@ -11,6 +11,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from mpmath import mp
+from scipy import stats
 
 import bayeskit as bk
 from bayeskit.elimination.collapsed_density import Collapsed, collapsed_density
@@ -143,6 +144,63 @@ def test_a_design_of_lower_rank() -> None:
     assert side_of(collapsed) is not None
     for s, t in SCALES:
         assert density(s=s, t=t) == pytest.approx(case.density(s, t), rel=1e-10), (s, t)
+
+
+ALL_SCALES, LAST_LARGE = 10.0 ** np.linspace(-8, 8, D), 10.0 ** np.repeat([0, 12], [D - 4, 4])
+
+
+@pytest.mark.parametrize(
+    "design",
+    [X * ALL_SCALES, X * LAST_LARGE, 10.0 ** np.linspace(-4, 4, N)[:, None] * X],
+    ids=["all scales", "the last ones large", "rows of all scales"],
+)
+def test_columns_and_rows_of_different_scales(design: np.ndarray) -> None:
+    """Small singular values have their digits beside large ones, wherever these stand."""
+
+    def build(y: np.ndarray) -> None:
+        s, t = scales()
+        pm.Normal("y", pm.Normal("a", 3.0, 50.0) + design @ pm.Normal("w", 0.0, t, shape=D), s, observed=y)
+
+    density, case = likelihood_of(collapsed_of(build, Y)), Case(build, design, NOTHING, ONES, Y)
+    for s, t in SCALES:
+        assert density(s=s, t=t) == pytest.approx(case.density(s, t), rel=1e-8), (s, t)
+
+
+def test_a_scale_that_is_zero_where_nothing_else_is_left_of_the_data() -> None:
+    def build(y: np.ndarray) -> None:
+        s, t = pm.HalfNormal("s", 1.0), pm.Normal("t", 0.0, 1.0)
+        w = pm.Normal("w", 0.5, 1.0, shape=D)
+        pm.Normal("y", pm.Normal("a", 0.0, 10.0) + t * (X @ w), s, observed=y)
+
+    density = likelihood_of(collapsed_of(build, np.zeros(N)))
+    for t in (0.0, -0.7):
+        covariance = 0.25 * np.eye(N) + 100.0 + t**2 * X @ X.T
+        expected = stats.multivariate_normal(t * X.sum(axis=1) / 2, covariance).logpdf(np.zeros(N))
+        assert density(s=0.5, t=t) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("prior_sd", [1e6, 1e10])
+def test_an_intercept_of_a_vague_prior(prior_sd: float) -> None:
+    """Means given the scales have their digits, by which the evidence is proved."""
+    with pm.Model() as model:
+        level, scale = pm.Normal("a", 3.0, prior_sd), pm.HalfNormal("t", 1.0)
+        pm.Normal("y", level + X @ pm.Normal("w", 0.5, scale, shape=D), 0.7, observed=Y)
+    post = bk.infer(model, method="quadrature", draws=40, random_seed=1)
+    assert post.log_evidence.error < 1e-9
+
+    def density(t: float) -> float:
+        """By the density of the rest, and how the intercept, of variance v, adds to its covariance."""
+        sigma, residual, v = 0.49 * np.eye(N) + t**2 * X @ X.T, Y - 3.0 - HALF, prior_sd**2
+        along, across = np.linalg.solve(sigma, ONES), 1.0 / v + ONES @ np.linalg.solve(sigma, ONES)
+        rest = stats.multivariate_normal(np.zeros(N), sigma).logpdf(residual)
+        return float(rest - np.log(v * across) / 2 + (along @ residual) ** 2 / (2 * across))
+
+    # By the trapezoid rule in log t; below its end t has next to no mass, nor a bearing on the density.
+    t = np.exp(np.arange(-8.0, 1.7, 0.1))
+    values = [density(each) for each in t] + stats.halfnorm.logpdf(t) + np.log(t)
+    below = density(t[0]) + np.log(stats.halfnorm.cdf(t[0] * np.exp(-0.05)))
+    expected = np.logaddexp(np.logaddexp.reduce(values) + np.log(0.1), below)
+    assert post.log_evidence.value == pytest.approx(expected, abs=1e-5)
 
 
 def test_data_that_the_design_explains() -> None:
