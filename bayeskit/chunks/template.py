@@ -200,9 +200,10 @@ class Template:
 
 def _depends_on_others(observed: Iterable[str], name: str) -> NotAdditive:
     return NotAdditive(
-        f"the log density of {', '.join(map(repr, observed))} does not add up over rows: what {name} add depends on "
-        "which rows come with them; number groups by labels that stay, standardise by numbers that stay, take what is "
-        "of a group from a column that has it, or give the model its rows at once, bk.infer(build(data))"
+        f"the log density of {', '.join(map(repr, observed))} does not add up over rows: what it has of {name} depends "
+        "on which rows come with them; number groups by labels that stay, standardise by numbers that stay, compute "
+        "what is of a group (its mean, the days since its first row) from the whole table before, as a column, or give "
+        "the model its rows at once, bk.infer(build(data))"
     )
 
 

@@ -36,26 +36,28 @@ def _other_orders(found: Analysis) -> list[dict[str, Any]]:
     """Orders of elimination that may leave fewer numbers.
 
     Of a factor and the loadings that it is multiplied by, one is Normal given the other: the longer. Of a few weights
-    and the precisions of all rows, one has a closed form given the other, too.
+    and the precisions of all rows, one has a closed form given the other, too; so has one of a factor and the rates of
+    groups, both of them Gamma.
     """
     orders: list[dict[str, Any]] = []
-    beside = {n: _normal_beside(found, n) for n in found.plan.remaining}
+    normal, scales = {n for block in found.blocks for n in block.names}, {s.name for s in found.scales}
+    beside = {n: _beside(found, n, normal) for n in found.plan.remaining}
     if any(
         found.supports[r].kind == "real" and any(size_of(found, b) < size_of(found, r) for b in of)
         for r, of in beside.items()
     ):
         orders.append({"largest_first": True})
     kinds = support_kinds()
-    longer = [r for r, of in beside.items() if of and size_of(found, r) > sum(size_of(found, b) for b in of)]
-    if scales := [r for r in longer if found.supports[r].kind in kinds and found.supports[r].kind != "finite"]:
-        orders.append({"scales_first": scales})
+    for of_each in (beside, {n: _beside(found, n, scales) for n in found.plan.remaining}):
+        longer = [r for r, of in of_each.items() if of and size_of(found, r) > sum(size_of(found, b) for b in of)]
+        if first := [r for r in longer if found.supports[r].kind in kinds and found.supports[r].kind != "finite"]:
+            orders.append({"scales_first": first})
     return orders
 
 
-def _normal_beside(found: Analysis, name: str) -> set[str]:
-    """What is integrated out as Normal and shares a factor with a variable."""
-    normal = {n for block in found.blocks for n in block.names}
-    return set().union(*[scope & normal for scope in found.joint.scopes.values() if name in scope])
+def _beside(found: Analysis, name: str, eliminated: set[str]) -> set[str]:
+    """What of the variables eliminated shares a factor with another."""
+    return set().union(*[scope & eliminated for scope in found.joint.scopes.values() if name in scope])
 
 
 def without_closed_form(refusal: Refusal, joint: LogJoint, summed: list[Summed]) -> Refusal:

@@ -251,9 +251,10 @@ class RowTrial:
             if not abs(found - 2 * once - own) <= CLOSE * (1 + 2 * abs(once) + abs(own)):
                 names = ", ".join(repr(str(rv.name)) for rv in tried.reading.model.observed_RVs)
                 raise NotAdditive(
-                    f"the log density of {names} does not add up over rows: what {rows.name} add depends on which rows "
-                    "come with them; let each row have its own finite variables, number groups by labels that stay, "
-                    "standardise by numbers that stay, or give the model its rows at once, bk.em(build(data))"
+                    f"the log density of {names} does not add up over rows: what it has of {rows.name} depends on "
+                    "which rows come with them; let each row have its own finite variables, number groups by labels "
+                    "that stay, standardise by numbers that stay, or give the model its rows at once, "
+                    "bk.em(build(data))"
                 )
         if not compared:
             why = "some of its values are none that their distribution can have near the initial point, or no numbers"

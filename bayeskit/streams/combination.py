@@ -160,7 +160,8 @@ def _require_same(first: Reading, other: Reading) -> set[str]:
     for name, shape in first.shapes.items():
         if other.shapes[name] != shape:
             raise ModelError(
-                f"{name!r} has the shape {other.shapes[name]} in {other.rows.name} and {shape} in {first.rows.name}"
+                f"{name!r} has the shape {other.shapes[name]} in {other.rows.name} and {shape} in {first.rows.name}: "
+                "where these are other groups, add the rows up with bk.Stream, which knows them by their labels"
             )
     for dim, index in first.labels.items():
         if dim not in other.labels or not index.equals(other.labels[dim]):

@@ -28,8 +28,8 @@ def require_groups(readings: Sequence[Reading]) -> None:
     for name, observed in sorted(set.intersection(*found)):
         raise ModelError(
             f"{name!r} has an entry for each row of {observed!r}: those of other rows are other variables, and the "
-            "posteriors do not combine; if they are groups, which have the same rows by chance, give them dims whose "
-            "coords are their labels"
+            "posteriors do not combine; if they are the same in all, as groups or weights of columns are, give them "
+            "dims whose coords are their labels"
         )
 
 

@@ -125,7 +125,8 @@ class Stream:
         _require_identity(id)
         if id is not None and id in now.ids:
             raise DataError(f"the chunk {id!r} was added before; it is not counted twice")
-        name = f"chunk {len(self._scores.names) + 1}" if id is None else str(id)
+        named = id if isinstance(id, str) else f"chunk {id}"
+        name = f"chunk {len(self._scores.names) + 1}" if id is None else named
         for rows, own in chunks_of(chunk, self._dim, name):
             now = now.with_chunk(rows, own)
         if now is self._sum:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pymc as pm
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 import bayeskit as bk
 
@@ -89,3 +89,33 @@ def test_weights_of_the_mean_go_before_a_process_in_the_log_scale(process_first:
     plan = bk.explain(model)
     assert [s.variables for s in plan.eliminated] == [("weights",)]
     assert set(plan.remaining) == {"sd", "persistence", "level"}
+
+
+@pytest.mark.parametrize("spelling", ["switch", "power", "sum"])
+def test_rates_of_groups_go_before_a_factor_that_some_rows_have(spelling: str) -> None:
+    rng = np.random.default_rng(3)
+    shop, promoted = rng.integers(3, size=30), rng.integers(2, size=30)
+    sold = rng.poisson(np.array([2.0, 5.0, 9.0])[shop] * np.where(promoted, 1.5, 1.0))
+    with pm.Model() as model:
+        rate, lift = pm.Gamma("rate", 2.0, 0.5, shape=3), pm.Gamma("lift", 2.0, 1.0)
+        times = {
+            "switch": lambda: pm.math.switch(promoted > 0, lift, 1.0),
+            "power": lambda: lift**promoted,
+            "sum": lambda: promoted * lift + (1 - promoted),
+        }[spelling]()
+        pm.Poisson("sold", rate[shop] * times, observed=sold)
+    post = bk.infer(model, draws=100, random_seed=1)
+    assert post.plan.remaining == ("lift",)
+    constant = -special.gammaln(sold + 1.0).sum()
+
+    def density(each: float) -> float:
+        """p(sold | lift) p(lift), of each shop a Gamma integral."""
+        total = constant + promoted @ sold * math.log(each) + stats.gamma(2.0).logpdf(each)
+        for k in range(3):
+            own = shop == k
+            shape, inverse = 2.0 + sold[own].sum(), 0.5 + np.where(promoted[own], each, 1.0).sum()
+            total += special.gammaln(shape) - shape * math.log(inverse) + 2.0 * math.log(0.5)
+        return math.exp(total + 70)
+
+    expected = math.log(integrate.quad(density, 1e-3, 20, epsabs=0, epsrel=1e-11, limit=300, points=[1.0, 2.0])[0]) - 70
+    assert post.log_evidence.value == pytest.approx(expected, abs=1e-7)

@@ -252,7 +252,7 @@ GROUPED = [{"y": y, "group": np.repeat([f"{k}", f"{k}b"], 10)} for k, y in enume
 SHARED = [{"y": y, "group": np.repeat(["a", "b"], 10)} for y in ROWS]
 MISSING = [ROWS[0], np.where(np.arange(20) == 5, np.nan, ROWS[1])]
 REFUSED: dict[str, tuple[Any, Any, str]] = {
-    "a standardised column": (standardised, ROWS, "does not add up over rows: what chunk 1 add"),
+    "a standardised column": (standardised, ROWS, "does not add up over rows: what it has of chunk 1 depends"),
     "a prior of the data": (drawn_to_the_mean, ROWS, "the prior of 'mu' is another one with more rows"),
     "a Potential": (with_potential, ROWS, "Potential 'pull'"),
     "data that all chunks have": (with_fixed_data, ROWS, "does not add up"),
