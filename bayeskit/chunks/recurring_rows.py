@@ -16,13 +16,15 @@ from bayeskit.chunks.rows import ChunkRows
 __all__ = ["recurring", "with_some_of"]
 
 EACH, MOST = 200, 2_000  # rows kept of a chunk, and of all
+NUMBERS = 200_000  # in the rows kept of a chunk
 TRIED = 100
 
 
-def with_some_of(seen: ChunkRows | None, rows: ChunkRows) -> ChunkRows:
-    """The rows kept, with some of a chunk as long as there is room."""
-    room = EACH if seen is None else min(EACH, MOST - len(seen))
-    if room < 1 and seen is not None:
+def with_some_of(seen: ChunkRows | None, rows: ChunkRows) -> ChunkRows | None:
+    """The rows kept, with some of a chunk as long as there is room; None where no column can be a customer's."""
+    width = sum(a.size for a in rows.arrays().values()) / len(rows)
+    room = min(EACH, int(NUMBERS / max(width, 1)), MOST - (0 if seen is None else len(seen)))
+    if room < 1 or not rows.discrete():
         return seen
     some = rows.take(np.unique(np.linspace(0, len(rows) - 1, min(room, len(rows))).astype(int)))
     return some if seen is None else seen.followed_by(some)
@@ -33,11 +35,13 @@ def recurring(seen: ChunkRows, rows: ChunkRows) -> tuple[ChunkRows, ChunkRows] |
     ours, theirs = seen.discrete(), rows.discrete()
     rarity = np.full(len(seen), np.inf)
     shared: dict[str, np.ndarray] = {}
-    for name in ours.keys() & theirs.keys():
+    for name in sorted(ours.keys() & theirs.keys()):
         one, two = pd.Series(ours[name]), pd.Series(theirs[name])
-        counts = one.map(two.value_counts()).to_numpy(dtype=float, na_value=np.inf)
-        rarity = np.minimum(rarity, counts + one.map(one.value_counts()).to_numpy(dtype=float, na_value=np.inf))
-        shared[name] = np.isfinite(counts)
+        try:
+            here, there = (one.map(s.value_counts()).to_numpy(dtype=float, na_value=np.inf) for s in (one, two))
+        except TypeError:  # rows hold lists
+            continue
+        rarity, shared[name] = np.minimum(rarity, here + there), np.isfinite(there)
     chosen = np.argsort(rarity, kind="stable")[:TRIED]
     chosen = np.sort(chosen[np.isfinite(rarity[chosen])])
     if not len(chosen):

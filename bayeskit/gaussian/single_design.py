@@ -103,6 +103,8 @@ def _accurate_svd(matrix: np.ndarray, *, square: bool) -> tuple[np.ndarray, np.n
     By Jacobi's method (Drmač and Veselić 2008), which has small singular values to as many digits as large ones where
     columns or rows have different scales: by the usual one, year⁴ beside standardised columns left these no digits.
     """
+    if not np.all(np.isfinite(matrix)):
+        raise np.linalg.LinAlgError("a design has entries that are not finite")  # LAPACK would print so
     values, left, right, work, _, info = lapack.dgejsv(matrix, joba=BY_ROWS_AND_COLUMNS, jobu=int(square))
     if info:
         left, values, right = np.linalg.svd(matrix, full_matrices=square)

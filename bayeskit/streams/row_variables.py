@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pymc.logprob.utils import ParameterValueError
 
 from bayeskit.chunks.labels import latent_dims
 from bayeskit.chunks.reading import Reading
@@ -20,6 +21,7 @@ from bayeskit.graphs.compile import compile_small
 __all__ = ["require_groups"]
 
 FEWEST = 2  # rows from which an entry for each can be told from a number for all
+STEP = 0.01
 
 
 def require_groups(readings: Sequence[Reading]) -> None:
@@ -52,9 +54,12 @@ def _by_row(reading: Reading) -> set[tuple[str, str]]:
 
 
 def _density(reading: Reading, function: Callable[..., Any], point: Mapping[str, Any]) -> np.ndarray:
-    """Of the rows, at a point."""
-    with np.errstate(all="ignore"):
-        return np.asarray(function(*[np.asarray(point[n], v.type.dtype) for n, v in reading.latents.items()]))
+    """Of the rows, at a point; of none where a parameter is out of its range there."""
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(function(*[np.asarray(point[n], v.type.dtype) for n, v in reading.latents.items()]))
+    except (ParameterValueError, np.linalg.LinAlgError):
+        return np.zeros(0)
 
 
 def _places(rows: int) -> tuple[int, int, int]:
@@ -69,12 +74,14 @@ def _axes_without_labels(reading: Reading) -> list[tuple[str, int]]:
 
 def _moved(value: np.ndarray, axis: int, place: int) -> np.ndarray:
     result = np.moveaxis(value.copy(), axis, 0)
-    result[place] = 1 - result[place] if value.dtype.kind in "biu" else result[place] + 0.1
+    result[place] = 1 - result[place] if value.dtype.kind in "biu" else result[place] + STEP
     return np.moveaxis(result, 0, axis)
 
 
 def _reached(one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    """The rows whose density is another one."""
+    """The rows whose density is another one, as far as there are densities."""
+    if len(one) != len(two):
+        return np.zeros(0, dtype=int)
     different = ~np.isclose(one, two, rtol=1e-12, atol=0.0, equal_nan=True)
     return np.flatnonzero(different.reshape(len(one), -1).any(axis=1))
 

@@ -391,11 +391,26 @@ def walk_by_row(y: np.ndarray) -> None:
     pm.Normal("y", pm.math.cumsum(moves), 1.0, observed=y)
 
 
-@pytest.mark.parametrize("body", [by_row, indicators, walk_by_row])
+def probabilities(y: np.ndarray) -> None:
+    pm.Binomial("y", 9, pm.Beta("effect", 2.0, 2.0, shape=len(y)), observed=np.round(4.0 + y).clip(0, 9))
+
+
+def shares(y: np.ndarray) -> None:
+    """Of which none can be moved alone."""
+    pm.Multinomial("y", 9, pm.Dirichlet("effect", np.ones(4)), observed=[[3, 3, 2, 1]] * len(y))
+
+
+@pytest.mark.parametrize("body", [by_row, indicators, walk_by_row, probabilities])
 def test_variables_of_rows_do_not_combine(body: Callable[[np.ndarray], None]) -> None:
     posts = [bk.infer(of(body)(y), draws=40, random_seed=1) for y in RNG.normal(size=(2, 4))]
     with pytest.raises(ModelError, match="'effect' has an entry for each row of 'y'"):
         bk.combine(posts)
+
+
+def test_shares_as_many_as_rows_are_not_those_of_rows() -> None:
+    posts = [bk.infer(of(shares)(y), draws=40, random_seed=1) for y in RNG.normal(size=(2, 4))]
+    both = bk.combine(posts)
+    np.testing.assert_allclose(both.marginal("effect").mean(), np.array([25, 25, 17, 9]) / 76, rtol=1e-12)
 
 
 def test_effects_of_as_many_groups_as_rows_combine_if_they_have_labels() -> None:
