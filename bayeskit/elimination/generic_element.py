@@ -210,7 +210,7 @@ class GenericElements(GraphAnalysis[Value]):
         if not self.is_fixed(test):
             # What is chosen may say more: PyMC takes a negative binomial for Poisson from a size of 1e10 on.
             _union([_element(v) for v in values[1:]])
-            raise NotProved("which of two expressions its density is depends on it")
+            raise NotProved("it decides itself which of two expressions holds (a switch, or a parameter's range)")
         self._choices[test] = None
         if not self._others(test):
             always, never = self.truth(test)

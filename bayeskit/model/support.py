@@ -255,8 +255,8 @@ def support_without_transform(rv: Variable) -> Support:
         return Support(
             "other",
             "a Uniform prior that is not on (0, 1) cuts the support off inside it",
-            "Use Uniform(0, 1) or Beta for a probability, Gamma or InverseGamma for a rate or variance, Normal for a "
-            "mean.",
+            "Where a closed form matters: Uniform(0, 1) or Beta for a probability, Gamma or InverseGamma for a rate or "
+            "variance, Normal for a mean; a coefficient between -1 and 1 has none.",
         )
     if name == "Bernoulli":
         return Support("finite", values=np.array([0, 1]))
