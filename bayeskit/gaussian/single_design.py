@@ -24,6 +24,7 @@ from bayeskit.types import Graph, Point
 
 __all__ = ["SingleDesign", "dense", "single_design"]
 
+TALL = 3  # times as many rows as columns
 BY_ROWS_AND_COLUMNS = 2  # LAPACK's 'F': accurate whatever their scales; the default is not
 
 
@@ -79,7 +80,7 @@ def single_design(
     kinds, classes = np.unique([prior.classes, np.argmax(occupied, axis=0)], axis=1, return_inverse=True)
     stretch: Any = pt.stack([_number(t) for t in moving])
     return SingleDesign(
-        matrix=sum(designs),
+        matrix=designs[0] if len(designs) == 1 else sum(designs),
         factor=root_weight(weight)[0],
         spread=prior.spread[kinds[0]] * stretch[kinds[1]],
         classes=np.ravel(classes),
@@ -105,6 +106,10 @@ def _accurate_svd(matrix: np.ndarray, *, square: bool) -> tuple[np.ndarray, np.n
     """
     if not np.all(np.isfinite(matrix)):
         raise np.linalg.LinAlgError("a design has entries that are not finite")  # LAPACK would print so
+    if matrix.shape[0] > TALL * matrix.shape[1] and not square:  # as accurate by columns, in a fraction of the time
+        basis, triangle = np.linalg.qr(matrix)
+        left, values, right = _accurate_svd(triangle, square=False)
+        return basis @ left, values, right
     values, left, right, work, _, info = lapack.dgejsv(matrix, joba=BY_ROWS_AND_COLUMNS, jobu=int(square))
     if info:
         left, values, right = np.linalg.svd(matrix, full_matrices=square)

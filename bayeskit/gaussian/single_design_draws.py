@@ -83,13 +83,13 @@ class SingleDesignConditional:
 
     @cached_property
     def _map(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """T⁻¹ of the columns inside times W, its squares, and the squares of what is in no row of the data."""
+        """T⁻¹ of the columns inside times W, the squares of its rows, and those of what is in no row of the data."""
         inside = self.side.inverse[:, self.single.inside]
         right = self.single.singular[2]
         product = np.asarray(inside @ right.T)
-        squares = product**2
+        squares = np.einsum("ij,ij->i", product, product)
         before = np.asarray(inside.power(2).sum(axis=1)).ravel()
-        apart = np.maximum(before - squares.sum(axis=1), 0.0) if right.shape[0] < right.shape[1] else 0.0 * before
+        apart = np.maximum(before - squares, 0.0) if right.shape[0] < right.shape[1] else 0.0 * before
         return product, squares, apart
 
     def _given(self, arrays: Sequence[np.ndarray]) -> _Given:
@@ -144,6 +144,7 @@ class SingleDesignConditional:
         mean, sd = (np.empty((len(arrays[0]), self.side.size)) for _ in range(2))
         right, border = self.single.singular[2], self.single.border
         product, squares, apart = self._map
+        square = product**2
         outside = self.side.inverse[:, border].toarray()
         for rows, some in stacks(arrays, self.side.size * (1 + len(border)) + self.entries):
             given = self._given(some)
@@ -154,8 +155,8 @@ class SingleDesignConditional:
             scaled = given.spread[:, border][:, :, None] * given.inverse
             shared = outside @ scaled - given.one[:, None, None] * (product @ moved)
             own = given.one[:, None] ** 2
-            variance = own * (given.root[:, :count] ** -2 @ squares.T + apart) + np.sum(shared**2, axis=2)
-            lost = (apart > 0) & (variance < LEFT * np.finfo(float).eps * own * (apart + squares.sum(axis=1)))
+            variance = own * (given.root[:, :count] ** -2 @ square.T + apart) + np.sum(shared**2, axis=2)
+            lost = (apart > 0) & (variance < LEFT * np.finfo(float).eps * own * (apart + squares))
             sd[rows] = np.sqrt(np.where(lost, np.nan, variance))
         return mean, sd
 

@@ -459,7 +459,11 @@ def test_replicated_rows() -> None:
 
 
 def _more_rows() -> pm.Model:
-    return ridge(size=19)
+    """Than weights, with two noises."""
+    with pm.Model() as model:
+        s, t = pm.HalfNormal("s", 1.0, shape=2), pm.HalfNormal("t", 1.0)
+        pm.Normal("y", X[:, :19] @ pm.Normal("w", 0.0, t, shape=19), s[HALF], observed=Y)
+    return model
 
 
 def _plate() -> pm.Model:
