@@ -161,6 +161,13 @@ def test_no_file_holds_a_path_of_one_machine() -> None:
     assert not found
 
 
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="what is kept is known to git")
+def test_no_link_is_kept() -> None:
+    """One to an environment of this machine leads nowhere on another, and checks of what is in files pass it over."""
+    kept = subprocess.run(["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert [line for line in kept.splitlines() if line.startswith("120000")] == []
+
+
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt", "Makefile", ".ci/run"])
 def test_installation_asks_no_particular_server(name: str) -> None:
     text = (ROOT / name).read_text()
