@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -159,13 +160,11 @@ class Recovery:
 
 def _one_below_another(parts: Iterator[np.ndarray], rows: int) -> np.ndarray:
     """Arrays as one of so many rows, without holding all of them twice."""
-    whole, done = next(parts), 0
-    if len(whole) == rows:
-        return whole
-    part, whole = whole, np.empty((rows, *whole.shape[1:]))
-    while True:
+    first, done = next(parts), 0
+    if len(first) == rows:
+        return first
+    whole = np.empty((rows, *first.shape[1:]))
+    for part in chain([first], parts):
         whole[done : done + len(part)] = part
         done += len(part)
-        if done == rows:
-            return whole
-        part = next(parts)
+    return whole

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pymc as pm
+from scipy import special
 
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
@@ -64,5 +65,4 @@ def bound_of_sums(model: pm.Model, draws: Mapping[str, np.ndarray]) -> float:
 
 def _log_mean(bounds: Sequence[float]) -> float:
     """log of the mean of their exponentials."""
-    found = np.array(bounds)
-    return float(found.max() + np.log(np.mean(np.exp(found - found.max()))))
+    return float(special.logsumexp(bounds) - np.log(len(bounds)))
