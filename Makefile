@@ -15,11 +15,17 @@ CANDIDATES = python3.13 python3.14 python3.12 python3 python
 unexport PYTHONDONTWRITEBYTECODE
 USED := bayeskit.cli.demo, hmmlearn.hmm, hypothesis, nbclient, pytest, sklearn.mixture, statsmodels.api
 
-.PHONY: help test lint types demo benchmark format clean
+# Side by side on the cores, a file at a time: tests of one file share what they infer.
+PYTEST = $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+# Slow tests take turns from commit to commit (tests/turns.py).
+TURN = $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
+
+.PHONY: help test test-all lint types demo benchmark format clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make test       the tests"
+	@echo "make test       the tests; those that are slow take turns"
+	@echo "make test-all   all tests"
 	@echo "make demo       the catalogue on its real data: a table, and reports/index.html"
 	@echo "make lint       ruff"
 	@echo "make types      mypy"
@@ -52,9 +58,11 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -W ignore -c 'import $(USED)'; \
 	touch $@
 
-# Side by side on the cores, a file at a time: tests of one file share what they infer.
 test: $(STAMP)
-	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(PYTEST) --turn $(TURN)
+
+test-all: $(STAMP)
+	$(PYTEST)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ import arviz_base  # noqa: F401 (before all others: it reads the source of every
 import matplotlib
 import pytensor
 import pytest
+import turns
 from hypothesis import HealthCheck, settings
 
 from bayeskit.graphs.environment import available_cpus, on_one_thread
@@ -83,7 +84,19 @@ def pytest_make_collect_report(
     return report
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    turns.add_option(parser)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return turns.header(config.getoption("turn"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (turn := config.getoption("turn")) is not None:
+        items[:], later = turns.split(items, turn)
+        config.hook.pytest_deselected(items=later)
+
     def place(item: pytest.Item) -> tuple[int, Path]:
         return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST), item.path
 
