@@ -19,7 +19,7 @@ from bayeskit.inference import importance_entrywise
 from bayeskit.results.records import Posterior
 
 R = np.random.default_rng(12)
-PERSONS, ITEMS = 100, 4
+PERSONS, ITEMS = 40, 4
 DIFFICULTY = np.array([-1.2, -0.4, 0.4, 1.2])
 ANSWERS = R.binomial(1, special.expit(1.2 * R.normal(size=(PERSONS, 1)) - DIFFICULTY))
 
@@ -37,7 +37,7 @@ def answered() -> Posterior:
     return bk.infer(item_response(), draws=1_000, random_seed=3)
 
 
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(25)
 PATTERNS, COUNTS = np.unique(ANSWERS, axis=0, return_counts=True)
 
 
@@ -60,7 +60,7 @@ def known() -> tuple[float, float, np.ndarray, np.ndarray]:
     root, degrees, size = np.linalg.cholesky(np.asarray(mode.hess_inv)), 7.0, ITEMS + 1
     values, points, logs = [], [], []
     for k in range(8):
-        u = qmc.Sobol(size + 1, seed=k).random(2**10)
+        u = qmc.Sobol(size + 1, seed=k).random(2**9)
         normal = special.ndtri(u[:, :size])
         t = normal / np.sqrt(stats.chi2.ppf(u[:, -1:], degrees) / degrees)
         x = mode.x + t @ root.T
