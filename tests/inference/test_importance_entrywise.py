@@ -60,7 +60,7 @@ def known() -> tuple[float, float, np.ndarray, np.ndarray]:
     root, degrees, size = np.linalg.cholesky(np.asarray(mode.hess_inv)), 7.0, ITEMS + 1
     values, points, logs = [], [], []
     for k in range(8):
-        u = qmc.Sobol(size + 1, seed=k).random(2**9)
+        u = qmc.Sobol(size + 1, seed=k).random(2**10)
         normal = special.ndtri(u[:, :size])
         t = normal / np.sqrt(stats.chi2.ppf(u[:, -1:], degrees) / degrees)
         x = mode.x + t @ root.T
