@@ -172,8 +172,9 @@ def von_mises(
 
     def both(a: Any, b: Any) -> tuple[Any, Any]:
         kappa, mu = mp.hypot(a, b), mp.atan2(b, a)
+        none = mp.besseli(0, kappa)
         mean, square, k = mpf(0), mp.pi**2 / 3, 1
-        while (rho := mp.besseli(k, kappa) / mp.besseli(0, kappa)) > mpf(10) ** -35:
+        while (rho := mp.besseli(k, kappa) / none) > mpf(10) ** -35:
             mean -= 2 * rho * (-1) ** k * mp.sin(k * mu) / k
             square += 4 * rho * (-1) ** k * mp.cos(k * mu) / k**2
             k += 1
@@ -183,8 +184,7 @@ def von_mises(
         return mp.log(mp.besseli(0, mp.hypot(a + s, b + t))) - mp.log(mp.besseli(0, mp.hypot(a, b)))
 
     (a, b), (s, t) = map(exact, prior), map(exact, data)
-    mean = elementwise(lambda a, b: both(a, b)[0], a + s, b + t)
-    sd = elementwise(lambda a, b: both(a, b)[1], a + s, b + t)
+    mean, sd = np.frompyfunc(both, 2, 2)(a + s, b + t)
     return Answer(total(elementwise(log_z, a, b, s, t)) + log_base, {name: (to_float(mean), to_float(sd))})
 
 

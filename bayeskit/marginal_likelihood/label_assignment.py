@@ -6,6 +6,8 @@ A Normal is fitted to each label and a permutation to each draw, in turn; see
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from scipy import optimize
 
@@ -15,6 +17,7 @@ __all__ = ["agreed_orders"]
 
 FITTED = 2_000  # draws that the components' Normals are fitted to
 ROUNDS = 100
+FEW = 4  # labels up to which every permutation is looked at, of all draws at once
 NARROW = 1e-10  # least variance of a component, relative to that of all
 
 
@@ -63,7 +66,11 @@ def _height(some: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> float:
 
 def _assigned(features: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """The most likely permutation of each draw: shape (n, labels)."""
-    return np.array([optimize.linear_sum_assignment(c.T)[1] for c in _costs(features, centre, spread)], dtype=int)
+    costs, number = _costs(features, centre, spread), len(centre)
+    if number <= FEW:
+        every = np.array(list(itertools.permutations(range(number))))
+        return every[np.argmin(costs[:, every, np.arange(number)].sum(axis=2), axis=1)]
+    return np.array([optimize.linear_sum_assignment(c.T)[1] for c in costs], dtype=int)
 
 
 def _costs(features: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> np.ndarray:

@@ -85,10 +85,9 @@ def sampled(make: Callable[[], pm.Model], seed: int, draws: int = 2000) -> tuple
         logger.removeHandler(handler)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("make", [funnel, two_modes])
-def test_what_did_not_converge_is_warned_of(make: Callable[[], pm.Model], seed: int) -> None:
-    post, lines = sampled(make, seed)
+def test_what_did_not_converge_is_warned_of(make: Callable[[], pm.Model]) -> None:
+    post, lines = sampled(make, 1)
     found = post.diagnostics
     assert found is not None and not found.converged
     assert lines == tuple(f"NUTS draws: {problem}" for problem in found.problems)
@@ -115,23 +114,22 @@ def test_mirror_images_that_the_chains_do_not_go_to_and_fro_between_are_named() 
 
 
 def test_labels_that_were_mixed_are_said_to_be_and_judged_after_relabelling() -> None:
-    post, lines = sampled(mixture, 1)
+    post, lines = sampled(mixture, 1, 1200)
     found = post.diagnostics
     assert found is not None and found.relabelled is not None
     assert found.max_r_hat > 1.5 and found.relabelled.converged
     assert len(lines) == 1 and "exchanged the labels of components" in lines[0] and "bk.relabel(posterior)" in lines[0]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("make", [logistic, hierarchy])
-def test_what_mixed_well_is_returned_in_silence(make: Callable[[], pm.Model], seed: int) -> None:
-    post, lines = sampled(make, seed)
+def test_what_mixed_well_is_returned_in_silence(make: Callable[[], pm.Model]) -> None:
+    post, lines = sampled(make, 1)
     assert post.diagnostics is not None and post.diagnostics.converged and not lines
     assert "\nconverged: 4 chains of 500 draws, R-hat 1.0" in str(post)
 
 
 def test_few_draws_that_mixed_well_are_returned_in_silence() -> None:
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         assert sampled(logistic, seed, 400)[1] == ()
 
 
@@ -154,17 +152,18 @@ def test_the_summary_has_what_the_chains_are_worth() -> None:
 
 
 def test_a_report_begins_with_what_is_wrong() -> None:
-    first, *_ = build_sections(sampled(mixture, 1)[0])
+    sections = ("verdict", "sampler")  # the two that chains are spoken of in
+    first, *_ = build_sections(sampled(mixture, 1, 1200)[0], chosen=sections)
     assert "the draws did not converge" in first.paragraphs[0].lower()
     assert "To distrust: the chains exchanged the labels" in first.paragraphs[0]
     assert dict(first.tables[0].rows)["chains"].startswith("NOT CONVERGED")
-    first, *_ = build_sections(sampled(logistic, 1)[0])
+    first, *_ = build_sections(sampled(logistic, 1)[0], chosen=sections)
     assert "Converged: 4 chains" in first.paragraphs[0] and "NOT CONVERGED" not in first.paragraphs[0]
     assert "the chains" not in first.paragraphs[0]
 
 
 def test_a_comparison_says_whose_draws_did_not_converge() -> None:
-    mixed = sampled(mixture, 1)[0]
+    mixed = sampled(mixture, 1, 1200)[0]
     with pm.Model() as single:
         pm.Normal("y", pm.Normal("mu", 0.0, 5.0), 3.0, observed=mixed.tree["observed_data"]["y"].to_numpy())
     notes = bk.compare({"two": mixed, "one": single}, loo=False, random_seed=1).notes

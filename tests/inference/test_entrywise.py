@@ -37,7 +37,7 @@ def groups(spelling: str, counts: Any = COUNTS, group: Any = GROUP) -> pm.Model:
 
 @functools.cache
 def counted(spelling: str) -> Posterior:
-    return bk.infer(groups(spelling), random_seed=4)
+    return bk.infer(groups(spelling), random_seed=4, draws=1_000)
 
 
 def dense(
@@ -110,7 +110,7 @@ def test_a_meta_analysis_with_heavy_tailed_effects() -> None:
         tau = pm.HalfCauchy("tau", 10)
         effects = pm.StudentT("effects", nu=4, mu=8.0, sigma=tau, shape=8)
         pm.Normal("y", effects, ERROR, observed=EFFECT)
-    post = bk.infer(model, random_seed=5)
+    post = bk.infer(model, random_seed=5, draws=1_000)
     # Twice as many points on each axis: the same value to 1e-10.
     u, log_tau = np.linspace(-9, 9, 361), np.linspace(-20, 8, 200)[:, None]
     z, tau = np.sinh(u), np.exp(log_tau)

@@ -19,7 +19,7 @@ from bayeskit.inference import importance_entrywise
 from bayeskit.results.records import Posterior
 
 R = np.random.default_rng(12)
-PERSONS, ITEMS = 100, 4
+PERSONS, ITEMS = 40, 4
 DIFFICULTY = np.array([-1.2, -0.4, 0.4, 1.2])
 ANSWERS = R.binomial(1, special.expit(1.2 * R.normal(size=(PERSONS, 1)) - DIFFICULTY))
 
@@ -37,7 +37,7 @@ def answered() -> Posterior:
     return bk.infer(item_response(), draws=1_000, random_seed=3)
 
 
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(25)
 PATTERNS, COUNTS = np.unique(ANSWERS, axis=0, return_counts=True)
 
 
