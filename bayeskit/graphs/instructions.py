@@ -17,7 +17,7 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import HasInnerGraph, Op
 from pytensor.link.c.op import COp
 from pytensor.scalar import basic as ps
-from pytensor.scalar.math import Softplus
+from pytensor.scalar.math import Log1mexp, Softplus
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, Elemwise
@@ -28,7 +28,7 @@ from pytensor.tensor.utils import import_func_from_string
 from bayeskit.graphs.batched_linalg import LARGEST, MANY, of_many
 from bayeskit.graphs.clipping import clip
 from bayeskit.graphs.many_arrays import of_many_arrays
-from bayeskit.graphs.stable_logistic import softplus
+from bayeskit.graphs.stable_logistic import log1mexp, softplus
 
 __all__ = ["Instruction", "NotEvaluable", "instructions_of", "one_by_one", "order", "performed", "read_by", "spread"]
 
@@ -172,8 +172,9 @@ def _elementwise(node: Apply) -> Iterator[Instruction]:
         yield Instruction(spread(node), reads, (out,))
         return
     ufunc = _ufunc(node)
-    if isinstance(scalar_op, Softplus) and reads[0].type.dtype == dtype == "float64":
-        yield Instruction(lambda a: softplus(a[0]), reads, (out,))
+    if isinstance(scalar_op, Softplus | Log1mexp) and reads[0].type.dtype == dtype == "float64":
+        function = softplus if isinstance(scalar_op, Softplus) else log1mexp
+        yield Instruction(lambda a: function(a[0]), reads, (out,))
         return
     if ufunc is None and not isinstance(scalar_op, ps.Cast | ps.Identity | ps.Clip | ps.Switch):
         yield Instruction(performed(node), reads, (out,))

@@ -18,7 +18,7 @@ import numpy as np
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Cast, Clip, Identity, Second, Switch
-from pytensor.scalar.math import Softplus
+from pytensor.scalar.math import Log1mexp, Softplus
 from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, Elemwise
@@ -108,6 +108,8 @@ def _price(op: Elemwise) -> float:
         return FUNCTIONS["where"]
     if isinstance(op.scalar_op, Cast | Clip | Identity | Second | Softplus):
         return NUMBER
+    if isinstance(op.scalar_op, Log1mexp):
+        return SPECIAL
     if op.nfunc_spec is None:
         return PYTHON
     home, _, name = str(op.nfunc_spec[0]).rpartition(".")

@@ -32,8 +32,9 @@ from bayeskit.graphs.nodes import applies, constant_number, without_shuffles
 from bayeskit.graphs.stable_normal import half_erfc, log_half_erfc
 from bayeskit.types import Graph
 
-__all__ = ["softened", "softplus", "stable_logistics"]
+__all__ = ["log1mexp", "softened", "softplus", "stable_logistics"]
 
+HALF = np.log(0.5)
 MOVES = (DimShuffle, Subtensor, AdvancedSubtensor)  # entries about, and does not change them
 
 
@@ -228,3 +229,8 @@ def softplus(x: Any) -> Any:
     np.log1p(np.exp(result, out=result), out=result)
     result += np.maximum(x, 0.0)
     return result
+
+
+def log1mexp(x: Any) -> Any:
+    """log(1 − exp x) of an array, by whichever of two ways is accurate, as PyTensor has it number by number."""
+    return np.where(np.less(x, HALF), np.log1p(-np.exp(np.minimum(x, HALF))), np.log(-np.expm1(np.maximum(x, HALF))))

@@ -10,7 +10,7 @@ from arviz_stats.base import array_stats
 from pytensor.graph.replace import graph_replace
 from scipy import special
 
-from bayeskit.graphs.compile import compile_small
+from bayeskit.model.forward_sampling import over_draws
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.queries.class_rows import NEW, Classes
 from bayeskit.queries.given_rows import GivenRows
@@ -23,6 +23,7 @@ __all__ = ["averaged_over_draws"]
 RELIABLE = 0.7  # a Pareto shape up to which averages are (Vehtari, Simpson, Gelman, Yao and Gabry 2024)
 TAIL = 25  # draws from which on a Pareto shape can be fitted: to five of them
 FEW = 100  # effective draws, of as many equal weights
+TOGETHER, HELD = 100, 10**6  # draws whose densities are made at once, and numbers of new rows times draws at most
 BATCHES = 20  # of consecutive draws, from whose spread a Monte Carlo error is taken
 
 
@@ -64,10 +65,12 @@ def _log_joint(post: Posterior, classes: Classes, rows: GivenRows, draws: int) -
         graphs += graph_replace([total], known, strict=False)
     free = {n: v for n, v in joint.values.items() if n not in added.names}
     chosen = thinned(post.tree, free, draws)
-    typed = [np.asarray(chosen[n], dtype=v.type.dtype) for n, v in free.items()]
-    function = compile_small(list(free.values()), graphs)
-    with np.errstate(all="ignore"):
-        return np.array([np.stack(function(*theta), axis=-1) for theta in zip(*typed, strict=True)])
+    number = max((len(v) for v in chosen.values()), default=1)
+    evaluate = over_draws(graphs, free)
+    size = int(np.clip(HELD / (rows.number + sum(v.size for v in rows.values.values())), 1, TOGETHER))
+    some = [slice(start, min(start + size, number)) for start in range(0, number, size)]
+    parts = [evaluate({n: v[few] for n, v in chosen.items()}, few.stop - few.start) for few in some]
+    return np.concatenate([np.stack(part, axis=-1) for part in parts])
 
 
 def _few_decide(log_joint: np.ndarray) -> np.ndarray:

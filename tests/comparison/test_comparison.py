@@ -198,7 +198,7 @@ def test_no_loo_where_a_draw_leaves_a_row_without_a_density() -> None:
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def refused(other: pm.Model, message: str) -> None:
+def refused(other: pm.Model | bk.Posterior, message: str) -> None:
     with pytest.raises(ModelError, match=message) as error:
         compare({"first": mean_model(), "second": other})
     assert "\n" not in str(error.value)
@@ -406,7 +406,8 @@ def test_models_without_evidence_are_refused_by_name() -> None:
         prior = {"mu": [0.0, 0.0, 0.0, 1.0], "cov": np.eye(4)}
         mu = pm.MvNormal("mu", **prior, transform=ordered, initval=[-1.0, 0.0, 1.0, 2.0])
         pm.StudentT("y", nu=4.0, mu=mu.sum(), sigma=1.0, observed=Y)
-    refused(model, r"second: it cannot be compared, for its log evidence is not available: the prior of mu .*Ordered")
+    sampled = bk.infer(model, method="nuts", draws=100, sampler={"tune": 100}, random_seed=1, progressbar=False)
+    refused(sampled, r"second: it cannot be compared, for its log evidence is not available: the prior of mu .*Ordered")
 
 
 def test_what_is_given_is_checked() -> None:
@@ -452,7 +453,7 @@ def test_what_is_said_of_one_model_names_it(monkeypatch: pytest.MonkeyPatch, cap
 
 def test_an_observation_that_draws_cannot_score_has_an_exact_score() -> None:
     """By quadrature: one row far out decides how large the sd is."""
-    y = np.append(Y, 9.0)
+    y = np.append(Y[:3], 9.0)
     with pm.Model() as model:
         pm.Normal("y", 0.0, pm.HalfNormal("sd", 1.0), observed=y)
     posterior = bk.infer(model, random_seed=1)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 from scipy import integrate, special, stats
@@ -27,6 +28,16 @@ def normal(mu0: float = 0.3, sd: float = 2.0) -> pm.Model:
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("mu", mu0, sd), 1.5, observed=Y)
     return model
+
+
+@functools.cache
+def normal_post() -> bk.Posterior:
+    return bk.infer(normal(), random_seed=1)
+
+
+@functools.cache
+def normal_table() -> pd.DataFrame:
+    return sensitivity(normal_post()).table
 
 
 def normal_evidence(mu0: float = 0.3, sd: float = 2.0) -> float:
@@ -90,7 +101,7 @@ def schools_post() -> Any:
 
 
 def test_a_normal_mean() -> None:
-    table = sensitivity(bk.infer(normal(), random_seed=1)).table
+    table = normal_table()
     total = 2.25 + 3 * 4.0  # ȳ has variance σ²/n + τ²
     score = 3 * (Y.mean() - 0.3) / total
     assert table.loc["mu.mu", "derivative"] == pytest.approx(score, abs=1e-10)
@@ -103,7 +114,7 @@ def test_a_normal_mean() -> None:
 
 def test_a_model_is_inferred_first() -> None:
     table = bk.sensitivity(normal(), random_seed=1).table
-    assert table.equals(sensitivity(bk.infer(normal(), random_seed=1)).table)
+    assert table.equals(normal_table())
 
 
 def test_a_coin() -> None:
@@ -138,7 +149,7 @@ def test_quadrature() -> None:
 
 def test_draws() -> None:
     sampled = bk.infer(normal(), method="nuts", random_seed=3, progressbar=False)
-    table, exact = sensitivity(sampled).table, sensitivity(bk.infer(normal(), random_seed=1)).table
+    table, exact = sensitivity(sampled).table, normal_table()
     for name, row in table.iterrows():
         assert row["label"] == "estimated"
         assert abs(row["derivative"] - exact.loc[name, "derivative"]) < 4 * row["error"] < 0.1
@@ -184,7 +195,8 @@ def test_data_set_later_changes_nothing() -> None:
 def test_the_end_of_a_support_is_none_of_draws() -> None:
     with pm.Model() as model:
         pm.Poisson("y", pm.Uniform("rate", 0.0, 6.0), observed=3)
-    sampled = sensitivity(bk.infer(model, method="nuts", random_seed=1, progressbar=False))
+    draws = {"draws": 400, "sampler": {"tune": 200}}
+    sampled = sensitivity(bk.infer(model, method="nuts", random_seed=1, progressbar=False, **draws))
     assert math.isnan(sampled.table.loc["rate.upper", "derivative"])
     assert any("rate.upper" in note and "end of a support" in note for note in sampled.notes)
 
@@ -192,7 +204,7 @@ def test_the_end_of_a_support_is_none_of_draws() -> None:
 def test_a_bayes_factor() -> None:
     with pm.Model() as null:
         pm.Normal("y", 0.0, 1.5, observed=Y)
-    compared = bk.compare({"null": null, "effect": normal(), "wide": normal(sd=9.0)}, loo=False, random_seed=1)
+    compared = bk.compare({"null": null, "effect": normal_post(), "wide": normal(sd=9.0)}, loo=False, random_seed=1)
     table = compared.sensitivity("null", "effect").table
     expected = slope(lambda v: normal_evidence(sd=v), 2.0)
     assert table.loc[("effect", "mu.sigma"), "derivative"] == pytest.approx(-expected, abs=1e-9)
@@ -203,10 +215,9 @@ def test_a_bayes_factor() -> None:
 
 
 def test_what_is_refused_or_said() -> None:
-    post = bk.infer(normal(), random_seed=1)
     with pytest.raises(ModelError, match="a posterior is of one"):
-        sensitivity(post, between=["a", "b"])
-    compared = bk.compare([normal(), normal(sd=3.0)], loo=False, random_seed=1)
+        sensitivity(normal_post(), between=["a", "b"])
+    compared = bk.compare([normal_post(), normal(sd=3.0)], loo=False, random_seed=1)
     with pytest.raises(ModelError, match="no model 'c'"):
         sensitivity(compared, between=["model 1", "c"])
     with pytest.raises(ModelError, match="name two"):

@@ -126,7 +126,7 @@ def labelled(**transform: object) -> pm.Model:
 @cache
 def of_labelled() -> float:
     y = np.array([-2.1, -1.8, -2.4, 1.9, 2.2, 2.0])
-    grid = np.linspace(-6, 6, 1201)
+    grid = np.linspace(-6, 6, 241)  # the trapezoidal rule in steps of a fifth of the least posterior sd
     first, second = np.meshgrid(grid, grid, indexing="ij")
     total = stats.norm(0, 3).logpdf(first) + stats.norm(0, 3).logpdf(second)
     for value in y:

@@ -13,7 +13,7 @@ from pytensor.graph.traversal import ancestors
 from scipy import special, stats
 
 from bayeskit.graphs.compile import compile_small
-from bayeskit.graphs.stable_logistic import softplus, stable_logistics
+from bayeskit.graphs.stable_logistic import log1mexp, softplus, stable_logistics
 from bayeskit.model.unconstrained import Unconstrained
 
 X = np.array([-800.0, -40.0, -36.0, -1.0, 0.0, 2.0, 37.0, 38.0, 800.0])
@@ -29,6 +29,20 @@ def test_softplus_is_that_of_scipy_at_any_number() -> None:
     np.testing.assert_allclose(softplus(X), np.logaddexp(0, X), rtol=1e-15)
     assert np.array_equal(softplus(np.array([np.inf, -np.inf])), [np.inf, 0.0])
     assert np.isnan(softplus(np.array([np.nan]))).all()
+
+
+def test_log1mexp_is_accurate_at_either_end() -> None:
+    """By the first terms of its series, log(−x) + x/2 and −exp x, at the ends, and as it is written between."""
+    small, large = -np.array([1e-300, 1e-20, 1e-9]), -np.array([40.0, 300.0, 800.0])
+    np.testing.assert_allclose(log1mexp(small), np.log(-small) + small / 2, rtol=1e-15)
+    np.testing.assert_allclose(log1mexp(large), -np.exp(large), rtol=1e-15)
+    between = -np.geomspace(0.1, 3.0, 30)
+    np.testing.assert_allclose(log1mexp(between), np.log(1 - np.exp(between)), rtol=1e-13)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        assert np.array_equal(log1mexp(np.array([-np.inf, 0.0])), [0.0, -np.inf])
+        assert np.isnan(log1mexp(np.array([np.nan, 0.1]))).all()
+    x = pt.dvector("x")
+    assert np.array_equal(compile_small([x], pt.log1mexp(x))(between), log1mexp(between))
 
 
 @pytest.mark.parametrize(

@@ -433,14 +433,14 @@ def test_an_enumeration_that_is_too_large_is_refused_with_its_size() -> None:
 def sampled() -> tuple[np.ndarray, np.ndarray, bk.Posterior]:
     """States, observations and the posterior of two sequences with missing entries, simulated."""
     rng = np.random.default_rng(11)
-    states = np.zeros((2, 120), dtype=int)
-    for t in range(1, 120):
+    states = np.zeros((2, 80), dtype=int)
+    for t in range(1, 80):
         states[:, t] = np.where(rng.random(2) < 0.9, states[:, t - 1], 1 - states[:, t - 1])
     y = np.where(states == 0, 10.0, 13.0) + rng.normal(size=states.shape) * np.where(states == 0, 0.6, 1.2)
     y[0, 30:34] = np.nan
-    table = pd.DataFrame({"y": y.ravel(), "sequence": np.repeat(["a", "b"], 120)})
+    table = pd.DataFrame({"y": y.ravel(), "sequence": np.repeat(["a", "b"], 80)})
     model = MARKOV.build(prepare(table, MARKOV.VARIABLES), initial="dirichlet")
-    return states, y, bk.infer(model, draws=1200, random_seed=1, progressbar=False)
+    return states, y, bk.infer(model, draws=400, random_seed=1, progressbar=False)
 
 
 def test_sampling_finds_the_parameters_that_data_were_simulated_with(

@@ -128,7 +128,7 @@ def panels(cuts: list[float], nodes: int = 16) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def fitted() -> tuple[xr.Dataset, bk.Posterior]:
     data = simulated(groups=3, rows=5)
-    return data, bk.infer(MODULE.build(data, **SETTINGS), draws=4000, random_seed=1, progressbar=False)
+    return data, bk.infer(MODULE.build(data, **SETTINGS), draws=1000, random_seed=1, progressbar=False)
 
 
 def test_evidence_and_effects_against_an_independent_rule(fitted: tuple[xr.Dataset, bk.Posterior]) -> None:
@@ -181,8 +181,8 @@ def test_evidence_and_effects_against_an_independent_rule(fitted: tuple[xr.Datas
     assert np.concatenate([np.ravel(m.mean()) for m in found]) == pytest.approx(first, abs=1e-6)
     assert np.concatenate([np.ravel(m.std()) for m in found]) == pytest.approx(sd, abs=1e-6)
     draws = post.tree["posterior"].to_dataset().stack(sample=("chain", "draw")).transpose("sample", ...)
-    drawn = np.concatenate([draws[n].to_numpy().reshape(4000, -1) for n in ("intercept", "slope")], axis=1)
-    assert np.all(np.abs(drawn.mean(axis=0) - first) < 5 * sd / np.sqrt(4000))
+    drawn = np.concatenate([draws[n].to_numpy().reshape(1000, -1) for n in ("intercept", "slope")], axis=1)
+    assert np.all(np.abs(drawn.mean(axis=0) - first) < 5 * sd / np.sqrt(1000))
     assert drawn.std(axis=0) == pytest.approx(sd, rel=0.1)
 
 
@@ -209,7 +209,7 @@ def test_prediction_at_new_rows_of_known_groups(fitted: tuple[xr.Dataset, bk.Pos
     data, post = fitted
     x_new = np.array([[1.0], [3.0]])
     new = post.predict({"x": x_new, "group": ["west", "north"]}, random_seed=2)["y"]
-    assert new.sizes == {"chain": 4, "draw": 1000, "row": 2}
+    assert new.sizes == {"chain": 4, "draw": 250, "row": 2}
     codes = [list(post.model.coords["group"]).index(g) for g in ("west", "north")]
     by_code = post.predict({"x": x_new, "group_code": codes}, random_seed=2)["y"]
     xr.testing.assert_equal(new, by_code)
@@ -219,8 +219,8 @@ def test_prediction_at_new_rows_of_known_groups(fitted: tuple[xr.Dataset, bk.Pos
     for row, label in enumerate(("west", "north")):
         line = draws["intercept"].sel(group=label) + draws["slope"].sel(group=label, predictor="x0") * z[row]
         noise = (new[..., row] - line) / draws["sigma"]
-        assert abs(float(noise.mean())) < 5 / np.sqrt(4000)
-        assert float(noise.std()) == pytest.approx(1.0, abs=5 / np.sqrt(8000))
+        assert abs(float(noise.mean())) < 5 / np.sqrt(1000)
+        assert float(noise.std()) == pytest.approx(1.0, abs=5 / np.sqrt(2000))
 
 
 def test_predictors_of_new_rows_are_shifted_by_the_mean_of_their_group() -> None:

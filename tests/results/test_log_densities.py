@@ -277,9 +277,9 @@ def line_with_half_normal_scale() -> pm.Model:
 def posteriors() -> dict[str, Posterior]:
     """One of each label, with what ArviZ reads."""
     found = {
-        "exact": infer(exact_line(), draws=2000, random_seed=1),
-        "quadrature": infer(line_with_half_normal_scale(), draws=2000, random_seed=1),
-        "nuts": infer(line_with_half_normal_scale(), method="nuts", draws=2000, random_seed=1, progressbar=False),
+        "exact": infer(exact_line(), draws=1000, random_seed=1),
+        "quadrature": infer(line_with_half_normal_scale(), draws=1000, random_seed=1),
+        "nuts": infer(line_with_half_normal_scale(), method="nuts", draws=1000, random_seed=1, progressbar=False),
     }
     assert {name: posterior.method for name, posterior in found.items()} == {name: name for name in found}
     return {name: posterior.with_log_likelihood() for name, posterior in found.items()}

@@ -32,14 +32,15 @@ def test_a_dose_response_curve_has_the_mean_of_its_draws_and_says_so() -> None:
     mean = np.sum(p * np.exp(log_ec))
     sd = np.sqrt(np.sum(p * (np.exp(log_ec) - mean) ** 2))
     post = bk.infer(model, random_seed=1)
-    row = post.summary().loc["ec50"]
+    summary = post.summary()
+    row = summary.loc["ec50"]
     assert np.isnan(post.marginal("ec50").mean())
     assert row["label"] == "quadrature interval, estimated moments"
     assert row["mcse_mean"] == pytest.approx(sd / np.sqrt(4000), rel=0.1)
     assert abs(row["mean"] - mean) < 4 * row["mcse_mean"]
     assert row["sd"] == pytest.approx(sd, rel=0.1)
     assert "does not tell whether it has one" in post.marginal("ec50")._repr_html_()
-    assert post.summary().loc["sigma", ["mcse_mean", "label"]].tolist() == [0.0, "quadrature"]
+    assert summary.loc["sigma", ["mcse_mean", "label"]].tolist() == [0.0, "quadrature"]
 
 
 def test_draws_of_heavy_tails_have_no_mean_either() -> None:
@@ -100,14 +101,15 @@ def test_draws_without_a_variance_are_found_and_others_are_left_alone(
 def test_importance_sampling_and_a_tree_of_draws_say_that_a_scale_has_no_variance() -> None:
     """Of a half-Cauchy scale of one effect, which has an observation, the density falls like 1/x³."""
     with pm.Model() as model:
-        local, shared = pm.HalfCauchy("local", 1.0, shape=3), pm.HalfNormal("shared", 1.0)
-        effect = pm.Normal("effect", 0.0, local * shared, shape=3)
-        pm.Normal("y", effect, 1.0, observed=[0.3, -0.2, 9.0])
+        local, shared = pm.HalfCauchy("local", 1.0, shape=2), pm.HalfNormal("shared", 1.0)
+        effect = pm.Normal("effect", 0.0, local * shared, shape=2)
+        pm.Normal("y", effect, 1.0, observed=[0.3, 9.0])
     post = bk.infer(model, method="importance", random_seed=1)
-    row = post.summary().loc["local[2]"]
+    summary = post.summary()
+    row = summary.loc["local[1]"]
     assert np.isnan(row["sd"]) and row["label"].startswith("estimated; ") and "tail index k = " in row["label"]
     assert np.isfinite(row["eti89_ub"])
-    assert np.isfinite(post.summary().loc["shared", "sd"])
+    assert np.isfinite(summary.loc["shared", "sd"])
     assert any("not finite, or not known from draws, for local[" in note for note in post.plan.notes)
     draws = xr.DataTree.from_dict({"posterior": post.tree["posterior"].to_dataset()})
     doubts = bk.report_section(draws, "posterior", model=model).doubts

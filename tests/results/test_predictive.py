@@ -447,7 +447,7 @@ def test_draws_made_together_are_distributed_as_those_of_pymc(body: Callable[[],
     with pm.Model() as model:
         body()
     rng = np.random.default_rng(11)
-    drawn = {str(rv.name): rng.normal([-4, 4] if rv.name == "centers" else 0.0, 1.0, (2, 1000, *rv.shape.eval()))
+    drawn = {str(rv.name): rng.normal([-4, 4] if rv.name == "centers" else 0.0, 1.0, (2, 400, *rv.shape.eval()))
              for rv in model.free_RVs}  # fmt: skip
     tree = xr.DataTree.from_dict({"posterior": dict_to_dataset(drawn)})
     together = predicted_together(model, tree, 1)
@@ -456,7 +456,7 @@ def test_draws_made_together_are_distributed_as_those_of_pymc(body: Callable[[],
     assert set(together.data_vars) == set(apart.data_vars)
     for name, values in apart.data_vars.items():
         assert together[name].dims == values.dims and together[name].dtype == values.dtype
-        theirs, ours = (d.reshape(2000, -1).astype(float) for d in (values.to_numpy(), together[name].to_numpy()))
+        theirs, ours = (d.reshape(800, -1).astype(float) for d in (values.to_numpy(), together[name].to_numpy()))
         middle = theirs.mean(axis=0)
         for statistic in (
             lambda d: d,
@@ -465,7 +465,7 @@ def test_draws_made_together_are_distributed_as_those_of_pymc(body: Callable[[],
             lambda d, middle=middle: (d - middle) * np.roll(d - middle, 1, axis=0),
         ):
             first, second = statistic(theirs), statistic(ours)
-            error = np.sqrt((first.var(axis=0) + second.var(axis=0)) / 2000)
+            error = np.sqrt((first.var(axis=0) + second.var(axis=0)) / 800)
             assert np.all(np.abs(first.mean(axis=0) - second.mean(axis=0)) < 5 * error + 1e-12)
 
 
