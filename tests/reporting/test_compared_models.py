@@ -37,8 +37,13 @@ def model(slope: bool) -> pm.Model:
 
 
 @cache
+def models() -> dict[str, pm.Model]:
+    return {"mean & all": model(False), "line": model(True)}
+
+
+@cache
 def comparison() -> Comparison:
-    return bk.compare({"mean & all": model(False), "line": model(True)}, random_seed=1)
+    return bk.compare(models(), random_seed=1)
 
 
 @cache
@@ -185,10 +190,9 @@ def test_a_curve_is_a_table_of_some_of_its_values() -> None:
 @pytest.mark.parametrize("odds", [None, {"mean & all": 3.0}])
 def test_what_reproduces_a_comparison_is_the_comparison(odds: dict[str, float] | None) -> None:
     """The code of the page's last section, run, gives the table of all models, and not the best of them alone."""
-    models = {"mean & all": model(False), "line": model(True)}
-    found = bk.compare(models, prior_odds=odds, random_seed=5)
+    found = comparison() if odds is None else bk.compare(models(), prior_odds=odds, loo=False, random_seed=5)
     section = comparison_versions_section(found)
-    again = eval(section.text, {"bk": bk, "models": models})
+    again = eval(section.text, {"bk": bk, "models": models()})
     pd.testing.assert_frame_equal(again.table, found.table)
     assert not any("Given as posteriors" in said for said in section.paragraphs)
 
@@ -200,9 +204,9 @@ def test_a_posterior_that_was_given_keeps_its_seed() -> None:
 
 
 def test_names_of_several_words_do_not_run_into_the_question() -> None:
-    posteriors = {"a, b": bk.infer(model(False), random_seed=7), "c": bk.infer(model(True), random_seed=8)}
+    posteriors = dict(zip(("a, b", "c"), comparison().posteriors.values(), strict=True))
     with styled():
-        verdict = comparison_sections(bk.compare(posteriors))[0].paragraphs[0]
+        verdict = comparison_sections(bk.compare(posteriors, loo=False))[0].paragraphs[0]
     assert re.match(r"For which of the models .*“a, b”.* do the data y \(6 values\) speak\?", verdict)
     assert "“c”" not in verdict
 
