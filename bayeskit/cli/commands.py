@@ -180,9 +180,11 @@ def _answered(
 ) -> tuple[BuiltModel, Posterior, Path | None]:
     """The posterior, printed if it is to be JSON, and its report, which must be possible before all else."""
     import bayeskit as bk
-    from bayeskit.reporting.files import REPORT
 
-    require_free(path, REPORT, (arguments.data, arguments.model))
+    if path is not None:
+        from bayeskit.reporting.files import REPORT
+
+        require_free(path, REPORT, (arguments.data, arguments.model))
     built, sampling = _build(arguments, arguments.model), _sampling(arguments)
     given = {name: getattr(arguments, name) for name in ("tune", "chains", "target_accept")}
     options = {name: value for name, value in given.items() if value is not None}

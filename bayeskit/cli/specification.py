@@ -56,6 +56,7 @@ def build_model(specification: str, *, data: str | None, columns: NamedColumns, 
     ``columns`` are those of the variables of the model whose names differ, ``settings`` are ``name=value`` texts beside
     those in the specification.
     """
+    _require_there(data)
     return _built(specification, load_module(split_specification(specification)[0]), data, columns, settings)
 
 
@@ -63,6 +64,7 @@ def build_models(
     specifications: Sequence[str], *, data: str | None, columns: NamedColumns, settings: Sequence[str]
 ) -> list[BuiltModel]:
     """Build models of one table: each is given the columns of its own variables, and an error names the model."""
+    _require_there(data)
     loaded = {text: load_module(split_specification(text)[0]) for text in specifications}
     declared = {text: vars(module).get("VARIABLES") for text, (module, _) in loaded.items()}
     stated = {text: known for text, known in declared.items() if known is not None}
@@ -80,6 +82,12 @@ def build_models(
                 raise
             raise type(error)(f"model {text}: {error}") from error.__cause__
     return built
+
+
+def _require_there(table: str | None) -> None:
+    """That there is such a file, before a model is loaded, which imports PyMC for seconds."""
+    if table is not None and not Path(table).exists():
+        raise DataError(f"there is no file {Path(table)}; check the name and the directory")
 
 
 def split_specification(specification: str) -> tuple[str, list[str]]:

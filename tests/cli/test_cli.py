@@ -134,11 +134,12 @@ def test_bad_input_is_one_line_and_leaves_nothing(
 
 
 def test_bad_input_of_the_program_itself(folder: Path) -> None:
+    """A table that is missing is said before the model is run, which would import PyMC for seconds."""
     (folder / "raises.py").write_text(RAISES)
     command = [sys.executable, "-m", "bayeskit.cli", "infer", "raises.py", "--data", "none.csv"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith("bayeskit: error: ")
+    assert done.stderr.startswith("bayeskit: error: there is no file none.csv")
 
 
 def test_help_needs_no_pymc() -> None:

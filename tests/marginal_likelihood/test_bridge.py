@@ -21,6 +21,7 @@ from bayeskit.marginal_likelihood import bridge_sides
 from bayeskit.marginal_likelihood.bridge import bridge, estimate
 from bayeskit.marginal_likelihood.estimators import Target as EstimatorTarget
 from bayeskit.marginal_likelihood.sampled import evidence_of_draws
+from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.records import LogEvidence
 
 LOG_2PI = math.log(2 * math.pi)
@@ -341,11 +342,11 @@ def test_cost_of_a_sum_over_labellings_is_one_evaluation_a_draw_more() -> None:
     assert count <= 11_000
 
 
-# --- through NUTS -----------------------------------------------------------------------------------------------------
+# --- of models --------------------------------------------------------------------------------------------------------
 
 
-def by_nuts(model: pm.Model, draws: int = 1000) -> LogEvidence:
-    return bk.infer(model, method="nuts", draws=draws, random_seed=1, progressbar=False).log_evidence
+def by_nuts(model: pm.Model) -> LogEvidence:
+    return bk.infer(model, method="nuts", draws=1000, random_seed=1, progressbar=False).log_evidence
 
 
 def agrees(estimate: LogEvidence, exact: float, largest_error: float = 0.1) -> None:
@@ -354,16 +355,26 @@ def agrees(estimate: LogEvidence, exact: float, largest_error: float = 0.1) -> N
     assert abs(estimate.value - exact) < 4 * estimate.error
 
 
+def by_draws(model: pm.Model, draws: dict[str, np.ndarray]) -> LogEvidence:
+    """From independent draws (chain, draw, ...) of the value variables, in place of those of NUTS."""
+    return evidence_of_draws(analyse(model), model, draws, xr.Dataset(), random_seed=1)
+
+
 def test_regression_as_written_against_its_closed_form() -> None:
+    """From independent draws of the closed form, as chains."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=(40, 3))
     with pm.Model() as model:
         variance = pm.InverseGamma("variance", 3.0, 2.0)
         weights = pm.Normal("weights", 0.0, 2 * pm.math.sqrt(variance), shape=3)
         pm.Normal("y", x @ weights, pm.math.sqrt(variance), observed=x @ [1.0, 0.0, -1.0] + rng.normal(size=40))
-    exact = bk.infer(model, random_seed=1, progressbar=False)
+    exact = bk.infer(model, draws=1000, random_seed=1, progressbar=False)
     assert exact.method == "exact"
-    agrees(by_nuts(model), exact.log_evidence.value)
+    draws = {n: v.to_numpy().reshape(4, 250, *v.shape[2:]) for n, v in exact.tree["posterior"].to_dataset().items()}
+    agrees(
+        by_draws(model, {"variance_log__": np.log(draws["variance"]), "weights": draws["weights"]}),
+        exact.log_evidence.value,
+    )
 
 
 def test_transformed_priors_integrate_to_one() -> None:
@@ -376,7 +387,11 @@ def test_transformed_priors_integrate_to_one() -> None:
         pm.Truncated("truncated", pm.Normal.dist(0.0, 1.0), lower=0.5)
         pm.Beta("unit", 2.0, 1.0)
         pm.Normal("y", 0.0, 1.0, observed=y)
-    agrees(by_nuts(model), float(stats.norm.logpdf(y).sum()))
+    space = Unconstrained(model)
+    # PyMC's draws of the prior, which is the posterior here, as chains.
+    points = space.prior_draws(1000, 1).reshape(4, 250, space.size)
+    draws = {str(v.name): points[..., at] for v, at in zip(space.variables, space.slices.values(), strict=True)}
+    agrees(by_draws(model, draws), float(stats.norm.logpdf(y).sum()))
 
 
 def test_collapsed_model_against_quadrature() -> None:

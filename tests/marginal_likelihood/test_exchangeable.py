@@ -421,9 +421,15 @@ def test_signs_of_labels_change_one_by_one() -> None:
 
 
 def test_evidence_counts_mirror_images() -> None:
-    found = bk.infer(mixture_without_an_axis("two names"), method="nuts", draws=2000, random_seed=1).log_evidence
+    """From chains that stay in one image each, as those of NUTS do."""
+    model, oracle = mixture_without_an_axis("two names"), Conjugate(2, THIRTEEN)
+    w, mu = (v.reshape(4, -1, 2) for v in in_order(*oracle.draw(np.random.default_rng(1), 2000)))
+    w[::2], mu[::2] = w[::2, :, ::-1].copy(), mu[::2, :, ::-1].copy()
+    # z = 1, of probability w, is the low mean.
+    draws = {"w_logodds__": np.log(w[..., 1] / w[..., 0]), "low": mu[..., 1], "high": mu[..., 0]}
+    found = evidence_of_draws(analyse(model), bk.collapse(model), draws, xr.Dataset(), 1)
     assert "mirror images" in found.convention
-    assert abs(found.value - Conjugate(2, THIRTEEN).log_evidence) < 5 * found.error < 0.1
+    assert abs(found.value - oracle.log_evidence) < 5 * found.error < 0.1
 
 
 def test_quadrature_says_what_it_integrates_over() -> None:
@@ -470,7 +476,16 @@ def test_positive_components_in_order() -> None:
     with pm.Model() as model:  # PyMC chains the order to the logarithm
         rate = pm.Gamma("rate", 2.0, 0.4, shape=2, initval=[1.0, 9.0], transform=transforms.ordered)
         pm.Mixture("y", [0.5, 0.5], pm.Poisson.dist(rate), observed=counts)
-    found = bk.infer(model, method="nuts", draws=2000, random_seed=1, progressbar=False).log_evidence
+    # Independent draws: an allocation by its probability, and given it the rates, which are Gamma.
+    members = np.array(list(itertools.product(range(2), repeat=counts.size)))[..., None] == np.arange(2)
+    shape, scale = 2.0 + np.einsum("zik,i->zk", members, counts), 1 / (0.4 + members.sum(axis=1))
+    log_weights = (special.gammaln(shape) + shape * np.log(scale)).sum(axis=1)
+    rng = np.random.default_rng(1)
+    chosen = rng.choice(len(members), size=2000, p=special.softmax(log_weights))
+    logs = np.log(np.sort(rng.gamma(shape[chosen], scale[chosen]), axis=1))
+    (value,) = model.value_vars
+    draws = np.stack([logs[:, 0], np.log(logs[:, 1] - logs[:, 0])], axis=1).reshape(4, -1, 2)
+    found = evidence_of_draws(analyse(model), model, {str(value.name): draws}, xr.Dataset(), 1)
     nodes, weights = np.polynomial.legendre.leggauss(400)
     nodes, weights = 20.0 * (nodes + 1), 20.0 * weights
     each = stats.poisson.pmf(counts[:, None], nodes)

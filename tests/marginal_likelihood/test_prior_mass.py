@@ -10,6 +10,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+import xarray as xr
 from cases import CASES
 from pymc.distributions import multivariate, transforms
 from scipy import integrate, stats
@@ -18,6 +19,7 @@ import bayeskit as bk
 from bayeskit.elimination.plan import analyse
 from bayeskit.marginal_likelihood.conventions import audit
 from bayeskit.marginal_likelihood.prior_mass import PriorMass, prior_mass
+from bayeskit.marginal_likelihood.sampled import evidence_of_draws
 from bayeskit.model.forward_sampling import over_draws
 from bayeskit.model.log_joint import LogJoint
 
@@ -302,8 +304,8 @@ def test_a_potential_in_closed_form_is_what_the_sampler_estimates() -> None:
     assert exact.convention == found.convention != ""
 
 
-def test_lkj_by_nuts() -> None:
-    """Rows of a covariance, against Gauss and Legendre's rule over (s₁, s₂, r)."""
+def test_lkj_from_draws() -> None:
+    """Rows of a covariance, against Gauss and Legendre's rule over (s₁, s₂, r); from independent draws by rejection."""
     rows = np.random.default_rng(1).normal(size=(6, 2))
     with pm.Model() as model:
         chol, _, _ = pm.LKJCholeskyCov("x", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0))
@@ -315,7 +317,19 @@ def test_lkj_by_nuts() -> None:
     log_density = -0.5 * square / (1 - r**2) - 6 * np.log(2 * np.pi * first * second * np.sqrt(1 - r**2))
     prior = 0.75 * (1 - r**2) * stats.halfnorm.pdf(first) * stats.halfnorm.pdf(second)
     value = np.einsum("ijk,i,j,k->", prior * np.exp(log_density), 4 * weights, 4 * weights, weights)
-    found = bk.infer(model, method="nuts", draws=2000, random_seed=1, progressbar=False).log_evidence
+    rng = np.random.default_rng(2)
+    s, t = np.abs(rng.normal(size=(2, 200_000)))
+    r = 2 * rng.beta(2.0, 2.0, size=s.size) - 1
+    log_likelihood = -0.5 * (a / s**2 - 2 * r * b / (s * t) + c / t**2) / (1 - r**2)
+    log_likelihood -= 6 * np.log(s * t * np.sqrt(1 - r**2))
+    largest = -6 - 3 * np.linalg.slogdet(rows.T @ rows / 6)[1]  # at the rows' own covariance
+    kept = np.flatnonzero(np.log(rng.random(s.size)) < log_likelihood - largest)[:2000]
+    assert kept.size == 2000
+    s, t, r = s[kept], t[kept], r[kept]
+    # PyMC's packed factor has the logarithms of its diagonal.
+    factor = np.stack([np.log(s), t * r, np.log(t * np.sqrt(1 - r**2))], axis=1)
+    (name,) = (str(v.name) for v in model.value_vars)
+    found = evidence_of_draws(analyse(model), model, {name: factor.reshape(4, 500, 3)}, xr.Dataset(), 1)
     assert abs(found.value - math.log(value)) < 4 * found.error < 0.1
     assert "divided by 1.77778" in found.convention
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,8 +16,10 @@ import pytest
 
 import bayeskit as bk
 from bayeskit.comparison.comparison import Comparison
+from bayeskit.comparison.prequential_scores import Sequential
 from bayeskit.errors import OptionError
 from bayeskit.reporting.compared_models import comparison_section, comparison_sections
+from bayeskit.reporting.evidence_sections import comparison_versions_section
 from bayeskit.reporting.html import table_markup
 from bayeskit.reporting.records import Section, styled
 from bayeskit.reporting.result_sections import ANSWERS, result_sections
@@ -36,8 +37,25 @@ def model(slope: bool) -> pm.Model:
 
 
 @cache
+def models() -> dict[str, pm.Model]:
+    return {"mean & all": model(False), "line": model(True)}
+
+
+@cache
 def comparison() -> Comparison:
-    return bk.compare({"mean & all": model(False), "line": model(True)}, random_seed=1)
+    return bk.compare(models(), random_seed=1)
+
+
+@cache
+def arrived() -> Sequential:
+    return bk.sequential(dict(comparison().posteriors), progressbar=False, random_seed=1)
+
+
+@cache
+def section_of_arrived() -> Section:
+    with styled():
+        (section,) = result_sections([arrived()])
+    return section
 
 
 @cache
@@ -111,15 +129,17 @@ def test_the_page_says_how_each_evidence_was_found_and_what_is_doubtful() -> Non
 
 def test_a_page_of_a_comparison_is_whole_and_leaves_no_figure_open(tmp_path: Path) -> None:
     before = set(plt.get_fignums())
-    arrived = bk.sequential(dict(comparison().posteriors), progressbar=False, random_seed=1)
-    path = bk.report(comparison(), tmp_path / "models.html", results=[arrived])
+    path = bk.report(comparison(), tmp_path / "models.html", results=[arrived()])
     page = path.read_text(encoding="utf-8")
     assert set(plt.get_fignums()) == before
     assert page.count("<table>") == page.count("</table>") >= 6
     assert "mean &amp; all" in page and "level &lt;b&gt;" in page and "<b>" not in page
+    (code,) = re.findall(r"<pre>(bk\..*?)</pre>", page, re.DOTALL)
+    assert unescape(code) == comparison_versions_section(comparison()).text
+    assert all(str(post.random_seed) in page for post in comparison().posteriors.values())
     assert "As the data arrived" in page and page.index("As the data arrived") < page.index("To reproduce this</h2>")
     assert page.count('<div class="scroll') == page.count("<table>")  # each can be scrolled where it is too wide
-    assert bk.report(comparison(), tmp_path / "again.html", results=[arrived]).read_bytes() == path.read_bytes()
+    assert bk.report(comparison(), tmp_path / "again.html", results=[arrived()]).read_bytes() == path.read_bytes()
 
 
 def test_what_a_page_of_a_comparison_cannot_hold_is_refused(tmp_path: Path) -> None:
@@ -137,12 +157,11 @@ def test_a_posterior_shows_the_comparison_it_is_part_of() -> None:
 
 
 def test_of_what_grows_with_the_data_the_last_rows_are_shown() -> None:
-    arrived = bk.sequential(dict(comparison().posteriors), progressbar=False, random_seed=1)
-    with styled():
-        (section,) = result_sections([arrived])
+    section = section_of_arrived()
     assert section.key == "sequential-1" and section.title == ANSWERS["Sequential"][0]
     (table,) = section.tables
-    last = arrived.table[arrived.table["observations"] == 6].set_index("model")
+    table_of_all = arrived().table
+    last = table_of_all[table_of_all["observations"] == 6].set_index("model")
     place = table.columns.index("log_evidence")
     assert {row[0]: row[place] for row in table.rows} == last["log_evidence"].to_dict()
 
@@ -168,41 +187,32 @@ def test_a_curve_is_a_table_of_some_of_its_values() -> None:
     assert "mathdefault" not in section.pictures[0].data.decode()
 
 
-def shown(found: Comparison, tmp_path: Path, **options: Any) -> str:
-    return unescape(bk.report(found, tmp_path / "models.html", **options).read_text(encoding="utf-8"))
-
-
 @pytest.mark.parametrize("odds", [None, {"mean & all": 3.0}])
-def test_what_reproduces_a_comparison_is_the_comparison(odds: dict[str, float] | None, tmp_path: Path) -> None:
-    """The code on the page, run, gives the table of all models, and not the best of them alone."""
-    models = {"mean & all": model(False), "line": model(True)}
-    found = bk.compare(models, prior_odds=odds, random_seed=5)
-    page = shown(found, tmp_path)
-    (code,) = re.findall(r"<pre>(bk\..*?)</pre>", page, re.DOTALL)
-    again = eval(code, {"bk": bk, "models": models})
+def test_what_reproduces_a_comparison_is_the_comparison(odds: dict[str, float] | None) -> None:
+    """The code of the page's last section, run, gives the table of all models, and not the best of them alone."""
+    found = comparison() if odds is None else bk.compare(models(), prior_odds=odds, loo=False, random_seed=5)
+    section = comparison_versions_section(found)
+    again = eval(section.text, {"bk": bk, "models": models()})
     pd.testing.assert_frame_equal(again.table, found.table)
-    assert "Given as posteriors" not in page
-    assert all(str(post.random_seed) in page for post in found.posteriors.values())
+    assert not any("Given as posteriors" in said for said in section.paragraphs)
 
 
-def test_a_posterior_that_was_given_keeps_its_seed(tmp_path: Path) -> None:
+def test_a_posterior_that_was_given_keeps_its_seed() -> None:
     given = {"mean": bk.infer(model(False), random_seed=7), "line": model(True)}
-    page = shown(bk.compare(given, random_seed=1), tmp_path)
-    assert "Given as posteriors, with seeds of their own" in page and "found has: mean." in page
+    said = " ".join(comparison_versions_section(bk.compare(given, random_seed=1)).paragraphs)
+    assert "Given as posteriors, with seeds of their own" in said and "found has: mean." in said
 
 
 def test_names_of_several_words_do_not_run_into_the_question() -> None:
-    posteriors = {"a, b": bk.infer(model(False), random_seed=7), "c": bk.infer(model(True), random_seed=8)}
+    posteriors = dict(zip(("a, b", "c"), comparison().posteriors.values(), strict=True))
     with styled():
-        verdict = comparison_sections(bk.compare(posteriors))[0].paragraphs[0]
+        verdict = comparison_sections(bk.compare(posteriors, loo=False))[0].paragraphs[0]
     assert re.match(r"For which of the models .*“a, b”.* do the data y \(6 values\) speak\?", verdict)
     assert "“c”" not in verdict
 
 
 def test_the_log_score_stands_beside_its_error() -> None:
-    arrived = bk.sequential(dict(comparison().posteriors), progressbar=False, random_seed=1)
-    with styled():
-        (section,) = result_sections([arrived])
+    section = section_of_arrived()
     columns = section.tables[0].columns
     assert columns.index("log_score_error") == columns.index("log_score") + 1
     assert any("the log score is that of this block" in said for said in section.paragraphs)

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,11 +15,13 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
+from matplotlib.figure import Figure
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 import bayeskit as bk
 from bayeskit.errors import BayeskitError, DataError
+from bayeskit.reporting import records
 from bayeskit.reporting.given_draws import METHOD, posterior_of_draws
 from bayeskit.reporting.sampler import sampler_section
 from bayeskit.reporting.sections import build_sections
@@ -70,6 +72,17 @@ def chains(seed: int = 0, away: float = 0.0) -> xr.DataTree:
     return xr.DataTree.from_dict(groups)
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are composed and not drawn, for tests of words and tables: they are drawn on the whole page."""
+
+    def save(figure: Figure, file: BinaryIO, **options: Any) -> None:
+        file.write(b'<svg xmlns="http://www.w3.org/2000/svg" width="72pt" height="72pt" viewBox="0 0 72 72"></svg>')
+
+    monkeypatch.setattr(Figure, "savefig", save)
+    monkeypatch.setattr(records, "_lay_out", lambda figure: None)
+
+
 @cache
 def page_of(away: float) -> dict[str, Any]:
     chosen = None if away == 0.0 else ["verdict", "sampler"]
@@ -93,6 +106,7 @@ def test_the_verdict_has_the_answer_its_interval_and_how_it_was_found() -> None:
     assert "did not converge" not in paragraph
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_chains_that_disagree_are_the_first_thing_to_be_said() -> None:
     away = page_of(2.0)
     assert "The draws did not converge, so that these numbers may be wrong" in away["verdict"].paragraphs[0]
@@ -100,6 +114,7 @@ def test_chains_that_disagree_are_the_first_thing_to_be_said() -> None:
     assert all(doubt in away["verdict"].paragraphs[0] for doubt in away["sampler"].doubts)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_of_one_chain_nothing_is_claimed_either_way() -> None:
     tree = chains()
     one = xr.DataTree.from_dict({"posterior": tree["posterior"].to_dataset().isel(chain=[0])})
@@ -108,6 +123,7 @@ def test_of_one_chain_nothing_is_claimed_either_way() -> None:
     assert "did not converge" not in verdict.paragraphs[0]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_worst_parameter_comes_first_with_what_arviz_computes() -> None:
     table = page_of(2.0)["sampler"].tables[0]
     row = dict(zip(table.columns, table.rows[0], strict=True))
@@ -121,6 +137,7 @@ def test_the_worst_parameter_comes_first_with_what_arviz_computes() -> None:
     assert table.rows[0][1] == max(r[1] for r in table.rows)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_divergences_are_found_where_they_are() -> None:
     section = page_of(2.0)["sampler"]
     located = next(table for table in section.tables if table.caption == "Where the divergent draws lie")
@@ -132,6 +149,7 @@ def test_divergences_are_found_where_they_are() -> None:
     assert any("all over the posterior" in said for said in spread.paragraphs)
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("number", [3, 12])
 def test_few_divergences_have_a_place_only_where_it_is_none_by_chance(number: int) -> None:
     """Three draws anywhere lie half a distribution from all in some parameter; of twelve there is no 5 % quantile."""
@@ -229,6 +247,7 @@ def test_what_is_no_posterior_is_refused(tmp_path: Path) -> None:
     assert posterior_of_draws(chains(), black_box()).method == METHOD
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_sections_are_left_out_and_added_by_name(tmp_path: Path) -> None:
     post = posterior_of_draws(chains(), black_box())
     costs = bk.Section("costs", "What it costs", ("Nothing.",))
@@ -326,6 +345,7 @@ def test_divergences_that_no_statistics_tell_are_not_counted_as_none(table: tupl
     assert "0 divergences" in str(counted)
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("group", ["observed_data", "posterior_predictive", "log_likelihood", "sample_stats"])
 def test_a_group_without_variables_is_none(group: str, tmp_path: Path) -> None:
     tree = chains()

@@ -32,8 +32,9 @@ def fitted(build: Callable[[], object], draws: int = 400, **coords: list[str]) -
     return bk.infer(model, draws=draws, **QUIET)
 
 
-def sections_of(post: Posterior) -> dict[str, Section]:
-    return {s.key: s for s in sections.build_sections(post)}
+def sections_of(post: Posterior, *names: str) -> dict[str, Section]:
+    """All of a page, or those that are named alone: what is not asked is not drawn."""
+    return {s.key: s for s in sections.build_sections(post, chosen=names or None)}
 
 
 def prior_only() -> None:
@@ -91,15 +92,15 @@ def test_a_deterministic_is_predicted_without_data() -> None:
 
 def test_replicated_data_say_that_they_do_not_know_of_a_potential() -> None:
     """Warnings are errors here: neither PyMC's on Potentials nor another may come out of a page or a prediction."""
-    post = fitted(censored, 4000)
+    post = fitted(censored, 1000)
     section = sections_of(post)["predictive"]
     assert "Potentials (alive)" in section.paragraphs[1]
     assert section.pictures[0].caption.endswith("know nothing of alive.")
-    assert not any("Potential" in p for p in sections_of(fitted(plain))["predictive"].paragraphs)
+    assert not any("Potential" in p for p in sections_of(fitted(plain), "predictive")["predictive"].paragraphs)
     # Gamma(2 + 3, 2 + 2 + 6), and an Exponential of that rate: P(t > 1) = (10 / 11)^5.
     share = float((post.predict(random_seed=2)["t"] > 1).mean(("chain", "draw"))[0])
     right = (10 / 11) ** 5
-    assert abs(share - right) < 5 * np.sqrt(right * (1 - right) / 4000)
+    assert abs(share - right) < 5 * np.sqrt(right * (1 - right) / 1000)
 
 
 def test_what_cannot_be_drawn_has_a_page_that_says_so() -> None:
@@ -217,7 +218,7 @@ def test_a_scalar_for_which_no_panel_is_left_has_an_interval() -> None:
         scalars = [pm.Normal(f"a{k}") for k in range(figures.MAX_PANELS + 2)]
         pm.Normal("y", pt.stack(scalars), 1.0, observed=np.zeros(len(scalars)))
 
-    section = sections_of(fitted(build))["posterior"]
+    section = sections_of(fitted(build), "posterior")["posterior"]
     assert [picture.caption.partition(":")[0] for picture in section.pictures[1:]] == ["a12", "a13"]
 
 
@@ -233,10 +234,10 @@ def test_categories_are_shown_by_their_names(tmp_path: Path) -> None:
         colour=COLOURS,
     )
     assert data_kinds.category_labels(post.model) == {"wine": tuple(COLOURS)}
-    caption = sections_of(post)["predictive"].pictures[0].caption
+    caption = sections_of(post, "predictive")["predictive"].pictures[0].caption
     assert "share of each category" in caption
     loaded = bk.load(post.save(tmp_path / "post.nc"))
-    assert sections_of(loaded)["predictive"].pictures[0].caption == caption
+    assert sections_of(loaded, "predictive")["predictive"].pictures[0].caption == caption
 
 
 def test_shares_of_categories_are_those_of_the_data_and_of_the_predictive_distribution() -> None:
@@ -286,13 +287,13 @@ def test_only_categories_are_drawn_as_such(build: Callable[[], object], kind: st
 
 def test_the_first_table_gives_the_evidence_with_its_label_and_error() -> None:
     post = fitted(plain)
-    rows = dict(sections_of(post)["verdict"].tables[0].rows)
+    rows = dict(sections_of(post, "verdict")["verdict"].tables[0].rows)
     assert rows["log evidence"] == post.log_evidence.value
     assert rows["label"] == "exact"
     assert rows["error (rounding)"] == pytest.approx(post.log_evidence.error, rel=0.05)
     # An estimate has no digits beyond the second of its standard error.
     estimate = replace(post.log_evidence, value=-70.76663112, error=0.00068, label="estimated")
-    rows = dict(sections_of(replace(post, log_evidence=estimate))["verdict"].tables[0].rows)
+    rows = dict(sections_of(replace(post, log_evidence=estimate), "verdict")["verdict"].tables[0].rows)
     assert rows["log evidence"] == -70.76663
 
 

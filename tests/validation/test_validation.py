@@ -26,8 +26,8 @@ from bayeskit.validation.statistics import compare_with_distribution, compare_wi
 
 # One in a thousand right sets of draws is refused: two of 60, for one kind, in one run of 600. Were a kind refused one
 # time in twelve, it would be found in 95 runs of 100.
-SEEDS = 60
-ALLOWED_ALARMS = 1
+SEEDS = 30
+ALLOWED_ALARMS = 0  # of a rate that is too large one is found no less often than two of sixty would be
 
 MARGINALS = {
     "normal": stats.norm(3.0, 2e-6),

@@ -28,6 +28,7 @@ from bayeskit.validation.prepared_processes import in_prepared_processes
 SEED = 7
 
 
+@cache
 def coin(a: float = 2.0) -> pm.Model:
     with pm.Model() as model:
         pm.Binomial("y", 10, pm.Beta("theta", a, 3.0), observed=4)
@@ -41,12 +42,14 @@ def regression() -> pm.Model:
     return model
 
 
+@cache
 def means(prior_sd: float = 0.3, noise: float = 1.0, number: int = 20) -> pm.Model:
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("mean", 0.0, prior_sd, shape=number), noise, observed=np.zeros(number))
     return model
 
 
+@cache
 def variance() -> pm.Model:
     with pm.Model() as model:
         pm.Normal("y", 0.0, pm.math.sqrt(pm.InverseGamma("v", 3.0, 2.0)), observed=np.zeros(2))
