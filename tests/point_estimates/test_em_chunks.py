@@ -156,17 +156,16 @@ def test_a_generator_may_fill_one_table_over_and_over(monkeypatch: pytest.Monkey
 
     def one_buffer() -> Iterator[np.ndarray]:
         buffer = np.empty(20)
-        for part in np.split(NUMBERS[:60], 3):
+        for part in ROWS[:2]:
             buffer[:] = part
             yield buffer
 
-    found = bk.em(normals, chunks=one_buffer(), starts=1, max_iterations=3, **QUIET)
-    expected = bk.em(normals, chunks=np.split(NUMBERS[:60], 3), starts=1, max_iterations=3, **QUIET)
-    assert found.trace == pytest.approx(expected.trace, rel=1e-13)
+    found = bk.em(normals, chunks=one_buffer(), start=START, max_iterations=2, tolerance=0.0, **QUIET)
+    np.testing.assert_allclose(found.trace, textbook(NUMBERS[:40], 3)[0], rtol=1e-12)
 
 
 def test_a_run_that_was_cut_off_goes_on_to_the_same_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options: dict[str, Any] = {"chunks": ROWS, "start": START, "tolerance": 0.0, **QUIET}
+    options: dict[str, Any] = {"chunks": ROWS[:2], "start": START, "tolerance": 0.0, **QUIET}
     expected = bk.em(normals, max_iterations=5, **options)
     kept = {"checkpoint": tmp_path / "steps", **options}
     bk.em(normals, max_iterations=2, **kept)
@@ -184,7 +183,7 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_digits(tmp_path: Path, monke
     np.testing.assert_array_equal(found.trace, expected.trace)
     assert found.log_posterior == expected.log_posterior
     with pytest.raises(bk.BayeskitError, match="with another data"):
-        bk.em(normals, **kept | {"chunks": ROWS[:2]})
+        bk.em(normals, **kept | {"chunks": ROWS[:1]})
     with pytest.raises(bk.BayeskitError, match="with another objective"):
         bk.em(normals, objective="posterior", **kept)
     with pytest.raises(bk.BayeskitError, match="checkpoint: it is for chunks, em"):
