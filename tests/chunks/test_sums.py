@@ -151,9 +151,7 @@ def two_lookups(data: pd.DataFrame) -> pm.Model:
 @pytest.mark.parametrize("build", [normal_groups, logistic, robust, mixture, with_zeros, levels, two_lookups])
 def test_the_log_density_is_that_of_all_rows(build: Callable[[pd.DataFrame], pm.Model]) -> None:
     data = table()
-    whole, summed = (
-        LogJoint.from_model(m) for m in (build(data), sum_of_chunks(build, [data[:1], data[1:9], data[9:]]).model())
-    )
+    whole, summed = (LogJoint.from_model(m) for m in (build(data), sum_of_chunks(build, [data[:1], data[1:]]).model()))
     rng = np.random.default_rng(1)
     for _ in range(3):
         point = {n: np.abs(rng.normal(size=shape)) for n, shape in whole.shapes().items()}
