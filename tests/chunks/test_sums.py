@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -150,9 +151,7 @@ def two_lookups(data: pd.DataFrame) -> pm.Model:
 @pytest.mark.parametrize("build", [normal_groups, logistic, robust, mixture, with_zeros, levels, two_lookups])
 def test_the_log_density_is_that_of_all_rows(build: Callable[[pd.DataFrame], pm.Model]) -> None:
     data = table()
-    whole, summed = (
-        LogJoint.from_model(m) for m in (build(data), sum_of_chunks(build, [data[:1], data[1:9], data[9:]]).model())
-    )
+    whole, summed = (LogJoint.from_model(m) for m in (build(data), sum_of_chunks(build, [data[:1], data[1:]]).model()))
     rng = np.random.default_rng(1)
     for _ in range(3):
         point = {n: np.abs(rng.normal(size=shape)) for n, shape in whole.shapes().items()}
@@ -167,7 +166,7 @@ def test_the_log_density_is_that_of_all_rows(build: Callable[[pd.DataFrame], pm.
 
 def test_a_group_that_is_split_over_chunks_is_one_group_and_new_groups_may_come() -> None:
     data = table().sort_values("group", ignore_index=True)
-    chunks = [data[:3], data[3:4], data[4:20], data[20:]]
+    chunks = [data[:3], data[3:4], data[4:]]
     expected, found = bk.infer(normal_groups(data), draws=4), bk.infer(normal_groups, chunks=chunks, draws=4)
     assert found.log_evidence.value == pytest.approx(expected.log_evidence.value, rel=CLOSE)
     np.testing.assert_allclose(found.marginal("level").mean(), expected.marginal("level").mean(), rtol=1e-11)
@@ -338,11 +337,18 @@ BAD: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
 }
 
 
+@cache
+def with_first() -> bk.Stream:
+    """A stream of one chunk, of which each case goes on with a copy."""
+    stream = bk.Stream(normal_groups)
+    stream.update(table()[:8], id="first")
+    return stream
+
+
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_chunk_is_named_and_leaves_what_was_added_before(case: str) -> None:
     spoil, message = BAD[case]
-    data, stream = table(), bk.Stream(normal_groups)
-    stream.update(data[:8], id="first")
+    data, stream = table(), copy(with_first())
     with pytest.raises((DataError, ModelError, OptionError), match=message) as raised:
         stream.update(spoil(data[8:16]), id="second")
     assert "\n" not in str(raised.value)
@@ -357,12 +363,13 @@ def test_files_are_read_in_parts_and_one_that_is_cut_off_is_named(tmp_path: Path
     data = table()
     days = tmp_path / "days"
     days.mkdir()
-    for k in range(3):
-        data[8 * k : 8 * k + 8].to_parquet(days / f"day-{k}.parquet")
+    for k in range(2):
+        data[12 * k : 12 * k + 12].to_parquet(days / f"day-{k}.parquet")
     data.drop(columns="group").to_xarray().rename(index="row").drop_vars("row").to_zarr(
         tmp_path / "all.zarr", consolidated=False
     )
-    expected = sum_of_chunks(logistic, [data]).model()
+    point = {"centre": 1.0, "scale": 1.5}
+    expected = LogJoint.from_model(robust(data)).logp(point)
     for chunks in (
         days,
         str(days / "day-*.parquet"),
@@ -370,9 +377,7 @@ def test_files_are_read_in_parts_and_one_that_is_cut_off_is_named(tmp_path: Path
         tmp_path / "all.zarr",
     ):
         summed = LogJoint.from_model(sum_of_chunks(robust, chunks).model())
-        point = {"centre": 1.0, "scale": 1.5}
-        assert summed.logp(point) == pytest.approx(LogJoint.from_model(robust(data)).logp(point), rel=1e-12)
-    assert expected.potentials
+        assert summed.logp(point) == pytest.approx(expected, rel=1e-12)
     whole = (days / "day-1.parquet").read_bytes()
     (days / "day-1.parquet").write_bytes(whole[: len(whole) // 2])
     stream = bk.Stream(robust)
@@ -383,7 +388,7 @@ def test_files_are_read_in_parts_and_one_that_is_cut_off_is_named(tmp_path: Path
         stream.update(days / "day-0.parquet")
     with pytest.raises(DataError, match="there is no file"):
         stream.update(days / "day-9.parquet")
-    assert stream.rows == 8
+    assert stream.rows == 12
 
 
 def test_what_is_no_builder_or_no_chunk_is_said() -> None:
@@ -431,7 +436,7 @@ def _rows(data: pd.DataFrame, start: int) -> Any:
 
 def test_the_maximum_of_sums_is_that_of_all_rows() -> None:
     rng = np.random.default_rng(1)
-    table = pd.DataFrame({"group": rng.integers(0, 5, 60), "y": rng.normal(size=60)})
+    table = pd.DataFrame({"group": rng.permutation(np.arange(24) % 3), "y": rng.normal(size=24)})
     table["y"] += table["group"]
 
     def build(rows: pd.DataFrame) -> pm.Model:
@@ -444,7 +449,7 @@ def test_the_maximum_of_sums_is_that_of_all_rows() -> None:
 
     for function in (bk.maximize_evidence, bk.map_estimate):
         whole = function(build(table), random_seed=1)
-        summed = function(build, chunks=[table[:20], table[20:35], table[35:]], random_seed=1)
+        summed = function(build, chunks=[table[:10], table[10:]], random_seed=1)
         for name, value in whole.point.items():
             np.testing.assert_allclose(summed.point[name], value, rtol=1e-7)
         np.testing.assert_allclose(summed.log_evidence.value, whole.log_evidence.value, rtol=1e-9)
@@ -475,7 +480,7 @@ def test_numbers_of_single_precision_are_widened_before_anything_is_computed_of_
         return model
 
     rows = {"X": NARROW, "y": OUTCOME}
-    parts = [{k: v[i : i + 15] for k, v in rows.items()} for i in range(0, 40, 15)]
+    parts = [{k: v[i : i + 25] for k, v in rows.items()} for i in (0, 25)]
     joint = LogJoint.from_model(sum_of_chunks(build, parts, progressbar=False).model())
     expected = LogJoint.from_model(build(rows, "float64"))
     for k in range(3):

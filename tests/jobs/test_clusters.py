@@ -28,7 +28,7 @@ from bayeskit.jobs.on_cluster import on_cluster
 from bayeskit.point_estimates import em_chunks
 from bayeskit.point_estimates.em_on_workers import PiecesOnWorkers
 
-ROWS, FILES = 400, 5
+ROWS, FILES = 400, 4
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_a_run_that_was_cut_off_goes_on_with_what_was_finished(
     expected, lines = uninterrupted
     checkpoint = tmp_path / "sums"
     assert len(lines) == 1 + FILES
-    for kept in (1, 4):
+    for kept in (1, 3):
         checkpoint.write_text("".join(lines[:kept]) + lines[kept][: len(lines[kept]) // 2])
         assert of_files(folder, checkpoint=checkpoint) == expected
         names = [json.loads(line)["of"] for line in checkpoint.read_text().splitlines()[1:]]
@@ -151,7 +151,7 @@ def test_a_run_that_was_cut_off_goes_on_with_what_was_finished(
 
 def test_what_a_checkpoint_holds_is_not_read_again(folder: Path, tmp_path: Path) -> None:
     """Of tables a digest tells which they are: one that has changed since is added up anew."""
-    tables = [pd.read_parquet(path) for path in sorted(folder.iterdir())]
+    tables = [pd.read_parquet(path)[:40] for path in sorted(folder.iterdir())]
     counted = tmp_path / "built"  # a list that it grows would make another builder of it
 
     def counting(rows: pd.DataFrame) -> pm.Model:
@@ -186,10 +186,10 @@ def test_data_of_dask_are_added_up_on_the_current_client_or_here(client: Client,
 
     expected = at_once(table)
     simple = evidence(bk.infer(regression(table), draws=4))
-    frame = dd.from_pandas(table, npartitions=4)
-    dataset = table.to_xarray().chunk(index=90)
-    array = da.from_array(table[["x", "y"]].to_numpy(), chunks=(90, 1))
-    delayed = [dask.delayed(table.iloc)[k : k + 100] for k in range(0, ROWS, 100)]
+    frame = dd.from_pandas(table, npartitions=3)
+    dataset = table.to_xarray().chunk(index=150)
+    array = da.from_array(table[["x", "y"]].to_numpy(), chunks=(150, 1))
+    delayed = [dask.delayed(table.iloc)[k : k + 150] for k in range(0, ROWS, 150)]
     for given, builder, value, options in (
         (frame, build, expected, {}),
         (dataset, of_dataset, expected, {"client": client}),
@@ -319,7 +319,7 @@ def maximum(chunks: Any, **options: Any) -> str:
 def test_em_has_its_e_steps_on_workers_to_the_same_digits(
     client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = [folder / f"{k:02d}.parquet" for k in range(3)]
+    files = [folder / f"{k:02d}.parquet" for k in range(2)]
     expected, steps, killed = maximum(files), count(), []
     original = PiecesOnWorkers.expectations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,9 @@ def test_a_saved_stream_goes_on_with_the_same_digits(stream: bk.Stream, tmp_path
     loaded = bk.Stream.load(path)
     assert repr(loaded) == repr(stream)
     assert loaded.log_evidence == stream.log_evidence
-    on, straight = bk.Stream.load(path), bk.Stream(coin)
-    on.update(np.array([1, 1]))
-    for chunk in [*TOSSES, [1, 1]]:
-        straight.update(np.array(chunk))
+    on, straight = bk.Stream.load(path), copy(stream)
+    for one in (on, straight):
+        one.update(np.array([1, 1]))
     pd.testing.assert_frame_equal(on.scores, straight.scores)
     assert stream.chunks == len(TOSSES)
 
@@ -116,14 +116,20 @@ def table() -> pd.DataFrame:
     return data.assign(y=data["x"] + (data["group"] == "b") + rng.normal(size=30))
 
 
-def test_new_rows_are_drawn_from_the_posterior_of_all_chunks(table: pd.DataFrame) -> None:
+@pytest.fixture(scope="module")
+def whole(table: pd.DataFrame) -> bk.Posterior:
+    """Of all rows of the table at once."""
+    return bk.infer(regression(table), random_seed=1, draws=4)
+
+
+def test_new_rows_are_drawn_from_the_posterior_of_all_chunks(table: pd.DataFrame, whole: bk.Posterior) -> None:
     stream = bk.Stream(regression)
     stream.update(table[:17])
     stream.update(table[17:])
     new = pd.DataFrame({"group": ["b", "b"], "x": [0.0, 2.0]})
     drawn = stream.predict(new, random_seed=1)["y"]
-    post = bk.infer(regression(table), random_seed=1).tree["posterior"]
-    mean = post["level"].sel(group="b").mean().item() + new["x"].to_numpy() * post["slope"].mean().item()
+    level, slope = (np.asarray(whole.marginal(name).mean()) for name in ("level", "slope"))
+    mean = level[1] + new["x"].to_numpy() * slope
     error = drawn.std(("chain", "draw")).to_numpy() / np.sqrt(drawn.sizes["chain"] * drawn.sizes["draw"])
     assert np.all(np.abs(drawn.mean(("chain", "draw")).to_numpy() - mean) < 5 * error)
     with pytest.raises(DataError, match="the new data have the group 'c'"):
@@ -132,10 +138,9 @@ def test_new_rows_are_drawn_from_the_posterior_of_all_chunks(table: pd.DataFrame
         stream.predict(new.drop(columns="x"))
 
 
-def test_shards_are_one_posterior_and_the_prior_counts_once(table: pd.DataFrame) -> None:
-    whole = bk.infer(regression(table), random_seed=1)
+def test_shards_are_one_posterior_and_the_prior_counts_once(table: pd.DataFrame, whole: bk.Posterior) -> None:
     shards = [bk.infer(regression(table[k::3]), random_seed=1, draws=4) for k in range(3)]
-    both = bk.combine(shards, random_seed=1)
+    both = bk.combine(shards, random_seed=1, draws=4)
     assert both.log_evidence.label == "exact"
     assert both.log_evidence.value == pytest.approx(whole.log_evidence.value, rel=CLOSE)
     for name in ("variance", "level", "slope"):
