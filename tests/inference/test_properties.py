@@ -162,7 +162,7 @@ def dense_graph(nodes: tuple[Node, ...]) -> Answer:
     return graph.answer()
 
 
-@settings(max_examples=8)
+@settings(max_examples=12)
 @given(nodes=graphs())
 def test_random_linear_gaussian_graph(nodes: tuple[Node, ...]) -> None:
     assert_exact(pymc_graph(nodes), dense_graph(nodes))
@@ -211,7 +211,7 @@ def _dirichlet_multinomial(a: float, b: float, ks: list[int]) -> tuple[Callable[
     )
 
 
-@settings(max_examples=8)
+@settings(max_examples=12)
 @given(
     pair=st.sampled_from([_beta_binomial, _beta_negative_binomial, _gamma_poisson, _dirichlet_multinomial]),
     a=positive,
@@ -256,7 +256,7 @@ def _gamma_gamma(a: float, b: float, ys: np.ndarray) -> tuple[Callable[[], Any],
     )
 
 
-@settings(max_examples=8)
+@settings(max_examples=12)
 @given(
     pair=st.sampled_from([_gamma_exponential, _inverse_gamma_exponential, _gamma_lognormal, _gamma_gamma]),
     a=positive,
@@ -270,7 +270,7 @@ def test_random_pair_with_amounts(pair: Callable[..., Any], a: float, b: float, 
     assert_exact(model, answer)
 
 
-@settings(max_examples=6)
+@settings(max_examples=8)
 @given(a=positive, b=positive, kappa=positive, centre=st.floats(-10, 10), ys=reals, precision=st.booleans())
 def test_random_normal_inverse_gamma(
     a: float, b: float, kappa: float, centre: float, ys: list[float], precision: bool
