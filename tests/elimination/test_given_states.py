@@ -32,20 +32,21 @@ def spike_and_slab(share: float | None = 0.5) -> pm.Model:
     return model
 
 
+def log_normal(y: np.ndarray, covariances: np.ndarray) -> np.ndarray:
+    """The log density of y by each covariance, with a mean of zero."""
+    squares = np.sum(
+        y * np.linalg.solve(covariances, np.broadcast_to(y[:, None], (*covariances.shape[:-1], 1)))[..., 0], -1
+    )
+    return -0.5 * (len(y) * math.log(2 * math.pi) + np.linalg.slogdet(covariances)[1] + squares)
+
+
 def integral(y: np.ndarray, log_prior: np.ndarray, weigh: Callable[[float], np.ndarray]) -> tuple[float, np.ndarray]:
     """The log evidence, and the mean of what is weighed, by 160 Gauss-Legendre nodes over the scale of the noise."""
     nodes, weights = np.polynomial.legendre.leggauss(160)
     scales, weights = 0.05 + 3.5 * (nodes + 1), weights * 3.5
     between = [(X * sd**2) @ X.T for sd in SD]
-    logs = np.array(
-        [
-            [stats.multivariate_normal(np.zeros(ROWS), k + s**2 * np.eye(ROWS)).logpdf(y) for k in between]
-            + log_prior
-            + stats.halfnorm.logpdf(s)
-            for s in scales
-        ]
-    )
-    logs += np.log(weights)[:, None]
+    covariances = np.array(between) + scales[:, None, None, None] ** 2 * np.eye(ROWS)
+    logs = log_normal(y, covariances) + log_prior + (stats.halfnorm.logpdf(scales) + np.log(weights))[:, None]
     value = special.logsumexp(logs)
     share = np.exp(logs - value)
     return float(value), sum(np.tensordot(p, weigh(s), axes=(0, 0)) for p, s in zip(share, scales, strict=True))
@@ -59,7 +60,7 @@ def means(noise: float) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def posterior() -> bk.Posterior:
-    return bk.infer(spike_and_slab(), random_seed=1)
+    return bk.infer(spike_and_slab(), draws=1000, random_seed=1)
 
 
 def test_a_spike_and_a_slab_are_summed_over_after_the_weights(posterior: bk.Posterior) -> None:
@@ -73,7 +74,7 @@ def test_a_spike_and_a_slab_are_summed_over_after_the_weights(posterior: bk.Post
     np.testing.assert_allclose(posterior.marginal("z").mean(), both[1][:P], atol=1e-7)
     draws = posterior.tree["posterior"]
     weights = draws["b"].values.reshape(-1, P)
-    np.testing.assert_allclose(weights.mean(axis=0), both[1][P:], atol=5 * weights.std(axis=0).max() / 63)
+    np.testing.assert_allclose(weights.mean(axis=0), both[1][P:], atol=5 * weights.std(axis=0).max() / 31)
     np.testing.assert_allclose(draws["largest"].values.ravel(), weights.max(axis=1))
     # Each weight has the width of its own indicator.
     z = draws["z"].values.reshape(-1, P)
@@ -132,7 +133,7 @@ def test_a_few_rows_of_two_components_leave_their_common_scale() -> None:
     same = EVERY[:, :, None] == EVERY[:, None, :]
 
     def density(s: float) -> float:
-        logs = [stats.multivariate_normal(np.zeros(3), 4.0 * k + s**2 * np.eye(3)).logpdf(y) for k in same]
+        logs = log_normal(y, 4.0 * same + s**2 * np.eye(3))
         return float(np.exp(special.logsumexp(log_prior + logs) + stats.halfnorm.logpdf(s)))
 
     expected = math.log(integrate.quad(density, 0, 6, epsabs=0, epsrel=1e-11)[0])

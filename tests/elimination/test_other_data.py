@@ -204,9 +204,9 @@ def schools(y: Any) -> pm.Model:
 def test_what_remains_is_integrated_with_the_other_data() -> None:
     analysis = found(schools(np.array([28.0, 8, -3, 7, -1, 1, 18, 12])))
     assert not analysis.used_values
-    for seed in range(3):
+    for seed in range(2):
         y = np.random.default_rng(seed).normal(0.0, 12.0, size=8)
-        one, two = answer(analysis.with_data({"y": y}), random_seed=1), bk.infer(schools(y), draws=4, random_seed=1)
+        one, two = (answer(source, random_seed=1) for source in (analysis.with_data({"y": y}), schools(y)))
         assert one.method == two.method == "quadrature"
         assert abs(one.log_evidence.value - two.log_evidence.value) < 1e-11 * abs(two.log_evidence.value)
         for name in ("mu", "tau", "theta"):
@@ -249,9 +249,9 @@ SOME = [[1.0, -2.0, 0.5, 4.0], [0.0, 0.0, 0.0, 0.0], [1e3, -1e3, 2.0, 0.0]]
 def test_a_density_that_reads_the_data_is_made_anew(build: Any, pairs: list[Any]) -> None:
     # Standard errors, designs with zeros and scales of a prior change the structure that the density is made from.
     analysis, names = found(build(*pairs[0])), ("y", {measured: "error"}.get(build, "x"))
-    for pair in [*pairs, pairs[0]]:
-        one = answer(analysis.with_data(dict(zip(names, pair, strict=True))), draws=4, random_seed=1)
-        two = bk.infer(build(*pair), draws=4, random_seed=1)
+    fresh = [answer(build(*pair), random_seed=1) for pair in pairs]
+    for pair, two in zip([*pairs, pairs[0]], [*fresh, fresh[0]], strict=True):
+        one = answer(analysis.with_data(dict(zip(names, pair, strict=True))), random_seed=1)
         assert one.method == two.method == "quadrature"
         size = max(1.0, abs(two.log_evidence.value))
         assert abs(one.log_evidence.value - two.log_evidence.value) < 1e-11 * size
@@ -270,12 +270,12 @@ def heavy_tailed(y: Any) -> pm.Model:
 def test_a_density_is_made_once_for_all_data(build: Any) -> None:
     analysis = found(build(np.arange(8.0)))
     made = []
-    for seed in range(3):
+    for seed in range(2):
         given = analysis.with_data({"y": np.random.default_rng(seed).normal(0.0, 12.0, size=8)})
         answer(given, random_seed=1)
         made.append(given._memory["integrand"])
     assert made[0] is not None
-    assert made[0] is made[1] is made[2]
+    assert made[0] is made[1]
 
 
 @pytest.mark.parametrize(
