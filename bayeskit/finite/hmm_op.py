@@ -30,12 +30,13 @@ from bayeskit.finite import chain_arithmetic, forward_backward
 from bayeskit.finite.forward_backward import evidence_and_filter, evidence_gradient
 from bayeskit.finite.hmm_arguments import stacked_chains
 from bayeskit.finite.sequences import evidences_and_filters
-from bayeskit.graphs.numba_functions import source_version
+from bayeskit.graphs import numba_functions
+from bayeskit.graphs.numba_functions import own, source_version
 from bayeskit.types import Array, Graph
 
 __all__ = ["ChainGradient", "ChainLogEvidence", "chain_log_evidence", "evidences_of_many"]
 
-CALLED = (chain_arithmetic.__file__, forward_backward.__file__)
+CALLED = (chain_arithmetic.__file__, forward_backward.__file__, numba_functions.__file__)
 
 
 class ChainLogEvidence(Op):
@@ -106,9 +107,7 @@ class ChainGradient(Op):
 def _numba_value(op: ChainLogEvidence, node: Apply, **kwargs: Any) -> Any:
     @numba_basic.numba_njit
     def chain_log_evidence(initial: Any, transition: Any, likelihood: Any) -> Any:
-        value, filtered, logarithms = evidence_and_filter(
-            np.ascontiguousarray(initial), np.ascontiguousarray(transition), np.ascontiguousarray(likelihood)
-        )
+        value, filtered, logarithms = evidence_and_filter(own(initial), own(transition), own(likelihood))
         return np.array(value), filtered, np.array(logarithms)
 
     return chain_log_evidence, source_version(__file__, *CALLED)
@@ -118,7 +117,7 @@ def _numba_value(op: ChainLogEvidence, node: Apply, **kwargs: Any) -> Any:
 def _numba_gradient(op: ChainGradient, node: Apply, **kwargs: Any) -> Any:
     @numba_basic.numba_njit
     def chain_gradient(transition: Any, filtered: Any, logarithms: Any) -> Any:
-        return evidence_gradient(np.ascontiguousarray(transition), np.ascontiguousarray(filtered), logarithms.item())
+        return evidence_gradient(own(transition), own(filtered), logarithms.item())
 
     return chain_gradient, source_version(__file__, *CALLED)
 

@@ -38,31 +38,49 @@ def test_no_option_is_left_to_the_caller(module: str, name: str) -> None:
     assert options["fastmath"] is False and options["error_model"] == "python"
 
 
+# Runs each of its arguments in a process of its own, that has imported numba and what compiles, and nothing compiled.
+EACH = """
+import os, sys
+import bayeskit.graphs.numba_functions
+assert "bayeskit.finite.chain_arithmetic" not in sys.modules
+for code in sys.argv[1:]:
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        exec(code, {"__name__": "__main__"})
+        sys.stdout.flush()
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        sys.exit("failed: " + code)
+"""
+
+
+def said(cache: Path, *codes: str, path: str = "") -> list[str]:
+    """What several processes print, one after the other, which keep what they compile in one place."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)} | ({"PYTHONPATH": path} if path else {})
+    command = [sys.executable, "-B", "-c", EACH, *codes]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+
+
 def test_sums_are_compensated_though_the_caller_reorders_its_own(tmp_path: Path) -> None:
     assert len(COMPILED) > 20
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    for _ in range(2):  # compiled, then from the disk
-        found = subprocess.run(
-            [sys.executable, "-c", FIRST], env=environment, capture_output=True, text=True, check=True
-        )
-        assert found.stdout.split() == ["1.0", "-inf", "-inf"]
+    assert said(tmp_path, FIRST, FIRST) == ["1.0", "-inf", "-inf"] * 2  # compiled, then from the disk
 
 
 def test_the_cache_notices_that_a_function_in_another_file_has_changed(tmp_path: Path) -> None:
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
     (tmp_path / "outer.py").write_text(
         "import inner\nfrom bayeskit.graphs.numba_functions import as_written\n\n"
         "@as_written(inner.__file__)\ndef value():\n    return inner.value()\n"
     )
+    inner = (
+        "from bayeskit.graphs.numba_functions import as_written\n\n@as_written()\ndef value():\n    return {number}\n"
+    )
+    codes = []
     for number in ("1.0", "2.0"):
-        (tmp_path / "inner.py").write_text(
-            "from bayeskit.graphs.numba_functions import as_written\n\n"
-            f"@as_written()\ndef value():\n    return {number}\n"
-        )
-        for _ in range(2):  # compiled, then from the disk
-            command = [sys.executable, "-B", "-c", "import outer; print(outer.value())"]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-            assert done.stdout.split() == [number]
+        write = f"open({str(tmp_path / 'inner.py')!r}, 'w').write({inner.format(number=number)!r})\n"
+        # Compiled, then from the disk.
+        codes += [write + "import outer; print(outer.value())", "import outer; print(outer.value())"]
+    assert said(tmp_path / "cache", *codes, path=str(tmp_path)) == ["1.0", "1.0", "2.0", "2.0"]
 
 
 def test_each_function_has_one_version() -> None:

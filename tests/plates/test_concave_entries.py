@@ -89,6 +89,13 @@ LIKELIHOODS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[np.ndarray, fl
         lambda b, w: stats.gamma.logpdf(TIMES, 2.0, scale=np.exp(b + w) / 2.0),
     ),
 }
+
+
+@functools.cache
+def plate_named(name: str) -> Plate:
+    return plate_of(LIKELIHOODS[name][0])
+
+
 #: w, and the sd of the entries.
 GIVEN = [(0.4, 0.7), (-1.2, 3.0), (0.1, 0.02), (5.0, 1.0), (0.3, 40.0)]
 
@@ -121,8 +128,8 @@ def is_concave(plate: Plate, given: list[np.ndarray]) -> bool:
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_integrals_are_those_of_scipy(name: str) -> None:
-    likelihood, row_density = LIKELIHOODS[name]
-    plate, (w, s) = plate_of(likelihood), np.array(GIVEN).T
+    _, row_density = LIKELIHOODS[name]
+    plate, (w, s) = plate_named(name), np.array(GIVEN).T
     given = given_of(plate, w, s)
     with lightly(), np.errstate(all="ignore"):
         assert is_concave(plate, given)
@@ -141,7 +148,7 @@ def test_integrals_are_those_of_scipy(name: str) -> None:
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_nodes_are_those_of_any_density(name: str) -> None:
     """Mode, lattice and shares: what is told of concave entries, and the rule that knows nothing of them."""
-    plate = plate_of(LIKELIHOODS[name][0])
+    plate = plate_named(name)
     given = given_of(plate, *np.array(GIVEN).T)
     of_any = replace(plate, terms=replace(plate.terms, concave=None))
     with lightly():
@@ -160,8 +167,8 @@ def test_nodes_are_those_of_any_density(name: str) -> None:
 @pytest.mark.parametrize("name", ["of a number", "slopes", "waiting times with a shape"])
 def test_draws_have_the_density(name: str) -> None:
     """By Kolmogorov and Smirnov, against the distribution function of SciPy's density on a fine grid."""
-    likelihood, row_density = LIKELIHOODS[name]
-    plate, number, w, s = plate_of(likelihood), 4_000, 0.3, 1.5
+    _, row_density = LIKELIHOODS[name]
+    plate, number, w, s = plate_named(name), 4_000, 0.3, 1.5
     given = given_of(plate, np.full(number, w), np.full(number, s))
     grid = np.linspace(-12, 12, 4_001)
     with lightly(), np.errstate(all="ignore"):
@@ -175,7 +182,7 @@ def test_draws_have_the_density(name: str) -> None:
 
 def test_copies_are_drawn_of_their_entries() -> None:
     """In whatever order they come."""
-    plate, number = plate_of(LIKELIHOODS["of a number"][0]), 2_000
+    plate, number = plate_named("of a number"), 2_000
     given = given_of(plate, np.full(number, 0.3), np.full(number, 1.5))
     copies = np.array([3, 0, 1, 0])
     with lightly():
@@ -190,7 +197,7 @@ def test_copies_are_drawn_of_their_entries() -> None:
 
 def test_entries_without_an_integral_are_not_drawn() -> None:
     """Of a rule that no lattice satisfies."""
-    plate = plate_of(LIKELIHOODS["of a number"][0])
+    plate = plate_named("of a number")
     given = given_of(plate, *np.array(GIVEN).T)
     with lightly():
         ((_, numbers),) = plate.concave(given, plate.starts(given, len(GIVEN)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,11 @@ def plate_of(model: pm.Model) -> Plate:
     return plate
 
 
+@cache
+def plate_named(name: str) -> Plate:
+    return plate_of(MODELS[name]())
+
+
 def some(plate: Plate, number: int, seed: int = 0) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     return [np.exp(0.3 * rng.normal(size=(number, *v.type.shape))) for v in plate.terms.given]
@@ -109,7 +115,7 @@ def same_partition(one: np.ndarray, other: np.ndarray) -> bool:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_classes_are_those_of_the_densities(name: str) -> None:
-    plate = plate_of(MODELS[name]())
+    plate = plate_named(name)
     assert plate.copies is not None
     assert plate.one_each is not None
     assert plate.one_each.terms.size < N
@@ -118,7 +124,7 @@ def test_classes_are_those_of_the_densities(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_integrals_and_slopes_are_those_of_every_entry(name: str) -> None:
-    plate = plate_of(MODELS[name]())
+    plate = plate_named(name)
     alone = replace(plate, one_each=None, copies=None)
     phi = some(plate, 5)
     np.testing.assert_allclose(plate.log_integrals(phi, 5), alone.log_integrals(phi, 5), atol=1e-9)
@@ -133,7 +139,7 @@ def test_integrals_and_slopes_are_those_of_every_entry(name: str) -> None:
 
 
 def test_entries_are_drawn_one_by_one() -> None:
-    plate = plate_of(MODELS["a table"]())
+    plate = plate_named("a table")
     phi = {n: np.broadcast_to(p, (4_000, *p.shape[1:])) for n, p in zip(plate.given, some(plate, 1), strict=True)}
     drawn = PlateRecovery(plate).draw(phi, 4_000, np.random.default_rng(0))
     assert plate.copies is not None
@@ -196,7 +202,7 @@ def with_dims() -> pm.Model:
 
 def test_dims_of_which_pytensor_knows_no_length() -> None:
     """The integrals, and the classes, of the same model without dims."""
-    plate, plain = plate_of(with_dims()), plate_of(MODELS["a table"]())
+    plate, plain = plate_of(with_dims()), plate_named("a table")
     assert plate.copies is not None
     assert plain.copies is not None
     assert same_partition(plate.copies, plain.copies)
@@ -211,7 +217,7 @@ def test_data_in_containers_are_read_as_they_are_now() -> None:
     analysis = analyse(model)
     for answers in (ANSWERS[PERSON, ITEM], 1 - ANSWERS[PERSON[::-1], ITEM]):
         model.set_data("answers", answers)
-        found, known = with_plates(analysis), plate_of(MODELS["a table"]())
+        found, known = with_plates(analysis), plate_named("a table")
         assert found is not None
         (plate,) = found.plates
         assert plate.copies is not None

@@ -21,14 +21,15 @@ from pytensor.graph.op import Op
 from pytensor.link.numba.dispatch import basic as numba_basic
 from pytensor.link.numba.dispatch.basic import register_funcify_default_op_cache_key
 
+from bayeskit.graphs import numba_functions
 from bayeskit.graphs.matern import softened
 from bayeskit.graphs.matern.softened import softened_adjoint, softened_whitening, whitened_each
-from bayeskit.graphs.numba_functions import source_version
+from bayeskit.graphs.numba_functions import own, source_version
 from bayeskit.types import Graph
 
 __all__ = ["MaternAdjoint", "MaternWhitening", "laid_out"]
 
-CALLED = (softened.__file__, *softened.CALLED)
+CALLED = (softened.__file__, *softened.CALLED, numba_functions.__file__)
 
 
 class MaternWhitening(Op):
@@ -136,15 +137,14 @@ def _numba_whitening(op: MaternWhitening, node: Apply, **kwargs: Any) -> Any:
 
     @numba_basic.numba_njit
     def matern_whitening(x: Any, y: Any, d: Any, variances: Any, rates: Any) -> Any:
-        ascontiguous = np.ascontiguousarray
         return whitening(
-            ascontiguous(x),
-            ascontiguous(y),
-            ascontiguous(d),
-            orders,
-            ascontiguous(variances),
-            ascontiguous(rates),
-            softening,
+            own(x),
+            own(y),
+            own(d),
+            own(orders),
+            own(variances),
+            own(rates),
+            own(softening),
         )
 
     return matern_whitening, source_version(__file__, *CALLED)
@@ -157,17 +157,16 @@ def _numba_adjoint(op: MaternAdjoint, node: Apply, **kwargs: Any) -> Any:
 
     @numba_basic.numba_njit
     def matern_adjoint(x: Any, y: Any, d: Any, variances: Any, rates: Any, to_z: Any, to_root: Any) -> Any:
-        ascontiguous = np.ascontiguousarray
         return adjoint(
-            ascontiguous(x),
-            ascontiguous(y),
-            ascontiguous(d),
-            orders,
-            ascontiguous(variances),
-            ascontiguous(rates),
-            softening,
-            ascontiguous(to_z),
-            ascontiguous(to_root),
+            own(x),
+            own(y),
+            own(d),
+            own(orders),
+            own(variances),
+            own(rates),
+            own(softening),
+            own(to_z),
+            own(to_root),
         )
 
     return matern_adjoint, source_version(__file__, *CALLED)
