@@ -177,7 +177,7 @@ def test_nuts_runs_on_it_natively() -> None:
     likelihood = -0.5 * (y[:, None] - np.array([0.0, 3.0])) ** 2
     with pm.Model() as model:
         stay = pm.Uniform("stay")
-        transition = stay * np.eye(2) + (1 - stay) * (1 - np.eye(2))  # that stacks nothing: numba compiles it sooner
+        transition = pt.stack([pt.stack([stay, 1 - stay]), pt.stack([1 - stay, stay])])
         pm.Potential("y", chain_log_evidence(np.log([0.5, 0.5]), log_probability(transition)[None], likelihood))
     compiled = nutpie.compile_pymc_model(model, backend="numba")
     tree = nutpie.sample(compiled, draws=500, tune=300, chains=2, cores=1, seed=1, progress_bar=False)
