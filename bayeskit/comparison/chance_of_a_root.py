@@ -39,7 +39,7 @@ def chance_of_root(model: pm.Model, inequalities: Sequence[Inequality]) -> Chanc
         graph = (pm.logcdf if real else pm.logp)(rv, value, warn_rvs=False)
         function = compile_small([value], widen([graph])[0])
         # Of many numbers at once: an integral asks for thousands.
-        density = compile_stacked([value], widen([pm.logp(rv, value, warn_rvs=False)])[0]) if real else None
+        density = compile_stacked([value], widen([pm.logp(rv, value, warn_rvs=False)])[0]) if real else function
     except (NotImplementedError, TypeError, ValueError):
         return None
     if graph.type.ndim != rv.type.ndim:

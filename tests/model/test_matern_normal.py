@@ -54,8 +54,8 @@ def _as_pymc_has_it(model, joint, written_out=None):
     """The density against PyMC's own, at a few points; and its gradient against that of a density written out.
 
     PyMC squares places before it subtracts them: of the distance of a place from itself rounding leaves 10⁻¹³, which
-    over a softened distance of 10⁻⁶ is 10⁻⁷ in a covariance. To a gradient, or to differences of the density, it adds
-    up to 10⁻⁵, by the machine's BLAS: against fifty digits ours was off by 10⁻⁹, and theirs by 5·10⁻⁶.
+    over a softened distance of 10⁻⁶ is 10⁻⁷ in a covariance. Its gradient was off by 6·10⁻⁵ on one machine, differences
+    of its density by 5·10⁻⁶ on another, where ours was off by 10⁻⁹ from fifty digits.
     """
     free = list(joint.values.values())
     ours = compile_small(free, [joint.total, *(pt.grad(joint.total, free) if written_out else [])])
