@@ -35,6 +35,7 @@ def page() -> dict[str, Any]:
     return {**names, "printed": printed}
 
 
+@pytest.mark.slow
 def test_every_block_prints_what_stands_under_it(page: dict[str, Any]) -> None:
     assert len([1 for _, expected in page["printed"] if expected]) == 14
     for found, expected in page["printed"]:

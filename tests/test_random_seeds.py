@@ -61,6 +61,7 @@ def asked() -> dict[str, Callable[[Any], Any]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_seeds_are_those_that_pymc_takes(name: str, asked: dict[str, Callable[[Any], Any]]) -> None:
     make: Any = {"predict": lambda: np.random.default_rng(1), "recover": lambda: [1, 2]}.get(name, lambda: np.int64(3))

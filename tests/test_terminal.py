@@ -91,6 +91,7 @@ def test_other_handlers_and_other_threads_are_left_alone(monkeypatch: pytest.Mon
     assert heard[1:] == ["own"]
 
 
+@pytest.mark.slow
 def test_nothing_but_the_command_line_catches_an_interrupt() -> None:
     found = []
     for path in sorted((ROOT / "bayeskit").rglob("*.py")):

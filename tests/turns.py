@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import pytest
 
-TURNS = 4
+TURNS = 5
 
 
 def add_option(parser: pytest.Parser) -> None:

@@ -28,6 +28,7 @@ def exact(values: np.ndarray) -> list[Any]:
     return [mp.mpf(v) for v in np.ravel(values).tolist()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [50, 3_000])
 @pytest.mark.parametrize(("centre", "sd"), [(273.15, 0.01), (1e5, 0.01), (1e5, 1.0), (0.0, 1.0)])
 def test_a_mean_that_is_large_beside_the_spread(centre: float, sd: float, rows: int) -> None:

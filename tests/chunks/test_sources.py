@@ -50,6 +50,7 @@ def delayed(value: Any) -> Any:
     return dask.delayed(lambda: value)()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "paths",
     [
@@ -161,6 +162,7 @@ def test_a_full_disk_is_the_fault_of_the_checkpoint_and_another_fault_is_not(tmp
         (tmp_path / "gone").stat()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sub/b.parquet", "b.pq", "b.PARQUET", "sub/deep/000000_0"])
 def test_all_files_below_a_folder_are_read(name: str, tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", Y[:4])
@@ -183,6 +185,7 @@ def by_year(rows: pd.DataFrame) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pattern", [pytest.param("", id="the folder"), "year=*", "*/*.parquet", "**/*.parquet", "year=*/*"]
 )

@@ -62,6 +62,7 @@ def at_once(name: str) -> bk.Posterior:
     return bk.infer(build(data), method="exact", draws=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_chunks_of_any_size_give_the_evidence_and_the_posterior_of_all_rows(name: str) -> None:
     build, data = of_catalogue(name)
@@ -148,6 +149,7 @@ def two_lookups(data: pd.DataFrame) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [normal_groups, logistic, robust, mixture, with_zeros, levels, two_lookups])
 def test_the_log_density_is_that_of_all_rows(build: Callable[[pd.DataFrame], pm.Model]) -> None:
     data = table()
@@ -279,6 +281,7 @@ OF_GROUPS: dict[str, Callable[[pd.DataFrame], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", OF_GROUPS)
 @pytest.mark.parametrize("cuts", [[18], [12, 22], [2]])
 def test_what_is_made_of_a_group_is_refused_wherever_chunks_end(case: str, cuts: list[int]) -> None:
@@ -345,6 +348,7 @@ def with_first() -> bk.Stream:
     return stream
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_chunk_is_named_and_leaves_what_was_added_before(case: str) -> None:
     spoil, message = BAD[case]
@@ -359,6 +363,7 @@ def test_a_bad_chunk_is_named_and_leaves_what_was_added_before(case: str) -> Non
     assert stream.rows == 16
 
 
+@pytest.mark.slow
 def test_files_are_read_in_parts_and_one_that_is_cut_off_is_named(tmp_path: Path) -> None:
     data = table()
     days = tmp_path / "days"
@@ -403,6 +408,7 @@ def test_what_is_no_builder_or_no_chunk_is_said() -> None:
         bk.infer(lambda rows: 3, chunks=[data])  # type: ignore[arg-type, return-value]
 
 
+@pytest.mark.slow
 def test_large_chunks_lose_no_digits_to_the_size_of_the_numbers() -> None:
     """Sums in blocks, over many rows of few groups, against the formula with the mean taken out first."""
     rng = np.random.default_rng(5)
@@ -434,6 +440,7 @@ def _rows(data: pd.DataFrame, start: int) -> Any:
     return ChunkRows.of(data[start : start + 10_000], f"rows from {start}")
 
 
+@pytest.mark.slow
 def test_the_maximum_of_sums_is_that_of_all_rows() -> None:
     rng = np.random.default_rng(1)
     table = pd.DataFrame({"group": rng.permutation(np.arange(24) % 3), "y": rng.normal(size=24)})
@@ -467,6 +474,7 @@ PRODUCTS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("product", PRODUCTS)
 @pytest.mark.parametrize("sd", [0.7, None])
 def test_numbers_of_single_precision_are_widened_before_anything_is_computed_of_them(

@@ -103,6 +103,7 @@ BAD_INPUT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "table", "words"), BAD_INPUT.values(), ids=BAD_INPUT)
 def test_bad_input_is_one_line_and_leaves_nothing(
     run: Run, folder: Path, arguments: tuple[str, ...], table: str | bytes, words: list[str]
@@ -133,6 +134,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*")} == set(files)
 
 
+@pytest.mark.slow
 def test_bad_input_of_the_program_itself(folder: Path) -> None:
     """A table that is missing is said before the model is run, which would import PyMC for seconds."""
     (folder / "raises.py").write_text(RAISES)
@@ -282,6 +284,7 @@ def test_explain_names_the_family(run: Run) -> None:
     assert run("explain", "gamma_poisson")[1].count("gamma") >= 1
 
 
+@pytest.mark.slow
 def test_compare_weighs_specifications(run: Run, folder: Path) -> None:
     (folder / "table.csv").write_text(BINOMIAL)
     flat, informed = "beta_binomial", "beta_binomial:alpha=2,beta=5"
@@ -302,6 +305,7 @@ def test_compare_weighs_specifications(run: Run, folder: Path) -> None:
     assert math.isclose(last["posterior_probability"], odds / (1 + odds), rel_tol=1e-9)
 
 
+@pytest.mark.slow
 def test_compare_answers_what_is_asked_beside_its_table(run: Run, folder: Path) -> None:
     (folder / "table.csv").write_text(BINOMIAL)
     flat, informed = "beta_binomial", "beta_binomial:alpha=2,beta=5"
@@ -397,6 +401,7 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(run: Run, folder: Path) -> 
     assert [path.name for path in folder.iterdir()] == ["mine.py"]
 
 
+@pytest.mark.slow
 def test_numbers_that_overflow_are_one_line(run: Run, folder: Path) -> None:
     (folder / "table.csv").write_text("y\n1e308\n1e308\n-1e308\n1\n")
     code, out, err = run(*infer("normal"))
@@ -405,6 +410,7 @@ def test_numbers_that_overflow_are_one_line(run: Run, folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["table.csv"]
 
 
+@pytest.mark.slow
 def test_an_output_that_is_full_is_one_line() -> None:
     command = [sys.executable, "-m", "bayeskit.cli", "models", "normal"]
     with open("/dev/full", "w") as full:
@@ -414,6 +420,7 @@ def test_an_output_that_is_full_is_one_line() -> None:
     assert "No space left on device" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_early_is_no_error() -> None:
     command = [sys.executable, "-m", "bayeskit.cli", "models"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -52,6 +52,7 @@ def normal(tmp_path_factory: pytest.TempPathFactory) -> tuple[demo.Outcome, str]
     return outcome, (folder / outcome.page).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_one_model_end_to_end(normal: tuple[demo.Outcome, str]) -> None:
     outcome, page = normal
     assert (outcome.model, outcome.data, outcome.method) == ("normal", "cavendish", "exact")
@@ -85,6 +86,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, passed: bool) -> None:
     monkeypatch.setattr(demo, "run_model", run_model)
 
 
+@pytest.mark.slow
 def test_processes_give_the_same(normal: tuple[demo.Outcome, str], tmp_path: Path) -> None:
     """A model in a process of its own, against the same in this process; two at once are told apart elsewhere."""
     one = partial(demo.run_model, output=tmp_path, random_seed=20260101)

@@ -60,6 +60,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_right_sampler_passes_and_a_wrong_one_fails(package: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": "installed", "PYTENSOR_FLAGS": "cxx=", "PYTEST_ADDOPTS": ""}
     options = ["--assert=plain", "--bayeskit-sampler=my_sampler:sample", "--bayeskit-references=coin", "-rA"]

@@ -37,6 +37,7 @@ def posterior(method: str) -> Posterior:
     return found
 
 
+@pytest.mark.slow
 @METHODS
 def test_every_labelling_is_as_frequent_as_any_other(method: str) -> None:
     before, after = posterior(method).tree["posterior"], over_all_labellings(posterior(method)).tree["posterior"]
@@ -50,6 +51,7 @@ def test_every_labelling_is_as_frequent_as_any_other(method: str) -> None:
     np.testing.assert_array_equal(after["weight"].where(moved)[..., 0], before["weight"].where(moved)[..., 1])
 
 
+@pytest.mark.slow
 @METHODS
 def test_an_order_of_components_says_nothing(method: str) -> None:
     found = posterior(method).hypothesis("mean[0] < mean[1]", random_seed=1)

@@ -259,6 +259,7 @@ def test_inclusion_of_unknown_or_common_terms_is_refused() -> None:
         same.inclusion()
 
 
+@pytest.mark.slow
 def test_draws_that_are_not_to_be_relied_on_are_named_in_the_average() -> None:
     sampled = bk.infer(polynomial(1), method="nuts", draws=400, sampler={"tune": 300}, random_seed=1, progressbar=False)
     found = sampled.diagnostics

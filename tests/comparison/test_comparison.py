@@ -270,6 +270,7 @@ MEASURES = {  # how many of the values have a probability
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "two"), list(itertools.combinations(MEASURES, 2)))
 def test_single_values_with_a_probability_are_not_compared_with_densities(one: str, two: str) -> None:
     models = {name: spiked(name) for name in (one, two)}
@@ -399,6 +400,7 @@ def test_estimated_evidences_are_compared_with_their_errors() -> None:
     assert any("not every log evidence is exact" in note for note in comparison.notes)
 
 
+@pytest.mark.slow
 def test_models_without_evidence_are_refused_by_name() -> None:
     with pm.Model() as model:
         # Four real numbers remain, too many for quadrature, and what their order leaves of the prior is not known.

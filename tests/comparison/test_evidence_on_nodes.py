@@ -56,6 +56,7 @@ def counts_of_integrals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
+@pytest.mark.slow
 def test_a_curve_over_two_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     made = counts_of_integrals(monkeypatch)
     table = robustness([post()], "alpha.lam", np.geomspace(1.0, 10.0, 10)).table
@@ -180,6 +181,7 @@ def weighed_evidence(mean: float, sd: float) -> float:
     return float(special.logsumexp(log_p) + np.log((u[1] - u[0]) * (v[1] - v[0])))
 
 
+@pytest.mark.slow
 def test_nodes_go_along_with_a_prior_over_four_decades(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under a small sd the posterior is the prior, and goes where that goes."""
     mean = 3.0

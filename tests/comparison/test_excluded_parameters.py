@@ -154,6 +154,7 @@ def test_compare_has_no_leave_one_out_from_draws_that_cannot_see() -> None:
     assert not pointwise_loo(posterior).known
 
 
+@pytest.mark.slow
 def test_a_sampled_model_is_run_without_the_observation() -> None:
     with pm.Model() as model:
         pm.Uniform("y", 0.0, pm.Gamma("t", 3.0, 0.5), observed=VALUES)

@@ -201,6 +201,7 @@ def test_rectangles(df: float) -> None:
     assert rectangle(mean, scale, df, low, high, 0).inside == pytest.approx(right, abs=1e-7)
 
 
+@pytest.mark.slow
 def test_orders_of_exchangeable_numbers() -> None:
     with pm.Model() as model:
         theta = pm.StudentT("theta", nu=3, mu=pm.Normal("m"), sigma=pm.HalfNormal("s"), shape=5)
@@ -258,6 +259,7 @@ def test_marginals_by_quadrature() -> None:
         assert abs(found.posterior_probability - probability) < found.posterior_error < 1e-7
 
 
+@pytest.mark.slow
 def test_marginals_by_quadrature_and_averages_over_draws() -> None:
     post = hierarchy()
     sampled = bk.infer(post.model, method="nuts", draws=1000, random_seed=1, sampler={"tune": 300})
@@ -373,6 +375,7 @@ def test_refusals(text: str, says: str) -> None:
         means().hypothesis(text, random_seed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "prior, known",
     [

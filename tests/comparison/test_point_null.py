@@ -137,6 +137,7 @@ def test_numbers_whose_scale_is_integrated_out_or_given(names: Any, at: float) -
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names, row", [("mu[1]", [[0, 1]]), ("difference", [[1, -1]]), ("mu", [[1, 0], [0, 1]])])
 def test_numbers_whose_wishart_matrix_is_integrated_out(names: str, row: list[list[float]]) -> None:
     rows, y = np.array(row, dtype=float), Y.reshape(4, 2)
@@ -268,6 +269,7 @@ def at_difference() -> bk.PointNull:
 DIFFERENCE = (0, 1, -1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, at, row", [("theta[1]", 0.5, (0, 0, 1, 0)), ("difference", 0.7, DIFFERENCE)])
 def test_quadrature(name: str, at: float, row: tuple[float, ...]) -> None:
     found = at_difference() if name == "difference" else hierarchy().savage_dickey(name, at)
@@ -309,6 +311,7 @@ def test_few_draws_decide_nothing() -> None:
     assert mean_density(log_densities) is None
 
 
+@pytest.mark.slow
 def test_sampled_posteriors() -> None:
     sampled = bk.infer(hierarchy().model, method="nuts", draws=600, random_seed=1, sampler={"tune": 300})
     both = (("difference", 0.7, hierarchy_by_quad(DIFFERENCE, 0.7)), ("tau", 0.5, tau_by_quad(0.5)))

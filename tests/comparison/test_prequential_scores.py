@@ -151,6 +151,7 @@ def rates(n: int) -> tuple[pm.Model, Callable[[float], float]]:
     return model, log_density
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("build", "low"), [(regression, -18.0), (rates, -200.0)])
 def test_the_first_observations_leave_parameters_uninformed(build: Any, low: float) -> None:
     table = bk.sequential(build(1)[0]).table
@@ -236,6 +237,7 @@ def test_shared_priors_are_declared_or_come_with_the_posteriors(compared: bk.Com
         sequential(models, shared="mu")
 
 
+@pytest.mark.slow
 def test_a_t_test_as_its_data_arrive() -> None:
     """Against the integral of Rouder et al. (2009): Student's sleep data, the first of the patients."""
     gain = np.array([-1.2, -2.4])

@@ -150,6 +150,7 @@ def test_data_are_no_number_of_a_prior() -> None:
         robustness({}, "mu.sigma", [1.0])
 
 
+@pytest.mark.slow
 def test_a_t_test_over_the_scale_of_its_effect_under_a_shared_improper_prior() -> None:
     def model(effect: bool) -> pm.Model:
         with pm.Model() as model:

@@ -35,6 +35,7 @@ def every_estimate_of_the_coin() -> bk.SecondOpinion:
     return bk.evidence(coin(), ALL, draws=1_000, **SEEDED)
 
 
+@pytest.mark.slow
 def test_every_estimator_finds_the_evidence_of_a_coin() -> None:
     table = every_estimate_of_the_coin().table
     assert tuple(table.index) == ALL
@@ -80,6 +81,7 @@ def of_logistic() -> float:
     return first + float(stats.multivariate_t(np.zeros(2), np.eye(2) * 2 / 3, df=6).logpdf([0.3, -1.0]))
 
 
+@pytest.mark.slow
 def test_what_has_a_closed_form_is_integrated_out_first() -> None:
     opinion = bk.evidence(logistic(), ("exact", "quadrature", *ESTIMATED), draws=1_000, **SEEDED)
     assert opinion.verdict == "agree"
@@ -134,6 +136,7 @@ def of_labelled() -> float:
     return float(special.logsumexp(total)) + 2 * math.log(grid[1] - grid[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transform", [{}, {"transform": ordered}])
 def test_all_are_over_all_labellings_and_a_normalised_prior(transform: dict[str, object]) -> None:
     opinion = bk.evidence(labelled(**transform), ESTIMATED, draws=1_000, **SEEDED)

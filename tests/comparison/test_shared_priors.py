@@ -177,6 +177,7 @@ def limits() -> dict[str, Callable[[Callable[..., Any]], Any]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", limits())
 def test_a_flat_prior_is_the_limit_of_wide_ones(case: str) -> None:
     """∫ p(y | μ) dμ = lim p(y) √(2π) s under μ ~ N(0, s²), to the order of μ²/s²."""
@@ -376,6 +377,7 @@ def logistic(groups: bool) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 def test_a_posterior_that_is_sampled_is_seen_to_fall_off() -> None:
     """Four numbers remain, of which three are apart given the first."""
     ones = OUTCOMES.reshape(3, 4).sum(axis=1)
@@ -401,6 +403,7 @@ IMPROPER: dict[str, tuple[Callable[[], pm.Model], tuple[str, ...], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", IMPROPER)
 def test_improper_posteriors_are_refused_by_name(case: str) -> None:
     model, shared, message = IMPROPER[case]

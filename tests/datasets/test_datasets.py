@@ -196,6 +196,7 @@ frames = st.integers(1, 5).flatmap(
 )
 
 
+@pytest.mark.slow
 @given(columns=frames, form=st.sampled_from(["csv", "tsv", "parquet", "nc"]))
 def test_numbers_come_back_from_a_file_to_the_last_digit(
     tmp_path_factory: pytest.TempPathFactory, columns: dict[str, list[float]], form: str

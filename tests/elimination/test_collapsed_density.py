@@ -51,6 +51,7 @@ CASES: list[tuple[Callable[[Any, Any], None], Any, int, np.ndarray, np.ndarray, 
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__[1:])
 @pytest.mark.parametrize("vague", [1.0, 0.01])
 def test_a_rate_that_grows_without_bound_is_integrated_out(case: Any, vague: float) -> None:

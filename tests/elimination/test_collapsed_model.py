@@ -55,10 +55,12 @@ def log_marginal(case: Remainder, point: dict[str, np.ndarray]) -> float:
     return float(log_marginal_of(case.name)(*[point[n] for n in collapsed_of(case.name).remaining]))
 
 
+@pytest.mark.slow
 def test_what_remains(case: Remainder) -> None:
     assert collapsed_of(case.name).remaining == case.remaining
 
 
+@pytest.mark.slow
 def test_collapsed_plus_conditional_is_the_joint(case: Remainder) -> None:
     """log p(y, φ) + log p(θ | φ, y) = log p(y, θ, φ), with PyMC's own density on the right."""
     collapsed = collapsed_of(case.name)
@@ -76,6 +78,7 @@ def test_collapsed_plus_conditional_is_the_joint(case: Remainder) -> None:
         assert parts == pytest.approx(total, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_gradient_against_differences(case: Remainder) -> None:
     with lightly():
         space = Unconstrained(collapsed_model(collapsed_of(case.name)))
@@ -152,6 +155,7 @@ def test_a_chain_of_many_steps_against_the_kalman_filter() -> None:
     assert value == pytest.approx(expected, rel=1e-11)
 
 
+@pytest.mark.slow
 def test_collapsed_model_is_a_plain_model() -> None:
     coords = {"school": list("abcdefgh")}
     with pm.Model(coords=coords) as model:
@@ -228,6 +232,7 @@ def test_small_scales_do_not_lose_the_integral() -> None:
         assert np.ptp(values) < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [1, 2, 3, 5, 8, 9])
 def test_hierarchies_of_every_depth(depth: int) -> None:
     """x_1 ~ Normal(0, τ), x_k ~ Normal(x_{k−1}, τ), y_kn ~ Normal(x_k, 0.5), declared in a random order of the data."""

@@ -63,6 +63,7 @@ def posterior() -> bk.Posterior:
     return bk.infer(spike_and_slab(), draws=1000, random_seed=1)
 
 
+@pytest.mark.slow
 def test_a_spike_and_a_slab_are_summed_over_after_the_weights(posterior: bk.Posterior) -> None:
     steps = [(s.variables, s.family, s.given) for s in posterior.plan.eliminated]
     assert steps == [(("b",), "normal", ("z", "noise")), (("z",), "categorical", ("noise",))]
@@ -88,6 +89,7 @@ def test_probabilities_of_the_indicators_are_those_of_the_marginal(posterior: bk
     np.testing.assert_allclose(probability, posterior.marginal("z").mean(), atol=0.05)
 
 
+@pytest.mark.slow
 def test_the_share_of_slabs_goes_with_the_weights() -> None:
     post = bk.infer(spike_and_slab(None), draws=400, random_seed=2)
     assert post.plan.remaining == ("noise",)
@@ -99,6 +101,7 @@ def test_the_share_of_slabs_goes_with_the_weights() -> None:
     assert float(share.mean()) == pytest.approx(float(1 + slabs) / (4 + P), abs=5 * share.std() / 20)
 
 
+@pytest.mark.slow
 def test_other_data_are_summed_anew(posterior: bk.Posterior) -> None:
     moved = bk.infer(posterior.analysis.with_data({"y": np.roll(Y, 1)}), draws=100, random_seed=1)
     expected, _ = integral(np.roll(Y, 1), FLAT, lambda _: EVERY)
@@ -120,6 +123,7 @@ def test_indicators_of_rows_go_before_the_weights_that_would_couple_them() -> No
     assert plan.remaining == ("weights", "noise", "wide", "far", "share")
 
 
+@pytest.mark.slow
 def test_a_few_rows_of_two_components_leave_their_common_scale() -> None:
     y = np.array([-1.2, -0.8, 0.9])
     with pm.Model() as model:

@@ -112,6 +112,7 @@ DENSITIES: tuple[Function, ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "least"), [("gamma", 6), ("inverse gamma", 6), ("beta", 3)])
 def test_what_is_proved_is_linear_in_numbers(family: str, least: int) -> None:
     """Random densities of random functions of φ, and sums of two; as many are proved as are now."""
@@ -230,6 +231,7 @@ def test_signs_over_the_support() -> None:
         assert magnitude(symbols, a) == sympy.Abs(a)
 
 
+@pytest.mark.slow
 def test_long_sums_under_a_root_are_left_unfactored_and_refused() -> None:
     """The variances of a GARCH process are polynomials in all that came before; to factorise them takes minutes."""
     y = np.random.default_rng(0).normal(size=24)

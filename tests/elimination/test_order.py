@@ -93,6 +93,7 @@ def test_weights_of_the_mean_go_before_a_process_in_the_log_scale(process_first:
     assert set(plan.remaining) == {"sd", "persistence", "level"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spelling", ["switch", "power", "sum"])
 def test_rates_of_groups_go_before_a_factor_that_some_rows_have(spelling: str) -> None:
     rng = np.random.default_rng(3)

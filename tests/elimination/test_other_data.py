@@ -75,6 +75,7 @@ CHOSEN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CHOSEN, ids=[c.name for c in CHOSEN])
 def test_other_data_of_a_case(case: Case) -> None:
     model = case.build()
@@ -104,6 +105,7 @@ def coin(y: int, n: Any = 10) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("y", "n"), [(0, 10), (10, 10), (3, 10), (7, 12), (0, 0), (5, 4)])
 def test_counts_on_the_edge_and_other_numbers_of_trials(y: int, n: int) -> None:
     given = found(coin(4)).with_data({"y": y, "n": n})
@@ -238,6 +240,7 @@ def logistic(y: Any, x: Any) -> pm.Model:
 SOME = [[1.0, -2.0, 0.5, 4.0], [0.0, 0.0, 0.0, 0.0], [1e3, -1e3, 2.0, 0.0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "pairs"),
     [
@@ -309,6 +312,7 @@ def test_a_sealed_slot_cannot_be_read() -> None:
     assert slot.get_value() == function() - 1 == 4
 
 
+@pytest.mark.slow
 def test_draws_by_nuts_are_of_the_other_data() -> None:
     with pm.Model() as model:
         mu = pm.Normal("mu", 0.0, 1.0)

@@ -83,6 +83,7 @@ def test_noise_makes_equal_inputs_sound() -> None:
     assert bk.infer(model, draws=4, random_seed=1).method == "quadrature"
 
 
+@pytest.mark.slow
 def test_small_inputs_are_tried_at_the_scale_of_their_prior() -> None:
     """At a length scale of one all rows of the kernel are equal."""
     x = 1e-6 * np.arange(4.0)

@@ -136,6 +136,7 @@ STEPS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(names=st.lists(st.sampled_from(list(STEPS)), min_size=1, max_size=5), entry=st.integers(0, 2))
 def test_what_is_proved_is_a_wishart_form(names: list[str], entry: int) -> None:

@@ -133,6 +133,7 @@ def test_the_density_is_normalised(family: ConjugateFamily, seed: int) -> None:
     assert_allclose(integral(family, p, density(family, p)), 1.0, rtol=1e-8)
 
 
+@pytest.mark.slow
 @every_family
 @every_seed
 def test_moments_are_those_of_the_density(family: ConjugateFamily, seed: int) -> None:

@@ -30,6 +30,7 @@ def build() -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kappa", [0.0, 1e-9, 0.3, 40.0, 3e3, 1e6])
 @pytest.mark.parametrize("mu", [0.0, 1.0, -3.0, np.pi])
 def test_moments_and_probabilities_at_any_concentration(kappa: float, mu: float) -> None:

@@ -91,6 +91,7 @@ def check_axes(axes: Any, node: Any) -> None:
             np.testing.assert_array_equal(np.take(after, here, axis=place), np.take(before, here, axis=place))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(graph=graphs([Z, OTHER], length=4, names=KEEPING))
 def test_entries_do_not_change_when_others_move(graph: Any) -> None:

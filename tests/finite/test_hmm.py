@@ -185,6 +185,7 @@ def plain_logarithms(initial: np.ndarray, transition: np.ndarray, likelihood: np
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("transition", "level"),
     [

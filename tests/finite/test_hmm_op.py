@@ -85,6 +85,7 @@ def test_nan_is_passed_on_and_an_impossible_observation_is_not_nan() -> None:
     assert all(np.any(np.isnan(part)) for part in gradient)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("time_varying", [False, True])
 def test_numba_and_batches_give_what_one_point_gives(time_varying: bool) -> None:
     steps, states, batch = 7, 3, 5
@@ -169,6 +170,7 @@ def test_a_scan_gives_the_same_density_and_gradient() -> None:
         np.testing.assert_allclose(ours, scanned, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_nuts_runs_on_it_natively() -> None:
     import nutpie
 

@@ -285,6 +285,7 @@ def enumerated(analysis: Any, point: dict[str, np.ndarray]) -> dict[tuple[Any, .
     return found
 
 
+@pytest.mark.slow
 def test_what_is_summed_and_how(case: Summed) -> None:
     analysis = case.analysis
     assert {s.name: s.kind for s in analysis.summed} == case.kinds
@@ -294,6 +295,7 @@ def test_what_is_summed_and_how(case: Summed) -> None:
     assert all(steps[n] == expected[k] for n, k in case.kinds.items())
 
 
+@pytest.mark.slow
 def test_the_sum_is_that_over_all_values(case: Summed) -> None:
     joint = case.analysis.joint.without(case.analysis.ancestral)
     for k, point in enumerate(case.points):
@@ -301,6 +303,7 @@ def test_the_sum_is_that_over_all_values(case: Summed) -> None:
         assert abs(joint.logp(point) - expected) <= 1e-10 * max(1, abs(expected))
 
 
+@pytest.mark.slow
 def test_the_probabilities_are_those_of_enumeration(case: Summed) -> None:
     analysis, point, table = case.analysis, case.points[0], case.table
     total = special.logsumexp(list(table.values()))
@@ -358,6 +361,7 @@ def test_a_variable_of_many_values_is_summed_entry_by_entry() -> None:
     assert abs(analysis.joint.logp(point) - expected) < 1e-11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [mixture, full_covariances, nested, chain, several_chains], ids=lambda b: b.__name__)
 def test_pymc_extras_agrees(build: Callable[[], None]) -> None:
     with pm.Model() as model:

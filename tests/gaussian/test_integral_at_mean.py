@@ -96,6 +96,7 @@ def test_its_gradient_is_that_of_the_formula() -> None:
         np.testing.assert_allclose(gradient, by_differences, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [level, level_and_season], ids=["a band", "with a border"])
 def test_nuts_has_its_gradient(body: Callable[[], None]) -> None:
     """Of the model that ``collapse`` gives, as PyMC derives it."""

@@ -67,6 +67,7 @@ def affine_graphs(draw: Any) -> tuple[Graph, Theta]:
     return graph, theta
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(affine_graphs())
 def test_the_jacobian_of_an_affine_graph_is_its_differences(case: tuple[Graph, Theta]) -> None:

@@ -221,6 +221,7 @@ def relative_error_of_dense(sigma: np.ndarray) -> float:
     return float(np.linalg.cond(sigma / np.outer(scale, scale)) * 1e-15)
 
 
+@pytest.mark.slow
 def test_density_is_the_dense_one(case: Case) -> None:
     collapsed = collapsed_of(case.name)
     assert side_of(collapsed).diagonal is case.diagonal
@@ -258,6 +259,7 @@ def test_extreme_scales_against_sixty_digits(name: str) -> None:
             assert likelihood_of(name)(point) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_gradient_against_differences(case: Case) -> None:
     space = Unconstrained(bk.collapse(case.build()))
     for seed in (1, 2):
@@ -290,6 +292,7 @@ def test_collapsed_plus_conditional_is_the_joint(case: Case) -> None:
             assert parts == pytest.approx(joint.logp(full), rel=1e-9, abs=1e-7 if k == 3 else 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ridge", "hierarchy", "relevance", "moving mean"])
 def test_moments_and_draws_are_those_of_the_textbook(name: str) -> None:
     collapsed = collapsed_of(name)
@@ -346,6 +349,7 @@ def test_posterior_sds_by_both_formulas() -> None:
     assert sd**2 == pytest.approx(np.diagonal(back @ covariance @ np.swapaxes(back, 1, 2), axis1=1, axis2=2), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [1e-9, 1e-5, 0.3])
 def test_posterior_sds_where_next_to_nothing_is_left_of_a_variance(noise: float) -> None:
     """Against sixty digits: a variable that one row knows alone, an intercept of a vague prior, and all others."""
@@ -401,6 +405,7 @@ def test_quadrature_over_the_noise_alone(rows: int, size: int) -> None:
     assert post.marginal("w").mean().shape == (size,)
 
 
+@pytest.mark.slow
 def test_quadrature_over_noise_and_prior_scale() -> None:
     post = bk.infer(ridge(), method="quadrature", draws=100, random_seed=1)
     assert abs(post.log_evidence.value - by_singular_values(N, D, np.exp)) <= post.log_evidence.error + 1e-8
@@ -418,6 +423,7 @@ def test_many_coefficients_cost_no_more_than_the_rows() -> None:
     assert max(np.size(v.data) for v in graph_inputs(graph) if isinstance(v, Constant)) <= 2 * N**2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_variance_integrated_out_afterwards(shared: bool) -> None:
     """Given t the data are multivariate t: the score of v is a derivative of the block's integral."""

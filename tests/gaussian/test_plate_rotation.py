@@ -145,6 +145,7 @@ def one_factor() -> tuple[pm.Model, Callable[[np.ndarray], float]]:
     return model, covariance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [balanced, one_factor])
 def test_models_against_dense_covariances(build: Callable[[], tuple[pm.Model, Callable[[np.ndarray], float]]]) -> None:
     model, expected = build()
@@ -167,6 +168,7 @@ def test_models_against_dense_covariances(build: Callable[[], tuple[pm.Model, Ca
         assert gradient == pytest.approx(differences, rel=1e-6, abs=1e-6 * np.abs(gradient).max())
 
 
+@pytest.mark.slow
 def test_what_was_rotated_away_is_recovered_all_the_same() -> None:
     """The moments of the factor given everything else are those of a regression of the row on the loadings."""
     model, _ = one_factor()

@@ -111,6 +111,7 @@ def separable_graphs(draw: Any) -> tuple[Graph, Variables]:
     return grow(draw, graph), v
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(separable_graphs())
 def test_a_graph_is_the_sum_of_its_terms(case: tuple[Graph, Variables]) -> None:

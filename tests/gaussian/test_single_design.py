@@ -127,6 +127,7 @@ def side_of(collapsed: Collapsed) -> DataSide | None:
     return form.side
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_density_keeps_its_digits_at_any_scales(case: Case) -> None:
     collapsed = collapsed_of(case.build, case.y)
@@ -213,6 +214,7 @@ def test_data_that_the_design_explains() -> None:
         assert density(s=s, t=t) == pytest.approx(case.density(s, t), rel=1e-9), (s, t)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES[:5], ids=str)
 def test_the_gradient_and_the_way_back(case: Case) -> None:
     """log p(y, φ) + log p(θ | φ, y) = log p(y, θ, φ), and the gradient against differences."""

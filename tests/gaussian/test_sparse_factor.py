@@ -38,6 +38,7 @@ def sparsely(monkeypatch):
     monkeypatch.setattr(factorisation, "SPARSE_COST", 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [grid, crossed])
 def test_it_is_a_factor(build, sparsely):
     matrix = build()

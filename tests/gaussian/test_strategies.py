@@ -173,6 +173,7 @@ def marginal(case, tau, sigma):
     return value, mean + gain @ residual, variance - gain @ design @ variance
 
 
+@pytest.mark.slow
 def test_the_integral_is_the_density_of_the_data(solved):
     case, _, _, values, gradients, _ = solved
     for (tau, sigma), value, gradient in zip(POINTS, values, gradients, strict=True):
@@ -212,6 +213,7 @@ def test_moments_are_those_of_the_joint_normal(solved):
         np.testing.assert_allclose(sd[k], np.sqrt(np.diag(covariance)), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_draws_and_their_density_are_those_of_the_joint_normal(solved):
     case, _, conditional, _, _, arrays = solved
     number = 3000

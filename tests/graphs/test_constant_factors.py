@@ -46,6 +46,7 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("number", [-1.3, 0.3, 0.9, 40.0])
 def test_value_and_gradient_are_unchanged(name: str, number: float) -> None:
@@ -97,6 +98,7 @@ NUMBER = pt.scalar("number")
 OTHER = pt.scalar("other")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(graph=graphs([NUMBER * CONSTANT, CONSTANT / NUMBER, OTHER * CONSTANT], length=4))
 def test_random_graphs_keep_their_values(graph: Any) -> None:

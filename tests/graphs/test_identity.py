@@ -98,6 +98,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
     ]
 
 
+@pytest.mark.slow
 def test_the_same_function_is_the_same_in_another_process(said: list[list[str]]) -> None:
     assert len(said[0]) == 2
     assert said[0][1] == said[1][1]

@@ -60,6 +60,7 @@ def both(x: Any, graphs: list[Variable]) -> tuple[Any, Any]:
     return evaluator([x], graphs), pytensor.function([x], graphs, mode="FAST_COMPILE", on_unused_input="ignore")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False], ids=["known shape", "unknown shape"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_agrees_with_a_compiled_function(name: str, known: bool) -> None:

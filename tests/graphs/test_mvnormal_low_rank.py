@@ -159,6 +159,7 @@ def process(jitter: float = 0.0, rows: np.ndarray = Y) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jitter", [0.0, 1e-6])
 @pytest.mark.parametrize("noise", [0.3, 5e-3])
 def test_density_and_gradient_of_a_process(jitter: float, noise: float) -> None:

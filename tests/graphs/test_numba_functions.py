@@ -62,11 +62,13 @@ def said(cache: Path, *codes: str, path: str = "") -> list[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
 
 
+@pytest.mark.slow
 def test_sums_are_compensated_though_the_caller_reorders_its_own(tmp_path: Path) -> None:
     assert len(COMPILED) > 20
     assert said(tmp_path, FIRST, FIRST) == ["1.0", "-inf", "-inf"] * 2  # compiled, then from the disk
 
 
+@pytest.mark.slow
 def test_the_cache_notices_that_a_function_in_another_file_has_changed(tmp_path: Path) -> None:
     (tmp_path / "outer.py").write_text(
         "import inner\nfrom bayeskit.graphs.numba_functions import as_written\n\n"

@@ -78,6 +78,7 @@ def test_an_evaluation_costs_the_same_again_and_more_for_more_data() -> None:
     assert more == pytest.approx(3 * once, rel=0.1)
 
 
+@pytest.mark.slow
 def test_no_method_is_chosen_by_a_clock() -> None:
     clocks = {"thread_time", "process_time", "monotonic", "thread_time_ns", "process_time_ns"}
     for path in PACKAGE.rglob("*.py"):

@@ -37,6 +37,7 @@ def test_the_degree_of_one_operation(name: str) -> None:
     assert degrees([graph], {X: 1.0}).get(graph, 0.0) == EXPECTED[name]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(graph=graphs([X, OTHER]))
 def test_differences_beyond_the_degree_vanish(graph: Any) -> None:

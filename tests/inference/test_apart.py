@@ -184,6 +184,7 @@ def test_a_potential_in_a_block_and_data_that_nothing_governs_are_counted_once()
     assert "the Potential more has no normaliser" in post.log_evidence.convention
 
 
+@pytest.mark.slow
 def test_a_forced_method_is_that_of_every_block() -> None:
     quadrature = bk.infer(three_blocks(), method="quadrature", draws=100)
     assert [p.method for p in quadrature.blocks] == ["quadrature", "quadrature", "exact"]
@@ -229,6 +230,7 @@ def test_the_evidence_changes_with_a_prior_as_its_block_does(posterior: bk.Poste
     assert table.loc["share.alpha", "derivative"] == pytest.approx((moved[1] - moved[0]) / (2 * step), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_one_number_in_several_blocks_moves_all_of_them() -> None:
     with pm.Model() as model:
         scale = pm.Data("scale", 1.0)

@@ -118,6 +118,7 @@ def test_a_precision_that_scales_field_and_noise_has_a_closed_form() -> None:
     assert post.method == "exact" and post.log_evidence.value == pytest.approx(float(t.logpdf(Y)), abs=1e-10)
 
 
+@pytest.mark.slow
 def test_estimates_from_draws_of_the_prior_know_the_constant() -> None:
     with pm.Model() as built:
         tau, alpha = pm.Gamma("tau", 2.0, 1.0), pm.Beta("alpha", 2, 2)
@@ -129,6 +130,7 @@ def test_estimates_from_draws_of_the_prior_know_the_constant() -> None:
         assert abs(row.log_evidence - found.value) < 4 * row.error + found.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dense", [150, 0])
 def test_draws_have_the_covariance_of_the_density(monkeypatch: pytest.MonkeyPatch, dense: int) -> None:
     """PyMC's own have that of a precision squared, which is another by up to 0.19."""

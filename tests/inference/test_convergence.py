@@ -85,6 +85,7 @@ def sampled(make: Callable[[], pm.Model], seed: int, draws: int = 2000) -> tuple
         logger.removeHandler(handler)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [funnel, two_modes])
 def test_what_did_not_converge_is_warned_of(make: Callable[[], pm.Model]) -> None:
     post, lines = sampled(make, 1)
@@ -95,6 +96,7 @@ def test_what_did_not_converge_is_warned_of(make: Callable[[], pm.Model]) -> Non
     assert "\nNOT CONVERGED: 4 chains of 500 draws" in str(post) and all(p in str(post) for p in found.problems)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [7, 0])
 def test_a_mode_that_no_chain_visited_is_warned_of(seed: int) -> None:
     """With the first seed all four chains stay in one mode, which happens in an eighth of all runs."""
@@ -113,6 +115,7 @@ def test_mirror_images_that_the_chains_do_not_go_to_and_fro_between_are_named() 
     assert "mirror images that the chains did not visit alike: fix a sign among x" in post.diagnostics.problems[-1]
 
 
+@pytest.mark.slow
 def test_labels_that_were_mixed_are_said_to_be_and_judged_after_relabelling() -> None:
     post, lines = sampled(mixture, 1, 1200)
     found = post.diagnostics
@@ -121,6 +124,7 @@ def test_labels_that_were_mixed_are_said_to_be_and_judged_after_relabelling() ->
     assert len(lines) == 1 and "exchanged the labels of components" in lines[0] and "bk.relabel(posterior)" in lines[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [logistic, hierarchy])
 def test_what_mixed_well_is_returned_in_silence(make: Callable[[], pm.Model]) -> None:
     post, lines = sampled(make, 1)
@@ -151,6 +155,7 @@ def test_the_summary_has_what_the_chains_are_worth() -> None:
     assert free["ess_tail"].idxmin() == post.diagnostics.min_ess_tail_of
 
 
+@pytest.mark.slow
 def test_a_report_begins_with_what_is_wrong() -> None:
     sections = ("verdict", "sampler")  # the two that chains are spoken of in
     first, *_ = build_sections(sampled(mixture, 1, 1200)[0], chosen=sections)
@@ -237,6 +242,7 @@ def test_methods_without_a_sampler_refuse_options_or_say_that_they_were_not_used
     assert bk.infer(model, draws=40, random_seed=1, sampler={}).plan.notes == ()
 
 
+@pytest.mark.slow
 def test_options_of_nutpie_are_refused_where_discrete_variables_need_another_step() -> None:
     with pm.Model() as model:
         k = pm.Poisson("k", 3.0, initval=2)
@@ -247,6 +253,7 @@ def test_options_of_nutpie_are_refused_where_discrete_variables_need_another_ste
     assert post.diagnostics is not None and (post.diagnostics.chains, post.diagnostics.draws) == (2, 100)
 
 
+@pytest.mark.slow
 def test_the_command_line_has_the_options_and_shows_the_diagnostics(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -155,6 +155,7 @@ def test_true_and_false_have_a_summary() -> None:
     assert abs(share - exact) < 5 * np.sqrt(exact * (1 - exact) / 200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["upper", "both", "beta-binomial"])
 def test_counts_with_a_largest_value_are_summed_out(kind: str) -> None:
     """Abundance from repeated visits (an N-mixture); the sum over N and the integral by hand."""

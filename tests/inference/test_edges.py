@@ -388,6 +388,7 @@ def test_the_marginal_of_an_entry_is_part_of_that_of_its_variable() -> None:
     assert float(post.marginal("lam").mean().sel(region="North")) == pytest.approx(3 / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1])
 def test_no_rows_and_no_entries(size: int) -> None:
     with pm.Model() as model:

@@ -61,6 +61,7 @@ def dense(
     return value, first, np.sqrt(second - first**2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spelling", ["centred", "not centred"])
 def test_the_evidence_and_the_effects_are_those_of_dense_integration(spelling: str) -> None:
     post = counted(spelling)
@@ -92,6 +93,7 @@ def test_other_methods_go_by_the_variable_itself() -> None:
         bk.infer(groups("centred"), method="exact")
 
 
+@pytest.mark.slow
 def test_other_data_and_other_groups_are_integrated_anew() -> None:
     counts, group = np.roll(COUNTS, 2), np.roll(GROUP, 1)
     with pm.Model(coords={"group": list("abcdef")}) as model:
@@ -105,6 +107,7 @@ def test_other_data_and_other_groups_are_integrated_anew() -> None:
         assert float(evidence) == pytest.approx(dense(*data, prior=stats.lognorm(0.5))[0], abs=evidence.error + 1e-8)
 
 
+@pytest.mark.slow
 def test_a_meta_analysis_with_heavy_tailed_effects() -> None:
     with pm.Model() as model:
         tau = pm.HalfCauchy("tau", 10)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytest
 from scipy import special, stats
 
 import bayeskit as bk
@@ -66,6 +67,7 @@ def dense() -> tuple[float, np.ndarray, np.ndarray]:
     return float(value), mean, np.sqrt(weights @ (points - mean) ** 2)
 
 
+@pytest.mark.slow
 def test_the_evidence_and_the_draws_are_those_of_dense_integration() -> None:
     post = answered()
     value, mean, sd = dense()

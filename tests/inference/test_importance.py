@@ -161,6 +161,7 @@ def by_lattice() -> float:
     return float(special.logsumexp(log_f)) + sum(math.log(a[1] - a[0]) for a in axes) + math.log(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spelling", "counted", "images"),
     [
@@ -282,6 +283,7 @@ def test_predictors_of_far_apart_scales_leave_the_evidence_as_it_is(
     assert np.all(np.abs(drawn.mean(axis=0) - mean) < 5 * sd / math.sqrt(len(drawn)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["importance", "nuts"])
 def test_counts_of_predictors_of_far_apart_scales_leave_the_evidence_as_it_is(method: str) -> None:
     def log_joint(w: np.ndarray) -> np.ndarray:

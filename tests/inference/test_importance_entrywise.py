@@ -9,6 +9,7 @@ import functools
 
 import numpy as np
 import pymc as pm
+import pytest
 from scipy import optimize, special, stats
 from scipy.stats import qmc
 
@@ -74,6 +75,7 @@ def known() -> tuple[float, float, np.ndarray, np.ndarray]:
     return float(special.logsumexp(values) - np.log(8)), error, mean, np.sqrt(w @ (x - mean) ** 2)
 
 
+@pytest.mark.slow
 def test_evidence() -> None:
     value, error, _, _ = known()
     evidence = answered().log_evidence

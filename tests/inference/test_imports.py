@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import sys
 import pymc as pm
@@ -21,6 +23,7 @@ print(*({"nutpie", "arviz", "arviz_stats", "matplotlib.pyplot"} & set(sys.module
 """
 
 
+@pytest.mark.slow
 def test_closed_forms_and_integrals_import_no_sampler_and_no_pictures() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", SCRIPT], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -207,6 +207,7 @@ TABLES: dict[str, Callable[[], pm.Model]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_explain_names_the_method_that_infer_asks_first(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     model = TABLES[name]()

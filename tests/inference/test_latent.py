@@ -42,6 +42,7 @@ def by_sums() -> tuple[float, float, float]:
     )
 
 
+@pytest.mark.slow
 def test_evidence_and_scale_are_those_of_sums_over_grids(
     posterior: bk.Posterior, by_sums: tuple[float, float, float]
 ) -> None:
@@ -84,6 +85,7 @@ def test_the_plan_says_what_was_done_and_how_well(posterior: bk.Posterior) -> No
     assert posterior.tree["posterior"].attrs["pareto_k"] < 0.5
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_draws(posterior: bk.Posterior) -> None:
     again = bk.infer(counts(), random_seed=1, draws=400)
     assert again.log_evidence == posterior.log_evidence
@@ -101,6 +103,7 @@ def test_what_may_have_several_modes_is_refused_with_the_reason() -> None:
         bk.infer(model, method="importance", random_seed=1, draws=100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("likelihood", "reason"),
     [

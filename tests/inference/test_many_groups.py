@@ -12,6 +12,7 @@ import bayeskit as bk
 SCALES = {"HalfNormal": stats.halfnorm(scale=2.0), "Exponential": stats.expon(scale=0.5)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("prior", "groups", "tau"), [("HalfNormal", 100, 0.0), ("Exponential", 300, 0.1)])
 def test_groups_that_may_be_one(prior: str, groups: int, tau: float) -> None:
     """The density of log τ falls by one a unit only: it counts down to τ = 1e-12, where in θ nothing is left of it."""
@@ -45,6 +46,7 @@ def test_groups_that_may_be_one(prior: str, groups: int, tau: float) -> None:
     assert abs(drawn.mean() - weights @ mean) < 5 * drawn.std() / np.sqrt(len(drawn))
 
 
+@pytest.mark.slow
 def test_groups_of_groups() -> None:
     """Their band is wider than a diagonal, and has no factor in θ where the lower scale is near zero."""
     regions, schools, pupils, error = 64, 3, 2, 0.1

@@ -116,6 +116,7 @@ def test_a_collapsed_density_with_far_slower_gradients_is_left() -> None:
         nuts._require_worthwhile(space(100), space(2))
 
 
+@pytest.mark.slow
 def test_loops_at_many_values_are_compiled() -> None:
     x = pt.dscalar("x")
     one = pt.constant(np.float64(1.0), dtype="float64")

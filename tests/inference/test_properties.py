@@ -162,6 +162,7 @@ def dense_graph(nodes: tuple[Node, ...]) -> Answer:
     return graph.answer()
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(nodes=graphs())
 def test_random_linear_gaussian_graph(nodes: tuple[Node, ...]) -> None:
@@ -211,6 +212,7 @@ def _dirichlet_multinomial(a: float, b: float, ks: list[int]) -> tuple[Callable[
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     pair=st.sampled_from([_beta_binomial, _beta_negative_binomial, _gamma_poisson, _dirichlet_multinomial]),
@@ -339,6 +341,7 @@ def _write_normal_inverse_gamma(prior: _Prior, y: np.ndarray) -> None:
     pm.Normal("y", pm.Normal("mu", centre, pt.sqrt(v / kappa)), pt.sqrt(v), observed=y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("write", "posterior_as_prior", "prior", "y"),
     [

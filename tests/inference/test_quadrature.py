@@ -155,6 +155,7 @@ def attempt(case: Case, **options: Any) -> Quadrature | None:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ANSWERED)
 def test_answers_within_the_stated_bound(name: str) -> None:
     result = attempt(ANSWERED[name], tolerance=1e-7)
@@ -162,6 +163,7 @@ def test_answers_within_the_stated_bound(name: str) -> None:
     assert result.error <= 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAY_REFUSE)
 def test_an_answer_if_any_is_within_the_stated_bound(name: str) -> None:
     budget = 150_000 if name in ANSWERED_THOUGH_HARD else 60_000
@@ -238,6 +240,7 @@ def random_mixtures(draw: st.DrawFn) -> Case:
     return Case(mixture(weights / weights.sum(), means, sds), tuple(means[0]))
 
 
+@pytest.mark.slow
 def test_random_mixtures_are_within_the_bound_or_refused() -> None:
     answered = []
 
@@ -494,6 +497,7 @@ def test_a_narrow_support_far_from_zero(low: float, width: float, mean: Callable
     assert abs(posterior.log_evidence.value - np.log(mass / width)) < posterior.log_evidence.error + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beyond", [4.0, 6.0])
 def test_a_density_with_missing_values_far_out_is_refused_or_its_marginal_that_of_the_sum(beyond: float) -> None:
     def log_density(x: np.ndarray) -> np.ndarray:

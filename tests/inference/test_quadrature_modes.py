@@ -30,6 +30,7 @@ def evidence(model: pm.Model) -> bk.LogEvidence:
     return posterior.log_evidence
 
 
+@pytest.mark.slow
 def test_a_sine_of_the_variable() -> None:
     with pm.Model() as model:
         a = pm.Normal("a", 0, 1)

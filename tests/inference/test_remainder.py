@@ -19,6 +19,7 @@ import bayeskit as bk
 from bayeskit.graphs.compile import small_mode
 from bayeskit.results.records import Posterior
 
+pytestmark = pytest.mark.slow  # what is inferred of a case is shared by its tests, which run at one turn
 KNOWN = [c for c in REMAINDERS if c.log_marginal is not None]
 # The covariance of a latent process has a jitter of 1e-9, which the textbook formula does not have.
 LATENT = ("process, latent", "process, white")

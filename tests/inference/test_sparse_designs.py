@@ -63,6 +63,7 @@ def variance():
     return pt.sqrt(pm.InverseGamma("v", 3.0, 2.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "noise"),
     [*((n, noise) for n in DESIGNS for noise in (known, variance)), ("by columns", half_normal)],
@@ -112,6 +113,7 @@ def test_matrices_that_PyTensor_takes_for_one_are_two():
     assert joint.logp({"beta": value}) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_other_likelihoods_are_compiled_without_a_dense_matrix():
     design = sparse.random(3_000, 50, density=0.04, random_state=2, format="csr")
     counts = RNG.poisson(1.0, size=3_000)

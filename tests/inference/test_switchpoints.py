@@ -72,6 +72,7 @@ def coal(writing: Rate, counts: Any = COUNTS) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writing", WRITINGS.values(), ids=WRITINGS)
 def test_every_writing_has_one_plan_and_one_evidence(writing: Rate) -> None:
     post = bk.infer(coal(writing), draws=400, random_seed=1)

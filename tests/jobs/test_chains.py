@@ -42,6 +42,7 @@ def same(one: bk.Posterior, other: bk.Posterior) -> None:
     np.testing.assert_equal(vars(one.log_evidence), vars(other.log_evidence))
 
 
+@pytest.mark.slow
 def test_chains_have_the_same_draws_wherever_they_are_made(client: Client, tmp_path: Path) -> None:
     path = tmp_path / "chains"
     here = made(checkpoint=path)
@@ -73,6 +74,7 @@ def test_chains_have_the_same_draws_wherever_they_are_made(client: Client, tmp_p
         assert not getattr(raised.value, "__notes__", [])
 
 
+@pytest.mark.slow
 def test_a_collapsed_model_goes_to_workers_and_what_is_not_sampled_says_so(client: Client, tmp_path: Path) -> None:
     with pm.Model() as model:
         sd = pm.HalfNormal("sd", 1)

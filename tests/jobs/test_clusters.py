@@ -108,6 +108,7 @@ def of_files(folder: Path, **options: Any) -> float:
     return evidence(bk.infer(build, chunks=folder, draws=4, random_seed=0, progressbar=False, **options))
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_changes_no_digit(
     client: Client, folder: Path, table: pd.DataFrame, uninterrupted: tuple[float, list[str]]
 ) -> None:
@@ -122,6 +123,7 @@ def test_a_worker_that_is_killed_changes_no_digit(
     client.wait_for_workers(2)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_goes_on_with_what_was_finished(
     folder: Path, uninterrupted: tuple[float, list[str]], tmp_path: Path
 ) -> None:
@@ -149,6 +151,7 @@ def test_a_run_that_was_cut_off_goes_on_with_what_was_finished(
         of_files(folder, checkpoint=checkpoint)
 
 
+@pytest.mark.slow
 def test_what_a_checkpoint_holds_is_not_read_again(folder: Path, tmp_path: Path) -> None:
     """Of tables a digest tells which they are: one that has changed since is added up anew."""
     tables = [pd.read_parquet(path)[:40] for path in sorted(folder.iterdir())]
@@ -174,6 +177,7 @@ def test_what_a_checkpoint_holds_is_not_read_again(folder: Path, tmp_path: Path)
     np.testing.assert_allclose(again, at_once(pd.concat(tables)), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_data_of_dask_are_added_up_on_the_current_client_or_here(client: Client, table: pd.DataFrame) -> None:
     import dask.array as da
     import dask.dataframe as dd
@@ -252,6 +256,7 @@ def test_a_builder_that_was_changed_anywhere_is_another_one(table: pd.DataFrame,
         bk.infer(lambda rows: made(2.0)(rows) if lock else None, chunks=pieces(1.0), **options)
 
 
+@pytest.mark.slow
 def test_partitions_without_rows_add_nothing(client: Client, table: pd.DataFrame, tmp_path: Path) -> None:
     import dask.dataframe as dd
 
@@ -316,6 +321,7 @@ def maximum(chunks: Any, **options: Any) -> str:
     return repr((found.point, found.trace.tolist(), found.starts, found.log_posterior, found.blocks, found.notes))
 
 
+@pytest.mark.slow
 def test_em_has_its_e_steps_on_workers_to_the_same_digits(
     client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,6 +344,7 @@ def test_em_has_its_e_steps_on_workers_to_the_same_digits(
     client.wait_for_workers(2)
 
 
+@pytest.mark.slow
 def test_em_of_data_of_dask_runs_where_they_lie(client: Client, table: pd.DataFrame, tmp_path: Path) -> None:
     import dask.dataframe as dd
 

@@ -64,6 +64,7 @@ def marks(path: Path) -> list[str]:
     return [json.loads(line)["mark"] for line in path.read_text().splitlines()[1:]]
 
 
+@pytest.mark.slow
 def test_a_curve_of_integrals_has_the_same_digits_wherever_they_are_taken(client: Client, tmp_path: Path) -> None:
     here, path = curve(), tmp_path / "curve"
     np.testing.assert_allclose(here["log_evidence"], [truth(0.7), truth(0.9), truth(1.4)], atol=1e-9)
@@ -101,6 +102,7 @@ def test_derivatives_have_the_same_digits_wherever_they_are_taken(client: Client
         bk.sensitivity(coin(), checkpoint=path, random_seed=1)
 
 
+@pytest.mark.slow
 def test_what_workers_cannot_have_is_done_here_unless_they_were_named(client: Client) -> None:
     here = slopes()
     model = counts()

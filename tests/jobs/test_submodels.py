@@ -68,6 +68,7 @@ def test_pieces_are_all_submodels(request: pytest.FixtureRequest) -> None:
     same(pieces, at_once, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_pieces")
 def test_submodels_have_the_same_digits_wherever_they_are_summed_over(client: Client, tmp_path: Path) -> None:
     here, path = selected(), tmp_path / "submodels"
@@ -101,6 +102,7 @@ def test_a_piece_without_an_evidence_is_no_failure_of_a_worker(client: Client) -
             Submodels(integral, inclusion_prior_of("uniform", SIZE), Work(given)).evidences()
 
 
+@pytest.mark.slow
 def test_one_sweep_is_not_cut_and_a_walk_is_kept(tmp_path: Path) -> None:
     selected(checkpoint=tmp_path / "few")
     assert len((tmp_path / "few").read_text().splitlines()) == 1

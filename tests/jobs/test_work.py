@@ -63,6 +63,7 @@ def test_results_come_in_the_order_of_the_jobs_and_are_kept(client: Client, tmp_
         assert raised.value.reason == "for a reason"
 
 
+@pytest.mark.slow
 def test_models_that_are_inferred_on_workers_have_the_same_evidence(client: Client, tmp_path: Path) -> None:
     models, kept = {"level": regression(0), "line": regression(1)}, tmp_path / "kept"
     here = bk.compare(models, random_seed=4, progressbar=False)
@@ -97,6 +98,7 @@ def test_a_model_that_was_sent_has_the_closed_form_that_it_had() -> None:
             assert bk.explain(given).method == method
 
 
+@pytest.mark.slow
 def test_folds_on_workers_have_the_same_scores(client: Client, tmp_path: Path) -> None:
     options: dict[str, Any] = {"method": "kfold", "folds": 3, "random_seed": 2, "progressbar": False}
     posterior = bk.infer(regression(0), method="importance", draws=1000, random_seed=1)

@@ -40,6 +40,7 @@ def near(weights: LatentWeights, number: int, spread: float = 3e-7) -> np.ndarra
     return np.asarray(weights.start.phi + spread * (np.arange(number)[:, None] - number / 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_estimates_are_unbiased(name: str) -> None:
     """Against sums over a grid; where the data are Normal, the approximation is exact and so is every estimate."""
@@ -60,6 +61,7 @@ def test_estimates_are_unbiased(name: str) -> None:
             assert found.log_density[0] == pytest.approx(truth, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_draws_have_the_conditional_moments() -> None:
     """Of two levels, against a fine grid."""
     data = np.array([0, 3])

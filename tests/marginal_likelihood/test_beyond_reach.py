@@ -99,11 +99,13 @@ def test_an_empty_component_that_no_draw_has_is_added() -> None:
     assert abs(found.value - exact) < 1.5 * found.error < 0.15
 
 
+@pytest.mark.slow
 def test_empty_components_among_the_draws_are_not_counted_twice() -> None:
     found, exact, _ = evidence(DATA, True, 1)
     assert abs(found.value - exact) < 2.5 * found.error < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spread", "share"), [(0.8, 0.02), (0.7, 0.18)])
 def test_an_empty_component_under_a_prior_centred_among_the_data(spread: float, share: float) -> None:
     """No mode, but a region: what it holds is added, or the estimate refused; where draws have it, nothing changes."""

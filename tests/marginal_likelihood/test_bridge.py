@@ -98,6 +98,7 @@ def scores(target: Target, estimates: list[LogEvidence]) -> np.ndarray:
     return np.array([(e.value - target.log_integral) / e.error for e in kept])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_standard_error_is_honest(target: Target) -> None:
     """z-scores over many sets of independent draws: no bias, and errors neither too small nor far too large."""
@@ -277,6 +278,7 @@ class Labelled:
         return np.asarray(self.centres + self.scales * rng.normal(size=(*shape, self.size)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "distance"), [(2, 0.0), (3, 1.0), (2, 10.0)])
 def test_sum_over_labellings_has_an_honest_error(size: int, distance: float) -> None:
     """Modes that coincide, overlap and are far apart, by chains that visit them all."""
@@ -377,6 +379,7 @@ def test_regression_as_written_against_its_closed_form() -> None:
     )
 
 
+@pytest.mark.slow
 def test_transformed_priors_integrate_to_one() -> None:
     """Data that no variable explains: the log evidence is that of the data alone, if every prior is normalised."""
     y = np.array([0.3, -0.5])
@@ -394,6 +397,7 @@ def test_transformed_priors_integrate_to_one() -> None:
     agrees(by_draws(model, draws), float(stats.norm.logpdf(y).sum()))
 
 
+@pytest.mark.slow
 def test_collapsed_model_against_quadrature() -> None:
     effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
     error = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
@@ -444,6 +448,7 @@ def test_draws_that_diverged_or_follow_another_density_are_refused() -> None:
     assert "not that of the sampler" in evidence_of_draws(analysis, model, draws, other, 1).reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "size"), [(log_gamma, 5), (banana, 2)])
 def test_the_error_of_a_thorough_bridge_is_honest(
     make: Callable[[int], Target], size: int, monkeypatch: pytest.MonkeyPatch

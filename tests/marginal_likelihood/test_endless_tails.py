@@ -63,6 +63,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_tail_without_end_is_named(case: str) -> None:
     build, expected = CASES[case]

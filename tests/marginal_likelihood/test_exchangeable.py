@@ -165,6 +165,7 @@ def found_in(name: str) -> tuple[pm.Model, tuple[Exchangeable, ...]]:
     return model, exchangeable(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_exchangeable_components(name: str) -> None:
     expected, (_, groups) = CASES[name][1], found_in(name)
@@ -312,6 +313,7 @@ def evidence(model: pm.Model, w: np.ndarray, mu: np.ndarray, seed: int = 1) -> L
     return evidence_of_draws(analysis_of(model), model, chains, xr.Dataset(), seed)
 
 
+@pytest.mark.slow
 def test_evidence_of_a_mixture_against_all_allocations() -> None:
     """Chains that are in one labelling, and each in another; and the ordered spelling of the same model."""
     size = 3
@@ -334,6 +336,7 @@ def test_evidence_of_a_mixture_against_all_allocations() -> None:
     assert ordered.value == pytest.approx(estimates[0].value, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_components_of_which_only_some_are_exchangeable() -> None:
     """The first has a prior weight of its own; the chains know one of the two labellings of the others."""
     oracle = Conjugate(3, np.array([-5.2, -4.6, -5.1, 0.3, 5.2, 5.0, 4.4]), (2.0, 1.0, 1.0))
@@ -432,6 +435,7 @@ def test_evidence_counts_mirror_images() -> None:
     assert abs(found.value - oracle.log_evidence) < 5 * found.error < 0.1
 
 
+@pytest.mark.slow
 def test_quadrature_says_what_it_integrates_over() -> None:
     """Two means in two dimensions, each weight a half: the sum over allocations is in closed form."""
     data = DATA[[0, 1, 5]]
@@ -454,6 +458,7 @@ def test_quadrature_says_what_it_integrates_over() -> None:
         assert found.convention == said
 
 
+@pytest.mark.slow
 def test_a_mode_that_no_chain_visited_is_found() -> None:
     """Two components on three groups of data: one of them has the middle group, and NUTS would not change which."""
     data = np.array([-7.1, -7.0, -6.9, -0.3, 0.0, 0.2, 6.9, 7.0, 7.2])
@@ -699,6 +704,7 @@ def test_what_cannot_be_relabelled() -> None:
 # --- from end to end --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_infer_and_relabel_a_mixture() -> None:
     """Chains that found different labellings: the evidence is that of all, and the summary is of the components."""
     data = np.array([-3.1, -2.6, -3.4, -2.9, 2.8, 3.3, 3.1, 2.4, 3.6, 2.9])

@@ -65,6 +65,7 @@ CASES: dict[str, tuple[Density, Draw, float, dict[str, Any], float]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_standard_error_is_honest(name: str) -> None:
     density, draw, truth, options, most = CASES[name]

@@ -63,6 +63,7 @@ def test_data_that_cut_the_tail_off_leave_none() -> None:
     )  # of the second, the one side that zeros say nothing of
 
 
+@pytest.mark.slow
 def test_what_the_density_tells_is_a_label_and_a_note() -> None:
     draws = xr.DataArray(RNG.normal(size=(4, 50, 2)), dims=("chain", "draw", "k"), attrs={TAIL_INDEX: [0.0, 1.0]})
     assert unknown_moments(draws) == {1: (1.0, "mean and sd")}

@@ -55,6 +55,7 @@ def test_no_spike_changes_nothing() -> None:
     assert abs(found.value - truth(1e-300)) < 4 * found.error < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["potential", "likelihood", "moving"])
 def test_a_spike_that_no_prior_draw_shows(form: str) -> None:
     """A Potential has no draws; a likelihood has its spike at the datum; the spike of a prior moves with its mean."""

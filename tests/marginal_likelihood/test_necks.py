@@ -67,6 +67,7 @@ FUNNELS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("funnel", "cut"), FUNNELS)
 def test_an_evidence_has_the_end_of_a_neck_that_no_chain_went_down(funnel: Funnel | Pair, cut: float) -> None:
     """Where the draws lack a share, their own error is several times too small, always on one side."""
@@ -158,6 +159,7 @@ def lasso_by_integrals(y: np.ndarray) -> float:
     return float(np.log(np.trapezoid(np.exp(heights), logs)))
 
 
+@pytest.mark.slow
 def test_bayesian_lasso_by_nuts() -> None:
     """Its chains seldom go down to small s, and the evidence from them was four standard errors too low."""
     y = np.array([0.1, -0.3, 0.5, 4.0, -6.0])

@@ -20,6 +20,7 @@ from bayeskit.model.unconstrained import Unconstrained
 Y = np.array([2.1, 3.3, 1.9, 4.0])
 
 
+@pytest.mark.slow
 def test_against_a_closed_form_over_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A prior with a parent, and a transform."""
     monkeypatch.setattr(nested, "FEWEST", 60)

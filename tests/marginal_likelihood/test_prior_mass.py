@@ -276,6 +276,7 @@ PATHS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PATHS)
 def test_the_same_evidence_by_quadrature_and_by_nuts(name: str) -> None:
     build, oracle, said = PATHS[name]
@@ -304,6 +305,7 @@ def test_a_potential_in_closed_form_is_what_the_sampler_estimates() -> None:
     assert exact.convention == found.convention != ""
 
 
+@pytest.mark.slow
 def test_lkj_from_draws() -> None:
     """Rows of a covariance, against Gauss and Legendre's rule over (s₁, s₂, r); from independent draws by rejection."""
     rows = np.random.default_rng(1).normal(size=(6, 2))

@@ -106,6 +106,7 @@ def answered(name: str) -> tuple[Unconstrained, ImportanceIntegral]:
         return space, importance_integral(space, WANTED, np.random.default_rng(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ANSWERED)
 def test_the_integral_is_one(name: str) -> None:
     _, found = answered(name)
@@ -114,12 +115,14 @@ def test_the_integral_is_one(name: str) -> None:
     assert found.pareto_k <= 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_would_be_wrong_is_refused(name: str) -> None:
     with density_of(REFUSED[name]) as space, pytest.raises(NoProposal):
         importance_integral(space, WANTED, np.random.default_rng(1))
 
 
+@pytest.mark.slow
 def test_tails_along_the_axes_are_refused_where_the_weights_look_well() -> None:
     """Pareto k 0.31, and an integral 5.8 standard errors low."""
     with (

@@ -30,6 +30,7 @@ def conjugate() -> tuple[Unconstrained, float]:
     return Unconstrained(model), float(stats.multivariate_t(np.zeros(6), shape, df=6).logpdf(Y))
 
 
+@pytest.mark.slow
 def test_standard_error_is_honest() -> None:
     space, truth = conjugate()
     found = [estimate(Target(space, seed, points=500)) for seed in range(20)]

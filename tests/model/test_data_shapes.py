@@ -30,6 +30,7 @@ def groups_and_slope(y: np.ndarray) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", [True, False])
 @pytest.mark.parametrize("ask", [bk.explain, bk.infer, bk.prior_check])
 def test_rows_that_are_missing_from_the_data_are_said(ask: Callable[[pm.Model], object], container: bool) -> None:

@@ -61,6 +61,7 @@ def test_the_density_is_that_of_the_whole_matrix():
         np.testing.assert_allclose(function(*map(np.asarray, (first, second, sigma))), expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [False, True])
 def test_the_evidence_is_that_of_an_integral_over_the_whole_matrix(weights):
     design = np.stack([np.ones(20), SLOPES], axis=1)

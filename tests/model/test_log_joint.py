@@ -50,6 +50,7 @@ def test_no_case_is_lost() -> None:
     assert len(BY_NAME) >= 149
 
 
+@pytest.mark.slow
 @every_case
 def test_it_is_the_density_of_pymc(name: str) -> None:
     joint = LogJoint.from_model(BY_NAME[name].build())

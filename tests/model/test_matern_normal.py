@@ -108,6 +108,7 @@ WRITTEN_OUT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_taken_and_as_pymc_has_it(name):
     model = _marginal(KERNELS[name])
@@ -156,6 +157,7 @@ NEAR_MISSES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NEAR_MISSES)
 def test_near_misses_keep_their_matrix(name):
     model = _marginal(NEAR_MISSES[name])

@@ -99,6 +99,7 @@ def fresh(post: bk.Posterior) -> bk.Posterior:
     return post
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OTHER)
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_query_does_not_see_what_the_model_was_given_later(
@@ -129,6 +130,7 @@ def test_states_asked_for_before_the_change_answer_with_the_data_of_before(
         same(at.responsibilities(), known)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OTHER)
 def test_a_comparison_compares_what_was_fitted(fitted: dict[str, bk.Posterior], kind: str) -> None:
     def flat() -> pm.Model:
@@ -154,6 +156,7 @@ def test_draws_are_judged_on_the_data_of_the_closed_form() -> None:
     assert model["data"].get_value() == 9
 
 
+@pytest.mark.slow
 def test_a_page_says_the_same_after_the_change(fitted: dict[str, bk.Posterior]) -> None:
     from bayeskit.reporting.sections import build_sections
 

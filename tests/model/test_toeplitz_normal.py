@@ -64,6 +64,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_taken_and_as_pymc_has_it(name):
     model = _marginal(KERNELS[name])
@@ -122,6 +123,7 @@ def test_the_posterior_is_that_of_the_matrix(monkeypatch):
     np.testing.assert_allclose(fast.log_evidence.value, slow.log_evidence.value, atol=both + 1e-8)
 
 
+@pytest.mark.slow
 def test_with_all_numbers_given_the_evidence_is_exact():
     with pm.Model() as model:
         gp = pm.gp.Marginal(cov_func=1.3 * cov.ExpQuad(1, ls=0.8))

@@ -183,6 +183,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", MODELS, ids=lambda f: f.__name__)
 def test_evidence_of_a_subset(build: Callable[[], tuple[pm.Model, Oracle]]) -> None:
     model, oracle = build()

@@ -24,6 +24,7 @@ def process(*, ahead: bool = True, predicted: bool = False, held: bool = False) 
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", [False, True])
 def test_predictions_are_left_out_and_the_rest_stays(held: bool) -> None:
     model, left_out = without_predictions_from_data(process(held=held))

@@ -24,6 +24,7 @@ def log_likelihood(alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
     return np.sum(terms + np.log(special.binom(TRIALS, TUMOURS)), axis=-1)
 
 
+@pytest.mark.slow
 def test_posterior_against_a_dense_grid_and_the_book() -> None:
     """The trapezoid rule over the log odds of the mean and the logarithm of the spread.
 

@@ -183,6 +183,7 @@ def test_robust_log_joint_against_scipy() -> None:
         assert joint.logp({n: np.asarray(v) for n, v in point.items()}) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_robust_evidence_and_slope_against_a_dense_rule() -> None:
     """Gauss–Legendre over the three numbers; the outlier pulls the slope of least squares."""
     x, y = outlying()

@@ -57,6 +57,7 @@ def test_log_joint_against_scipy(centred: bool) -> None:
     assert LogJoint.from_model(model).logp(point) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_evidence_without_features_against_a_dense_grid() -> None:
     """The trapezoid rule over intercept and sd, in which everything is even, on the first quarter of three herds."""
     first = load_example("cattle_infection").query("quarter == 1").head(3)

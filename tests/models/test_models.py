@@ -61,6 +61,7 @@ def forbes_design(options: dict[str, Any]) -> np.ndarray:
 # --- the graphs -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "variables"),
     [
@@ -376,6 +377,7 @@ def test_evidence_of_multivariate_normal_is_a_product_of_one_step_ahead_student_
     assert_exact_evidence(example_model("multivariate_normal"), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", REGRESSION_OPTIONS.values(), ids=REGRESSION_OPTIONS)
 def test_evidence_of_linear_regression(options: dict[str, Any]) -> None:
     design = forbes_design(options)
@@ -399,6 +401,7 @@ def test_evidence_of_linear_regression(options: dict[str, Any]) -> None:
 # --- data that are odd but have an answer -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "x",
     [[[0.1]], [[0.1]] * 7, [[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]], [[0.0], [0.0]], [[1e200], [-1e200], [0.0]]],
@@ -458,6 +461,7 @@ def test_new_inputs_go_through_the_basis_that_was_fixed_by_the_data() -> None:
     np.testing.assert_allclose(drawn["posterior_predictive"]["y"].to_numpy()[0, 0], expected, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labelled", [False, True])
 def test_predictions_at_new_inputs_have_the_closed_form_mean(labelled: bool) -> None:
     data = forbes().assign_coords(row=list("abcdefghijklmnopq")) if labelled else forbes()

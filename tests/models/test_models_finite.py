@@ -97,6 +97,7 @@ def gaussian_point(
     return values, np.stack(sigma if covariance == "full" else sigma * components), value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", [1, 3])
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_gaussian_mixture_with_its_components_summed_out(features: int, covariance: str) -> None:
@@ -335,6 +336,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("emissions", "initial", "layout"), OPTIONS)
 def test_hidden_markov_model_with_its_states_summed_out(emissions: str, initial: str, layout: str) -> None:
     sequence, missing = LAYOUTS[layout]
@@ -350,6 +352,7 @@ def test_hidden_markov_model_with_its_states_summed_out(emissions: str, initial:
     assert found == pytest.approx(markov_prior(emissions, initial, point, y) + sum(parts), rel=1e-10, abs=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("emissions", "initial"), list(zip(EMISSIONS, ("dirichlet", "stationary", "dirichlet"), strict=True))
 )
@@ -443,6 +446,7 @@ def sampled() -> tuple[np.ndarray, np.ndarray, bk.Posterior]:
     return states, y, bk.infer(model, draws=400, random_seed=1, progressbar=False)
 
 
+@pytest.mark.slow
 def test_sampling_finds_the_parameters_that_data_were_simulated_with(
     sampled: tuple[np.ndarray, np.ndarray, bk.Posterior],
 ) -> None:

@@ -157,6 +157,7 @@ def test_process_is_integrated_over_its_hyperparameters() -> None:
     assert {s.family for s in plan.eliminated} == {"ancestral"}
 
 
+@pytest.mark.slow
 def test_process_predicts_at_new_inputs() -> None:
     """Mean and variance of the function and of observations there, by dense algebra over amplitudes and noises."""
     x, x_new = np.linspace(0, 3, 8)[:, None], np.array([[0.5], [1.7], [4.5]])
@@ -190,6 +191,7 @@ def test_process_predicts_at_new_inputs() -> None:
         assert np.all(np.abs((away**2).mean(axis=0) - variance) < 4.5 * (away**2).std(axis=0) / np.sqrt(400))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x", [[[1.0]], [[1.0], [1.0], [2.0]]])
 def test_process_of_one_point_and_of_equal_inputs(x: list[list[float]]) -> None:
     model = load_model("gaussian_process").build(data(x=x, y=np.arange(len(x))), points=3)
@@ -210,6 +212,7 @@ def test_eight_schools_in_both_spellings() -> None:
     assert float(centred.marginal("mu").mean()) == pytest.approx(float(other.marginal("mu").mean()), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "remaining"),
     [

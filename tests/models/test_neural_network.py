@@ -99,6 +99,7 @@ def one_unit() -> bk.Posterior:
     return bk.infer(network(1, 1), method="importance", random_seed=1)
 
 
+@pytest.mark.slow
 def test_evidence_of_one_unit_against_a_grid(one_unit: bk.Posterior) -> None:
     axes = np.linspace(-6.5, 6.5, 53), np.linspace(-4.5, 4.5, 43), np.linspace(-3.0, 1.5, 24)
     w, c, log_sigma = (a.ravel() for a in np.meshgrid(*axes, indexing="ij"))

@@ -84,6 +84,7 @@ def test_complete_data_start_at_the_closed_form_of_tipping_and_bishop(components
     assert found == pytest.approx(PCA(components).fit(y).get_covariance() * 59 / 60, abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("missing", "shared"), [(0.0, True), (0.0, False), (0.2, True), (0.2, False)])
 def test_the_likelihood_is_no_higher_near_the_start(missing: float, shared: bool) -> None:
     y = standard(simulated(80, missing=missing))
@@ -149,6 +150,7 @@ def test_the_prior_of_the_loadings_is_that_of_independent_normal_entries() -> No
 # --- the collapsed density --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "rows", "missing"),
     [
@@ -207,6 +209,7 @@ def mode_of(model: pm.Model) -> dict[str, np.ndarray]:
 # --- the maximum ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_subspace_approaches_that_of_the_closed_form_as_rows_are_added() -> None:
     angles = []
     for rows in (20, 700):
@@ -219,6 +222,7 @@ def test_the_subspace_approaches_that_of_the_closed_form_as_rows_are_added() -> 
     assert angles[1] < 0.01
 
 
+@pytest.mark.slow
 def test_factor_analysis_at_its_mode_has_the_covariance_of_scikit_learn() -> None:
     y = simulated(80, columns=4)
     y -= y.mean(axis=0)
@@ -230,6 +234,7 @@ def test_factor_analysis_at_its_mode_has_the_covariance_of_scikit_learn() -> Non
 # --- the posterior with missing entries -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_missing_entries_are_predicted_in_units_of_the_data() -> None:
     """The conditional mean of each missing entry given its row, at loadings that the data determine well."""
     y = 100 + 10 * simulated(40, columns=4, components=1)

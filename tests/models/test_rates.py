@@ -171,6 +171,7 @@ def test_weibull_mode_against_scipy_whose_likelihood_has_the_published_maximum()
     assert values == pytest.approx(mode, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wide", [10.0, 100.0])
 def test_a_mode_is_found_where_the_mean_of_its_prior_is_beyond_all_numbers(wide: float) -> None:
     """exp(50) and exp(5000), where a search begins."""

@@ -39,6 +39,7 @@ def test_log_joint_against_scipy() -> None:
     assert joint.logp({**point, "deviation": deviation}) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_evidence_of_three_returns_against_gauss_rules() -> None:
     """A rule for each prior: Jacobi's for phi, Laguerre's for the precision of a step, Hermite's for log variances."""
     y = np.array([0.4, -1.1, 0.7])

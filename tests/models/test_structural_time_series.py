@@ -91,6 +91,7 @@ def test_repeating_season_and_weights_at_equal_parameters() -> None:
     assert drawn.sel(phase=2).std() == pytest.approx(np.sqrt(smoothed.smoothed_state_cov[2, 2, 1]), rel=0.25)
 
 
+@pytest.mark.slow
 def test_evidence_of_a_level_against_a_dense_grid() -> None:
     """y is Normal with covariance s² 11ᵀ + τ² min(i, j) + σ² I; the logarithms of both sds are on an even grid."""
     y = load_example("nile")["volume"].to_numpy()[:9].astype(float)

@@ -176,12 +176,14 @@ def classifier_evidence(data: xr.Dataset, covariance: str, classes: int, **optio
 # --- the evidence -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_evidence_of_the_classifier(covariance: str) -> None:
     """With a prior from the data: below, in all of these, and where they are compared."""
     assert_evidence(of_given_units(covariance), classifier_evidence(iris(), covariance, 3, **GIVEN))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_evidence_of_thin_data(covariance: str) -> None:
     """One row a class, a constant column, more columns than rows, and a class without a row."""
@@ -351,6 +353,7 @@ def student_log_joint(data: xr.Dataset, new: np.ndarray, covariance: str) -> np.
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["tied", "separate"])
 def test_class_probabilities_are_those_of_student_t_predictives(covariance: str) -> None:
     data = iris()
@@ -365,6 +368,7 @@ def test_class_probabilities_are_those_of_student_t_predictives(covariance: str)
     ]  # labels, not codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_class_probabilities_are_ratios_of_evidences(covariance: str) -> None:
     """By the closed form of the evidence, of the data with one more row of each class it might have."""
@@ -377,6 +381,7 @@ def test_class_probabilities_are_ratios_of_evidences(covariance: str) -> None:
     assert found["probability"].to_numpy()[0] == pytest.approx(special.softmax(expected), abs=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", ["poisson", "multinomial"])
 def test_class_probabilities_of_mixed_features_are_ratios_of_evidences(counts: str) -> None:
     data = mixed()
@@ -439,6 +444,7 @@ def test_features_that_share_their_parameters_are_judged_together() -> None:
 # --- against scikit-learn ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["tied", "diagonal"])
 def test_with_many_rows_the_classifier_is_discriminant_analysis(covariance: str) -> None:
     """Each row of training data is there 100 times: the posterior is then as good as a point, the prior forgotten."""
@@ -469,6 +475,7 @@ def test_bernoulli_naive_bayes_is_scikit_learns_with_a_uniform_prior() -> None:
     assert found == pytest.approx(theirs.predict_proba(pixels[60:]), abs=1e-8)
 
 
+@pytest.mark.slow
 def test_held_out_log_score_is_better_than_that_of_point_estimates() -> None:
     """Five rows a class of iris: point estimates are too sure."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis

@@ -77,6 +77,7 @@ def moments(
     return mean, covariance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("predictors", "options"),
     [
@@ -131,6 +132,7 @@ def fitted() -> tuple[xr.Dataset, bk.Posterior]:
     return data, bk.infer(MODULE.build(data, **SETTINGS), draws=1000, random_seed=1, progressbar=False)
 
 
+@pytest.mark.slow
 def test_evidence_and_effects_against_an_independent_rule(fitted: tuple[xr.Dataset, bk.Posterior]) -> None:
     """The priors are smooth and even at τ = 0 and so is the likelihood: Gauss–Legendre in τ itself converges fast."""
     data, post = fitted

@@ -126,6 +126,7 @@ def is_concave(plate: Plate, given: list[np.ndarray]) -> bool:
     return sum(len(rows) for rows, _ in plate.concave(given, start)) == len(start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_integrals_are_those_of_scipy(name: str) -> None:
     _, row_density = LIKELIHOODS[name]
@@ -295,6 +296,7 @@ def test_priors_beside_which_rows_are_rounded(trials: int, wins: int, sd: float)
 SDS = np.array([0.4, 1.0, 2.7, 7.4, 20.0, 55.0, 400.0, 3e3, 2e4, 1.6e5, 1e7, 1e11, 1e15])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", ["counts of zero", "all no"])
 @pytest.mark.parametrize("mean", [-30.0, -8.0, -2.0, 0.0, 3.0, 12.0])
 def test_wide_priors_that_rows_cut_off(rows: str, mean: float) -> None:

@@ -113,6 +113,7 @@ def same_partition(one: np.ndarray, other: np.ndarray) -> bool:
     return len(pairs) == len(set(one.tolist())) == len(set(other.tolist()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_classes_are_those_of_the_densities(name: str) -> None:
     plate = plate_named(name)
@@ -122,6 +123,7 @@ def test_classes_are_those_of_the_densities(name: str) -> None:
     assert same_partition(plate.copies, told_apart(plate))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_integrals_and_slopes_are_those_of_every_entry(name: str) -> None:
     plate = plate_named(name)
@@ -234,6 +236,7 @@ def test_data_that_will_be_exchanged_are_not_looked_at() -> None:
     assert plate_of(with_slots(MODELS["a table"]())[0]).copies is None
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(st.integers(0, 2**32 - 1))
 def test_whatever_the_rows(seed: int) -> None:

@@ -54,6 +54,7 @@ def expected(w: float, s: float, places: np.ndarray, sign: float = 1.0) -> np.nd
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("within", [0.5, 15.0, 70.0, 400.0])  # of the rest of the logits: three ways to add up
 @pytest.mark.parametrize("far", [1.0, 60.0, 100.0, 250.0, 1e5])

@@ -113,6 +113,7 @@ def one_entry(found: Analysis, plate: Plate, at: dict[str, np.ndarray], b: np.nd
 RANGES = {"real": (-15.0, 15.0), "positive": (1e-9, 40.0), "unit": (1e-9, 1 - 1e-9)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_the_integrals_are_those_of_the_density_of_pymc(name: str) -> None:
     found, plate = analysed(name)
@@ -155,6 +156,7 @@ def test_the_gradient_is_that_of_the_integrals(name: str) -> None:
             assert slope[place] == pytest.approx((above - below) / 2e-4, rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["binary", "frailties", "Student t effects"])
 def test_draws_have_the_conditional_density(name: str) -> None:
     found, plate = analysed(name)

@@ -94,6 +94,7 @@ FOUR_STATES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("states", "printed", "start"), [(2, 342.3183, None), (4, 327.8316, FOUR_STATES)])
 def test_stationary_poisson_chains_as_printed(states: int, printed: float, start: Any) -> None:
     assert len(EARTHQUAKES) == 107
@@ -240,6 +241,7 @@ def scikit_learn(y: np.ndarray, kind: str, iterations: int, means: np.ndarray) -
         return reference.fit(y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["full", "tied", *SPELLINGS])
 def test_mixture_agrees_with_scikit_learn(kind: str) -> None:
     y = groups()
@@ -269,6 +271,7 @@ def test_mixture_agrees_with_scikit_learn(kind: str) -> None:
     assert not result.converged
 
 
+@pytest.mark.slow
 def test_moments_give_the_same_steps_as_rows() -> None:
     y = groups(60, 2, 2)
     data = complete_data(full(y, 2))
@@ -289,6 +292,7 @@ def test_moments_give_the_same_steps_as_rows() -> None:
 
 
 # -- the objective never falls -----------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "components", "objective"),
     [("normal", 3, "likelihood"), ("poisson", 2, "posterior"), ("student", 3, "posterior")],

@@ -50,6 +50,7 @@ def textbook(y: np.ndarray, iterations: int) -> tuple[list[float], dict[str, np.
     return trace, {"w": w, "mu": mu, "v": v}
 
 
+@pytest.mark.slow
 def test_a_mixture_of_normals_is_that_of_textbook_em_on_all_rows() -> None:
     chunks = (NUMBERS[a:b] for a, b in ((0, 17), (17, 18), (18, 60)))  # a generator, with a chunk of one row
     found = bk.em(normals, chunks=chunks, start=START, max_iterations=6, tolerance=0.0, **QUIET)
@@ -117,6 +118,7 @@ CASES: dict[str, tuple[Any, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_chunks_give_what_all_rows_at_once_give(name: str) -> None:
     build, data = CASES[name]
@@ -132,6 +134,7 @@ def test_chunks_give_what_all_rows_at_once_give(name: str) -> None:
     assert found.log_posterior == pytest.approx(expected.log_posterior, rel=1e-10)
 
 
+@pytest.mark.slow
 def test_files_beyond_what_is_held_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(rows: Any) -> pm.Model:
         return normals(rows["y"].to_numpy())
@@ -151,6 +154,7 @@ def test_files_beyond_what_is_held_are_read_again(tmp_path: Path, monkeypatch: p
         problem.expectation(point)
 
 
+@pytest.mark.slow
 def test_a_generator_may_fill_one_table_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(em_chunks, "HELD", 0)  # bytes: all are read again
 
@@ -164,6 +168,7 @@ def test_a_generator_may_fill_one_table_over_and_over(monkeypatch: pytest.Monkey
     np.testing.assert_allclose(found.trace, textbook(NUMBERS[:40], 3)[0], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_goes_on_to_the_same_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"chunks": ROWS[:2], "start": START, "tolerance": 0.0, **QUIET}
     expected = bk.em(normals, max_iterations=5, **options)
@@ -270,6 +275,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_sum_over_rows_is_refused_by_name(name: str) -> None:
     build, chunks, said = REFUSED[name]

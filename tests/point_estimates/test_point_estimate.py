@@ -18,6 +18,7 @@ import bayeskit as bk
 RNG = np.random.default_rng(3)
 
 
+@pytest.mark.slow
 def test_ridge_is_scikit_learns() -> None:
     """BayesianRidge with flat hyperpriors maximises the same evidence."""
     x = RNG.normal(size=(60, 4))
@@ -136,6 +137,7 @@ def test_a_mode_far_below_where_a_vague_prior_starts_is_not_passed_over(vague: f
     assert estimate.point["tau"] == pytest.approx(np.sqrt(np.mean(effect**2) - 0.3**2), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-14, 1e-7, 1.0, 1e7, 1e14])
 def test_a_scale_is_found_whatever_its_unit(unit: float) -> None:
     """y ~ Normal(0, s): the likelihood has its maximum at the root mean square, with the curvature 2n of log s."""
@@ -149,6 +151,7 @@ def test_a_scale_is_found_whatever_its_unit(unit: float) -> None:
     assert np.sqrt(ours.covariance[0, 0]) == pytest.approx(size / np.sqrt(80), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("estimate", "other"), [(bk.maximize_evidence, 1e14), (bk.map_estimate, 1e-14)])
 def test_a_change_of_units_changes_nothing_but_units(estimate: Any, other: float) -> None:
     y = np.random.default_rng(5).normal(size=(6, 4)) + np.arange(6.0)[:, None]
@@ -187,6 +190,7 @@ def test_slopes_are_found_whatever_the_unit_of_the_covariates(unit: float) -> No
     np.testing.assert_allclose(ours.covariance * unit**2, np.linalg.inv(hessian), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_loadings_that_may_be_rotated_are_one_of_many_maxima() -> None:
     """The closed form of Tipping and Bishop (1999), equation 7: W Wᵀ is known, W up to a rotation."""
     rng = np.random.default_rng(7)

@@ -91,6 +91,7 @@ def test_what_mixes_rows_or_bends_columns_is_refused(name: str) -> None:
         reduced(REFUSED[name])
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(graph=graphs([PARAMETER, WEIGHTS], length=4, names=KEEPING))
 def test_a_form_has_the_values_of_the_graph(graph: Any) -> None:

@@ -9,6 +9,7 @@ from scipy import special, stats
 from bayeskit.quadrature.integrate import NotIntegrable, integrate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "noise"), [(1.0, 0.16), (0.7, 0.16), (1.0, 0.5)])
 def test_modes_in_every_period_are_integrated(rate: float, noise: float) -> None:
     """a² = sin(rate b) with a normal error: the prior of b reaches over several periods, each with a mode or two."""

@@ -100,6 +100,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_integral_is_within_its_bound(name: str) -> None:
     result = answer(RIGHT[name])
@@ -107,6 +108,7 @@ def test_the_integral_is_within_its_bound(name: str) -> None:
     assert result.marginals == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_what_it_is_not_for_is_refused(name: str) -> None:
     with pytest.raises(NotIntegrable):

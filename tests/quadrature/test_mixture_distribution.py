@@ -20,6 +20,7 @@ COMPONENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["cdf", "sf"])
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_many_points_give_what_few_give(name: str, method: str) -> None:

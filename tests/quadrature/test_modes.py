@@ -98,11 +98,13 @@ def attempts(kind: Callable[[np.random.Generator, int], Posterior], k: int, numb
     return answered
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [mixture, sinusoid, outliers])
 def test_every_mode_on_the_line_is_integrated(kind: Callable[[np.random.Generator, int], Posterior]) -> None:
     assert attempts(kind, 1, POSTERIORS) == POSTERIORS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [mixture, sinusoid])
 def test_answers_in_two_variables_are_within_their_error(
     kind: Callable[[np.random.Generator, int], Posterior],

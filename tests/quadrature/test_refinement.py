@@ -23,6 +23,7 @@ def integral(budget: int, acceptable: float, tolerance: float = 1e-6) -> Quadrat
     return integrate(log_density, np.zeros(3), tolerance=tolerance, acceptable=acceptable, budget=budget)
 
 
+@pytest.mark.slow
 def test_a_budget_that_runs_out_leaves_what_there_is_with_a_larger_bound() -> None:
     """The aim is far out of reach: how far a budget leads varies by a third with the last digit of exp on a machine."""
     tolerance, budget = 1e-10, 150_000
@@ -40,6 +41,7 @@ def test_with_enough_evaluations_the_bound_aimed_for_is_met_though_a_larger_one_
     assert abs(result.log_integral - TRUTH) < result.error
 
 
+@pytest.mark.slow
 def test_a_likelihood_that_falls_by_steps_is_within_its_error() -> None:
     """log(1 - Φ(x)) by way of Φ(x), which rounding makes a staircase: an unlikely event in a probit regression."""
     x = np.append(np.linspace(-2.0, 2.0, 12), 8.0)  # twelve doses, 25 subjects each, and one who is far off

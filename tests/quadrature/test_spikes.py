@@ -37,6 +37,7 @@ def test_one_variable(weight: float, sd: float, datum: float) -> None:
     assert abs(found.log_integral - truth) < found.error < 1e-7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("weight", "sd"),
     # The whole of the posterior; spikes above and below the three nats of the bulk; and low bumps.

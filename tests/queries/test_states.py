@@ -221,6 +221,7 @@ def test_states_on_a_posterior_average_over_its_draws() -> None:
     assert np.all(np.abs(frequency - expected) < 4 * np.sqrt(expected * (1 - expected) / 4000) + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["entries", "a switch", "sums"])
 def test_after_quadrature_the_states_are_a_sum_over_its_nodes(kind: str) -> None:
     """Against a fine grid of the one parameter; without exchangeable labels there is nothing to average over draws."""
@@ -277,6 +278,7 @@ def persistence(data: pm.Data) -> None:
     pm.Normal("y", 2.0 * z, 1.0, observed=data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [mixture_weight, persistence], ids=lambda b: b.__name__)
 def test_recovered_states_are_calibrated(build: Callable[[Any], None]) -> None:
     """The rank of the true number of ones, and of the true parameter, among posterior draws is uniform.

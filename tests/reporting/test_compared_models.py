@@ -97,6 +97,7 @@ def test_each_model_has_its_priors_with_their_numbers_and_dims() -> None:
     assert "1.5" in str(rows[0][1]) and "2" in str(rows[1][1]) and rows[0][2] == "scalar"
 
 
+@pytest.mark.slow
 def test_the_size_of_a_prior_is_said_once() -> None:
     with pm.Model(coords={"group": ["a", "b"]}) as wide:
         pm.Normal(
@@ -127,6 +128,7 @@ def test_the_page_says_how_each_evidence_was_found_and_what_is_doubtful() -> Non
     assert [row[0] for row in inclusion.rows] == ["slope"]
 
 
+@pytest.mark.slow
 def test_a_page_of_a_comparison_is_whole_and_leaves_no_figure_open(tmp_path: Path) -> None:
     before = set(plt.get_fignums())
     path = bk.report(comparison(), tmp_path / "models.html", results=[arrived()])
@@ -187,6 +189,7 @@ def test_a_curve_is_a_table_of_some_of_its_values() -> None:
     assert "mathdefault" not in section.pictures[0].data.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odds", [None, {"mean & all": 3.0}])
 def test_what_reproduces_a_comparison_is_the_comparison(odds: dict[str, float] | None) -> None:
     """The code of the page's last section, run, gives the table of all models, and not the best of them alone."""

@@ -50,6 +50,7 @@ CASES: dict[str, tuple[list[Any], int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_page_is_written_whatever_the_labels(name: str, tmp_path: Path) -> None:
     labels, rows = CASES[name]

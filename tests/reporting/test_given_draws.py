@@ -89,6 +89,7 @@ def page_of(away: float) -> dict[str, Any]:
     return {s.key: s for s in build_sections(posterior_of_draws(chains(away=away), black_box()), chosen=chosen)}
 
 
+@pytest.mark.slow
 def test_a_model_without_any_closed_form_has_a_page(tmp_path: Path) -> None:
     assert {"verdict", "posterior", "sampler", "predictive", "graph", "priors"} <= set(page_of(0.0))
     assert "plan" not in page_of(0.0)
@@ -149,6 +150,7 @@ def test_divergences_are_found_where_they_are() -> None:
     assert any("all over the posterior" in said for said in spread.paragraphs)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("number", [3, 12])
 def test_few_divergences_have_a_place_only_where_it_is_none_by_chance(number: int) -> None:
@@ -313,6 +315,7 @@ def table() -> tuple[pm.Model, np.ndarray]:
     return model, rng.normal(size=(2, 100, 3, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dims", [("city", "unit"), ("w_dim_0", "w_dim_1")], ids=["dims-without-labels", "default-dims"]
 )
@@ -345,6 +348,7 @@ def test_divergences_that_no_statistics_tell_are_not_counted_as_none(table: tupl
     assert "0 divergences" in str(counted)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("group", ["observed_data", "posterior_predictive", "log_likelihood", "sample_stats"])
 def test_a_group_without_variables_is_none(group: str, tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ def test_power_scaling_finds_the_prior_that_decides() -> None:
     assert strong.doubts[0].startswith("the answer depends on the prior for mu")
 
 
+@pytest.mark.slow
 def test_the_steps_of_a_series_are_part_of_the_model() -> None:
     """Their prior to a power is smoother: it was called the reason for every entry, and for the noise."""
     y = np.cumsum(np.random.default_rng(1).normal(0, 0.3, 20))
@@ -133,6 +134,7 @@ def test_the_digits_of_the_answer_follow_its_interval() -> None:
     assert f"mu 5 (89 % interval {5 - half:.6f} to {5 + half:.6f})" in verdict.paragraphs[0]
 
 
+@pytest.mark.slow
 def test_missing_entries_are_counted_once_and_data_never() -> None:
     y = np.array([0.5, np.nan, -0.3, 0.8])
     with pytest.warns(ImputationWarning), pm.Model() as model:

@@ -63,6 +63,7 @@ def mixture(columns: tuple[str, ...], **options: Any) -> Posterior:
     return posterior(module.build(table, components=3, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("covariance", "size"), [("diagonal", 1), ("full", 2), ("spherical", 2), ("tied", 4), ("full", 4), ("diagonal", 4)]
 )
@@ -124,6 +125,7 @@ def test_colours_are_mixed_as_the_components_are_responsible() -> None:
     np.testing.assert_allclose(half[0], pure.mean(axis=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("emissions", "sequences"), [("normal", False), ("poisson", True), ("categorical", True), ("categorical", False)]
 )
@@ -185,6 +187,7 @@ def test_parameters_that_change_from_row_to_row_have_no_picture() -> None:
     assert latent_states(posterior(model)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("coords", "dims", "names"),
     [

@@ -63,6 +63,7 @@ def plain() -> None:
 # no data, and Potentials
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [prior_only, funnel, only_potential])
 def test_without_an_observed_variable_there_is_a_page_and_a_file(build: Callable[[], object], tmp_path: Path) -> None:
     post = fitted(build)
@@ -174,6 +175,7 @@ def test_entries_without_a_histogram_leave_the_others_theirs(odd: Posterior, mon
     assert picture.caption.endswith("Where a draw is not finite there is none.")
 
 
+@pytest.mark.slow
 def test_the_page_and_the_summary_of_odd_draws(odd: Posterior, tmp_path: Path) -> None:
     table = odd.summary()
     assert table.loc["constant", "mean"] == 3 and table.loc["constant", "sd"] == 0
@@ -324,6 +326,7 @@ def test_formulas_have_the_brackets_that_they_need() -> None:
     assert texts["plain"] == "a[0] + b[1]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "said"),
     [

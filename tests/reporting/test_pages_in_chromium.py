@@ -178,6 +178,7 @@ def written(name: str, folder: Path) -> Path:
     return PAGES[name][0](folder / f"{name}.html")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_shown_whole_and_without_complaint(name: str, folder: Path, chromium: Browser) -> None:
     path = written(name, folder)
@@ -206,6 +207,7 @@ def test_a_long_title_in_the_contents_is_broken(folder: Path, chromium: Browser)
     assert seen["overflow"] <= 0 and not seen["out"], seen["out"]
 
 
+@pytest.mark.slow
 def test_the_index_is_shown_as_well(folder: Path, chromium: Browser) -> None:
     for name in ("divergent", "point"):
         written(name, folder)

@@ -41,6 +41,7 @@ def summary(folder: Path, name: str, statistic: str) -> dict[str, Any]:
     return read(folder / "reference_posteriors" / "summary_statistics" / statistic / statistic / f"{name}.json")
 
 
+@pytest.mark.slow
 def test_every_file_is_where_posteriordb_has_it(exported: Path) -> None:
     for name in NAMES:
         entry = read(exported / "posteriors" / f"{name}.json")

@@ -58,6 +58,7 @@ def page(post: Posterior, tmp_path_factory: pytest.TempPathFactory) -> str:
 # what it says
 
 
+@pytest.mark.slow
 def test_sections_in_order(parts: dict[str, Section]) -> None:
     assert list(parts) == ["verdict", *(name for name in sections.SECTIONS if name in parts)]
     assert set(parts) >= {"posterior", "sampler", "predictive", "graph", "priors", "plan", "evidence", "versions"}
@@ -287,6 +288,7 @@ def draws_of(centres: Sequence[float], dtype: type = float) -> xr.DataArray:
     return xr.DataArray(values, dims=["chain", "draw", "row"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("observed", "centres", "kind"),
     [
@@ -479,6 +481,7 @@ def test_odd_names_are_escaped(tmp_path: Path) -> None:
     assert "a &lt; b" in page
 
 
+@pytest.mark.slow
 def test_same_posterior_gives_the_same_bytes_and_users_figures_and_style_are_left_alone(
     page: str, tmp_path: Path
 ) -> None:

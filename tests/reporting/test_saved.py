@@ -156,6 +156,7 @@ def elsewhere(posts: dict[str, Posterior], paths: dict[str, Path]) -> Any:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_another_process_reads_what_was_saved(name: str, posts: dict[str, Posterior], elsewhere: Any) -> None:
     post, (text, summary), back = posts[name], elsewhere[0][name], elsewhere[1][name]
@@ -206,6 +207,7 @@ def test_what_is_loaded_is_compared_as_what_was_saved(posts: dict[str, Posterior
         bk.compare([loaded["labelled"], loaded["counts"]])
 
 
+@pytest.mark.slow
 def test_a_report_says_the_same(posts: dict[str, Posterior], elsewhere: Any, paths: Any, tmp_path: Path) -> None:
     def page(post: Posterior, name: str) -> str:
         return bk.report(replace(post, tree=post.tree.copy()), tmp_path / name).read_text(encoding="utf-8")
@@ -350,6 +352,7 @@ def test_nothing_is_left_behind_or_half_replaced(
         replace(post, tree=xr.DataTree()).save(path)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_an_error_and_not_the_end_of_python(posts: dict[str, Posterior], tmp_path: Path) -> None:
     """HDF5 itself would crash where it cannot write, later and with all else that is open."""
     path = posts["known_scale"].save(tmp_path / "post.nc")

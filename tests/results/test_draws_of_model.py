@@ -85,6 +85,7 @@ def test_draws_that_are_no_numbers_are_refused_by_name(use: Callable[..., None],
         use(tree, build(), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", ALL)
 def test_draws_of_the_model_are_taken(use: Callable[..., None], tmp_path: Path) -> None:
     use(draws(), build(), tmp_path)

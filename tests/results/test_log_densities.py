@@ -166,6 +166,7 @@ def by_pymc(model: pm.Model, tree: xr.DataTree, group: str) -> xr.Dataset:
         return compute(tree, model=model, extend_inferencedata=False, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name_of_body", BODIES)
 def test_both_groups_are_those_of_pymc(name_of_body: str) -> None:
     model, tolerance = built(BODIES[name_of_body]), ROUNDED.get(name_of_body, 1e-10)
@@ -221,6 +222,7 @@ def _wrong(graphs: Any, replace: Any) -> Any:
     return [2.0 * g for g in pytensor.graph.replace.vectorize_graph(graphs, replace)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vectorise", [_refused, _wrong])
 def test_what_is_not_vectorised_is_left_to_pymc(vectorise: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = built(_counts_of_classes)
@@ -285,6 +287,7 @@ def posteriors() -> dict[str, Posterior]:
     return {name: posterior.with_log_likelihood() for name, posterior in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["exact", "quadrature", "nuts"])
 def test_arviz_answers_from_the_tree(method: str, posteriors: dict[str, Posterior]) -> None:
     posterior = posteriors[method]

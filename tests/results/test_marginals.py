@@ -34,6 +34,7 @@ def test_a_probability_is_from_zero_to_one(given: Any, error: type[BayeskitError
             asked(given)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Data in y contains missing values")
 @pytest.mark.parametrize("method", ["exact", "nuts"])
 def test_data_beside_missing_entries_have_no_spread(method: str) -> None:

@@ -75,6 +75,7 @@ def test_an_sd_that_is_known_to_be_infinite_stays_so_whatever_the_draws_say() ->
     assert label[0] == "quadrature; the sd is infinite, the mean not known"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [250, 1000])
 @pytest.mark.parametrize(
     ("law", "fewest", "most"),

@@ -441,6 +441,7 @@ def parts() -> None:
     pm.Mixture("y", [0.3, 0.7], component, observed=np.array([-4.0, 4.1, 3.9]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [mixed, one_after_the_other, parts], ids=lambda body: body.__name__)
 def test_draws_made_together_are_distributed_as_those_of_pymc(body: Callable[[], None]) -> None:
     """Means, spreads, and products of neighbours within a data set and from one to the next, in standard errors."""

@@ -50,6 +50,7 @@ def regression() -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 def test_the_compiled_density_stands_in_for_the_graph() -> None:
     model = regression()
     with lightly():
@@ -85,6 +86,7 @@ def relevance() -> pm.Model:
     return bk.collapse(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [regression, collapsed, relevance], ids=lambda b: b.__name__)
 def test_density_gradient_and_draws_are_those_of_the_model(build: Callable[[], pm.Model]) -> None:
     model = build()
@@ -197,6 +199,7 @@ def test_a_called_function_that_raises_is_a_density_of_zero() -> None:
         value_at(compiled, np.array([3.0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", [(pt.trunc, pt.round_half_to_even), (pt.floor, pt.ceil)])
 def test_models_that_differ_in_a_function_called_differ(others: tuple[Any, Any]) -> None:
     for function in others:
@@ -208,6 +211,7 @@ def test_models_that_differ_in_a_function_called_differ(others: tuple[Any, Any])
         assert value_at(compiled_loops(model, set()), np.array([0.8])) == (0, pytest.approx(float(expected)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["alloc", "arange", "repeat"])
 def test_shapes_that_depend_on_values_are_refused_or_noticed(shape: str) -> None:
     with pm.Model() as model:
@@ -241,6 +245,7 @@ def test_threads_may_compile_the_same_model_at_once() -> None:
     assert value_at(compiled_loops(model, set()), np.zeros(1))[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build",
     [
@@ -282,6 +287,7 @@ def numbers():
 """
 
 
+@pytest.mark.slow
 def test_another_process_finds_what_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Machine code that calls Python back holds addresses of its process: kept, it ended the next one."""
     flags = ",".join(filter(None, [os.environ.get("PYTENSOR_FLAGS"), f"base_compiledir={tmp_path}", "cxx="]))
@@ -305,6 +311,7 @@ def test_another_process_finds_what_can_be_kept(tmp_path: Path, monkeypatch: pyt
 
 
 # The labels of a binomial mixture are discrete, and its exact answer is not sampled.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in MODELS if n != "binomial_mixture"])
 def test_there_are_loops_for_the_catalogue(name: str) -> None:
     module = load_model(name)

@@ -28,6 +28,7 @@ def interrupting(monkeypatch: pytest.MonkeyPatch, library: Any, name: str) -> No
     monkeypatch.setattr(library, name, interrupted)
 
 
+@pytest.mark.slow
 def test_nutpie_interrupted_gives_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("mu", shape=3), 1.0, observed=np.zeros((2, 3)))

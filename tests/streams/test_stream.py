@@ -122,6 +122,7 @@ def whole(table: pd.DataFrame) -> bk.Posterior:
     return bk.infer(regression(table), random_seed=1, draws=4)
 
 
+@pytest.mark.slow
 def test_new_rows_are_drawn_from_the_posterior_of_all_chunks(table: pd.DataFrame, whole: bk.Posterior) -> None:
     stream = bk.Stream(regression)
     stream.update(table[:17])
@@ -138,6 +139,7 @@ def test_new_rows_are_drawn_from_the_posterior_of_all_chunks(table: pd.DataFrame
         stream.predict(new.drop(columns="x"))
 
 
+@pytest.mark.slow
 def test_shards_are_one_posterior_and_the_prior_counts_once(table: pd.DataFrame, whole: bk.Posterior) -> None:
     shards = [bk.infer(regression(table[k::3]), random_seed=1, draws=4) for k in range(3)]
     both = bk.combine(shards, random_seed=1, draws=4)
@@ -154,6 +156,7 @@ def test_shards_are_one_posterior_and_the_prior_counts_once(table: pd.DataFrame,
         bk.compare({"whole": whole, "part": bk.infer(regression, chunks=[table[:20]], draws=4)})
 
 
+@pytest.mark.slow
 def test_streams_of_different_groups_are_one_stream(table: pd.DataFrame) -> None:
     data = pd.concat([table.assign(group="c"), table]).reset_index(drop=True)
     first, second = bk.Stream(regression), bk.Stream(regression)

@@ -89,6 +89,7 @@ def of_day(day: int, *y: float) -> dict[str, np.ndarray]:
     return {"day": np.full(len(y), day), "y": np.array(y)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("prior", "second", "covariance"), [(effects, 4, EFFECTS), (walk, 6, WALK)])
 def test_a_score_is_the_density_of_a_forecast(prior: Callable[[int], Any], second: int, covariance: np.ndarray) -> None:
     """That of the Normal distribution of a value given the two before it."""
@@ -104,6 +105,7 @@ def test_a_score_is_the_density_of_a_forecast(prior: Callable[[int], Any], secon
     assert list(stream.scores) == ["chunk", "score", "error", "label"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prior", "second", "why"),
     [

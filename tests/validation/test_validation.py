@@ -154,6 +154,7 @@ def wrong(dist: Any, how: str, seed: int) -> np.ndarray:
     }[how]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["mean high", "mean low", "sd high", "sd low"])
 @pytest.mark.parametrize("kind", [kind for kind in MARGINALS if kind != "binomial"])
 def test_wrong_draws_fail(kind: str, how: str) -> None:
@@ -482,6 +483,7 @@ def test_discrete_draws_are_judged() -> None:
         assert_matches_exact(hypotheses(), {"k": rng.choice(3, p=[0.3, 0.5, 0.2], size=(4, 1000))}, random_seed=1)
 
 
+@pytest.mark.slow
 def test_validate_draws_discrete_variables_by_gibbs() -> None:
     validation = validate(hypotheses(), draws=2000, random_seed=2, progressbar=False)
     assert validation.passed, str(validation)
@@ -531,5 +533,6 @@ def test_finite_variables_are_judged_by_their_closed_forms() -> None:
     assert not judge(post, wrong, random_seed=2).passed
 
 
+@pytest.mark.slow
 def test_no_probability_is_zero() -> None:
     assert probability_words(0.0) == "p < 1e-300" and probability_words(4.4e-5) == "p = 4.4e-05"

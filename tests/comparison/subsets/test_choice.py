@@ -141,6 +141,7 @@ def test_zellner_and_siow_by_the_formula_of_liang_et_al() -> None:
     assert np.isclose(explained[("complaints",)], np.corrcoef(y, x[:, 0])[0, 1] ** 2, rtol=1e-12, atol=0)
 
 
+@pytest.mark.slow
 def test_a_hyper_g_prior_and_predictors_that_are_not_centred() -> None:
     y, x = HEAT, CEMENT[:, :3]
     # p(g) = (a − 2)/2 (1 + g)^(−a/2) with a = 3
@@ -301,6 +302,7 @@ def saturated(size: int, prior: Callable[[], Any]) -> tuple[pm.Model, np.ndarray
     return model, x, y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 4])
 def test_predictors_that_fit_without_noise_leave_no_rounding_in_the_integral(size: int) -> None:
     model, x, y = saturated(size, lambda: pm.Gamma("sigma", 3.0, 1.0))

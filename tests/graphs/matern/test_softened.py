@@ -179,6 +179,7 @@ def test_many_at_once_are_as_each_by_itself():
     assert whitened_each(*given[:2], np.empty((0, 20)), *given[3:])[0].shape == (0, 20)
 
 
+@pytest.mark.slow
 def test_compiled_by_numba_it_is_the_same_with_a_matrix_and_without():
     x, y, d, orders, c, r, softening = _problem((1,), 20, 10.0, 200.0, 1e-6)
     log_c, log_r, scale = pt.dvector(), pt.dvector(), pt.dscalar()

@@ -197,6 +197,7 @@ def test_many_matrices(name: str) -> None:
     assert not made.calls
 
 
+@pytest.mark.slow
 def test_what_has_no_loop_is_called() -> None:
     made = agree([S], [pt.linalg.inv(S) + pt.linalg.slogdet(S)[1], pt.psi(pt.abs(S))], [DEFINITE])
     assert len(made.calls) == 3
@@ -219,6 +220,7 @@ def test_large_products_are_left_to_blas() -> None:
     assert sum("multiply(" in line for body in made.functions for line in body) == 3
 
 
+@pytest.mark.slow
 def test_large_factorisations_are_left_to_lapack() -> None:
     a = RNG.normal(size=(60, 60))
     a = a @ a.T + np.eye(60)

@@ -83,6 +83,7 @@ def two_means(model: pm.Model, seed: int, labels: bool) -> dict[str, np.ndarray]
     return {"mean": rng.permuted(draws, axis=2) if labels else np.sort(draws, axis=2)}
 
 
+@pytest.mark.slow
 def test_an_exact_answer_is_calibrated() -> None:
     found = of_regression()
     assert found.passed, str(found)
@@ -112,6 +113,7 @@ def test_values_of_a_closed_form_are_its_cdf() -> None:
         np.testing.assert_allclose(found, norm.cdf(z), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "seen_in"),
     [({"noise": 1.05}, "log likelihood of new data"), ({"prior_sd": 0.33}, "log prior")],
@@ -124,6 +126,7 @@ def test_a_wrong_sd_is_found(wrong: dict[str, float], seen_in: str) -> None:
     assert f"{seen_in}: its posterior lies too low" in " ".join(found.failures), str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "width"), [(1.5, "narrow"), (0.6, "wide")])
 def test_predictive_intervals_of_a_wrong_width_are_found(noise: float, width: str) -> None:
     found = bk.calibrate(means(), generator=means(noise=noise), datasets=80, random_seed=1)
@@ -134,6 +137,7 @@ def test_predictive_intervals_of_a_wrong_width_are_found(noise: float, width: st
     assert abs(found.table.loc["prediction of y", "inside_90"] - inside) < 5 * np.sqrt(inside * (1 - inside) / 80)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong", "write"),
     [
@@ -174,6 +178,7 @@ def test_that_components_have_no_order_and_where_chains_start_is_said() -> None:
     assert note.startswith("chains start where the model puts slope (initval)")
 
 
+@pytest.mark.slow
 def test_quadrature_and_a_sampler_are_calibrated() -> None:
     with pm.Model() as model:
         scale = pm.HalfNormal("scale", 1.0)
@@ -185,6 +190,7 @@ def test_quadrature_and_a_sampler_are_calibrated() -> None:
     assert found.table.loc["mean[0]", "values"] == "exact"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [int, float, bool])
 def test_data_in_a_container_of_another_type(dtype: type) -> None:
     """PyMC casts what a container holds to what the distribution has."""
@@ -235,6 +241,7 @@ def test_model_probabilities_are_calibrated() -> None:
         bk.calibrate({"null": null}, random_seed=6)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     """After a kill in the middle of a line: the same numbers, and what was finished is not computed again."""
     path, whole = tmp_path / "deep" / "run.jsonl", bk.calibrate(coin(), datasets=12, random_seed=8)

@@ -118,6 +118,7 @@ def unit_line(rng: np.random.Generator, noise: float) -> np.ndarray:
     return rng.normal(0, 3) + rng.normal(0, 3) * np.linspace(-1, 1, ROWS) + rng.normal(0, noise, ROWS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "simulate"),
     [
@@ -139,6 +140,7 @@ def test_a_right_model_is_accused_no_more_often_than_stated(
     assert sum(not given(simulate(rng), rng).passed for rng in generators) <= 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "simulate", "words", "least"),
     [

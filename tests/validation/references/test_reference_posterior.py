@@ -88,6 +88,7 @@ def hold_to_sum(name: str, axes: list[np.ndarray], log_density: Any, scalars: li
             assert row["sd"] == pytest.approx(np.sqrt(along @ (values - along @ values) ** 2), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ON_A_GRID)
 def test_an_answer_is_that_of_a_sum_over_a_grid(name: str) -> None:
     model = the(name).build()

@@ -323,6 +323,7 @@ def test_every_sampler_has_a_name_of_its_own() -> None:
     assert len(set(sampler_names())) == len(SAMPLERS) >= 12
 
 
+@pytest.mark.slow
 def test_the_page_and_the_picture_show_every_sampler(tmp_path: Path) -> None:
     page = of_all().report(tmp_path / "trial.html").read_text()
     assert all(name in page for name in of_all().scores.index)
