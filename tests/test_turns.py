@@ -57,7 +57,7 @@ def test_a_case_of_a_file_stays_together_and_shares_are_even(tests: list[Any], t
 
 def test_a_run_by_hand_has_all_and_says_so() -> None:
     assert turns.header(None) == "slow tests: all"
-    assert turns.header(7) == "slow tests: share 3 of 5; make test-all runs all"
+    assert turns.header(10) == "slow tests: share 3 of 8; make test-all runs all"
 
 
 def test_what_make_runs_is_a_share_and_the_whole() -> None:

@@ -49,6 +49,7 @@ def test_a_mean_that_is_large_beside_the_spread(centre: float, sd: float, rows: 
     assert found.error < 1e-7 * max(1.0, centre * 1e-4 / sd)
 
 
+@pytest.mark.slow
 def test_a_regression_that_explains_most_of_its_rows() -> None:
     rows = 20_000
     x = np.column_stack([np.ones(rows), RNG.normal(size=(rows, 2))])

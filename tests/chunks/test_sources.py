@@ -104,6 +104,7 @@ def test_what_a_mask_hides_is_not_counted(tmp_path: Path) -> None:
         given([{"y": masked}], checkpoint=checkpoint)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "chunks",
     [

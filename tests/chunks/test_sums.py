@@ -166,6 +166,7 @@ def test_the_log_density_is_that_of_all_rows(build: Callable[[pd.DataFrame], pm.
         assert summed.logp(point) == pytest.approx(whole.logp(point), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_group_that_is_split_over_chunks_is_one_group_and_new_groups_may_come() -> None:
     data = table().sort_values("group", ignore_index=True)
     chunks = [data[:3], data[3:4], data[4:]]
@@ -264,6 +265,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_does_not_add_up_is_refused_by_name(case: str) -> None:
     build, message = REFUSED[case]
@@ -292,6 +294,7 @@ def test_what_is_made_of_a_group_is_refused_wherever_chunks_end(case: str, cuts:
         sum_of_chunks(build, [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)])
 
 
+@pytest.mark.slow
 def test_what_earlier_rows_mean_does_not_change_with_labels_that_come_later() -> None:
     """Of indicators without the first level, that level is another one once north comes."""
     data = table()
@@ -496,6 +499,7 @@ def test_numbers_of_single_precision_are_widened_before_anything_is_computed_of_
         assert joint.logp(point) == pytest.approx(expected.logp(point), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_digits_are_those_of_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of Dask has one; two add up a product in two parts."""
     # All tests run on one thread: here that is not yet so.

@@ -241,6 +241,7 @@ def test_a_report_is_written_where_asked(run: Run, folder: Path) -> None:
     assert "</html>" in (folder / "out" / "page.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_report_of_an_example_goes_to_reports(run: Run, folder: Path) -> None:
     code, out, err = run("report", "normal", "--draws", "400", "--seed", "1")
     assert (code, out, err) == (0, "reports/normal.html\n", "")
@@ -341,6 +342,7 @@ def test_compare_answers_what_is_asked_beside_its_table(run: Run, folder: Path) 
     assert f"Log evidence of {informed} by several estimators" in page
 
 
+@pytest.mark.slow
 def test_validate_judges_nuts_by_the_closed_form(run: Run) -> None:
     code, out, err = run("validate", "gamma_poisson", "--seed", "1", "--json")
     assert (code, err) == (0, "")

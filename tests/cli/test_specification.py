@@ -85,6 +85,7 @@ def test_a_table_of_which_nothing_is_left_says_why(run: Run, folder: Path) -> No
     assert "VARIABLES" in answer[2]
 
 
+@pytest.mark.slow
 def test_models_that_are_compared_take_their_own_columns(run: Run) -> None:
     models = "linear_regression", "normal"
     shared = ("--data", "table.csv", "--seed", "1", "--json")

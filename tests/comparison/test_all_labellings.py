@@ -72,6 +72,7 @@ def test_one_components_prior_has_the_sensitivity_of_the_others(method: str) -> 
     assert one["error"] < 0.02
 
 
+@pytest.mark.slow
 def test_one_labelling_stays_where_the_model_has_one() -> None:
     exact = bk.infer(coin(), draws=8, random_seed=1)
     assert over_all_labellings(exact) is exact

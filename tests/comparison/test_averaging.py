@@ -132,6 +132,7 @@ def test_predictions_are_the_mixture_of_the_predictive_distributions() -> None:
     np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.15)
 
 
+@pytest.mark.slow
 def test_stacking_weights_are_best_for_the_leave_one_out_densities() -> None:
     """The exact densities of a left-out observation, and the weights that maximise the sum of their logs."""
     log = np.empty((12, 3))
@@ -164,6 +165,7 @@ def test_what_cannot_be_averaged_is_refused_by_name() -> None:
         comparison().predict({"x": np.ones((2, 2))})
 
 
+@pytest.mark.slow
 def test_models_of_different_predictions_are_refused() -> None:
     line = comparison().posteriors["line"]
     other = bk.compare({"line": line, "curve": polynomial(2, "strength")}, loo=False, random_seed=1)
@@ -195,6 +197,7 @@ def test_a_quantity_of_other_shape_or_labels_is_refused() -> None:
     assert same["mixture"]["mean"].dims == ("group",) and same["posterior"].sizes["group"] == 2
 
 
+@pytest.mark.slow
 def test_a_posterior_without_its_model_is_averaged_but_neither_stacked_nor_predicted(tmp_path: Path) -> None:
     comparison().posteriors["line"].save(tmp_path / "line.nc")
     loaded = bk.load(tmp_path / "line.nc")

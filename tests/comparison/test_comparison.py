@@ -113,6 +113,7 @@ def test_far_apart_models_do_not_overflow() -> None:
     assert comparison.table["elpd_loo"].isna().all()
 
 
+@pytest.mark.slow
 def test_posteriors_are_compared_without_inferring_again() -> None:
     posterior = bk.infer(mean_model(), random_seed=3, progressbar=False)
     comparison = compare({"done": posterior, "line": line_model()}, loo=False)
@@ -283,6 +284,7 @@ def test_single_values_with_a_probability_are_not_compared_with_densities(one: s
         compare(models)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("floor", [0.0, [0.0, -1.0]])
 def test_spikes_of_components_in_one_variable_are_found(floor: object) -> None:
     """Components as the last axis of a single variable; each with its spike, or one of them."""
@@ -381,6 +383,7 @@ def test_models_without_observed_variables_are_refused() -> None:
     refused(model, r"second: it has no observed variable")
 
 
+@pytest.mark.slow
 def test_estimated_evidences_are_compared_with_their_errors() -> None:
     """The same model twice, once by NUTS on the model as written: no difference, within the error."""
     sampled = bk.infer(line_model(), method="nuts", random_seed=1, progressbar=False)
@@ -453,6 +456,7 @@ def test_what_is_said_of_one_model_names_it(monkeypatch: pytest.MonkeyPatch, cap
     assert said == [f"{name}: NUTS draws: the chains disagree" for name in models]
 
 
+@pytest.mark.slow
 def test_an_observation_that_draws_cannot_score_has_an_exact_score() -> None:
     """By quadrature: one row far out decides how large the sd is."""
     y = np.append(Y[:3], 9.0)

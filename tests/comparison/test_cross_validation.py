@@ -74,6 +74,7 @@ def loo(posterior: bk.Posterior) -> CrossValidation:
     return cross_validate({"line": posterior, "level": line(1)}, random_seed=1)
 
 
+@pytest.mark.slow
 def test_leave_one_out_is_that_of_refits(loo: CrossValidation) -> None:
     for name, columns in (("line", 2), ("level", 1)):
         scores = by_refits(FoldLayout("loo"), columns)
@@ -97,6 +98,7 @@ def test_differences_are_of_pairs(loo: CrossValidation) -> None:
 GROUPS = np.array(list("abcabcabcabcab"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "layout",
     [
@@ -139,6 +141,7 @@ def of_variance(effect: bool) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 def test_under_shared_priors_scores_are_ratios_of_evidences() -> None:
     """Of y with covariance σ² V, and σ² of density 1/σ² integrated out."""
 
@@ -207,6 +210,7 @@ def kernel(scale: float) -> np.ndarray:
     return np.exp(-0.5 * (TIMES[:, None] - TIMES) ** 2 / scale**2)
 
 
+@pytest.mark.slow
 def test_the_future_of_a_gaussian_process() -> None:
     """Latent and marginal form, whose scale is known, and one whose scale is integrated over."""
     known = pm.gp.cov.ExpQuad(1, ls=1.2)
@@ -227,6 +231,7 @@ def test_the_future_of_a_gaussian_process() -> None:
         assert (found.table["label"] == "exact").all()
 
 
+@pytest.mark.slow
 def test_the_future_of_a_gaussian_process_of_unknown_scale() -> None:
     with pm.Model() as model:
         scale = pm.InverseGamma("scale", 3.0, 3.0)
@@ -256,6 +261,7 @@ def forward(y: np.ndarray, means: np.ndarray) -> float:
     return float(special.logsumexp(log_alpha))
 
 
+@pytest.mark.slow
 def test_the_future_of_a_hidden_markov_chain() -> None:
     y = np.where(np.arange(8) % 6 < 4, -1.0, 1.2) + RNG.normal(0.0, 0.8, size=8)
     with pm.Model(coords={"time": range(2000, 2008)}) as model:
@@ -366,6 +372,7 @@ def test_labels_that_have_seen_the_data_are_no_leave_one_out() -> None:
     assert np.max(np.abs(by_draws.pointwise["model"] - by_formula) / by_draws.errors["model"]) < 5
 
 
+@pytest.mark.slow
 def test_stated_errors_of_both_means_and_of_sums_are_calibrated() -> None:
     """Chains of a Normal mean: 120 estimates of three scores and of their sum, whose z-scores vary by about one."""
     y, rng = np.array([-0.5, 0.3, 0.4]), np.random.default_rng(4)

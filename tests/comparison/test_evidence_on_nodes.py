@@ -90,6 +90,7 @@ def counted(scale: float) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 def test_a_container_in_the_priors_of_what_remains_and_of_what_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """x is Normal about r with variance s² + 1."""
 
@@ -129,6 +130,7 @@ def test_the_ends_of_what_remains_move_its_nodes(monkeypatch: pytest.MonkeyPatch
         assert abs(row.log_evidence - evidence(upper=row.value)) < row.error + 1e-10
 
 
+@pytest.mark.slow
 def test_an_angle(monkeypatch: pytest.MonkeyPatch) -> None:
     """PyMC winds the line around the circle; quadrature does not."""
     with pm.Model() as model:

@@ -48,6 +48,7 @@ def test_the_largest_of_uniform_values(rate: float) -> None:
     assert flagged(model, t=above(4.0, 5.0)) == [1]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_vectorised_goes_point_by_point(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*arguments: Any) -> None:
         raise NotImplementedError
@@ -80,6 +81,7 @@ def test_the_least_beyond_an_unknown_shift() -> None:
     assert flagged(model, shift=1.0 - RNG.exponential(0.2, 600)) == [0]
 
 
+@pytest.mark.slow
 def test_the_failure_that_excludes_a_hypothesis() -> None:
     with pm.Model() as model:
         coin = pm.Categorical("coin", [0.5, 0.3, 0.2])
@@ -124,6 +126,7 @@ def tanks_evidence(at: np.ndarray) -> float:
     return float(np.log(likely.mean()))
 
 
+@pytest.mark.slow
 def test_an_impossible_observation_of_weight_zero_is_absent() -> None:
     posterior = bk.infer(tanks(), random_seed=1)
     found = bk.cross_validate(posterior, random_seed=1)
@@ -136,6 +139,7 @@ def test_an_impossible_observation_of_weight_zero_is_absent() -> None:
         assert np.max(np.abs(arrived["log_evidence"] - [tanks_evidence(places[:k]) for k in range(6)])) < 1e-10
 
 
+@pytest.mark.slow
 def test_what_no_draw_can_see_has_an_exact_score_where_evidences_are_known() -> None:
     posterior, everything = bk.infer(tanks(), random_seed=1), np.arange(5)
     right = [tanks_evidence(everything) - tanks_evidence(np.delete(everything, i)) for i in everything]

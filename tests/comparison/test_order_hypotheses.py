@@ -137,6 +137,7 @@ def overlap(first: Any, second: Any) -> float:
     return math.fsum(each)
 
 
+@pytest.mark.slow
 def test_differences_of_independent_numbers() -> None:
     def gaussian(k: int) -> Any:
         y, shape = Y[k == GROUP // 2], (2.0, 3.0)[k]
@@ -178,6 +179,7 @@ def in_rectangle(mean: Any, scale: Any, df: float, low: Any, high: Any) -> float
     return float(integrate.quad(joint, low[0], high[0], epsabs=1e-12, epsrel=1e-10)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("df", [INF, 4.0])
 def test_rectangles(df: float) -> None:
     correlation = np.array([[1, 0.5, 0.2], [0.5, 1, 0.3], [0.2, 0.3, 1]])

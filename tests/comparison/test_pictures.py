@@ -45,6 +45,7 @@ def texts(collection: Any, panel: int = 0) -> list[str]:
     return [mark["string"] for mark in marks(collection, panel)["text"]]
 
 
+@pytest.mark.slow
 def test_evidences_stand_in_their_order_with_their_labels() -> None:
     drawn = comparison().plot("evidence", backend="none")
     table = comparison().table
@@ -214,6 +215,7 @@ def test_the_prior_stands_against_the_posterior_at_the_tested_point(sampled: boo
     assert f"{null.log_bayes_factor:.3g}".replace("-", "−") in marks(drawn)["title"][0]["string"]
 
 
+@pytest.mark.slow
 def test_what_has_no_marginal_density_is_drawn_as_a_histogram() -> None:
     post = bk.infer(regression().model, method="nuts", draws=800, random_seed=1, progressbar=False)
     drawn = bk.savage_dickey(post, "slope", at=0.5, random_seed=1).plot(backend="none")

@@ -221,6 +221,7 @@ def test_shared_priors_have_numbers_from_the_first_proper_posterior_on(compared:
     assert any("every log evidence is up to an arbitrary constant" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_shared_priors_are_declared_or_come_with_the_posteriors(compared: bk.Comparison) -> None:
     models = {"same": two_means(Y[:6], 0.0), "apart": two_means(Y[:6], 1.5)}
     declared = sequential(models, shared=SHARED, blocks=[4, 2]).table["log_evidence"]

@@ -112,6 +112,7 @@ def test_a_normal_mean() -> None:
     assert set(table["label"]) == {"exact"} and table["error"].max() < 1e-9
 
 
+@pytest.mark.slow
 def test_a_model_is_inferred_first() -> None:
     table = bk.sensitivity(normal(), random_seed=1).table
     assert table.equals(normal_table())
@@ -147,6 +148,7 @@ def test_quadrature() -> None:
         assert abs(row["derivative"] - value) < row["error"] + 1e-8, name
 
 
+@pytest.mark.slow
 def test_draws() -> None:
     sampled = bk.infer(normal(), method="nuts", random_seed=3, progressbar=False)
     table, exact = sensitivity(sampled).table, normal_table()
@@ -192,6 +194,7 @@ def test_data_set_later_changes_nothing() -> None:
     assert model["scale"].get_value() == 9.0
 
 
+@pytest.mark.slow
 def test_the_end_of_a_support_is_none_of_draws() -> None:
     with pm.Model() as model:
         pm.Poisson("y", pm.Uniform("rate", 0.0, 6.0), observed=3)
@@ -201,6 +204,7 @@ def test_the_end_of_a_support_is_none_of_draws() -> None:
     assert any("rate.upper" in note and "end of a support" in note for note in sampled.notes)
 
 
+@pytest.mark.slow
 def test_a_bayes_factor() -> None:
     with pm.Model() as null:
         pm.Normal("y", 0.0, 1.5, observed=Y)

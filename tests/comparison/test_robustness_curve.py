@@ -91,6 +91,7 @@ def test_quadrature() -> None:
         assert abs(found - evidence(value)) < error + 1e-9
 
 
+@pytest.mark.slow
 def test_draws_carry_to_values_nearby() -> None:
     sampled = bk.infer(effect(), method="nuts", random_seed=5, progressbar=False)
     curve = robustness({"null": null(), "effect": sampled}, "mu.sigma", [0.05, 1.5, 2.0, 8.0])

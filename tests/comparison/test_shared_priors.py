@@ -73,6 +73,7 @@ def centred(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return contrasts @ Y, contrasts @ covariance @ contrasts.T
 
 
+@pytest.mark.slow
 def test_a_t_test_has_the_published_bayes_factor() -> None:
     """BayesFactor's manual: ``ttestBF(x = sleep$extra[1:10], y = sleep$extra[11:20], paired = TRUE)`` is 17.25888."""
     found = compare({"null": normal(y=SLEEP), "effect": normal(jzs, y=SLEEP)}, shared=("sigma2",))

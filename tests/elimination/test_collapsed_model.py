@@ -135,6 +135,7 @@ def test_data_are_reduced_to_sufficient_statistics(rows: int) -> None:
     assert largest < 1_500
 
 
+@pytest.mark.slow
 def test_a_chain_of_many_steps_against_the_kalman_filter() -> None:
     """Products of 32-bit indices overflow from 46,341 states on."""
     steps, move, noise = 50_000, 0.3, 0.8

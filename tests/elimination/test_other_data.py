@@ -112,6 +112,7 @@ def test_counts_on_the_edge_and_other_numbers_of_trials(y: int, n: int) -> None:
     assert_same(given, coin(y, n))
 
 
+@pytest.mark.slow
 def test_facts_that_a_proof_asked_for_are_asked_again() -> None:
     analysis = found(coin(4))
     for y in (0, 3, 10, 0, 7, 10):
@@ -126,6 +127,7 @@ def rates(group: list[int], y: list[int]) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("group", "y"), [([0, 1, 2, 1], [0, 0, 0, 0]), ([2, 2, 2, 2], [3, 1, 0, 5])])
 def test_index_arrays_are_data(group: list[int], y: list[int]) -> None:
     given = found(rates([0, 0, 1, 2], [3, 1, 4, 1])).with_data({"group": group, "y": y})
@@ -203,6 +205,7 @@ def schools(y: Any) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 def test_what_remains_is_integrated_with_the_other_data() -> None:
     analysis = found(schools(np.array([28.0, 8, -3, 7, -1, 1, 18, 12])))
     assert not analysis.used_values
@@ -269,6 +272,7 @@ def heavy_tailed(y: Any) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [schools, heavy_tailed])
 def test_a_density_is_made_once_for_all_data(build: Any) -> None:
     analysis = found(build(np.arange(8.0)))
@@ -322,6 +326,7 @@ def test_draws_by_nuts_are_of_the_other_data() -> None:
     assert abs(float(draws.mean()) - 2.1 / 2.01) < 6 * 0.0705 / np.sqrt(100)
 
 
+@pytest.mark.slow
 def test_threads_do_not_read_the_data_of_one_another() -> None:
     source = found(schools(np.array([28.0, 8, -3, 7, -1, 1, 18, 12])))
     others = [source.with_data({"y": np.full(8, 3.0 * k)}) for k in range(4)]

@@ -53,6 +53,7 @@ REFUSED: dict[str, tuple[Callable[[], None], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_matrices_that_are_no_covariances_are_named(name: str) -> None:
     build, pattern = REFUSED[name]

@@ -328,6 +328,7 @@ def test_the_probabilities_are_those_of_enumeration(case: Summed) -> None:
         assert abs(log_probability - (log_p - total)) < 1e-9
 
 
+@pytest.mark.slow
 def test_draws_have_the_probabilities(case: Summed) -> None:
     analysis, point, table = case.analysis, case.points[0], case.table
     weights = special.softmax(list(table.values()))

@@ -63,6 +63,7 @@ def density(body: Callable[[], None]) -> Unconstrained:
     return Unconstrained(collapsed_model(collapsed), collapsed.weight)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "season", "scales", "off"),
     [

@@ -273,6 +273,7 @@ def test_gradient_against_differences(case: Case) -> None:
         assert gradient == pytest.approx(differences, rel=1e-6, abs=1e-6 * max(1.0, np.abs(gradient).max()))
 
 
+@pytest.mark.slow
 def test_collapsed_plus_conditional_is_the_joint(case: Case) -> None:
     """log p(y, φ) + log p(θ | φ, y) = log p(y, θ, φ), with PyMC's own density on the right, at draws and elsewhere."""
     collapsed = collapsed_of(case.name)
@@ -393,6 +394,7 @@ def by_singular_values(rows: int, size: int, scale: Callable[[np.ndarray], np.nd
     return float(special.logsumexp(density))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "size"), [(20, 70), (12, 30), (20, 21)])
 def test_quadrature_over_the_noise_alone(rows: int, size: int) -> None:
     with pm.Model() as model:
@@ -511,6 +513,7 @@ def _mixing_design() -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [_more_rows, _plate, _walk, _mixed_prior, _rising_potential, _mixing_design])
 def test_near_misses_are_solved_as_before(build: Callable[[], pm.Model]) -> None:
     collapsed = collapsed_density(analyse(build()))

@@ -96,6 +96,7 @@ def by_least_squares(mean: np.ndarray, sds: np.ndarray, sigma: float) -> float:
     return float(-0.5 * ROWS * np.log(2 * np.pi) - ROWS * np.log(sigma) - log_det - 0.5 * residual @ residual)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WAYS)
 @pytest.mark.parametrize("tau", [1e-8, 1e-3, 1.0, 1e3, 1e8])
 @pytest.mark.parametrize("sigma", [1e-3, 0.7, 1e4])
@@ -110,6 +111,7 @@ def test_the_integral_is_that_of_least_squares(name: str, tau: float, sigma: flo
     assert value_of(collapsed, tau=tau, sigma=sigma) == pytest.approx(expected, rel=1e-10, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WAYS)
 def test_the_gradient_is_that_of_differences(name: str) -> None:
     space = Unconstrained(bk.collapse(regression(WAYS[name][0])))

@@ -152,6 +152,7 @@ def test_a_design_of_lower_rank() -> None:
 ALL_SCALES, LAST_LARGE = 10.0 ** np.linspace(-8, 8, D), 10.0 ** np.repeat([0, 12], [D - 4, 4])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "design",
     [X * ALL_SCALES, X * LAST_LARGE, 10.0 ** np.linspace(-4, 4, N)[:, None] * X],
@@ -258,6 +259,7 @@ def test_draws_of_tall_data_have_the_moments_of_the_textbook() -> None:
     assert frozen["w"].std()[0] == pytest.approx(sd[1:], rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_moments_are_those_by_a_factorisation_of_all(case: Case) -> None:
     collapsed = collapsed_of(case.build, case.y)
@@ -272,6 +274,7 @@ def test_moments_are_those_by_a_factorisation_of_all(case: Case) -> None:
         np.testing.assert_allclose(one, two, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("s", "t"), SCALES)
 def test_moments_have_all_digits_at_any_scales(s: float, t: float) -> None:
     collapsed = collapsed_of(non_centred, Y)

@@ -189,6 +189,7 @@ def test_the_integral_is_the_density_of_the_data(solved):
         np.testing.assert_allclose(gradient, slopes, rtol=1e-4, atol=1e-4 * np.max(np.abs(slopes)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in CASES if n.startswith("scaled")])
 def test_a_hierarchy_is_solved_where_its_groups_are_one(name):
     """In θ itself the constant is up to 1e20 times the integral there, and Λ has no digit of the data left."""

@@ -21,6 +21,7 @@ X = leaf("x")
 VALUE = np.random.default_rng(3).normal(size=(3, 3))
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(graph=graphs([X, X + 0.0, X * 1.0, pt.second(X, 2.0)]))
 def test_random_graphs_keep_their_values(graph: Any) -> None:

@@ -106,6 +106,7 @@ def log_level(eta: Any, level: int) -> Any:
     return between(ends[level + 1] - eta, ends[level] - eta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [[0, 1, 2], [3, 2, 1]])
 def test_ordered_levels(levels: list[int]) -> None:
     eta = np.array([1.0, -0.5, 0.25])

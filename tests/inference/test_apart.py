@@ -220,6 +220,7 @@ def test_the_density_of_a_point_is_that_of_its_block(posterior: bk.Posterior) ->
     assert both.log_bayes_factor == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_evidence_changes_with_a_prior_as_its_block_does(posterior: bk.Posterior) -> None:
     table = posterior.sensitivity().table
     assert len(table) == 6
@@ -242,6 +243,7 @@ def test_one_number_in_several_blocks_moves_all_of_them() -> None:
     assert table.loc["scale", "derivative"] == pytest.approx((moved[1] - moved[0]) / (2 * step), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_what_only_a_sampler_answers_is_sampled_beside_the_rest() -> None:
     with pm.Model() as model:
         pm.Poisson("y", pm.LogNormal("a", 0.0, 1.0), observed=COUNTS[0])

@@ -106,6 +106,7 @@ def test_a_mode_that_no_chain_visited_is_warned_of(seed: int) -> None:
     assert (found.max_r_hat < 1.02) == (seed == 7) == ("there is another mode" in lines[0])
 
 
+@pytest.mark.slow
 def test_mirror_images_that_the_chains_do_not_go_to_and_fro_between_are_named() -> None:
     with pm.Model() as model:
         x = pm.Normal("x", 0.0, 3.0)
@@ -132,6 +133,7 @@ def test_what_mixed_well_is_returned_in_silence(make: Callable[[], pm.Model]) ->
     assert "\nconverged: 4 chains of 500 draws, R-hat 1.0" in str(post)
 
 
+@pytest.mark.slow
 def test_few_draws_that_mixed_well_are_returned_in_silence() -> None:
     for seed in (1, 2):
         assert sampled(logistic, seed, 400)[1] == ()
@@ -202,6 +204,7 @@ def test_a_low_rank_adaptation_has_settings_of_its_own() -> None:
     assert settings_of(post)["adapt_options"]["mass_matrix_options"]["gamma"] == 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [

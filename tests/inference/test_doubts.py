@@ -77,6 +77,7 @@ def test_quantiles_near_an_end_are_where_the_distribution_function_says() -> Non
             assert mixture.cdf(x) == pytest.approx(q, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("y", [[10, 11], [50, 60], [100, 90]])
 @pytest.mark.parametrize("find", [bk.map_estimate, bk.maximize_evidence])
 def test_laplace_states_more_than_two_approximations_differ_by(y: list[int], find: object) -> None:
@@ -193,6 +194,7 @@ def test_a_count_without_end_is_told_what_to_do() -> None:
     assert "number (whole numbers, by Metropolis or Gibbs steps)" in plan.outlook
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "at", [{"w": np.nan, "rate": [1.0, 2.0]}, {"w": 1.5, "rate": [1.0, 2.0]}, {"w": 0.5, "rate": [0.0, 1.0]}]
 )

@@ -59,6 +59,7 @@ def test_draws_of_a_rate_that_no_data_say_anything_of_are_numbers() -> None:
     assert float(post.tree["posterior"]["rate"].min()) > 0
 
 
+@pytest.mark.slow
 def test_intervals_without_events_or_exposure() -> None:
     """A piecewise exponential hazard: at many of its intervals nobody is left, and nothing happens in others."""
     rng = np.random.default_rng(3)
@@ -98,6 +99,7 @@ def with_a_mean() -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 def test_a_point_null_is_compared_predicted_and_reported(tmp_path: Path) -> None:
     model = without_free_variables()
     terms = stats.norm.logpdf(Y, 0.1 * np.arange(5), 1.0)
@@ -190,6 +192,7 @@ def test_an_evidence_of_counts_without_free_variables_is_known_to_the_last_digit
     assert error <= evidence.error < 1e-8
 
 
+@pytest.mark.slow
 def test_names_that_are_no_identifiers(tmp_path: Path) -> None:
     with pm.Model(coords={"$\\d{": ["a$", "b_", "<c>"]}) as model:
         sd = pm.HalfNormal("1|g_sigma", 1)

@@ -107,6 +107,7 @@ def test_the_same_seed_gives_the_same_draws(posterior: bk.Posterior) -> None:
     assert again.log_evidence == posterior.log_evidence
 
 
+@pytest.mark.slow
 def test_what_was_eliminated_comes_back() -> None:
     """Four independent groups: the evidence is the sum of four integrals over one scale each."""
     post = bk.infer(four_scales(), random_seed=2)
@@ -200,6 +201,7 @@ def test_exchangeable_numbers_with_one_mode_are_no_components() -> None:
     assert not any("equally often" in note or "at one of" in note for note in post.plan.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("low", [0, 1])
 def test_initial_values_say_which_component_is_which(low: int) -> None:
     with pm.Model() as model:
@@ -213,6 +215,7 @@ def test_initial_values_say_which_component_is_which(low: int) -> None:
 OVERLAPPING = np.random.default_rng(4).normal(0.0, 1.6, size=8)
 
 
+@pytest.mark.slow
 def test_components_that_overlap_have_every_label() -> None:
     """Against sums over all allocations of eight numbers to three components whose shares and scale are known."""
     with pm.Model() as model:
@@ -272,6 +275,7 @@ def badly_scaled(counts: bool, scales: np.ndarray) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 def test_predictors_of_far_apart_scales_leave_the_evidence_as_it_is(
     by_hermite: tuple[float, np.ndarray, np.ndarray],
 ) -> None:
@@ -301,6 +305,7 @@ def test_counts_of_predictors_of_far_apart_scales_leave_the_evidence_as_it_is(me
     assert abs(post.log_evidence.value - expected) < 4 * post.log_evidence.error < 0.02
 
 
+@pytest.mark.slow
 def test_the_mode_of_the_other_sign_is_in_the_integral() -> None:
     """y = |x| + noise, x a walk from 0.3 on: over signs of x, a sum of Normals but for noise of forty sds."""
     steps, noise = 9, 0.02

@@ -114,6 +114,7 @@ def test_a_failed_certificate_is_noted_loudly_and_its_closed_form_used_no_more(m
     assert "the certificate failed: 0.3 nats" in post.plan.notes[0]
 
 
+@pytest.mark.slow
 def test_an_exact_answer_that_fails_is_sampled_as_written() -> None:
     """The certificate is made to fail; NUTS answers, and its draws are those of the closed form."""
     with pytest.MonkeyPatch.context() as patch:
@@ -285,6 +286,7 @@ def test_what_is_no_seed_is_refused_by_name(seed: Any) -> None:
         bk.infer(conjugate(), draws=4, random_seed=seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [conjugate, one_scale])
 def test_a_posterior_may_be_sent_to_another_process(build: Callable[[], pm.Model]) -> None:
     post = bk.infer(build(), draws=20, random_seed=1)

@@ -93,6 +93,7 @@ def test_the_same_seed_gives_the_same_draws(posterior: bk.Posterior) -> None:
         np.testing.assert_array_equal(again.tree["posterior"][name], posterior.tree["posterior"][name])
 
 
+@pytest.mark.slow
 def test_what_may_have_several_modes_is_refused_with_the_reason() -> None:
     with pm.Model() as model:
         scale = pm.LogNormal("scale", 1.0, 0.2)

@@ -258,6 +258,7 @@ def _gamma_gamma(a: float, b: float, ys: np.ndarray) -> tuple[Callable[[], Any],
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     pair=st.sampled_from([_gamma_exponential, _inverse_gamma_exponential, _gamma_lognormal, _gamma_gamma]),
@@ -272,6 +273,7 @@ def test_random_pair_with_amounts(pair: Callable[..., Any], a: float, b: float, 
     assert_exact(model, answer)
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(a=positive, b=positive, kappa=positive, centre=st.floats(-10, 10), ys=reals, precision=st.booleans())
 def test_random_normal_inverse_gamma(

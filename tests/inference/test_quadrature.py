@@ -465,6 +465,7 @@ def test_moments_on_a_bounded_support_are_numbers_whatever_the_tails() -> None:
     assert abs(marginal.std() - np.sqrt(weights @ (x - mean) ** 2)) < 1e-7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("low", "width", "mean", "sd"),
     [

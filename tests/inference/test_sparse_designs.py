@@ -130,6 +130,7 @@ def test_other_likelihoods_are_compiled_without_a_dense_matrix():
     np.testing.assert_allclose(gradient, design.T @ (counts - rate) - value / 0.3**2, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_rows_in_chunks_give_what_all_rows_do(monkeypatch):
     """What a chunk is read as does not depend on its size: the first is above the limit of a dense matrix only."""
     frame = pd.DataFrame({"a": RNG.integers(30, size=900), "b": RNG.integers(10, size=900), "y": RNG.normal(size=900)})

@@ -86,6 +86,7 @@ def test_every_writing_has_one_plan_and_one_evidence(writing: Rate) -> None:
     assert [float(post.marginal(n).mean()) for n in "ab"] == pytest.approx(list(means), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", ["integers", "booleans"])
 def test_a_vector_of_rates_is_the_same_model(index: str) -> None:
     with pm.Model() as model:
@@ -101,6 +102,7 @@ def test_a_vector_of_rates_is_the_same_model(index: str) -> None:
     np.testing.assert_allclose(post.marginal("rate").mean(), means, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writing", ["switch", "stack"])
 def test_missing_counts_are_those_of_no_year(writing: str) -> None:
     counts = COUNTS.astype(float)
@@ -127,6 +129,7 @@ def of_pairs(counts: np.ndarray, pairs: Iterable[Sequence[int]]) -> np.ndarray:
     return np.array([sum(log_evidence_of(counts[s == k].astype(float)) for k in range(3)) for s in segments])
 
 
+@pytest.mark.slow
 def test_two_switchpoints_are_a_table_of_pairs() -> None:
     years = 16
     t = np.arange(years)
@@ -148,6 +151,7 @@ def test_two_switchpoints_are_a_table_of_pairs() -> None:
     np.testing.assert_allclose(found, first, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_two_ordered_switchpoints_with_rates_of_their_own() -> None:
     """The second is after the first: its prior depends on it, and the table has the pairs in order only."""
     years = 14

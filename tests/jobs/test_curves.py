@@ -84,6 +84,7 @@ def test_a_curve_of_integrals_has_the_same_digits_wherever_they_are_taken(client
         assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_values_that_share_nodes_are_one_job(client: Client, tmp_path: Path) -> None:
     here = curves()
     same(curves(client=client, checkpoint=tmp_path / "curves"), here)
@@ -91,6 +92,7 @@ def test_values_that_share_nodes_are_one_job(client: Client, tmp_path: Path) -> 
     same(curves(checkpoint=tmp_path / "curves"), here)
 
 
+@pytest.mark.slow
 def test_derivatives_have_the_same_digits_wherever_they_are_taken(client: Client, tmp_path: Path) -> None:
     here, path = slopes(), tmp_path / "slopes"
     same(slopes(client=client, checkpoint=path), here)

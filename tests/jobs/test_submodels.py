@@ -58,6 +58,7 @@ def same(one: bk.Selection, other: bk.Selection, **options: Any) -> None:
         assert one.log_evidence == other.log_evidence
 
 
+@pytest.mark.slow
 def test_pieces_are_all_submodels(request: pytest.FixtureRequest) -> None:
     at_once = selected()
     request.getfixturevalue("_pieces")

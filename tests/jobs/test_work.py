@@ -115,6 +115,7 @@ def test_folds_on_workers_have_the_same_scores(client: Client, tmp_path: Path) -
         np.testing.assert_array_equal(here.errors, other.errors)
 
 
+@pytest.mark.slow
 def test_a_calibration_and_a_trial_do_not_depend_on_who_does_them(client: Client) -> None:
     options: dict[str, Any] = {"datasets": 3, "random_seed": 5, "progressbar": False}
     here, there = bk.calibrate(coin(), **options), bk.calibrate(coin(), client=client, **options)

@@ -92,6 +92,7 @@ def test_the_same_numbers_have_the_same_estimate_whatever_is_computed_beside_the
     assert len(np.unique(together)) == 40
 
 
+@pytest.mark.slow
 def test_the_hessian_is_that_of_differences_and_a_band() -> None:
     weights = weights_of(volatility(), -1.0)
     density = weights.density

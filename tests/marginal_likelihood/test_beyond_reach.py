@@ -93,6 +93,7 @@ def evidence(data: np.ndarray, empty: bool, seed: int) -> tuple[LogEvidence, flo
 DATA = 20.0 + 0.8 * np.array([-2.6, -2.1, -1.9, -1.6, -1.4, 1.5, 1.7, 2.0, 2.3, 2.4])
 
 
+@pytest.mark.slow
 def test_an_empty_component_that_no_draw_has_is_added() -> None:
     found, exact, share = evidence(DATA, False, 1)
     assert 0.03 < share < 0.07

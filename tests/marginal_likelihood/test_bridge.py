@@ -125,6 +125,7 @@ def autocorrelated(rng: np.random.Generator, shape: tuple[int, int, int], rho: f
     return x
 
 
+@pytest.mark.slow
 def test_standard_error_of_autocorrelated_draws() -> None:
     """Each draw is worth about a sixth of an independent one."""
     target = log_gamma(2)
@@ -415,6 +416,7 @@ def without_evidence(model: pm.Model) -> str:
     return estimate.reason
 
 
+@pytest.mark.slow
 def test_models_without_an_evidence() -> None:
     data = [0.3, -0.5]
     with pm.Model() as flat:

@@ -173,6 +173,7 @@ def test_exchangeable_components(name: str) -> None:
     assert len(found) == len(expected) and all(e in found for e in expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mixture of five", "hidden Markov", "three mixtures", "one component differs"])
 def test_labellings_are_a_group_of_symmetries(name: str) -> None:
     """As many different maps as there are labellings; each leaves the density unchanged, with a determinant of ±1."""
@@ -188,6 +189,7 @@ def test_labellings_are_a_group_of_symmetries(name: str) -> None:
     assert np.abs(np.linalg.det([m.toarray() for m in maps])) == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_labellings_permute_the_variables_themselves() -> None:
     model = hidden_markov(3)
     space = Unconstrained(model)
@@ -475,6 +477,7 @@ def test_a_mode_that_no_chain_visited_is_found() -> None:
     assert alone.reason.startswith("there is another mode, which holds about ")
 
 
+@pytest.mark.slow
 def test_positive_components_in_order() -> None:
     """Rates that are ordered on the scale of their logarithm: the transform of each entry stays."""
     counts = np.array([0, 1, 1, 2, 7, 9, 12])
@@ -652,6 +655,7 @@ def test_relabelled_draws_are_those_before_they_were_scrambled() -> None:
     assert not np.array_equal(tree["posterior"]["mu"], truth["mu"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chains", [1, 3])
 def test_chains_that_keep_their_labelling_keep_it(chains: int) -> None:
     """Few draws of components that differ in two of four quantities, which the others vary as much as."""
@@ -682,6 +686,7 @@ def test_labels_that_do_not_take_part_stay_where_they_are() -> None:
     assert np.array_equal(result["posterior"]["mu"], truth["mu"])
 
 
+@pytest.mark.slow
 def test_what_cannot_be_relabelled() -> None:
     _, _, tree = scrambled()
     with pytest.raises(OptionError, match="needs the model"):

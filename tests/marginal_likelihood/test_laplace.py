@@ -36,6 +36,7 @@ def test_of_a_normal_it_is_exact() -> None:
     assert found.error < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 30, 300])
 def test_the_error_of_a_poisson_rate_covers_what_is_left_out(count: int) -> None:
     """log Γ against Stirling's formula: the next term is 1 / (12 n)."""

@@ -43,6 +43,7 @@ def test_a_spike_of_the_prior_refuses() -> None:
     assert np.isnan(found.value) and "narrow mode (mean[" in found.unvisited and "= 3.2)" in found.unvisited
 
 
+@pytest.mark.slow
 def test_a_spike_that_holds_little_is_added() -> None:
     found, share = of_the_slab(mixture(5e-5)), truth(5e-5) - truth(1e-300)
     assert share > 0.015 and abs(found.value - truth(5e-5)) < 2 * found.error < 0.1

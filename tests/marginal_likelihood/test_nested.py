@@ -35,6 +35,7 @@ def test_against_a_closed_form_over_seeds(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(0.05 < f.error < 0.4 for f in found)
 
 
+@pytest.mark.slow
 def test_every_mode_is_in_the_cube_in_the_units_of_the_density(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nested, "FEWEST", 60)
     with pm.Model() as model:

@@ -122,6 +122,7 @@ KNOWN: dict[str, tuple[Callable[[], Any], Callable[[], float]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_integral_of_a_prior(name: str) -> None:
     build, expected = KNOWN[name]
@@ -204,6 +205,7 @@ def test_lkj_constant(eta: float, expected: float | None) -> None:
     assert "divided by" in mass.convention
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 5])
 def test_lkj_of_scales_that_are_estimated(n: int) -> None:
     """The constant is that of the correlations alone: it does not depend on what the scales depend on."""
@@ -293,6 +295,7 @@ def test_the_same_evidence_by_quadrature_and_by_nuts(name: str) -> None:
             assert abs(evidence.value - exact) < 4 * evidence.error < 0.1
 
 
+@pytest.mark.slow
 def test_a_potential_in_closed_form_is_what_the_sampler_estimates() -> None:
     with pm.Model() as model:
         x = pm.Normal("x")
@@ -341,6 +344,7 @@ def hierarchy() -> None:
     pm.StudentT("y", nu=4.0, mu=x, sigma=1.0, observed=Y)
 
 
+@pytest.mark.slow
 def test_what_has_no_evidence_has_none_on_any_path_and_all_else() -> None:
     with pm.Model() as model:
         hierarchy()

@@ -64,6 +64,7 @@ RIGHT: dict[str, tuple[Callable[[], Any], Callable[[Generator], np.ndarray]]] = 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_draws_are_not_doubted_however_heavy_their_tails(name: str) -> None:
     build, drawn = RIGHT[name]
@@ -93,6 +94,7 @@ def test_many_coordinates_are_not_looked_at() -> None:
     assert unreached_tail(space, np.zeros((4, 10, 31)), 1) == ""
 
 
+@pytest.mark.slow
 def test_what_a_method_refused_for_its_tails_is_looked_at_after_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = []
 

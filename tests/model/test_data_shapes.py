@@ -58,6 +58,7 @@ def test_counts_without_a_closed_form_are_named_too() -> None:
         bk.explain(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(30,), (4, 30)])
 def test_parameters_that_broadcast_are_let_through(shape: tuple[int, ...]) -> None:
     y = np.zeros(shape)

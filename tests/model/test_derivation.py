@@ -105,6 +105,7 @@ NEAR_MISSES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", NEAR_MISSES)
 def test_what_is_another_model_is_derived_anew(case: str) -> None:
     one, two = NEAR_MISSES[case]

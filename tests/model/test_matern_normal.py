@@ -243,6 +243,7 @@ def test_the_evidence_is_that_of_the_matrix(monkeypatch):
     np.testing.assert_allclose(fast.log_evidence.value, slow.log_evidence.value, atol=both + 1e-8)
 
 
+@pytest.mark.slow
 def test_many_places_need_no_matrix_and_what_needs_one_is_refused_by_name():
     n = 30_000
     x = np.sort(RNG.uniform(0.0, 300.0, n))
@@ -278,6 +279,7 @@ BENT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BENT)
 @pytest.mark.parametrize("known", [True, False])
 def test_distances_that_bend_elsewhere_are_not_taken(name, known):
@@ -343,6 +345,7 @@ def test_it_is_said_where_distances_are_not_softened(kernel, n, said):
     )
 
 
+@pytest.mark.slow
 def test_what_the_filter_leaves_out_is_in_the_error():
     """The evidence is that of PyMC's matrix within its error, of near places with little noise."""
     rng = np.random.default_rng(5)
@@ -389,6 +392,7 @@ def test_between_two_lengths_the_matrix_is_kept():
     np.testing.assert_allclose(post.marginal("z").mean(), 8.50e-5, rtol=5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["matern32", "expquad"])
 def test_an_observed_process_that_another_variable_reads_is_read_from_the_data(kernel, monkeypatch):
     monkeypatch.setattr("bayeskit.model.toeplitz_normal.WORTHWHILE", 4)

@@ -66,6 +66,7 @@ def test_numbers_by_name(name: str) -> None:
         np.testing.assert_allclose(found[number], value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_copies_have_the_same_density(name: str) -> None:
     model = model_of(CASES[name][0])

@@ -145,6 +145,7 @@ def test_a_comparison_compares_what_was_fitted(fitted: dict[str, bk.Posterior], 
     assert bk.compare({"line": post, "flat": other}).table.equals(before.table)
 
 
+@pytest.mark.slow
 def test_draws_are_judged_on_the_data_of_the_closed_form() -> None:
     with pm.Model() as model:
         data = pm.Data("data", 3)

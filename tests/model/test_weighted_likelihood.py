@@ -221,6 +221,7 @@ def autoregression(**options: Any) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 def test_the_first_values_of_a_time_series_are_a_subset() -> None:
     with pm.Model() as walk:
         start = pm.Normal.dist(0.0, 2.0)

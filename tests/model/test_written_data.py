@@ -40,6 +40,7 @@ def test_what_data_depend_on_stays() -> None:
         assert without_predictions_from_data(model) == (model, ())
 
 
+@pytest.mark.slow
 def test_a_process_is_calibrated_without_its_predictions() -> None:
     found = bk.calibrate(process(held=True), datasets=3, random_seed=1, progressbar=False)
     assert "left out were new, next, twice" in found.notes[0]

@@ -58,6 +58,7 @@ def test_log_joint_against_scipy() -> None:
     assert LogJoint.from_model(model).logp(point) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_empirical_bayes_is_the_maximum_of_the_beta_binomial_likelihood() -> None:
     found = bk.maximize_evidence(GROUPS.build(RATS), random_seed=1).point
     fit = minimize(

@@ -62,6 +62,7 @@ def on_a_grid(link: str) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
     return total + np.log(15 / 100 * 20 / 100), intercept, slope, np.exp(log - total)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["logit", "probit"])
 def test_logistic_evidence_and_moments_against_a_dense_grid(link: str) -> None:
     post = fitted(link=link)

@@ -86,6 +86,7 @@ def test_log_joint_against_scipy(discrimination: bool, missing: bool) -> None:
     assert LogJoint.from_model(model).logp(point) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", [False, True])
 def test_abilities_are_integrated_one_by_one(missing: bool) -> None:
     """Each as Gauss and Hermite's rule has it; of 1,000 persons there are as many as there are rows of answers."""

@@ -29,6 +29,7 @@ def dataset(module: Any, **columns: Any) -> xr.Dataset:
     return prepare(pd.DataFrame(columns), module.VARIABLES, {"x": features})
 
 
+@pytest.mark.slow
 def test_ordered_mode_under_vague_priors_is_the_published_fit() -> None:
     """Christensen (2015), Analysis of ordinal data with cumulative link models, section 3: clm of R's ordinal."""
     found = bk.map_estimate(ORDERED.build(WINE, standardise=False, prior_scale=1e4), random_seed=1).point
@@ -50,6 +51,7 @@ def test_log_joint_of_levels_against_scipy(first: int) -> None:
     assert model.coords["level"] == tuple(range(first, first + 5))
 
 
+@pytest.mark.slow
 def test_two_levels_on_the_command_line_against_a_dense_grid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

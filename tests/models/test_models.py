@@ -284,6 +284,7 @@ def test_log_joint_of_multivariate_normal() -> None:
     assert log_joint(model, precision=precision, mu=mu) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", REGRESSION_OPTIONS.values(), ids=REGRESSION_OPTIONS)
 def test_log_joint_of_linear_regression(options: dict[str, Any]) -> None:
     design = forbes_design(options)
@@ -421,6 +422,7 @@ def test_constant_feature_is_centred_and_not_divided_by_rounding_error() -> None
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "variables"),
     [

@@ -173,6 +173,7 @@ def test_covariance_by_its_factor_is_inverse_wishart(size: int) -> None:
     assert float(density(*values)) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["spherical", "full"])
 def test_one_component_is_the_gaussian_itself(covariance: str) -> None:
     data = table(10, 1)
@@ -370,6 +371,7 @@ def test_hidden_markov_model_against_all_paths(emissions: str, initial: str) -> 
     np.testing.assert_allclose(state_probabilities(analysis, point).ravel(), smoothed, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_states_of_padded_sequences_are_those_of_each_alone() -> None:
     y, point = series("normal", 15), markov_point("normal", "stationary", 3)
     y[4] = np.nan
@@ -399,6 +401,7 @@ def test_prior_options_of_the_hidden_markov_model() -> None:
 # --- what is said about them ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "step"),
     [
@@ -581,6 +584,7 @@ def test_data_and_options_that_are_refused(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_least_data_and_constant_columns_have_a_density() -> None:
     for covariance in COVARIANCES:
         data = xr.Dataset({"y": (("row", "feature"), np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 3.0]]))})

@@ -150,6 +150,7 @@ def test_process_of_many_points_against_scikit_learn() -> None:
     assert gradient + np.exp(2 * at) - 1 == pytest.approx(slopes * [2, 1, 2], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_process_is_integrated_over_its_hyperparameters() -> None:
     model = example_model("gaussian_process")
     plan = bk.explain(model)

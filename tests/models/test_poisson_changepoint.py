@@ -101,6 +101,7 @@ def test_rows_without_times_are_numbered_from_one() -> None:
     assert post.marginal("change").dist.pmf([1, 2, 3, 4]) == pytest.approx([0, *share, 0], abs=1e-12)
 
 
+@pytest.mark.slow
 def test_predictions_follow_the_rate_of_their_time(coal: bk.Posterior) -> None:
     new = coal.predict({"time": [1800, 1963, 1963], "exposure": [1.0, 1.0, 10.0]}, random_seed=2)["counts"]
     rates = coal.tree["posterior"]["rate"]

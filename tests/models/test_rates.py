@@ -147,6 +147,7 @@ def test_log_joint_of_times_against_scipy() -> None:
         assert joint.logp(point) == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.slow
 def test_weibull_mode_against_scipy_whose_likelihood_has_the_published_maximum() -> None:
     """R's survreg, as printed in Venables and Ripley (2002), section 13.2: 2.248 and 1.267, scale 0.732."""
     weeks, relapse, treated = leukaemia()

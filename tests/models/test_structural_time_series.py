@@ -119,6 +119,7 @@ def test_a_wide_first_level_is_the_exact_diffuse_likelihood_but_for_its_sd() -> 
     assert float(post.log_evidence) + np.log(1e7) == pytest.approx(diffuse, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_csv_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "sales.csv").write_text("month,sold\n2024-01,5.1\n2024-02,6\n2024-03,\n2024-04,7.2\n2024-05,6.6\n")
     given = ["--data", str(tmp_path / "sales.csv"), "--columns", "y=sold,row=month"]

@@ -198,6 +198,7 @@ def test_evidence_of_thin_data(covariance: str) -> None:
     assert np.all(found["probability"].sel({"class": "c"}) > 0)
 
 
+@pytest.mark.slow
 def test_evidence_with_a_dozen_features_in_very_different_units() -> None:
     """Mean, error and worst of radii and of areas, nearly functions of each other, and of two small numbers."""
     from sklearn.datasets import load_breast_cancer
@@ -251,6 +252,7 @@ def naive_evidence(data: xr.Dataset, counts: str, classes: int, names: tuple[str
 NAIVE_OPTIONS = {"ones": 2.0, "zeros": 1.5, "rate_shape": 2.0, "rate_mean": 0.7, "item_concentration": 0.5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "counts"),
     [
@@ -267,6 +269,7 @@ def test_evidence_of_naive_bayes(names: tuple[str, ...], counts: str) -> None:
     assert_evidence(NAIVE.build(data, counts=counts, **NAIVE_OPTIONS), expected)
 
 
+@pytest.mark.slow
 def test_evidence_of_naive_bayes_with_a_class_and_values_never_seen() -> None:
     data = mixed(rows=5, classes=2)
     data["counts"] = data["counts"] * 0
@@ -296,6 +299,7 @@ def of_chains() -> bk.Posterior:
     return infer(MARKOV.build(chains()[["state", "y"]]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("states", [None, "low,middle,high,extreme"])
 def test_evidence_of_the_supervised_markov_model(states: str | None) -> None:
     data = chains()
@@ -497,6 +501,7 @@ def test_held_out_log_score_is_better_than_that_of_point_estimates() -> None:
 # --- without a closed form --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_estimate_agrees_with_the_closed_form_within_its_error() -> None:
     data, names = mixed(), ("x", "binary", "counts")
     model = NAIVE.build(data, counts="multinomial", prior="given", **NAIVE_OPTIONS)
@@ -523,6 +528,7 @@ def test_an_estimate_agrees_with_the_closed_form_within_its_error() -> None:
         assert estimate["log_density"].to_numpy() == pytest.approx(special.logsumexp(log_joint, axis=1), abs=0.5)
 
 
+@pytest.mark.slow
 def test_no_error_is_stated_where_a_few_draws_decide() -> None:
     """A flower of probability 1.5e-11 to be setosa: over 400 draws the average is 1e-12, and their spread as little."""
     flower = {"x": iris()["x"].to_numpy()[[80]]}
@@ -598,6 +604,7 @@ def test_covariances_are_compared_by_evidence_though_one_is_written_class_by_cla
         bk.compare({"separate": models["separate"], "tied": CLASSIFIER.build(other)})
 
 
+@pytest.mark.slow
 def test_emissions_of_new_states_are_predicted_by_their_labels() -> None:
     model = MARKOV.build(example_data(MARKOV.EXAMPLE, MARKOV.VARIABLES))
     post = bk.infer(model, draws=1000, random_seed=1, progressbar=False)
@@ -626,6 +633,7 @@ def test_the_plane_of_a_classifier() -> None:
     assert plane.probability[70, 30] == pytest.approx(there, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_many_features_are_seen_in_the_plane_of_the_discriminant_directions() -> None:
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
@@ -654,6 +662,7 @@ def test_a_series_of_states_knows_where_its_sequences_begin() -> None:
     assert state_series(of_iris("tied")) is None
 
 
+@pytest.mark.slow
 def test_reports_have_their_pictures() -> None:
     section = bk.report_section(of_chains(), "posterior")
     assert any("The series over its observed states" in picture.caption for picture in section.pictures)
@@ -702,6 +711,7 @@ def test_new_rows_that_do_not_fit_are_refused(new: dict[str, Any], message: str)
         bk.classify(of_iris("tied"), new)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["count", "binary", "covariate"])
 def test_fractions_of_counts_are_not_cut_off(kind: str) -> None:
     with pm.Model(coords={"class": ["a", "b"], "row": range(4)}) as model:

@@ -188,6 +188,7 @@ def test_evidence_and_effects_against_an_independent_rule(fitted: tuple[xr.Datas
     assert drawn.std(axis=0) == pytest.approx(sd, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_most_likely_scales_are_those_of_restricted_maximum_likelihood() -> None:
     """With next to flat priors of the means, p(y | scales) is the restricted likelihood of statsmodels' MixedLM."""
     data = example_data(MODULE.EXAMPLE, MODULE.VARIABLES)
@@ -254,6 +255,7 @@ def test_rows_of_unknown_groups_are_refused(
         post.predict({"x": np.ones((2, 1)), **new}, random_seed=2)
 
 
+@pytest.mark.slow
 def test_labels_that_are_whole_numbers() -> None:
     table = pd.DataFrame({"y": [1.0, 2, 2, 4], "x": [0.0, 1, 0, 1], "group": [30, 10, 10, 30]})
     model = MODULE.build(prepare(table, MODULE.VARIABLES), slopes="shared")
@@ -271,6 +273,7 @@ def test_labels_that_are_whole_numbers() -> None:
 # --- data that do not fit, and data that are thin ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_group_is_answered_and_its_scales_stay_near_their_prior() -> None:
     data = simulated(groups=1, rows=8)
     model = MODULE.build(data, slopes="shared", **{k: v for k, v in SETTINGS.items() if k != "slope_spread"})
@@ -280,6 +283,7 @@ def test_one_group_is_answered_and_its_scales_stay_near_their_prior() -> None:
     assert float(post.marginal("tau_intercept").mean()) == pytest.approx(PRIORS["half_normal"](0.8).mean(), rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("predictors", ["raw", "standardised", "within"])
 def test_one_row_and_a_constant_predictor_have_a_density(predictors: str) -> None:
     rows = {"raw": 1, "standardised": 1}.get(predictors, 2)

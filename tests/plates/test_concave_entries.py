@@ -236,6 +236,7 @@ def test_a_mode_far_from_the_prior_is_found(count: int, sd: float) -> None:
     np.testing.assert_allclose(value, expected(log_density, 100 * sd, 40_001), rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [160.0, -160.0, 1e4])
 def test_rows_beyond_what_products_are_of(offset: float) -> None:
     plate = plate_of(lambda b, w: pm.Bernoulli("y", logit_p=b[GROUP] + w * (GROUP + 1), observed=WINS > 0))

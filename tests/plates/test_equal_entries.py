@@ -168,6 +168,7 @@ DIFFERENT: dict[str, Callable[[], pm.Model]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_what_differs_is_integrated_each(name: str) -> None:
     plate = plate_of(DIFFERENT[name]())

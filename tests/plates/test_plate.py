@@ -206,6 +206,7 @@ REFUSED: dict[str, Callable[[], pm.Model]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_near_miss_is_not_integrated_entry_by_entry(name: str) -> None:
     with lightly():
@@ -239,6 +240,7 @@ def test_integrals_that_do_not_exist_or_are_not_smooth_are_told(likelihood: Call
         assert np.all(differences(found.plates[0], given, 2) > 1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean", [-8.0, -2.0, 0.0, 3.0, 8.0])
 def test_wide_priors_that_rows_of_any_kind_cut_off(mean: float) -> None:
     """∫ N(b | mean, s) Φ(−b) db = Φ(−mean / √(1 + s²)): a Normal of sd e⁶ has an edge between two nodes."""

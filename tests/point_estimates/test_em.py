@@ -133,6 +133,7 @@ def test_chain_of_free_start_agrees_with_hmmlearn() -> None:
     np.testing.assert_allclose(result.probabilities["z"], smoothed, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_gaussian_chain_of_several_sequences_agrees_with_hmmlearn() -> None:
     from hmmlearn.hmm import GaussianHMM
 
@@ -408,6 +409,7 @@ def test_starts_are_listed_and_the_same_seed_gives_the_same_answer() -> None:
     assert "from one start: others may reach a higher objective" in str(bk.em(coins(), starts=1, random_seed=5))
 
 
+@pytest.mark.slow
 def test_nested_indicators_leave_the_saddle_where_all_components_are_alike() -> None:
     rng = np.random.default_rng(4)
     y = np.concatenate([rng.normal(-2.0, 0.5, 40), rng.normal(2.0, 0.5, 20)])

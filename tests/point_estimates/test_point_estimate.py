@@ -39,6 +39,7 @@ def test_ridge_is_scikit_learns() -> None:
     assert draws.mean(axis=0) == pytest.approx(theirs.coef_, abs=5 * draws.std() / 20_000**0.5)
 
 
+@pytest.mark.slow
 def test_counts_against_direct_maximisation() -> None:
     counts = np.array([0, 9, 1, 14, 2, 30])
     with pm.Model() as model:
@@ -79,6 +80,7 @@ def test_eight_schools_are_pooled_at_the_boundary() -> None:
     assert "end of the support" in str(ours)
 
 
+@pytest.mark.slow
 def test_mode_and_laplace_evidence() -> None:
     """A regression with much data: the posterior of sigma is nearly Normal, and Laplace nearly exact."""
     x = RNG.normal(size=(400, 2))
@@ -169,6 +171,7 @@ def test_a_change_of_units_changes_nothing_but_units(estimate: Any, other: float
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-14, 1.0, 1e14])
 def test_slopes_are_found_whatever_the_unit_of_the_covariates(unit: float) -> None:
     rng = np.random.default_rng(6)

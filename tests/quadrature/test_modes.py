@@ -172,6 +172,7 @@ def test_a_narrow_mode_far_below_which_there_is_a_wide_one_falls_off() -> None:
     assert abs(result.log_integral - np.log1p(1e-6)) <= result.error < 1e-8
 
 
+@pytest.mark.slow
 def test_rounding_of_the_density_is_in_the_error() -> None:
     """The terms of this log density are a few 1e9, which are good to 2e-7."""
     result = integrate(lambda x: gamma.logpdf(x[:, 0], 1e8), np.array([1e8]))
@@ -266,6 +267,7 @@ def test_a_refusal_hands_on_the_modes_that_it_knows() -> None:
     np.testing.assert_allclose(np.sort(refusal.value.modes, axis=0), means, atol=1e-2)
 
 
+@pytest.mark.slow
 def test_narrow_modes_that_hold_little_are_found_by_the_probes_in_them() -> None:
     """Nine narrow modes far apart; the highest probes and the first ones all lie in some of them."""
     rng = np.random.default_rng(8)

@@ -34,6 +34,7 @@ def test_nodes_left_out_weigh_no_more_than_allowed() -> None:
     assert heights[1].min() >= heights[0].min()
 
 
+@pytest.mark.slow
 def test_a_lattice_that_grows_for_very_many_rounds_gives_up() -> None:
     """A strip a hundred thousand nodes long: each round adds two ends to it, and looks at all of it."""
     frame = Frame.build(np.zeros(2), np.eye(2), (0, 1), Stretch(1.0))

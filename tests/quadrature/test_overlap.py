@@ -27,6 +27,7 @@ def near_a_sum(sd: float) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sd", [0.5, 0.1, 0.05, 0.01])
 def test_a_number_near_what_remains_has_the_density_of_its_integral(sd: float) -> None:
     """b given a is Normal, and the sum over a grid of a ten times finer than b is wide is its density."""
@@ -41,6 +42,7 @@ def test_a_number_near_what_remains_has_the_density_of_its_integral(sd: float) -
     np.testing.assert_allclose(dist.pdf(x.ravel()), given.pdf(x) @ weights, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sd", [0.1, 1e-3])
 def test_where_too_many_nodes_would_be_needed_there_is_no_closed_form(sd: float) -> None:
     post = bk.infer(near_a_sum(sd), random_seed=1, progressbar=False)

@@ -35,6 +35,7 @@ def test_a_budget_that_runs_out_leaves_what_there_is_with_a_larger_bound() -> No
     assert abs(result.log_integral - TRUTH) < result.error
 
 
+@pytest.mark.slow
 def test_with_enough_evaluations_the_bound_aimed_for_is_met_though_a_larger_one_would_do() -> None:
     result = integral(500_000, 1e-5)
     assert result.error <= 1e-6

@@ -333,6 +333,7 @@ def test_a_single_state_is_occupied_by_its_probability() -> None:
         assert found.occupancy().attrs["label"] == "exact" and np.all(found.occupancy().error == 0)
 
 
+@pytest.mark.slow
 def test_the_error_after_quadrature_counts_the_nodes_that_were_left_out() -> None:
     y = np.array([-1.0, 0.3, 2.5, 3.1])
     with pm.Model() as model:

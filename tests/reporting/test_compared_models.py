@@ -64,6 +64,7 @@ def sections() -> dict[str, Section]:
         return {section.key: section for section in comparison_sections(comparison(), ["Why we ask."])}
 
 
+@pytest.mark.slow
 def test_the_evidences_and_loo_are_two_tables_of_the_same_rows() -> None:
     evidence, loo = sections()["evidence"].tables
     table = comparison().table
@@ -175,6 +176,7 @@ def test_an_answer_without_a_table_is_shown_as_it_is_printed() -> None:
     assert section.text == str(null) and section.title == "Is the level <zero>?" and len(section.pictures) == 1
 
 
+@pytest.mark.slow
 def test_a_curve_is_a_table_of_some_of_its_values() -> None:
     curve = bk.robustness(dict(comparison().posteriors), "level <b>.sigma", np.geomspace(0.5, 5.0, 20))
     with styled():

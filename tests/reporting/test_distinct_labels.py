@@ -65,6 +65,7 @@ def test_a_page_is_written_whatever_the_labels(name: str, tmp_path: Path) -> Non
     assert len(post.tree["posterior"]["q"]) == len(labels) and "x (2)" not in post.tree["posterior"]["q"]
 
 
+@pytest.mark.slow
 def test_a_validation_is_drawn_over_the_same_panels(tmp_path: Path) -> None:
     with pm.Model(coords={"q": ["x", "x"]}) as model:
         pm.Normal("y", pm.Normal("b", 0.0, 1.0, dims="q"), 1.0, observed=[0.0, 1.0], dims="q")

@@ -107,6 +107,7 @@ def test_the_verdict_has_the_answer_its_interval_and_how_it_was_found() -> None:
     assert "did not converge" not in paragraph
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_chains_that_disagree_are_the_first_thing_to_be_said() -> None:
     away = page_of(2.0)
@@ -138,6 +139,7 @@ def test_the_worst_parameter_comes_first_with_what_arviz_computes() -> None:
     assert table.rows[0][1] == max(r[1] for r in table.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_divergences_are_found_where_they_are() -> None:
     section = page_of(2.0)["sampler"]
@@ -249,6 +251,7 @@ def test_what_is_no_posterior_is_refused(tmp_path: Path) -> None:
     assert posterior_of_draws(chains(), black_box()).method == METHOD
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_sections_are_left_out_and_added_by_name(tmp_path: Path) -> None:
     post = posterior_of_draws(chains(), black_box())

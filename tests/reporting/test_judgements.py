@@ -143,6 +143,7 @@ def test_missing_entries_are_counted_once_and_data_never() -> None:
     assert ", and 1 more below" in bk.report_section(post, "verdict").paragraphs[0]
 
 
+@pytest.mark.slow
 def test_dates_without_a_time_are_days(tmp_path: Path) -> None:
     for text in ("2024-03-01T00:00:00.000000", "2024-03-01 00:00:00", "2024-03-01T00:00:00.000000000"):
         assert plain_dates(f"level[{text}, a]") == "level[2024-03-01, a]"

@@ -155,6 +155,7 @@ def test_decoded_series(emissions: str, sequences: bool) -> None:
     assert pictures[0].caption.startswith("Sequence a: " if sequences else "y in the colours")
 
 
+@pytest.mark.slow
 def test_rows_with_the_same_component() -> None:
     module = load_model("binomial_mixture")
     data = example_data(module.EXAMPLE, module.VARIABLES)

@@ -91,6 +91,7 @@ def test_a_deterministic_is_predicted_without_data() -> None:
     np.testing.assert_allclose(post.predict(var_names=["twice"])["twice"], 2 * post.tree["posterior"]["v"])
 
 
+@pytest.mark.slow
 def test_replicated_data_say_that_they_do_not_know_of_a_potential() -> None:
     """Warnings are errors here: neither PyMC's on Potentials nor another may come out of a page or a prediction."""
     post = fitted(censored, 1000)
@@ -215,6 +216,7 @@ def test_masked_counts_have_a_page() -> None:
     assert sections_of(post)["predictive"].pictures
 
 
+@pytest.mark.slow
 def test_a_scalar_for_which_no_panel_is_left_has_an_interval() -> None:
     def build() -> None:
         scalars = [pm.Normal(f"a{k}") for k in range(figures.MAX_PANELS + 2)]

@@ -198,6 +198,7 @@ def test_a_page_is_shown_whole_and_without_complaint(name: str, folder: Path, ch
     assert PAGES[name][1] in words
 
 
+@pytest.mark.slow
 def test_a_long_title_in_the_contents_is_broken(folder: Path, chromium: Browser) -> None:
     title = "Log evidence of my_model.py:scale=0.25,differ=yes by several estimators"
     path = bk.report(chains(), folder / "long.html", model=line(), sections=[bk.Section("own", title, ("text",))])

@@ -123,6 +123,7 @@ def test_without_evidence_it_says_so(post: Posterior) -> None:
     assert "not available" in section.paragraphs[0]
 
 
+@pytest.mark.slow
 def test_validation_and_comparison_are_shown(post: Posterior) -> None:
     from bayeskit.validation import judge
 
@@ -312,6 +313,7 @@ def test_check_suits_the_data(observed: np.ndarray, centres: Sequence[float], ki
     assert "y" in picture.alt
 
 
+@pytest.mark.slow
 def test_a_matrix_of_counts_and_more_scalars_than_panels_have_their_pictures() -> None:
     with pm.Model() as model:
         for k in range(13):
@@ -456,6 +458,7 @@ def test_no_projection_onto_one_component_or_of_a_regression(post: Posterior) ->
     assert projection.latent_projection(one) is None
 
 
+@pytest.mark.slow
 def test_page_is_well_formed_and_stands_alone(page: str) -> None:
     found = checked(page)
     assert not found.open

@@ -187,6 +187,7 @@ def test_posteriors_are_pickled_with_their_models(name: str, posts: dict[str, Po
     assert [rv.name for rv in back.model.free_RVs] == [rv.name for rv in post.model.free_RVs]
 
 
+@pytest.mark.slow
 def test_pickle_and_joblib_files(posts: dict[str, Posterior], tmp_path: Path) -> None:
     post = posts["labelled"]
     joblib.dump(post, tmp_path / "post.joblib")
@@ -197,6 +198,7 @@ def test_pickle_and_joblib_files(posts: dict[str, Posterior], tmp_path: Path) ->
     assert str(pickle.loads(pickle.dumps(comparison))) == str(comparison)
 
 
+@pytest.mark.slow
 def test_what_is_loaded_is_compared_as_what_was_saved(posts: dict[str, Posterior], elsewhere: Any) -> None:
     _, loaded, _ = elsewhere
     names = ("labelled", "known_scale", "mixture", "nothing_free")
@@ -260,6 +262,7 @@ def test_with_its_model_everything_can_be_asked(posts: dict[str, Posterior], pat
     assert bk.states(chained).smooth().equals(bk.states(posts["chain"]).smooth())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "why"),
     [
@@ -294,6 +297,7 @@ def test_what_was_loaded_is_saved_again(elsewhere: Any, tmp_path: Path) -> None:
     assert elsewhere[1]["known_scale"].with_log_likelihood().tree.children.keys() >= {"log_likelihood", "log_prior"}
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_refused_or_says_the_same(paths: dict[str, Path], tmp_path: Path) -> None:
     whole, rng, refused = paths["labelled"].read_bytes(), np.random.default_rng(5), 0
     path = tmp_path / "damaged.nc"

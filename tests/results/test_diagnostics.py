@@ -65,6 +65,7 @@ def test_the_numbers_are_those_of_arviz() -> None:
     assert "E-BFMI" in "".join(found.problems)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [100, 250, 1000])
 def test_chains_that_mix_are_never_suspected(length: int) -> None:
     """Of 24 × 3 scalars at each length none. R-hat beyond its limit needs an F of 7 and many degrees of freedom beyond

@@ -68,6 +68,7 @@ def post() -> bk.Posterior:
     return bk.infer(model, draws=40, random_seed=1, progressbar=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loaded", [False, True])
 @pytest.mark.parametrize(
     ("name", "words"),

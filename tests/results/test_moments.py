@@ -99,6 +99,7 @@ def test_draws_without_a_variance_are_found_and_others_are_left_alone(
         assert sum(missing == "mean and sd" for _, missing in found.values()) >= 80
 
 
+@pytest.mark.slow
 def test_importance_sampling_and_a_tree_of_draws_say_that_a_scale_has_no_variance() -> None:
     """Of a half-Cauchy scale of one effect, which has an observation, the density falls like 1/x³."""
     with pm.Model() as model:

@@ -197,6 +197,7 @@ def with_missing_entries(kind: str) -> tuple[pm.Model, np.ndarray]:
     return model, np.full(15, 4.0 * 0.25 + 0.01 if kind == "covariate" else 0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["response", "pairs", "covariate"])
 def test_missing_entries_are_drawn_anew_at_new_data(kind: str) -> None:
     """Given the line of each draw, y is Normal about it at the new x, whether its old value was missing or not."""
@@ -212,6 +213,7 @@ def test_missing_entries_are_drawn_anew_at_new_data(kind: str) -> None:
     assert kept.shape == new["y"].shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["counts", "ones", "response", "covariate"])
 def test_without_new_data_masked_data_are_predicted_as_they_were_observed(kind: str) -> None:
     if kind in ("response", "covariate"):
@@ -387,6 +389,7 @@ def test_an_unknown_group_is_not_taken_for_another_number_of_rows() -> None:
         post.predict({"group": [0, 2]})
 
 
+@pytest.mark.slow
 def test_series_are_drawn_for_all_draws_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """AR(2) with a constant: mean and covariance of each step follow from those before; the draws are independent."""
     coords = {"step": [f"t{k}" for k in range(8)]}

@@ -188,6 +188,7 @@ class Raising(Op):
         return [-2.0 * inputs[0] * cotangents[0]]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning")
 def test_a_called_function_that_raises_is_a_density_of_zero() -> None:
     with pm.Model() as model:
@@ -235,6 +236,7 @@ def test_shapes_that_depend_on_values_are_refused_or_noticed(shape: str) -> None
     assert not value_at(compiled, np.zeros(3))[0]
 
 
+@pytest.mark.slow
 def test_threads_may_compile_the_same_model_at_once() -> None:
     with pm.Model() as model:
         pm.Normal("y", pm.StudentT("mu", 3.0, mu=0.0, sigma=1.0), 1.0, observed=np.arange(7.0))

@@ -38,6 +38,7 @@ def test_nutpie_interrupted_gives_no_tree(monkeypatch: pytest.MonkeyPatch) -> No
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.slow
 def test_steps_of_pymc_interrupted_give_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its chains one after the other: an interrupt of the first is no beginning of the second."""
     with pm.Model() as model:

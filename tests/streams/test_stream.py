@@ -38,6 +38,7 @@ def stream() -> bk.Stream:
     return found
 
 
+@pytest.mark.slow
 def test_the_scores_are_those_of_forecasts_and_add_up_to_the_evidence(stream: bk.Stream) -> None:
     heads = np.cumsum([0, *(sum(c) for c in TOSSES)])
     tails = np.cumsum([0, *(len(c) - sum(c) for c in TOSSES)])
@@ -51,6 +52,7 @@ def test_the_scores_are_those_of_forecasts_and_add_up_to_the_evidence(stream: bk
     assert repr(stream) == "Stream(11 rows in 4 chunks)"
 
 
+@pytest.mark.slow
 def test_a_discount_is_a_power_of_the_likelihood_before_it() -> None:
     stream, heads, tails, expected = bk.Stream(coin), 0.0, 0.0, 0.0
     for chunk in TOSSES:

@@ -124,6 +124,7 @@ def test_a_chunk_that_was_not_forecast_has_no_score(prior: Callable[[int], Any],
     assert np.isfinite(stream.log_evidence.value)  # that of all rows is what it is
 
 
+@pytest.mark.slow
 def test_a_group_that_is_left_out_is_not_taken_for_the_first() -> None:
     stream = seen(shops, pd.DataFrame({"shop": ["n", "s", "w"] * 4, "sold": [1, 10, 100] * 4}))
     with pytest.raises(DataError, match="the new data have no column 'shop'"):
@@ -164,6 +165,7 @@ def test_discounted_rows_are_no_evidence_wherever_they_go() -> None:
         _ = joined.score
 
 
+@pytest.mark.slow
 def test_what_is_asked_between_chunks_changes_nothing() -> None:
     chunks = RNG.normal(size=(3, 4))
 
@@ -312,6 +314,7 @@ def test_posteriors_of_sums_combine_alone_and_again() -> None:
     assert again.log_evidence.value == pytest.approx(one.log_evidence.value, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_chunks_of_which_all_rows_are_censored() -> None:
     def body(y: np.ndarray) -> None:
         pm.Censored("y", pm.Normal.dist(pm.Normal("mean", 0.0, 1.0), 2.0), lower=None, upper=2.0, observed=y)
@@ -365,6 +368,7 @@ def test_what_is_made_of_the_first_row_of_a_customer_is_refused(seed: int) -> No
         seen(of(body), *(part for _, part in visits(seed).groupby("day")))
 
 
+@pytest.mark.slow
 def test_a_column_of_a_group_is_not_refused() -> None:
     """What is the same in all rows of a group may be looked up in the first of them."""
 

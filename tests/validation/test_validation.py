@@ -87,6 +87,7 @@ def alarms(dist: Any, draws: np.ndarray) -> int:
     return int((validation.table["verdict"] != "agrees").sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in MARGINALS if kind not in SCORED])
 def test_right_draws_pass(kind: str) -> None:
     assert alarms(MARGINALS[kind], MARGINALS[kind].rvs(size=(4, 1000, SEEDS), random_state=11)) <= ALLOWED_ALARMS
@@ -101,6 +102,7 @@ def test_right_draws_of_which_only_the_scores_are_judged_pass() -> None:
         assert scale == "normal scores"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "rho"),
     [("normal", 0.8), ("inverse gamma", 0.6), ("student 2, infinite variance", 0.8), ("skewed beta", -0.5)],
@@ -490,6 +492,7 @@ def test_validate_draws_discrete_variables_by_gibbs() -> None:
     assert validation.method == "Gibbs and NUTS steps"
 
 
+@pytest.mark.slow
 def test_validate_with_nuts() -> None:
     validation = validate(coin(), draws=2000, random_seed=1, progressbar=False)
     assert validation.passed, str(validation)

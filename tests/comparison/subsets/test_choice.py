@@ -252,6 +252,7 @@ def test_priors_over_submodels(rule: Any, log_prior: Callable[[np.ndarray], np.n
     assert np.allclose(found.inclusion["prior_probability"], inclusion(log_prior(sizes), 4), rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_indicators_bring_their_own_prior() -> None:
     y, x = toy()
     logs, sizes = of_toy()[1][0], np.array([len(s) for s in subsets(4)])
@@ -266,6 +267,7 @@ def test_indicators_bring_their_own_prior() -> None:
     assert np.isclose(mixed.log_evidence.value, special.logsumexp(logs + log_prior), rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_scale_that_has_no_closed_form_goes_on_a_grid() -> None:
     y, x = toy(3, 12)
     with pm.Model() as model:
@@ -324,6 +326,7 @@ def test_predictors_that_fit_without_noise_leave_no_rounding_in_the_integral(siz
     assert 0 < found.log_evidence.error < 1e-8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "prior",
     [
@@ -343,6 +346,7 @@ def test_noise_whose_prior_has_mass_near_zero_is_refused_where_it_is_rounding(
         bk.select(model, "w", random_seed=1)
 
 
+@pytest.mark.slow
 def test_narrow_posteriors_far_from_each_other_are_both_met_by_the_grid() -> None:
     rng = np.random.default_rng(8)
     x = rng.normal(size=2000)
@@ -422,6 +426,7 @@ def _two_scales() -> Any:
     return pm.Normal("w", 0.0, pm.HalfNormal("one") + pm.HalfNormal("two"), shape=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "words"),
     [

@@ -20,6 +20,7 @@ def regression(size: int, rows: int) -> pm.Model:
     return model
 
 
+@pytest.mark.slow
 def test_the_walk_finds_what_the_sum_over_all_finds_within_its_errors() -> None:
     model = regression(8, 40)
     exact = bk.select(model, "w", top=256)
@@ -40,6 +41,7 @@ def test_the_walk_finds_what_the_sum_over_all_finds_within_its_errors() -> None:
     assert one.equals(again)
 
 
+@pytest.mark.slow
 def test_the_walk_is_right_about_the_empty_submodel() -> None:
     """From it, as from the full one, there is nothing to exchange."""
     rng = np.random.default_rng(4)

@@ -30,6 +30,7 @@ def _problem(name, noise, n=200, seed=0):
     return t, np.random.default_rng(seed).normal(size=n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize(("noise", "digits"), [(0.3, 1e-11), (1e-3, 1e-9), (1e-7, 1e-4)])
 def test_value_and_gradient_are_those_of_the_matrix(name, noise, digits):
@@ -46,6 +47,7 @@ def test_value_and_gradient_are_those_of_the_matrix(name, noise, digits):
     np.testing.assert_allclose(sums, expected, atol=digits * np.max(np.abs(expected)))
 
 
+@pytest.mark.slow
 def test_the_operation_in_each_of_its_forms_and_its_derivatives():
     t, y = pt.dvector(), pt.dvector()
     form, log_determinant = ToeplitzTerms().make_node(t, y).outputs

@@ -174,6 +174,7 @@ OF_CUBE: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_MATRIX)
 @pytest.mark.parametrize("first", [0, 5])
 def test_nodes_of_a_matrix(name: str, first: int) -> None:

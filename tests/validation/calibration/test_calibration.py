@@ -155,6 +155,7 @@ def test_a_sampler_that_is_wrong_is_found_and_a_right_one_is_not(
     assert found[0].methods == {"the sampler": 70}
 
 
+@pytest.mark.slow
 def test_an_answer_in_one_labelling_only_is_found() -> None:
     """The mean of a component is anywhere in its posterior only if its posterior has both components."""
     with pm.Model() as model:
@@ -165,6 +166,7 @@ def test_an_answer_in_one_labelling_only_is_found() -> None:
         assert found.passed == labels, str(found)
 
 
+@pytest.mark.slow
 def test_that_components_have_no_order_and_where_chains_start_is_said() -> None:
     with pm.Model() as model:
         weights, scale = pm.Dirichlet("weights", np.ones(3)), pm.HalfNormal("scale", shape=3)
@@ -220,6 +222,7 @@ def test_quantities_of_ones_own_have_labels_and_deterministics() -> None:
         bk.calibrate(model, datasets=2, quantities={"low": lambda d: d["w"].min()}, random_seed=5)
 
 
+@pytest.mark.slow
 def test_model_probabilities_are_calibrated() -> None:
     with pm.Model() as null:
         pm.Normal("y", 0.0, 1.0, observed=np.zeros(6))
@@ -260,6 +263,7 @@ def test_a_run_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
     assert fewer.pit.sizes["dataset"] == 5
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     bk.calibrate(coin(), datasets=3, random_seed=8, checkpoint=path)
@@ -279,6 +283,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
         bk.calibrate(coin(), datasets=3, random_seed=8, checkpoint=path)
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_numbers() -> None:
     """A copy of this one, and one that has only what was written to a file, as one that is started anew.
 
@@ -344,6 +349,7 @@ def test_what_is_shown() -> None:
     assert set(drawn.viz["plot"].coords["panel"].to_numpy()) == set(found.table.index)
 
 
+@pytest.mark.slow
 def test_too_few_data_sets_or_draws_are_no_proof() -> None:
     few = bk.calibrate(regression(), datasets=2, random_seed=SEED)
     assert few.passed and few.too_few
@@ -381,6 +387,7 @@ def test_what_is_no_draws_is_said_at_the_first_data_set(answer: Any, words: str)
     assert len(asked) == 1
 
 
+@pytest.mark.slow
 def test_what_cannot_be_called_with_a_model_and_a_seed_is_never_called() -> None:
     for wrong in (lambda model: None, lambda model, *, seed: None, lambda model, seed, more: None):
         with pytest.raises(OptionError, match=r"^method is called as method\(model, seed\), and cannot be: "):

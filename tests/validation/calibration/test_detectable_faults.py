@@ -15,6 +15,7 @@ from bayeskit.validation.calibration.uniformity import uniformity
 TIMES = 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("datasets", "alpha", "ranked"),
     [(200, 0.01 / 21, None), (200, 0.01 / 21, 200), (200, 0.001, 5), (20, 0.001, 100), (2, 0.001, None)],
@@ -36,6 +37,7 @@ def test_of_one_draw_of_each_posterior_or_two_data_sets_no_sd_is_found() -> None
     assert detectable_sds(10**4, 0.01, None) == pytest.approx((1, 1), abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("models", "sharpness"), [(2, 1.0), (2, 4.0), (3, 2.0)])
 def test_a_log_evidence_so_far_off_is_found_half_the_time(models: int, sharpness: float) -> None:
     rng = np.random.default_rng(2)

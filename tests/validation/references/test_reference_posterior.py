@@ -122,6 +122,7 @@ BY_FORMULA = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BY_FORMULA)
 def test_an_answer_is_that_of_scipys_densities(name: str) -> None:
     formula, data, axes = BY_FORMULA[name]

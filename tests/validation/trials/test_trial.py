@@ -108,6 +108,7 @@ def of_all() -> bk.Trial:
     return bk.trial(tried, references=FEW, random_seed=SEED, progressbar=False)
 
 
+@pytest.mark.slow
 def test_a_right_sampler_passes_and_a_broken_one_is_found() -> None:
     verdicts = of_all().scores["verdict"].to_dict()
     broken = dict.fromkeys(("too_wide", "without_jacobian", "without_warm_up"), "wrong")
@@ -132,6 +133,7 @@ def outcome(sampler: str, of: ReferencePosterior, draws: np.ndarray, name: str) 
 ASKED = {"draws": 1000, "chains": 4, "tune": 1000, "random_seed": SEED}
 
 
+@pytest.mark.slow
 def test_a_fault_too_small_for_one_reference_is_seen_over_all() -> None:
     """An sd that is two per cent too large is 1.8 standard errors on each of 16, and 7 over all of them."""
     rng = np.random.default_rng(3)
@@ -303,6 +305,7 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
         bk.trial("blackjax", random_seed=1)
 
 
+@pytest.mark.slow
 def test_a_sampler_by_name_gives_as_many_draws_as_asked() -> None:
     (metropolis,) = (sampler for sampler in SAMPLERS if sampler.name == "metropolis")
     found = outcome_of(metropolis, MEAN, Settings(20, 2, 20, SEED))
