@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
+pytestmark = pytest.mark.slow("one process runs the page")
+
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "bayes_factors.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", flags=re.M | re.S)
 
@@ -35,7 +37,6 @@ def page() -> dict[str, Any]:
     return {**names, "printed": printed}
 
 
-@pytest.mark.slow
 def test_every_block_prints_what_stands_under_it(page: dict[str, Any]) -> None:
     assert len([1 for _, expected in page["printed"] if expected]) == 14
     for found, expected in page["printed"]:

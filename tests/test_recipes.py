@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
+pytestmark = pytest.mark.slow("one process answers all")
+
 ROOT = Path(__file__).resolve().parents[1]
 Y = [0.3, -1.2, 0.8, 2.0, -0.1]
 SCRIPT = """
@@ -127,7 +129,6 @@ def test_each_recipe_has_a_new_file_and_a_change_of_one() -> None:
     assert kinds.count("diff") >= 4
 
 
-@pytest.mark.slow
 def test_a_family_is_answered(answered: dict[str, Any]) -> None:
     answer = answered["answers"]["family"]
     density = lambda s: stats.halfnorm(scale=2.0).pdf(s) * np.prod(stats.norm(0, 1 / s).pdf(Y))  # noqa: E731

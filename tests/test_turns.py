@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 
 def _item(path: str, name: str, case: str | None, slow: bool) -> Any:
-    marks = {"slow": pytest.mark.slow} if slow else {}
+    marks = {"slow": pytest.mark.slow.mark} if slow else {}
     item = SimpleNamespace(nodeid=f"tests/{path}.py::{name}[{case}]", get_closest_marker=marks.get)
     if case is not None:
         item.callspec = SimpleNamespace(id=case)
@@ -53,6 +53,13 @@ def test_a_case_of_a_file_stays_together_and_shares_are_even(tests: list[Any], t
         ours, others = cases(now, path), cases(later, path)
         assert not ours & others
         assert abs(len(ours) - len(ours | others) / turns.TURNS) < 1
+
+
+def test_what_has_one_word_has_one_turn() -> None:
+    tests = [_item("test_a", f"test_{k}", None, False) for k in range(20)]
+    for item in tests:
+        item.get_closest_marker = {"slow": pytest.mark.slow("recipe").mark}.get
+    assert sorted(len(turns.split(tests, n)[0]) for n in range(turns.TURNS)) == [0] * (turns.TURNS - 1) + [20]
 
 
 def test_a_run_by_hand_has_all_and_says_so() -> None:

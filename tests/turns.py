@@ -32,21 +32,25 @@ def split(items: Iterable[pytest.Item], turn: int) -> tuple[list[pytest.Item], l
     """Tests that are run at a turn, and those that wait for another.
 
     Slow tests of a file are dealt in their order, each file from another share on: files with one slow test are many.
-    Tests of one case or one fixture's parameter stay together, as they share what was inferred.
+    Tests of one case or one fixture's parameter stay together, as they share what was inferred; and those of one word,
+    ``slow("word")``.
     """
     dealt: defaultdict[str, dict[str, int]] = defaultdict(dict)
     now, later = [], []
     for item in items:
-        if item.get_closest_marker("slow") is None:
+        mark = item.get_closest_marker("slow")
+        if mark is None:
             now.append(item)
             continue
         path, _, name = item.nodeid.partition("::")
         shares = dealt[path]
-        share = shares.setdefault(_what_is_shared(item, name), zlib.crc32(path.encode()) + len(shares))
+        share = shares.setdefault(_what_is_shared(item, name, mark), zlib.crc32(path.encode()) + len(shares))
         (now if (share - turn) % TURNS == 0 else later).append(item)
     return now, later
 
 
-def _what_is_shared(item: pytest.Item, name: str) -> str:
+def _what_is_shared(item: pytest.Item, name: str, mark: pytest.Mark) -> str:
+    if mark.args:
+        return str(mark.args[0])
     called = getattr(item, "callspec", None)
     return name if called is None else str(called.id)

@@ -63,6 +63,7 @@ def test_an_order_of_components_says_nothing(method: str) -> None:
         assert found.log_bayes_factor == pytest.approx(0.0, abs=4e-4)
 
 
+@pytest.mark.slow
 @METHODS
 def test_one_components_prior_has_the_sensitivity_of_the_others(method: str) -> None:
     """By symmetry; in one labelling the weights of a third and two thirds make them differ by 0.7."""

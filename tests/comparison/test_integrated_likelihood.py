@@ -46,6 +46,7 @@ def test_counts_with_a_gamma_rate_each_are_negative_binomial() -> None:
     assert found is not None and np.max(np.abs(found - expected)) < 1e-8
 
 
+@pytest.mark.slow
 def test_a_group_that_is_one_observation_is_multivariate_normal() -> None:
     draws = draws_of(mu=MU, effect=np.zeros((2, 30, 3)))
     found = integrated_log_likelihood(groups(), draws, {"y": np.array([0, 0, 2, 1, 1])})

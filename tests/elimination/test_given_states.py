@@ -83,6 +83,7 @@ def test_a_spike_and_a_slab_are_summed_over_after_the_weights(posterior: bk.Post
     assert weights[z[:, 0] == 1, 0].std() > 10 * SPIKE
 
 
+@pytest.mark.slow
 def test_probabilities_of_the_indicators_are_those_of_the_marginal(posterior: bk.Posterior) -> None:
     found = bk.states(posterior, variable="z", draws=400).responsibilities()
     probability = found["probability"].sel(state=1).values

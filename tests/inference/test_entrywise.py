@@ -15,6 +15,8 @@ import bayeskit as bk
 from bayeskit.elimination.plan import analyse
 from bayeskit.results.records import Posterior
 
+pytestmark = pytest.mark.slow("one inference of each spelling")
+
 GROUP = np.repeat(np.arange(6), 3)
 COUNTS = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 0, 0, 1, 8, 9, 7, 2, 3, 2])
 EFFECT = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
@@ -61,7 +63,6 @@ def dense(
     return value, first, np.sqrt(second - first**2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("spelling", ["centred", "not centred"])
 def test_the_evidence_and_the_effects_are_those_of_dense_integration(spelling: str) -> None:
     post = counted(spelling)
@@ -93,7 +94,6 @@ def test_other_methods_go_by_the_variable_itself() -> None:
         bk.infer(groups("centred"), method="exact")
 
 
-@pytest.mark.slow
 def test_other_data_and_other_groups_are_integrated_anew() -> None:
     counts, group = np.roll(COUNTS, 2), np.roll(GROUP, 1)
     with pm.Model(coords={"group": list("abcdef")}) as model:
@@ -107,7 +107,6 @@ def test_other_data_and_other_groups_are_integrated_anew() -> None:
         assert float(evidence) == pytest.approx(dense(*data, prior=stats.lognorm(0.5))[0], abs=evidence.error + 1e-8)
 
 
-@pytest.mark.slow
 def test_a_meta_analysis_with_heavy_tailed_effects() -> None:
     with pm.Model() as model:
         tau = pm.HalfCauchy("tau", 10)

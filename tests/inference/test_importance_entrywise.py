@@ -19,6 +19,8 @@ from bayeskit.elimination.plan import analyse
 from bayeskit.inference import importance_entrywise
 from bayeskit.results.records import Posterior
 
+pytestmark = pytest.mark.slow("one inference")
+
 R = np.random.default_rng(12)
 PERSONS, ITEMS = 40, 4
 DIFFICULTY = np.array([-1.2, -0.4, 0.4, 1.2])
@@ -75,7 +77,6 @@ def known() -> tuple[float, float, np.ndarray, np.ndarray]:
     return float(special.logsumexp(values) - np.log(8)), error, mean, np.sqrt(w @ (x - mean) ** 2)
 
 
-@pytest.mark.slow
 def test_evidence() -> None:
     value, error, _, _ = known()
     evidence = answered().log_evidence

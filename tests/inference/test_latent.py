@@ -57,6 +57,7 @@ def test_evidence_and_scale_are_those_of_sums_over_grids(
     assert posterior.tree["posterior"]["level"].shape == (4, 100, STEPS)
 
 
+@pytest.mark.slow
 def test_draws_follow_the_data(posterior: bk.Posterior) -> None:
     """E[rate | y] of a Poisson count with a latent x: by Tweedie's identity the mean of the score of x is zero.
 

@@ -469,6 +469,7 @@ def test_sampling_finds_the_parameters_that_data_were_simulated_with(
     assert 9.5 < float(missing.mean()) < 13.5
 
 
+@pytest.mark.slow
 def test_drawn_states_have_their_exact_probabilities(sampled: tuple[np.ndarray, np.ndarray, bk.Posterior]) -> None:
     _, _, post = sampled
     draws = post.tree["posterior"].to_dataset().stack(sample=("chain", "draw")).transpose("sample", ...)

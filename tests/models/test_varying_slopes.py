@@ -208,6 +208,7 @@ def test_the_most_likely_scales_are_those_of_restricted_maximum_likelihood() -> 
 # --- prediction -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_prediction_at_new_rows_of_known_groups(fitted: tuple[xr.Dataset, bk.Posterior]) -> None:
     data, post = fitted
     x_new = np.array([[1.0], [3.0]])

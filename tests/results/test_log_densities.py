@@ -309,6 +309,7 @@ def test_arviz_answers_from_the_tree(method: str, posteriors: dict[str, Posterio
         plot(tree, backend="none")
 
 
+@pytest.mark.slow
 def test_arviz_compares_the_trees(posteriors: dict[str, Posterior]) -> None:
     table = az.compare({name: posterior.tree for name, posterior in posteriors.items()})
     assert set(table.index) == set(posteriors)
