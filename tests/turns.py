@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import pytest
 
-TURNS = 8
+TURNS = 6
 
 
 def add_option(parser: pytest.Parser) -> None:
