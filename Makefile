@@ -18,7 +18,7 @@ USED := bayeskit.cli.demo, hmmlearn.hmm, hypothesis, nbclient, pytest, sklearn.m
 # Side by side on the cores, a file at a time: tests of one file share what they infer.
 PYTEST = $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 # Slow tests take turns from commit to commit (tests/turns.py).
-TURN = $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
+TURN = $(shell printf '%d' 0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0))
 
 .PHONY: help test test-all lint types demo benchmark format clean
 .DEFAULT_GOAL := help

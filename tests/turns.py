@@ -1,7 +1,7 @@
 """Slow tests take turns: a run of ``make test`` has one share of them, and ``make test-all`` has all.
 
-Which share follows from the number of commits, so that a failure comes back when the same commit is run again, and
-that changes that land one after another run them all.
+Which share follows from the hash of the commit, so that a failure comes back when the same commit is run again, and
+changes that land one after another run different ones. ``pytest`` without ``--turn`` runs all.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def build_models(
 def _require_there(table: str | None) -> None:
     """That there is such a file, before a model is loaded, which imports PyMC for seconds."""
     if table is not None and not Path(table).exists():
-        raise DataError(f"there is no file {Path(table)}; check the name and the directory")
+        raise DataError(f"there is no file {table}; check the name and the directory")
 
 
 def split_specification(specification: str) -> tuple[str, list[str]]:

@@ -12,7 +12,7 @@ from pytensor.graph.traversal import ancestors
 
 from bayeskit.comparison.closed_form_chances import Inequality, Interval, intervals_of
 from bayeskit.comparison.rectangle import ROUNDING, Chance, integral, interval
-from bayeskit.graphs.compile import compile_small, compile_stacked
+from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.rewriting import widen
 from bayeskit.model.support import support_without_transform
@@ -38,24 +38,18 @@ def chance_of_root(model: pm.Model, inequalities: Sequence[Inequality]) -> Chanc
     try:
         graph = (pm.logcdf if real else pm.logp)(rv, value, warn_rvs=False)
         function = compile_small([value], widen([graph])[0])
-        # Of many numbers at once: an integral asks for thousands.
-        density = compile_stacked([value], widen([pm.logp(rv, value, warn_rvs=False)])[0]) if real else function
+        density = compile_small([value], widen([pm.logp(rv, value, warn_rvs=False)])[0]) if real else function
     except (NotImplementedError, TypeError, ValueError):
         return None
     if graph.type.ndim != rv.type.ndim:
         return None
 
-    def at(x: Any) -> float:
+    def at(x: Any, graph: Callable[[Any], Any] = function) -> float:
         with silently():
-            return float(np.exp(np.ravel(function(np.full(rv.type.shape, x, dtype=rv.dtype)))[place]))
-
-    def densities(x: np.ndarray) -> np.ndarray:
-        rows = np.broadcast_to(np.reshape(x, (-1, *[1] * rv.type.ndim)), (x.size, *rv.type.shape))
-        with silently():
-            return np.exp(np.reshape(density(rows.astype(rv.dtype)), (x.size, -1))[:, place]).reshape(x.shape)
+            return float(np.exp(np.ravel(graph(np.full(rv.type.shape, x, dtype=rv.dtype)))[place]))
 
     if states is None:
-        return _between(at, densities, intervals_of(inequalities)[0])
+        return _between(at, np.vectorize(lambda x: at(x, density), otypes=[float]), intervals_of(inequalities)[0])
     weights = np.array([at(state) for state in states])
     excess = [next(iter(i.form.terms.values())) * states + i.form.constant for i in inequalities]
     held = np.logical_and.reduce([e > 0 if i.strict else e >= 0 for i, e in zip(inequalities, excess, strict=True)])

@@ -11,6 +11,7 @@ import itertools
 import numpy as np
 from scipy import optimize
 
+from bayeskit.errors import DataError
 from bayeskit.types import Array
 
 __all__ = ["agreed_orders"]
@@ -67,6 +68,8 @@ def _height(some: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> float:
 def _assigned(features: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """The most likely permutation of each draw: shape (n, labels)."""
     costs, number = _costs(features, centre, spread), len(centre)
+    if not np.isfinite(costs).all():  # the least of what is no number would be the first: no draw would be relabelled
+        raise DataError("draws as large as 1e154 have no square, by which labels are told apart; leave them out")
     if number <= FEW:
         every = np.array(list(itertools.permutations(range(number))))
         return every[np.argmin(costs[:, every, np.arange(number)].sum(axis=2), axis=1)]

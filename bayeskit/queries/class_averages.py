@@ -82,7 +82,13 @@ def _few_decide(log_joint: np.ndarray) -> np.ndarray:
     count = len(log_joint)
     shape = np.full(log_joint.shape[1:], np.inf)  # of too few draws to have a tail
     if count >= TAIL:
-        _, shape = array_stats.psislw(np.where(np.isfinite(log_joint), log_joint, -1e300), axis=0)
+        finite = np.where(np.isfinite(log_joint), log_joint, -1e300)
+        tail = np.sort(finite, axis=0)[-int(np.ceil(min(count / 5, 3 * np.sqrt(count)))) - 1 :]
+        # The density of a class without parameters is one number for all draws, to which no tail can be fitted.
+        differing = tail[-1] > tail[0]
+        shape = np.where(differing, shape, 0.0)
+        if differing.any():
+            _, shape[differing] = array_stats.psislw(finite[:, differing], axis=0)
     heavy = ~(shape <= min(1 - 1 / np.log10(max(count, 2)), RELIABLE))
     # A tail may look heavy that is not: probabilities themselves, averaged where there are no features, are bounded.
     share = np.exp(log_joint - special.logsumexp(log_joint, axis=0))

@@ -27,6 +27,7 @@ from bayeskit.model.data_slots import uncut
 from bayeskit.model.matrix_sizes import require_room
 from bayeskit.model.snapshot import Snapshot
 from bayeskit.model.summed_likelihood import known_rows
+from bayeskit.results.kept_variables import without_a_value_of_old
 from bayeskit.results.lengths_of_new_data import advice_on_lengths, note_on_rows
 from bayeskit.results.predicted_together import predicted_together
 from bayeskit.results.tree import countable
@@ -67,6 +68,7 @@ def predict(
     new_coords, seed = _new_coords(model, values, dict(coords or {}), labels), whole_seed(random_seed)
     leaves, var_names = _drawn_anew(model, leaves, var_names, bool(values))
     kept = [rv.name for rv in model.free_RVs if rv.name in tree["posterior"].data_vars]
+    leaves += without_a_value_of_old(model, values, [n for n in kept if n not in leaves])
     try:
         with interruptible(), Snapshot.of(model).restored(), model, quiet():
             # The draws of the parameters have seen the Potentials, which is all that there is to be had of them.

@@ -723,3 +723,16 @@ def test_infer_and_relabel_a_mixture() -> None:
     for name, exact in (("mu", mu), ("w", w)):
         mean = relabelled[name].mean(("chain", "draw")).to_numpy()
         assert mean == pytest.approx(exact.mean(axis=0), abs=6 * exact.std() / math.sqrt(400))
+
+
+@pytest.mark.parametrize("number", [3, 5])
+def test_draws_whose_squares_overflow_are_refused(number: int) -> None:
+    rng = np.random.default_rng(0)
+    draws = rng.permuted(np.arange(number) + rng.normal(size=(2, 100, number)) * 0.15, axis=-1)
+    draws[0, 5, 0] = 1e200
+    with pm.Model() as model:
+        means = pm.Normal("mu", 0.0, 5.0, shape=number)
+        pm.NormalMixture("y", np.ones(number) / number, means, 0.3, observed=rng.normal(size=20))
+    tree = xr.DataTree.from_dict({"/posterior": xr.Dataset({"mu": (("chain", "draw", "k"), draws)})})
+    with np.errstate(over="ignore", invalid="ignore"), pytest.raises(DataError, match="have no square"):
+        bk.relabel(tree, model)

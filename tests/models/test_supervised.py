@@ -835,3 +835,19 @@ def test_the_command_line_declares_classes(tmp_path: Path, capsys: pytest.Captur
     assert "exact" in capsys.readouterr().out
     assert main(["infer", "gaussian_classifier", *arguments, "--set", "classes=oak,elm"]) == 2
     assert "column 'kind', row 2: 'ash' is none of the declared labels oak, elm" in capsys.readouterr().err
+
+
+def test_a_class_without_parameters_has_one_density_for_all_draws() -> None:
+    """No tail can be fitted to draws that are all the same: the other class has the error."""
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 3, 60) > 0
+    x = rng.normal(1.5 * label, 1.2)
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 1.0, 1.0)
+        pm.Normal("x", mean * pm.Bernoulli("c", 0.4, observed=label), 1.2, observed=x)
+    post = bk.infer(model, draws=400, random_seed=1, progressbar=False)
+    found = bk.classify(post, {"x": np.array([0.0, 1.0, 5.0])}, method="estimated")
+    exact = bk.classify(post, {"x": np.array([0.0, 1.0, 5.0])})
+    assert exact.attrs["label"] == "exact" and found.attrs["label"] == "estimated"
+    assert np.isfinite(found["error"]).all()
+    assert np.all(np.abs(found["probability"] - exact["probability"]) < 5 * found["error"])

@@ -489,3 +489,31 @@ def test_entries_that_are_missing_are_left_to_pymc() -> None:
     post = bk.infer(model, draws=100, random_seed=1, progressbar=False)
     assert predicted_together(model, post.tree, 1) is None
     assert post.posterior_predictive(random_seed=1)["y"].shape == (*post.tree["posterior"]["mu"].shape, 3)
+
+
+@pytest.mark.parametrize("white", [False, True])
+def test_values_of_a_process_are_not_those_at_other_places(white: bool) -> None:
+    rng = np.random.default_rng(1)
+    x = np.sort(rng.uniform(0.0, 10.0, 12))
+    y, new = np.sin(x) + 0.3 * rng.normal(size=12), np.array([2.5, 5.0, 8.0])
+
+    def kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        distance = math.sqrt(3.0) * np.abs(a[:, None] - b) / 1.5
+        return (1.0 + distance) * np.exp(-distance)
+
+    with pm.Model() as model:
+        places, others = pm.Data("X", x[:, None]), pm.Data("X_new", [[1.0], [2.0]])
+        process = pm.gp.Latent(cov_func=pm.gp.cov.Matern32(1, 1.5))
+        values = process.prior("f", X=places, reparameterize=white)
+        pm.Normal("y", values, 0.3, observed=y)
+        process.conditional("f_new", others)
+    post = bk.infer(model, random_seed=1, progressbar=False)
+    for given in (new[:, None], x[:, None] + 0.5):  # of another length, and of the same
+        with pytest.raises(DataError, match=r"f was inferred with other values of X .* gp\.conditional"):
+            post.predict({"X": given})
+    assert post.predict({"X": x[:, None]}, random_seed=1).sizes["y_dim_0"] == 12
+    drawn = post.predict({"X_new": new[:, None]}, var_names=["f_new"], random_seed=1)["f_new"].values.reshape(-1, 3)
+    gain = np.linalg.solve(kernel(x, x) + 0.09 * np.eye(12), kernel(x, new)).T
+    sd = np.sqrt(np.diag(kernel(new, new) - gain @ kernel(x, new)))
+    assert np.all(np.abs(drawn.mean(axis=0) - gain @ y) < 5 * sd / math.sqrt(len(drawn)) + 1e-4)  # PyMC's jitter
+    np.testing.assert_allclose(drawn.std(axis=0), sd, rtol=5 / math.sqrt(2 * len(drawn)))
