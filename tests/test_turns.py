@@ -64,7 +64,7 @@ def test_what_has_one_word_has_one_turn() -> None:
 
 def test_a_run_by_hand_has_all_and_says_so() -> None:
     assert turns.header(None) == "slow tests: all"
-    assert turns.header(8) == "slow tests: share 3 of 6; make test-all runs all"
+    assert turns.header(10) == "slow tests: share 3 of 8; make test-all runs all"
 
 
 def test_what_make_runs_is_a_share_and_the_whole() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import pytest
 
-TURNS = 6
+TURNS = 8
 
 
 def add_option(parser: pytest.Parser) -> None:
