@@ -28,6 +28,8 @@ def without_a_value_of_old(model: pm.Model, values: Mapping[str, np.ndarray], ke
     """
     old = {name: model[name].get_value(borrow=True) for name in values}
     changed = {model[name]: name for name, value in values.items() if not np.array_equal(old[name], value)}
+    if not changed:
+        return []
     read = {*ancestors([*model.observed_RVs, *model.potentials])}
     anew = []
     for name in kept:
