@@ -86,8 +86,10 @@ def build_models(
 
 def _require_there(table: str | None) -> None:
     """That there is such a file, before a model is loaded, which imports PyMC for seconds."""
-    if table is not None and not Path(table).exists():
-        raise DataError(f"there is no file {table}; check the name and the directory")
+    if table is not None:
+        from bayeskit.datasets.loading import require_table
+
+        require_table(table)
 
 
 def split_specification(specification: str) -> tuple[str, list[str]]:

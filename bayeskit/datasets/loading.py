@@ -29,7 +29,7 @@ from bayeskit.datasets.preparing import prepare, refuse_twice
 from bayeskit.datasets.schema import Example, Variable
 from bayeskit.errors import DataError
 
-__all__ = ["describe_example", "example_data", "list_examples", "load_example", "load_table"]
+__all__ = ["describe_example", "example_data", "list_examples", "load_example", "load_table", "require_table"]
 
 # A number with a sign or a zero that its value does not need, where a field of a CSV file may begin.
 PADDED = re.compile(r"""(?:^|[,;\t"'\s])(?:\+|-?0(?=[0-9])|-0(?=[,;\t"'\s]|$))""", re.MULTILINE)
@@ -57,12 +57,8 @@ def load_table(path: str | Path) -> pd.DataFrame | xr.Dataset:
         If the file is missing, is a directory, cannot be read, is not a table of its format, is empty, or has two
         columns of the same name.
     """
-    path = Path(path)
+    path = require_table(path)
     try:
-        if path.is_dir():
-            raise DataError(f"{path} is a directory; name a CSV, Parquet or netCDF file")
-        if not path.exists():
-            raise DataError(f"there is no file {path}; check the name and the directory")
         suffix = path.suffix.lower()
         if suffix not in READERS:
             known = ", ".join(suffix for suffix in READERS if suffix)
@@ -72,6 +68,19 @@ def load_table(path: str | Path) -> pd.DataFrame | xr.Dataset:
         return READERS[suffix](path)
     except OSError as error:
         raise DataError(f"{path.name} cannot be read: {_one_line(error.strerror or error)}") from error
+
+
+def require_table(given: str | Path) -> Path:
+    """The path of a table, which is there and no directory: what can be said before anything else is done."""
+    path = Path(given)
+    try:
+        if path.is_dir():
+            raise DataError(f"{path} is a directory; name a CSV, Parquet or netCDF file")
+        if not path.exists():
+            raise DataError(f"there is no file {given}; check the name and the directory")
+    except OSError as error:
+        raise DataError(f"{path.name} cannot be read: {_one_line(error.strerror or error)}") from error
+    return path
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
