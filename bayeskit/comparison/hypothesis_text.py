@@ -90,6 +90,8 @@ def _relations(node: ast.AST, names: list[str], refused: Callable[[str], OptionE
         return [relation for value in node.values for relation in _relations(value, names, refused)]
     if isinstance(node, ast.BoolOp | ast.UnaryOp) and isinstance(node.op, ast.Or | ast.Not):
         raise refused("hypotheses are joined by 'and' only; ask for its complement, or for each part")
+    if isinstance(node, ast.Tuple):
+        raise refused("a comma joins nothing: join hypotheses by 'and'")
     if not isinstance(node, ast.Compare):
         raise refused("it compares nothing")
     sides = [_expression(side, names, refused) for side in (node.left, *node.comparators)]

@@ -357,6 +357,7 @@ def test_draws_of_vectors_under_drawn_parents() -> None:
         ("mu[a] * mu[b] > 0", "product"),
         ("mu[a] / 0 > 1", "divides by zero"),
         ("delta", "compares nothing"),
+        ("delta > 0, sigma > 1", "a comma joins nothing: join hypotheses by 'and'"),
         ("", "write it as"),
         ("((((", "no comparison"),
         ("__import__('os') > 1", "something else than names"),
