@@ -75,7 +75,8 @@ def classify(
         ``probability`` :math:`p(c \mid x, y)` with dims ``("row", "class")``, its ``error`` (zero where exact; a Monte
         Carlo standard error where estimated, infinite where a few draws decide, by the Pareto shape of their weights:
         as a rule for classes of very small probability), ``predicted``, the most probable class, and ``log_density``
-        :math:`\log p(x \mid y)`, with dims ``("row",)``; with the true classes ``log_score``,
+        :math:`\log p(x \mid y)`, NaN where the model has no density of features (a logistic regression), with dims
+        ``("row",)``; with the true classes ``log_score``,
         :math:`\log p(c_\mathrm{true} \mid x, y)` in nats, and in ``.attrs`` the ``mean_log_score`` and the
         ``accuracy``. ``.attrs["label"]`` is ``exact`` or ``estimated``, with the reason.
 
@@ -106,9 +107,11 @@ def _classified(post: Posterior, classes: Classes, rows: GivenRows, method: str,
                 return rows.answer(_exact(post, classes, rows), None, "exact", "")
             except NoClosedForm as error:
                 why = str(error)
-        if method == "exact":
+        if method == "exact" and post.model.free_RVs:
             raise ModelError(f"no exact class probabilities: {why}; use method='estimated'")
         log_joint, error_of = averaged_over_draws(post, classes, rows, draws)
+    if not post.model.free_RVs:
+        return rows.answer(log_joint, None, "exact", "")
     return rows.answer(log_joint, error_of, "estimated", why or "asked for")
 
 

@@ -65,7 +65,7 @@ class GivenRows:
             "probability": (("row", "class"), np.exp(log_probability)),
             "error": (("row", "class"), np.zeros_like(log_joint) if error is None else error),
             "predicted": (("row",), labels[predicted]),
-            "log_density": (("row",), log_density),
+            "log_density": (("row",), log_density if self.classes.features else np.full(self.number, np.nan)),
         }
         attributes: dict[str, Any] = {"label": label} | ({"reason": reason} if reason else {})
         if self.true is not None:

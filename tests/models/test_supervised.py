@@ -584,6 +584,16 @@ def test_a_class_that_is_predicted_from_covariates() -> None:
         error = found["error"].to_numpy()[row, 1]
         assert abs(found["probability"].to_numpy()[row, 1] - expected) < 5 * error
         assert 0 < error < 0.02
+    assert np.isnan(found["log_density"]).all()  # of covariates there is none
+
+
+def test_a_class_of_known_weights_is_exact() -> None:
+    with pm.Model() as model:
+        pm.Bernoulli("passed", logit_p=1.5 * pm.Data("x", [-1.0, 0.5, 2.0], dims="row"), observed=[0, 1, 1], dims="row")
+    found = bk.classify(bk.infer(model, random_seed=1), {"x": np.array([0.7, -1.5])}, method="exact")
+    np.testing.assert_allclose(found["probability"][:, 1], special.expit([1.05, -2.25]), rtol=1e-14)
+    assert found.attrs == {"label": "exact"}
+    assert not found["error"].any()
 
 
 # --- compared, predicted, drawn --------------------------------------------------------------------------------------
