@@ -1,4 +1,4 @@
-"""What is said of new data whose number of rows an observed variable does not follow, for want of dims."""
+"""What is said of new data: their number of rows, which a variable does not follow for want of dims, and their past."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 import pymc as pm
 import xarray as xr
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.op import RandomVariable
 
-__all__ = ["advice_on_lengths", "note_on_rows"]
+__all__ = ["advice_on_lengths", "note_on"]
 
 
 def advice_on_lengths(model: pm.Model, values: Mapping[str, np.ndarray], error: Exception) -> str:
@@ -21,7 +23,12 @@ def advice_on_lengths(model: pm.Model, values: Mapping[str, np.ndarray], error: 
     return f"; {loose[0]} keeps the length that it was observed with: give it dims that {changed[0]} has too"
 
 
-def note_on_rows(model: pm.Model, values: Mapping[str, np.ndarray], drawn: xr.Dataset) -> str:
+def note_on(model: pm.Model, values: Mapping[str, np.ndarray], drawn: xr.Dataset) -> str:
+    """What is to be said of variables that were drawn at new values of containers; empty where there is nothing."""
+    return "; ".join(filter(None, (_of_rows(model, values, drawn), _of_processes(model, values, drawn))))
+
+
+def _of_rows(model: pm.Model, values: Mapping[str, np.ndarray], drawn: xr.Dataset) -> str:
     """That one new row was given to all entries of a variable, which kept the length that it was observed with."""
     single = [name for name in _of_other_length(model, values) if len(values[name]) == 1]
     kept = [n for n in _without_dims(model) if n in drawn and drawn[n].ndim > 2 and drawn[n].shape[2] > 1]
@@ -31,6 +38,25 @@ def note_on_rows(model: pm.Model, values: Mapping[str, np.ndarray], drawn: xr.Da
         f"one new row of {single[0]} was given to all {drawn[kept[0]].shape[2]} entries of {kept[0]}, which has no "
         f"dims and keeps the length that it was observed with: give it dims that {single[0]} has too"
     )
+
+
+def _of_processes(model: pm.Model, values: Mapping[str, np.ndarray], drawn: xr.Dataset) -> str:
+    """That a process at new places, whose covariance says nothing of the old ones, is not the one that was fitted.
+
+    ``pm.gp.Marginal`` with no parameters, fitted to a constant 5, would be predicted as 0: the mean of its prior.
+    """
+    changed = {model[n]: n for n, v in values.items() if not np.array_equal(v, model[n].get_value(borrow=True))}
+    for rv in model.observed_RVs:
+        op = rv.owner.op
+        if rv.name not in drawn or not isinstance(op, RandomVariable):
+            continue
+        covariances = [p for p, rank in zip(op.dist_params(rv.owner), op.ndims_params, strict=True) if rank == 2]
+        if places := [changed[v] for v in ancestors(covariances) if v in changed]:
+            return (
+                f"{rv.name} at new {places[0]} was drawn given the parameters alone: its covariance has no tie to the "
+                f"observed values; what they say of new places is a gp.conditional in the model"
+            )
+    return ""
 
 
 def _without_dims(model: pm.Model) -> list[str]:

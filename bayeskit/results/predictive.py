@@ -28,7 +28,7 @@ from bayeskit.model.matrix_sizes import require_room
 from bayeskit.model.snapshot import Snapshot
 from bayeskit.model.summed_likelihood import known_rows
 from bayeskit.results.kept_variables import without_a_value_of_old
-from bayeskit.results.lengths_of_new_data import advice_on_lengths, note_on_rows
+from bayeskit.results.lengths_of_new_data import advice_on_lengths, note_on
 from bayeskit.results.predicted_together import predicted_together
 from bayeskit.results.tree import countable
 from bayeskit.terminal import interruptible, quiet
@@ -96,7 +96,7 @@ def predict(
         advice = advice_on_lengths(model, values, error)
         raise DataError(f"the new values of {', '.join(values)} do not fit the model: {why}{advice}") from error
     drawn = result["predictions" if data else "posterior_predictive"].to_dataset()
-    return drawn.assign_attrs(note=note) if (note := note_on_rows(model, values, drawn)) else drawn
+    return drawn.assign_attrs(note=note) if (note := note_on(model, values, drawn)) else drawn
 
 
 def not_drawable(error: NotImplementedError) -> ModelError:

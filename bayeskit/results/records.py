@@ -142,8 +142,9 @@ class Posterior:
         -------
         xarray.Dataset
             One predictive draw for each posterior draw, with the dims of the predicted variables. What a Potential
-            says of the data is not in them: from it nothing can be drawn. Its attribute ``note`` says where one new
-            row was given to all entries of a variable that has no dims.
+            says of the data is not in them: from it nothing can be drawn. Nor is what new entries have to do with old
+            ones beside the variables of the model: of ``pm.gp.Marginal``, ``gp.conditional`` knows that. Its attribute
+            ``note`` says so, and where one new row was given to all entries of a variable that has no dims.
 
         Raises
         ------

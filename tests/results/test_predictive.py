@@ -491,6 +491,18 @@ def test_entries_that_are_missing_are_left_to_pymc() -> None:
     assert post.posterior_predictive(random_seed=1)["y"].shape == (*post.tree["posterior"]["mu"].shape, 3)
 
 
+def test_a_process_at_new_places_is_said_to_have_no_past() -> None:
+    x = np.linspace(0.0, 1.0, 12)
+    with pm.Model() as model:
+        places, factor = pm.Data("X", x[:, None]), pm.Data("factor", 2.0)
+        process = pm.gp.Marginal(cov_func=pm.gp.cov.Matern32(1, 1.5), mean_func=pm.gp.mean.Constant(factor))
+        process.marginal_likelihood("y", places, 5 + 0 * x, sigma=0.1)
+    post = bk.infer(model, draws=40, random_seed=1, progressbar=False)
+    assert "y at new X was drawn given the parameters alone" in post.predict({"X": [[0.5]]}).attrs["note"]
+    for given in ({"X": x[:, None]}, {"factor": 3.0}):
+        assert "note" not in post.predict(given).attrs
+
+
 @pytest.mark.parametrize("white", [False, True])
 def test_values_of_a_process_are_not_those_at_other_places(white: bool) -> None:
     rng = np.random.default_rng(1)
