@@ -52,12 +52,12 @@ def infer(model: Any) -> None:
     bk.infer(model, draws=DRAWS, random_seed=1, progressbar=False)
 
 
-def sample(model: Any) -> None:
+def sample(model: Any) -> Any:
     import pymc as pm
 
     # nutpie cannot sample discrete variables; PyMC's own compound step does.
     sampler = "pymc" if model.discrete_value_vars else "nutpie"
-    pm.sample(
+    return pm.sample(
         DRAWS // CHAINS,
         tune=WARM_UP,
         chains=CHAINS,

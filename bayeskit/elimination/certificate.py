@@ -60,15 +60,16 @@ def certify(evaluator: Evaluator, component: Component, points: Iterable[Point])
     below = 0.5 * sum(np.size(v) for v in component.centre.values())
     level = component.log_evidence + component.log_density(component.centre) - below
     scales = [p.scale for p in component.parts if p.scale is not None]
-    spreads, compared = [], False
-    for point in points:
-        inside = all(s.family.support.inside(np.asarray(point[s.name])) for s in scales)
-        terms = (evaluator.log_joint(point), component.log_density(point), component.log_evidence) if inside else ()
-        spreads.append(_require(*terms, level) if terms else 0.0)
-        compared |= inside
-    if not compared:
+    several = list(points)
+    inside = [all(s.family.support.inside(np.asarray(p[s.name])) for s in scales) for p in several]
+    if not any(inside):
         raise CertificateError(NOWHERE)
-    return spreads
+    joints = iter(evaluator.log_joints([p for p, possible in zip(several, inside, strict=True) if possible]))
+
+    def spread(point: Point) -> float:
+        return _require(next(joints), component.log_density(point), component.log_evidence, level)
+
+    return [spread(point) if possible else 0.0 for point, possible in zip(several, inside, strict=True)]
 
 
 def require_resolved(component: Component) -> float:

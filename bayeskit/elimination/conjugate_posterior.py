@@ -189,10 +189,10 @@ def _solve_scales(analysis: Analysis, evaluator: Evaluator, point: Point) -> dic
     if not analysis.scales:
         return {}
     guess = {s.name: np.asarray(point[s.name], dtype=float) for s in analysis.scales}
-    gradient = evaluator.gradient_at(point) if evaluator.differentiated else None
+    gradients = evaluator.gradients_at(point) if evaluator.differentiated else None
     with np.errstate(all="ignore"):
         for _ in range(12):
-            parameters = _parameters(evaluator, gradient, point, guess)
+            parameters = _parameters(evaluator, gradients, point, guess)
             if _recentre(analysis.scales, parameters, guess) < 0.7:
                 break
     for scale in analysis.scales:
@@ -209,17 +209,17 @@ def _solve_scales(analysis: Analysis, evaluator: Evaluator, point: Point) -> dic
     return parameters
 
 
-def _parameters(evaluator: Evaluator, gradient: Any, point: Point, guess: Point) -> dict[str, Parameters]:
+def _parameters(evaluator: Evaluator, gradients: Any, point: Point, guess: Point) -> dict[str, Parameters]:
     anchors = {s.name: s.family.anchors(guess[s.name].shape, guess[s.name]) for s in evaluator.differentiated}
     rounds = range(max((len(a) for a in anchors.values()), default=0))
-    gradients = [gradient({n: a[min(k, len(a) - 1)] for n, a in anchors.items()}) for k in rounds]
+    slopes = gradients([{n: a[min(k, len(a) - 1)] for n, a in anchors.items()} for k in rounds]) if rounds else []
     parameters = {}
     for scale in evaluator.analysis.scales:
         if scale.family.from_values is not None:
             c = scale.family.from_values(_along(evaluator, point, scale.name), guess[scale.name])
         else:
             points = anchors[scale.name]
-            c = scale.family.coefficients_at(points, [g[scale.name] for g in gradients[: len(points)]])
+            c = scale.family.coefficients_at(points, [g[scale.name] for g in slopes[: len(points)]])
         if scale.block is not None and scale.family.gaussian is not None:
             # The block's −½ log|Λ(φ)| = −½ d κ log φ, or −½ d log|W|.
             k = scale.family.gaussian.coefficient

@@ -61,7 +61,8 @@ def require_possible(
     """
     observed = {str(rv.name): _held(joint.model.rvs_to_values[rv]) for rv in joint.model.observed_RVs}
     for name, values in observed.items():
-        _require(name, values, np.isfinite(values))
+        if not _is_finite(values):
+            _require(name, values, np.isfinite(values))
     for rv in joint.model.observed_RVs:
         # PyMC cuts fractions off what a count is observed to be: of a container it does so without a word.
         node = joint.model.rvs_to_values[rv].owner
@@ -69,9 +70,10 @@ def require_possible(
             given = _held(node.inputs[0])
             _require(str(rv.name), given, given == np.floor(given), "is not a whole number")
     for container in joint.model.data_vars:
-        _require(str(container.name), values := _held(container), ~np.isnan(values))
+        if not _is_finite(values := _held(container)):
+            _require(str(container.name), values, ~np.isnan(values))
     for name, several in (_constants_of(joint) if constants is None else constants).items():
-        for values in map(_held, several):
+        for values in (held for held in map(_held, several) if not _is_finite(held)):
             _require(f"a constant in the density of {name!r}: it", values, ~np.isnan(values))
     for name, holds in (_conditions(joint) if conditions is None else conditions).items():
         with silently():
@@ -115,7 +117,7 @@ def _require_density(analysis: Analysis) -> None:
         name, values = str(rv.name), _held(joint.model.rvs_to_values[rv])
         constants = analysis.remembered("constants", partial(_constants_of, joint))[name]
         leaves = [*containers, *((f"a constant in the density of {name!r}: it", _held(c)) for c in constants)]
-        infinite = [(leaf, held) for leaf, held in leaves if held.ndim and np.any(np.isinf(held))]
+        infinite = [(leaf, held) for leaf, held in leaves if held.ndim and not _is_finite(held)]
         bounded = values.dtype.kind == "f" and support_without_transform(rv).kind != "real"
         edges = np.isin(values, (0, 1)) & bounded
         if not (infinite or np.any(edges)):
@@ -148,6 +150,12 @@ def _held(variable: Any) -> np.ndarray:
     """The numbers of a constant or of shared data; none of anything else."""
     data = held_array(variable)
     return np.empty(0) if data is None else data
+
+
+def _is_finite(values: np.ndarray) -> bool:
+    """Whether all entries are, by a sum: of 10⁶ rows and 50 columns half the time of looking at each."""
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(values.sum()) or np.all(np.isfinite(values)))
 
 
 def _constants_of(joint: LogJoint) -> dict[str, set[Graph]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +16,7 @@ from pytensor.graph.traversal import toposort
 from bayeskit.elimination.analysis import Analysis, Scale
 from bayeskit.families.base import Parameters
 from bayeskit.gaussian.block import latent_values
-from bayeskit.graphs.chunked_sums import compile_rows
+from bayeskit.graphs.chunked_sums import RowFunction, compile_rows
 from bayeskit.graphs.compile import compile_small, vectorised
 from bayeskit.graphs.extended_precision import compile_extended, compile_rounding
 from bayeskit.graphs.gradient import gradient as gradient_of
@@ -45,10 +46,15 @@ class Evaluator:
         return latent_values(self.analysis.joint, point, self.analysis.shapes)
 
     @cached_property
+    def _by_rows(self) -> RowFunction | None:
+        large = self.analysis.joint.data_size > EXTENDED_LIMIT
+        return compile_rows(self.inputs, [self.total]) if large else None
+
+    @cached_property
     def _log_joint(self) -> Any:
         if self.analysis.joint.data_size <= EXTENDED_LIMIT:
             return compile_extended(self.inputs, self.total)
-        by_rows = compile_rows(self.inputs, [self.total])
+        by_rows = self._by_rows
         return compile_small(self.inputs, self.total) if by_rows is None else lambda *arguments: by_rows(*arguments)[0]
 
     def log_joint(self, point: Mapping[str, Any]) -> Any:
@@ -61,6 +67,13 @@ class Evaluator:
                 return self._log_joint(*self._arguments(point))
         except (ParameterValueError, np.linalg.LinAlgError):
             return -np.inf
+
+    def log_joints(self, points: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """log p(y, θ) at each of several points; of many rows, each is read once for all of them."""
+        if points and self._by_rows is not None:
+            with np.errstate(all="ignore"), suppress(ParameterValueError, np.linalg.LinAlgError):
+                return [value for (value,) in self._by_rows.at([self._arguments(point) for point in points])]
+        return [self.log_joint(point) for point in points]
 
     def rounding(self, log_evidence: Any, point: Point, parameters: Mapping[str, Parameters]) -> float:
         """How far log p(y) = log p(y, θ) − log p(θ | y) at a point may be off, of which the certificate shows a part.
@@ -95,30 +108,32 @@ class Evaluator:
 
     @cached_property
     def _gradient(self) -> tuple[Any, Any]:
-        """Two functions: everything that does not depend on the scales, and from it and them the gradient."""
+        """Two functions: everything that does not depend on the scales, and from it and them the gradients."""
         scales = [self.analysis.joint.values[s.name] for s in self.differentiated]
         total = without_log_of_zero(self.total, depends_on([self.total], self.inputs))
         gradient = gradient_of(total, scales)
         by_rows = compile_rows(self.inputs, gradient)
         if by_rows is not None:
             # Residuals are computed again at every anchor, in the cache, rather than written to memory and held.
-            return (lambda *arguments: []), by_rows
+            return (lambda *arguments: []), by_rows.at
         # The residuals y − Xθ̂ need not be computed again at every anchor.
         cut = _frontier(gradient, depends_on(gradient, self.inputs), set(scales))
-        return compile_small(self.inputs, cut), compile_small([*self.inputs, *cut], gradient)
+        function = compile_small([*self.inputs, *cut], gradient)
+        return compile_small(self.inputs, cut), lambda several: [function(*arguments) for arguments in several]
 
-    def gradient_at(self, point: Mapping[str, Any]) -> Callable[[Point], Point]:
-        """∂/∂φ log p(y, θ) as a function of the scales φ, all else held at ``point``."""
+    def gradients_at(self, point: Mapping[str, Any]) -> Callable[[Sequence[Point]], list[Point]]:
+        """∂/∂φ log p(y, θ) at each of several scales φ, all else held at ``point``."""
         fixed, function = self._gradient
         with np.errstate(all="ignore"):
             unchanged = fixed(*self._arguments(point))
 
-        def gradient(scales: Point) -> Point:
+        def gradients(several: Sequence[Point]) -> list[Point]:
             with np.errstate(all="ignore"):
-                values = function(*self._arguments({**point, **scales}), *unchanged)
-            return {s.name: np.asarray(v) for s, v in zip(self.differentiated, values, strict=True)}
+                found = function([[*self._arguments({**point, **scales}), *unchanged] for scales in several])
+            names = [s.name for s in self.differentiated]
+            return [dict(zip(names, map(np.asarray, values), strict=True)) for values in found]
 
-        return gradient
+        return gradients
 
 
 def _frontier(graphs: list[Variable], dependence: Mapping[Variable, Any], moving: set[Variable]) -> list[Variable]:

@@ -30,7 +30,7 @@ from bayeskit.graphs.interpreter import evaluator
 __all__ = ["RowFunction", "compile_rows"]
 
 LONG = 100_000  # rows from which an array of that length is worth avoiding
-BLOCK = 200_000  # numbers in the widest array of a block: 1.6 MB
+BLOCK = 800_000  # numbers in the widest array of a block: 6.4 MB
 MOST_ROWS = 32_000  # rows of a block: 256 kB a column
 
 
@@ -82,27 +82,49 @@ class RowFunction:
         return var.data if isinstance(var, Constant) else self._held[var]
 
     def __call__(self, *arguments: np.ndarray) -> list[Any]:
+        return self.at([arguments])[0]
+
+    def at(self, points: Sequence[Sequence[np.ndarray]]) -> list[list[Any]]:
+        """The outputs at each of several points, for which the long data are read once."""
+        first = [self._first(arguments) for arguments in points]
+        sums = self._sums([long for long, _, _, _ in first], [small for _, small, _, _ in first])
+        types, shapes = [v.type.dtype for v in self._reduced], [v.type.shape for v in self._outputs]
+        found = []
+        for arguments, (_, _, known, even), own in zip(points, first, sums, strict=True):
+            reduced = [np.asarray(v, dtype=d) for v, d in zip([*known, *own], types, strict=True)]
+            later, same = iter(self._after(*arguments, *reduced)), iter(even)
+            each = zip(self._even, shapes, strict=True)
+            found.append([np.broadcast_to(next(same), shape) if e else next(later) for e, shape in each])
+        return found
+
+    def _first(self, arguments: Sequence[np.ndarray]) -> tuple[list[tuple[np.ndarray, int]], list[Any], Any, Any]:
+        """What has rows, each with its axis of them, and what there is before any sum over them."""
         results = iter(self._before(*arguments))
         small, known, even = ([next(results) for _ in range(count)] for count in self._counts)
         given = dict(zip(self._inputs, arguments, strict=True))
-        sums = self._sums([(self._value(v, given), v.type.shape.index(self.rows)) for v in self._sources], small)
-        types = [v.type.dtype for v in self._reduced]
-        reduced = [np.asarray(v, dtype=d) for v, d in zip([*known, *sums], types, strict=True)]
-        later, same = iter(self._after(*arguments, *reduced)), iter(even)
-        shapes = [v.type.shape for v in self._outputs]
-        return [np.broadcast_to(next(same), s) if e else next(later) for e, s in zip(self._even, shapes, strict=True)]
+        return [(self._value(v, given), v.type.shape.index(self.rows)) for v in self._sources], small, known, even
 
-    def _sums(self, long: list[tuple[np.ndarray, int]], small: list[np.ndarray]) -> list[Any]:
-        """The sums over all rows, and whether checks hold in all of them."""
-        sums: list[Any] = []
+    def _sums(self, long: list[list[tuple[np.ndarray, int]]], small: list[list[np.ndarray]]) -> list[list[Any]]:
+        """The sums over all rows at each point, and whether checks hold in all of them."""
+        sums: list[list[Any]] = [[] for _ in small]
         for block in self.blocks():
-            values = [v[(*([slice(None)] * axis), block)] for v, axis in long]
-            partial = self._program(block.stop - block.start)(*values, *small)
-            # In extended precision: there are hundreds of blocks.
-            wide = [np.asarray(v, np.longdouble) if adds else v for v, adds in zip(partial, self._adds, strict=True)]
-            adding = zip(sums, wide, self._adds, strict=True)
-            sums = [old + v if adds else np.logical_and(old, v) for old, v, adds in adding] if sums else wide
+            program = self._program(block.stop - block.start)
+            for k, (own, others) in enumerate(zip(long, small, strict=True)):
+                partial = program(*(v[(*([slice(None)] * axis), block)] for v, axis in own), *others)
+                # In extended precision: there are hundreds of blocks.
+                wide = [
+                    np.asarray(v, np.longdouble) if adds else v for v, adds in zip(partial, self._adds, strict=True)
+                ]
+                adding = zip(sums[k], wide, self._adds, strict=True)
+                sums[k] = [a + v if adds else np.logical_and(a, v) for a, v, adds in adding] if sums[k] else wide
         return sums
+
+    def _added(self, sums: list[Any], partial: list[Any]) -> list[Any]:
+        """With those of another block, in extended precision: there may be hundreds."""
+        wide = [np.asarray(v, np.longdouble) if adds else v for v, adds in zip(partial, self._adds, strict=True)]
+        if not sums:
+            return wide
+        return [a + v if add else np.logical_and(a, v) for a, v, add in zip(sums, wide, self._adds, strict=True)]
 
 
 def compile_rows(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> RowFunction | None:

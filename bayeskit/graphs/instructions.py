@@ -23,11 +23,12 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.utils import import_func_from_string
 
 from bayeskit.graphs.batched_linalg import LARGEST, MANY, of_many
 from bayeskit.graphs.clipping import clip
-from bayeskit.graphs.many_arrays import of_many_arrays
+from bayeskit.graphs.many_arrays import of_many_arrays, of_plain_dtype
 from bayeskit.graphs.stable_logistic import log1mexp, softplus
 
 __all__ = ["Instruction", "NotEvaluable", "instructions_of", "one_by_one", "order", "performed", "read_by", "spread"]
@@ -99,13 +100,14 @@ def performed(node: Apply) -> _Call:
     op.prepare_node(node, None, None, "py")
     single = len(node.outputs) == 1
     many = of_many(node)
+    laid_out = _added if isinstance(op, AdvancedIncSubtensor) else _laid_out
 
     def call(arguments: list[Any]) -> Any:
         if many is not None and max(a.size for a in arguments) >= MANY * arguments[0].shape[-1] ** 2:
             return many(*arguments)
         storage: list[list[Any]] = [[None] for _ in node.outputs]
         # A value spread over a shape has strides of zero, with which BLAS cannot work.
-        op.perform(node, [_laid_out(a) for a in arguments], storage)
+        op.perform(node, [laid_out(a) for a in arguments], storage)
         return storage[0][0] if single else [s[0] for s in storage]
 
     return call
@@ -133,6 +135,10 @@ def _laid_out(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.size > 1 and 0 in value.strides:
         return np.ascontiguousarray(value)
     return value
+
+
+def _added(value: Any) -> Any:
+    return of_plain_dtype(_laid_out(value)) if isinstance(value, np.ndarray) else value
 
 
 def spread(node: Apply) -> _Call:

@@ -15,7 +15,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor, unflatten_index_variables
 
-__all__ = ["of_many_arrays"]
+__all__ = ["of_many_arrays", "of_plain_dtype"]
 
 
 def of_many_arrays(node: Apply) -> Callable[[list[Any]], Any] | None:
@@ -53,8 +53,17 @@ def _incremented(op: Any, arguments: list[Any], batch: int) -> np.ndarray:
     elif isinstance(op, IncSubtensor) or op.ignore_duplicates:
         result[index] += change
     else:
-        np.add.at(result, index, change)
+        np.add.at(result, index, of_plain_dtype(change))
     return np.moveaxis(result, trailing, leading)
+
+
+def of_plain_dtype(values: np.ndarray) -> np.ndarray:
+    """The same numbers with the dtype that NumPy knows by sight.
+
+    Functions from numba's cache give arrays of an equal dtype that is another object, and ``np.add.at`` then takes
+    thirty times as long.
+    """
+    return values.view(values.dtype.type)
 
 
 def _diagonal(values: Any, offset: int) -> np.ndarray:

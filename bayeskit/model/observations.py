@@ -22,6 +22,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.subtensor import AdvancedIncSubtensor
 
 from bayeskit.errors import ModelError, OptionError
+from bayeskit.graphs.many_arrays import of_plain_dtype
 from bayeskit.model.summed_likelihood import ADDED_UP, known_rows
 
 __all__ = ["ENTRY", "Observations", "by_observation", "observations_of"]
@@ -179,5 +180,5 @@ def by_observation(terms: Mapping[str, np.ndarray], members: Mapping[str, np.nda
     result = np.zeros((*lengths, 1 + max(int(numbers.max()) for numbers in members.values())))
     for name, numbers in members.items():
         place: Any = (..., numbers.ravel())
-        np.add.at(result, place, terms[name].reshape(*result.shape[:2], -1))
+        np.add.at(result, place, of_plain_dtype(terms[name]).reshape(*result.shape[:2], -1))
     return result

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pymc as pm
+import pytest
 from scipy import stats
 
 from bayeskit.elimination.plan import analyse
+from bayeskit.gaussian import gram
 from bayeskit.inference.ladder import answer
 
 RNG = np.random.default_rng(5)
@@ -31,3 +33,15 @@ def test_other_data_of_every_part_of_the_mean() -> None:
         found = answer(analysis.with_data(given), random_seed=1)
         assert found.method == "exact"
         assert abs(found.log_evidence.value - log_evidence(*given.values())) < 1e-10
+
+
+@pytest.mark.parametrize("order", ["C", "F", "neither", "single"])
+def test_a_matrix_times_itself(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gram, "LARGE", 10)
+    whole = RNG.normal(size=(40, 6))
+    laid_out = {"neither": whole[::2, ::2], "single": whole.astype("float32")}
+    given = laid_out[order] if order in laid_out else np.array(whole, order=order)  # type: ignore[call-overload]
+    expected = np.einsum("ij,ik->jk", given.astype(float), given.astype(float))
+    found = gram.symmetric_product(given)
+    np.testing.assert_allclose(found, expected, rtol=1e-5 if order == "single" else 1e-13, atol=1e-13)
+    np.testing.assert_array_equal(found, found.T)

@@ -52,6 +52,10 @@ def test_a_log_density_and_its_gradient_are_those_of_the_whole_arrays(kind: str)
         found = function(*[at, np.array(variance), X][: len(inputs)])
         for one, two in zip(found, (value, *slopes), strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-12)
+    several = [[at, np.array(v), X][: len(inputs)] for v in (0.5, variance, 4.0)]
+    for each, arguments in zip(function.at(several), several, strict=True):
+        for one, two in zip(each, function(*arguments), strict=True):
+            np.testing.assert_array_equal(one, two)
 
 
 def test_blocks_cover_every_row_once() -> None:

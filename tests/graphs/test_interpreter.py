@@ -17,6 +17,7 @@ from pytensor.graph.replace import vectorize_graph
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.instructions import NotEvaluable
 from bayeskit.graphs.interpreter import _is_alone, evaluator
+from bayeskit.graphs.many_arrays import of_plain_dtype
 
 LENGTH = 10_000  # long enough for memory to be used again
 LONG = np.random.default_rng(0).uniform(0.5, 2.0, LENGTH)
@@ -189,6 +190,15 @@ def test_vectors_are_put_on_diagonals_of_many_matrices_at_once(offset: int) -> N
     values = np.random.default_rng(4).standard_normal((ROWS, 4))
     (found,) = evaluator([many], [graph])(values)
     np.testing.assert_array_equal(found, np.stack([np.diag(row, offset) for row in values]))
+
+
+def test_a_dtype_that_numpy_does_not_know_by_sight_is_exchanged() -> None:
+    other = np.dtype(float, copy=True)
+    assert other is not np.dtype(float)
+    values = np.arange(6.0).view(other).reshape(3, 2)
+    found = of_plain_dtype(values[:, 0])
+    assert found.dtype is np.dtype(float)
+    np.testing.assert_array_equal(found, [0.0, 2.0, 4.0])
 
 
 def test_values_are_spread_over_a_shape_that_is_the_same_for_many_arrays() -> None:
