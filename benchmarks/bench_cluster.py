@@ -23,6 +23,8 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 
+from bayeskit.graphs.environment import available_cpus
+
 COLUMNS = 20
 
 
@@ -57,8 +59,12 @@ class Costs:
     task: float
     last: float
 
-    def seconds(self, pieces: int, workers: int) -> float:
-        """What pieces of this size take, the sums being added on the way but for those that wait for the last piece."""
+    def seconds(self, pieces: int, workers: int, cores: int | None = None) -> float:
+        """What pieces of this size take, the sums being added on the way but for those that wait for the last piece.
+
+        Workers have a core each, but for those of which a machine has no more than so many.
+        """
+        workers = min(workers, cores or workers)
         levels = max(math.ceil(math.log(pieces, 8)), 1)
         tasks = 2 * pieces + pieces / 7
         side_by_side = math.ceil((pieces - 1) / workers) * self.piece + tasks * self.together / 16 / workers
@@ -76,7 +82,7 @@ def costs(folder: Path) -> Costs:
 
     import bayeskit as bk
 
-    with LocalCluster(1, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
         bk.infer(build, chunks=sorted(folder.iterdir())[:2], client=client, draws=4, progressbar=False)
         begun = time.perf_counter()
         client.gather(client.map(nothing, range(1000)))
@@ -88,7 +94,8 @@ def costs(folder: Path) -> Costs:
         last = time.perf_counter() - begun
         spent: dict[str, list[float]] = {"first": [], "chunk": [], "sum": []}
         for record in stream.data:
-            kind = str(record["key"]).split("-")[1]
+            key = str(record["key"])
+            kind = "" if key.endswith("-said") else key.split("-")[1]
             for what in record["startstops"]:
                 if what["action"] == "compute" and kind in spent:
                     spent[kind].append(what["stop"] - what["start"])
@@ -101,7 +108,10 @@ def timed(folder: Path, workers: int) -> tuple[float, float]:
 
     import bayeskit as bk
 
-    with LocalCluster(workers, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+    with (
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
         bk.infer(build, chunks=sorted(folder.iterdir())[: 2 * workers], client=client, draws=4, progressbar=False)
         begun = time.perf_counter()
         post = bk.infer(build, chunks=folder, client=client, draws=4, random_seed=0, progressbar=False)
@@ -115,7 +125,7 @@ def killed(folder: Path, kills: int) -> tuple[int, list[float]]:
     import bayeskit as bk
 
     done, values, over = 0, [], threading.Event()
-    with LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
 
         def kill() -> None:
             nonlocal done
@@ -155,7 +165,7 @@ def main() -> None:
             seconds[workers], value = timed(folder, workers)
             values.add(value)
             ratio = seconds[asked.workers[0]] / seconds[workers]
-            said = known.seconds(asked.files, workers)
+            said = known.seconds(asked.files, workers, available_cpus())
             print(
                 f"{workers} workers: {seconds[workers]:6.1f} s, {ratio:.2f} times; the model says {said:.1f} s",
                 flush=True,

@@ -12,7 +12,7 @@ from distributed import Client, LocalCluster
 def client() -> Iterator[Client]:
     """Workers of one thread each, in this process."""
     with (
-        LocalCluster(2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as found,
     ):
         yield found

@@ -48,7 +48,7 @@ def client() -> Iterator[Client]:
 @contextmanager
 def two_processes() -> Iterator[Client]:
     with (
-        LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as found,
     ):
         yield found
