@@ -11,7 +11,7 @@ import pytest
 from scipy import special, stats
 
 import bayeskit as bk
-from bayeskit.comparison import evidence_on_nodes
+from bayeskit.comparison import evidence_of_priors, evidence_on_nodes
 from bayeskit.comparison.prior_sensitivity import sensitivity
 from bayeskit.comparison.robustness_curve import robustness
 
@@ -45,6 +45,7 @@ def post() -> Any:
 
 
 def counts_of_integrals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Where nodes are known to be off, each value has an integral of its own, which ``evidence_of_priors`` asks for."""
     made: list[str] = []
     whole = evidence_on_nodes.answer
 
@@ -52,7 +53,8 @@ def counts_of_integrals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append("one")
         return whole(*arguments, **options)
 
-    monkeypatch.setattr(evidence_on_nodes, "answer", counted)
+    for module in (evidence_on_nodes, evidence_of_priors):
+        monkeypatch.setattr(module, "answer", counted)
     return made
 
 
