@@ -194,5 +194,5 @@ def test_nodes_go_along_with_a_prior_over_four_decades(monkeypatch: pytest.Monke
     table = robustness([post], "b.sigma", np.geomspace(0.01, 100.0, 17)).table
     assert len(made) <= 3
     assert set(table["label"]) == {"quadrature"} and table["error"].max() < 2e-6
-    for row in table.iloc[::8].itertuples():
+    for row in table.iloc[::4].itertuples():  # the ends and the middle have integrals of their own
         assert abs(row.log_evidence - weighed_evidence(mean, row.value)) < row.error + 1e-9
