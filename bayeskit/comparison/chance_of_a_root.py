@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 from pymc.distributions.censored import CensoredRV
-from pymc.distributions.custom import CustomSymbolicDistRV
+from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
 from pymc.distributions.distribution import DiracDeltaRV
 from pymc.distributions.mixture import MixtureRV
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from bayeskit.comparison.closed_form_chances import Inequality, Interval, intervals_of
-from bayeskit.comparison.rectangle import ROUNDING, Chance, integral, interval
+from bayeskit.comparison.rectangle import PRECISION, ROUNDING, Chance, integral, interval
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
+from bayeskit.graphs.extended_precision import compile_rounding
 from bayeskit.graphs.rewriting import widen
+from bayeskit.model.distribution_functions import is_told_right
 from bayeskit.model.support import support_without_transform
 
 __all__ = ["chance_of_root"]
 
 HIDDEN = 1e-6  # relative error from which on a density is integrated
+STEP, EPSILON = 1e-9, float(np.finfo(float).eps)  # of a slope, relative
 DOUBT = 10.0  # times by which two divisions of an integral differ, added to its error
 REACH = 4.0 ** np.arange(-100, 101)  # steps from a finite end of a tail at which its support is looked for
-# Values of these have a probability, or densities of theirs a gap: no integral of a density is all of a tail.
-NOT_ONE_DENSITY = (CensoredRV, CustomSymbolicDistRV, DiracDeltaRV, MixtureRV)
+# Values of these have a probability, or densities of theirs may have a gap or be written wrong.
+NOT_ONE_DENSITY = (CensoredRV, CustomDistRV, CustomSymbolicDistRV, DiracDeltaRV, MixtureRV)
 
 
 def chance_of_root(model: pm.Model, inequalities: Sequence[Inequality]) -> Chance | None:
@@ -43,23 +49,20 @@ def chance_of_root(model: pm.Model, inequalities: Sequence[Inequality]) -> Chanc
     states = None if real else support_without_transform(rv).values
     if not real and states is None:
         return None
+    if not is_told_right(rv.owner.op):
+        return None
     try:
         graph = (pm.logcdf if real else pm.logp)(rv, value, warn_rvs=False)
-        function = compile_small([value], widen([graph])[0])
-        density = compile_small([value], widen([pm.logp(rv, value, warn_rvs=False)])[0]) if real else function
+        if graph.type.ndim != rv.type.ndim:
+            return None
+        at = _Function.of(rv, value, graph, place)
+        density = _Function.of(rv, value, pm.logp(rv, value, warn_rvs=False), place) if real else at
     except (NotImplementedError, TypeError, ValueError):
         return None
-    if graph.type.ndim != rv.type.ndim:
-        return None
-
-    def at(x: Any, graph: Callable[[Any], Any] = function) -> float:
-        with silently():
-            return float(np.exp(np.ravel(graph(np.full(rv.type.shape, x, dtype=rv.dtype)))[place]))
-
     if states is None:
-        one = not any(v.owner and isinstance(v.owner.op, NOT_ONE_DENSITY) for v in ancestors([rv]))
-        heights = np.vectorize(lambda x: at(x, density), otypes=[float]) if one else None
-        return _between(at, heights, intervals_of(inequalities)[0])
+        # All that a variable is made of: a mixture has its components among its parents.
+        several = any(v.owner and isinstance(v.owner.op, NOT_ONE_DENSITY) for v in ancestors([rv]))
+        return _between(at, None if several else density, intervals_of(inequalities)[0])
     weights = np.array([at(state) for state in states])
     excess = [next(iter(i.form.terms.values())) * states + i.form.constant for i in inequalities]
     held = np.logical_and.reduce([e > 0 if i.strict else e >= 0 for i, e in zip(inequalities, excess, strict=True)])
@@ -67,18 +70,51 @@ def chance_of_root(model: pm.Model, inequalities: Sequence[Inequality]) -> Chanc
     return Chance(inside, outside, ROUNDING * inside, ROUNDING * outside, "exact")
 
 
-def _between(cdf: Callable[[float], float], density: Callable[[Any], Any] | None, found: Interval) -> Chance:
+@dataclass(frozen=True, eq=False)
+class _Function:
+    """The exponential of a graph, as a function of one entry of its argument."""
+
+    log: Callable[..., Any]
+    rounding: Callable[..., float]
+    template: np.ndarray
+
+    @classmethod
+    def of(cls, rv: Variable, value: Variable, graph: Variable, place: int) -> _Function:
+        log = pt.flatten(widen([graph])[0])[place]
+        template = np.zeros(rv.type.shape, dtype=rv.dtype)  # type: ignore[attr-defined]
+        return cls(compile_small([value], log), compile_rounding([value], log), template)
+
+    def __call__(self, x: Any) -> float:
+        with silently():
+            return float(np.exp(self.log(np.full_like(self.template, x))))
+
+    def each(self, several: Any) -> np.ndarray:
+        """At each of several values."""
+        return np.vectorize(self, otypes=[float])(several)
+
+    def error(self, x: float) -> float:
+        """How far the value is off by what its operations round."""
+        if not 0 < (value := self(x)) < math.inf or math.isinf(x):
+            return 0.0
+        with silently():
+            return value * self.rounding(math.log(value), np.full_like(self.template, x))
+
+
+def _between(cdf: _Function, density: _Function | None, found: Interval) -> Chance:
     """Between the ends of an interval of a multiple of a number with this distribution function and density."""
     (coefficient,) = found.form.terms.values()
+    if not found.low < found.high:
+        return Chance(0.0, 1.0, 0.0, 0.0, "exact")
 
     def tails(x: float) -> tuple[float, float]:
         below = float(x > 0) if math.isinf(x) else cdf(x)
         return below, 1 - below
 
     low, high = sorted((found.low / coefficient, found.high / coefficient))
-    chance = interval(tails(low), tails(high))
+    chance, off = interval(tails(low), tails(high)), cdf.error(low) + cdf.error(high)
     # What is far above is known as one less what is below.
-    inside, outside = (chance.inside, chance.inside_error + ROUNDING), (chance.outside, chance.outside_error + ROUNDING)
+    inside = chance.inside, chance.inside_error + ROUNDING + off
+    outside = chance.outside, chance.outside_error + ROUNDING + off
     finer = _finer(inside, density, [(low, high)]), _finer(outside, density, [(-math.inf, low), (high, math.inf)])
     label = "exact" if finer == (inside, outside) else "quadrature"
     (within, error), (beyond, other) = finer
@@ -86,7 +122,7 @@ def _between(cdf: Callable[[float], float], density: Callable[[Any], Any] | None
 
 
 def _finer(
-    known: tuple[float, float], density: Callable[[Any], Any] | None, pieces: Sequence[tuple[float, float]]
+    known: tuple[float, float], density: _Function | None, pieces: Sequence[tuple[float, float]]
 ) -> tuple[float, float]:
     """A probability that is rounding of a distribution function, by the integral of the density where that is finer."""
     probability, rounding = known
@@ -99,7 +135,7 @@ def _finer(
     return (value, error) if is_finer else known
 
 
-def _integral_of_support(density: Callable[[Any], Any], low: float, high: float) -> tuple[float, float]:
+def _integral_of_support(density: _Function, low: float, high: float) -> tuple[float, float]:
     """Of a density between two ends, cut where its support ends; its error is what two ways of cutting it differ by.
 
     The tanh-sinh rule says 1e-12 of an integral past a jump, where it is off by 1e-8.
@@ -109,8 +145,26 @@ def _integral_of_support(density: Callable[[Any], Any], low: float, high: float)
         return 0.0, 0.0
     start, end = found
     middle = start + (end - start) / 3 if math.isfinite(end - start) else _step(start, end)
-    (value, error), (other, again) = integral(density, start, end, ()), integral(density, start, end, [middle])
-    return value, max(error, again) + DOUBT * abs(value - other)
+    (value, error), (other, again) = (
+        integral(density.each, start, end, ()),
+        integral(density.each, start, end, [middle]),
+    )
+    off = DOUBT * PRECISION + _off(density, [start, end])
+    return value, max(error, again) + DOUBT * abs(value - other) + value * off
+
+
+def _off(density: _Function, ends: Sequence[float]) -> float:
+    """What a density is off by near the ends of an interval, relative: by its operations, and by its argument.
+
+    The next number to 10⁸ + 10 is another by 10⁻⁸, and a Normal density of sd 1 there by 10⁻⁷.
+    """
+    heights = {x: height for x in ends if math.isfinite(x) and 0 < (height := density(x)) < math.inf}
+    found = [0.0]
+    for x, height in heights.items():
+        moved = density(x * (1 + STEP))
+        slope = abs(math.log(moved / height)) / STEP if 0 < moved < math.inf else 0.0
+        found.append((density.error(x) + EPSILON * slope * height) / max(heights.values()))
+    return max(found)
 
 
 def _step(low: float, high: float) -> float:
@@ -119,7 +173,7 @@ def _step(low: float, high: float) -> float:
     return finite + (1.0 if math.isinf(high) else -1.0) * max(abs(finite), 1.0)
 
 
-def _support(density: Callable[[Any], Any], low: float, high: float) -> tuple[float, float] | None:
+def _support(density: _Function, low: float, high: float) -> tuple[float, float] | None:
     """The part of an interval outside of which the density is zero, by bisection between points that are looked at."""
     if math.isfinite(high - low):
         points = low + (high - low) * np.concatenate([REACH[REACH < 0.5], 1 - REACH[REACH <= 0.5][::-1]])
@@ -128,7 +182,7 @@ def _support(density: Callable[[Any], Any], low: float, high: float) -> tuple[fl
         above = finite + REACH if math.isinf(high) else np.array([])
         below = finite - REACH[::-1] if math.isinf(low) else np.array([])
         points = np.concatenate([below, above])
-    positive = np.flatnonzero(density(points) > 0)
+    positive = np.flatnonzero(density.each(points) > 0)
     if not positive.size:
         return None
     first, last = positive[0], positive[-1]
@@ -137,7 +191,7 @@ def _support(density: Callable[[Any], Any], low: float, high: float) -> tuple[fl
     return start, end
 
 
-def _edge(density: Callable[[Any], Any], within: float, beyond: float) -> float:
+def _edge(density: _Function, within: float, beyond: float) -> float:
     """The last number before ``beyond`` at which the density is positive, as it is at ``within``."""
     middle = within + (beyond - within) / 2
     while middle not in (within, beyond):

@@ -22,7 +22,7 @@ from scipy.sparse import csgraph
 from bayeskit.errors import InferenceError
 from bayeskit.results.log_evidence import LABELS
 
-__all__ = ["Chance", "both", "integral", "interval", "rectangle", "shares"]
+__all__ = ["PRECISION", "ROUNDING", "Chance", "both", "integral", "interval", "rectangle", "shares"]
 
 type Tails = tuple[Any, Any]  # the probabilities below and above a value
 type Number = tuple[float, float]  # with its error

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from bayeskit.types import Draws, Graph
 
 __all__ = ["Recovery", "draw_the_rest", "needed_for", "state_marginals", "state_recovery"]
 
-AT_ONCE = 10_000_000  # numbers that what is drawn together may depend on: a matrix for each draw
+AT_ONCE = 5_000_000  # numbers that what is drawn together may depend on: a matrix for each draw
 MARGINALS_LIMIT = 100_000_000  # numbers in all the matrices that moments take
 
 
@@ -160,11 +159,12 @@ class Recovery:
 
 def _one_below_another(parts: Iterator[np.ndarray], rows: int) -> np.ndarray:
     """Arrays as one of so many rows, without holding all of them twice."""
-    first, done = next(parts), 0
-    if len(first) == rows:
-        return first
-    whole = np.empty((rows, *first.shape[1:]))
-    for part in chain([first], parts):
+    part = next(parts)
+    if len(part) == rows:
+        return part
+    whole, done = np.empty((rows, *part.shape[1:])), len(part)
+    whole[:done] = part
+    for part in parts:  # under one name, so that the one before is not held
         whole[done : done + len(part)] = part
         done += len(part)
     return whole

@@ -39,6 +39,10 @@ class JacobianBlock:
     matrix: Matrix
     scale: Any = 1.0
 
+    def __post_init__(self) -> None:
+        if self.matrix.dtype == bool:  # whose products are "or" of "and"
+            object.__setattr__(self, "matrix", self.matrix.astype(float))
+
     def rows(self, index: np.ndarray) -> JacobianBlock:
         """The block of the entries ``index`` of the node."""
         scale = self.scale if np.ndim(self.scale) == 0 else self.scale[index]

@@ -111,12 +111,7 @@ class RowFunction:
             program = self._program(block.stop - block.start)
             for k, (own, others) in enumerate(zip(long, small, strict=True)):
                 partial = program(*(v[(*([slice(None)] * axis), block)] for v, axis in own), *others)
-                # In extended precision: there are hundreds of blocks.
-                wide = [
-                    np.asarray(v, np.longdouble) if adds else v for v, adds in zip(partial, self._adds, strict=True)
-                ]
-                adding = zip(sums[k], wide, self._adds, strict=True)
-                sums[k] = [a + v if adds else np.logical_and(a, v) for a, v, adds in adding] if sums[k] else wide
+                sums[k] = self._added(sums[k], partial)
         return sums
 
     def _added(self, sums: list[Any], partial: list[Any]) -> list[Any]:

@@ -155,6 +155,9 @@ def compile_rounding(inputs: Sequence[Variable], output: Variable) -> Callable[.
                 differences.append(abs(function(*arguments, k)[0][()] - value))
                 if (8 if k else 64) * max(differences[1:]) < differences[0]:
                     break  # nothing cancels
+        if len(differences) == 1:
+            with suppress(ValueError, AssertionError, np.linalg.LinAlgError):
+                differences.append(abs(compile_extended(inputs, output)(*arguments) - value))
         return 4 * float(np.nanmax(differences))
 
     return rounding
@@ -174,7 +177,8 @@ def _rounded_at_random(
             return value
         if value.size > 1:
             size = np.where(odd * value.astype(float).view(np.uint64) < HALF, 1, -1)
-        return value + value * (np.finfo(value.dtype).eps * size)
+        # A number in the place of an array is refused by some operations, as if it were no value.
+        return np.asarray(value + value * (np.finfo(value.dtype).eps * size))
 
     real = getattr(node.outputs[0].type, "dtype", "float64").startswith("float")
     for step in _extended(node, of_inner):

@@ -85,7 +85,7 @@ def _answer(request: Request) -> Posterior:
     spreads = np.array([certify(evaluator, c, _check_points(c, away, random_seed)) for c in possible])
     values = draw_the_rest(analysis, values, draws, rng)
     certificate = max(np.max(spreads), of_states := certify_states(analysis, values, random_seed))
-    values |= deterministics(analysis.original, values)
+    values |= deterministics(analysis.original, values, draws)
     most = components[int(np.argmax(log_weights))]
     parameters = {p.scale.name: p.parameters for p in most.parts if p.scale is not None}
     rounding = evaluator.rounding(most.log_evidence, most.centre, parameters)

@@ -75,12 +75,12 @@ def over_draws(
     return evaluate
 
 
-def deterministics(joint: LogJoint, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The model's Deterministics at every draw of all free random variables."""
+def deterministics(joint: LogJoint, draws: Mapping[str, np.ndarray], number: int = 1) -> dict[str, np.ndarray]:
+    """The model's Deterministics at every draw of all free random variables; of none of these, so many times."""
     if not joint.deterministics:
         return {}
     evaluate = over_draws(list(joint.deterministics.values()), joint.values)
-    values = evaluate(draws, len(next(iter(draws.values()))) if draws else 1)
+    values = evaluate(draws, len(next(iter(draws.values()))) if draws else number)
     return dict(zip(joint.deterministics, values, strict=True))
 
 

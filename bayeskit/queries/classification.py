@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import pytensor.tensor as pt
 import xarray as xr
 from pytensor.graph.replace import graph_replace
@@ -45,7 +46,7 @@ TOLERANCE = 1e-7  # relative agreement of the evidence with that of the posterio
 @on_its_data
 def classify(
     post: Posterior,
-    new_data: Mapping[str, Any] | xr.Dataset,
+    new_data: Mapping[str, Any] | pd.DataFrame | xr.Dataset,
     *,
     label: str | None = None,
     method: Literal["auto", "exact", "estimated"] = "auto",
@@ -57,7 +58,7 @@ def classify(
     ----------
     post : Posterior
         Of a model with an observed Categorical (or Bernoulli) variable, the class, and features that depend on it.
-    new_data : mapping of str to array, or xarray.Dataset
+    new_data : mapping of str to array, pandas.DataFrame or xarray.Dataset
         The features of the new rows by the names that the model's data have, rows first (``{"x": array}``), and any
         data container that has an entry for each row. With the class itself (labels), the answer is scored. The columns
         of a labelled DataArray are put in the order of the model's.
@@ -92,10 +93,12 @@ def classify(
     Each new row is judged by itself, given the data the model was fitted to: O(rows · classes · features²) for full
     covariances, and less otherwise.
     """
+    if isinstance(new_data, pd.DataFrame):
+        new_data = {str(name): column.to_numpy() for name, column in new_data.items()}
     classes = find_classes(post.model, label)
     if not classes.features and not classes.covariates:
-        why = f"no observed variable of the model depends on {classes.label!r}"
-        raise ModelError(f"nothing tells the classes apart: {why}")
+        why = f"no observed variable of the model depends on {classes.label!r}, and no pm.Data comes before it"
+        raise ModelError(f"nothing tells the classes apart: {why}; keep what it is predicted from in a pm.Data")
     return _classified(post, classes, GivenRows(post, classes, new_data), method, draws)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 from scipy import special
 
-from bayeskit.arguments import numeric
+from bayeskit.arguments import all_finite, numeric
 from bayeskit.errors import DataError
 from bayeskit.model.data_slots import uncut
 from bayeskit.queries.class_rows import Classes, Feature
@@ -102,9 +102,13 @@ def _values(feature: Feature, given: Any, dtype: Any) -> np.ndarray:
 
 
 def _covariate(name: str, given: Any, container: Any) -> np.ndarray:
-    values, old = numeric(f"the new values of {name!r}", given), container.get_value(borrow=True)
+    what, old = f"the new values of {name!r}", container.get_value(borrow=True)
+    values = numeric(what, given)
     if values.shape[1:] != old.shape[1:]:
-        raise DataError(f"the new values of {name!r} do not fit: the model has numbers of shape {old.shape}")
+        raise DataError(f"{what} do not fit: the model has numbers of shape {old.shape}")
+    if not all_finite(values):
+        row = int(np.argwhere(~np.isfinite(values))[0, 0])
+        raise DataError(f"{what}, row {row + 1}: the value is missing or infinite; fill it in or drop the row")
     return uncut(name, values, old.dtype)
 
 

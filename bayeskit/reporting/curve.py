@@ -82,7 +82,10 @@ def _at_new_inputs(post: Posterior) -> Curve | None:
         return None
     y = np.asarray(post.tree["observed_data"][model.observed_RVs[0].name])
     for name, (container, grid) in columns.items():
-        at = [n for n in leaves if dims[n] == tuple(model.named_vars_to_dims[name][:1])]
+        rows = tuple(model.named_vars_to_dims.get(name) or ())[:1]
+        at = [
+            n for n in leaves if dims[n] == rows and (rows or np.shape(post.tree["posterior"][n])[2:] == (len(grid),))
+        ]
         means = [n for n in at if container in ancestors([model[n]]) and not _follows(model, n, at)]
         responses = [n for n in at if _follows(model, n, means)]
         ((other, (_, x)),) = ((n, c) for n, c in columns.items() if n != name)

@@ -7,8 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 import pymc as pm
 import xarray as xr
+from pymc.backends.arviz import find_observations
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.basic import AllocDiag
+from pytensor.tensor.random.basic import MvNormalRV
+
+from bayeskit.graphs.nodes import core_op
 
 __all__ = ["advice_on_lengths", "note_on"]
 
@@ -45,16 +49,18 @@ def _of_processes(model: pm.Model, values: Mapping[str, np.ndarray], drawn: xr.D
 
     ``pm.gp.Marginal`` with no parameters, fitted to a constant 5, would be predicted as 0: the mean of its prior.
     """
-    changed = {model[n]: n for n, v in values.items() if not np.array_equal(v, model[n].get_value(borrow=True))}
-    for rv in model.observed_RVs:
-        op = rv.owner.op
-        if rv.name not in drawn or not isinstance(op, RandomVariable):
-            continue
-        covariances = [p for p, rank in zip(op.dist_params(rv.owner), op.ndims_params, strict=True) if rank == 2]
-        if places := [changed[v] for v in ancestors(covariances) if v in changed]:
+    old = {name: model[name].get_value(borrow=True) for name in values}
+    observations = find_observations(model)
+    changed = {model[n]: n for n, v in values.items() if v.ndim and not np.array_equal(v, old[n])}
+    for rv in [rv for rv in model.observed_RVs if rv.name in drawn and isinstance(rv.owner.op, MvNormalRV)]:
+        covariance, rows = rv.owner.op.dist_params(rv.owner)[-1], observations[str(rv.name)].shape[-1]
+        places = [v for v in ancestors([covariance]) if v in changed and len(old[changed[v]]) == rows]
+        places = [v for v in places if old[changed[v]].shape != (rows, rows)]  # what is no matrix of covariances itself
+        # A diagonal ties no entry to another: errors that are known, of each row its own.
+        if places and not isinstance(core_op(covariance.owner), AllocDiag):
             return (
-                f"{rv.name} at new {places[0]} was drawn given the parameters alone: its covariance has no tie to the "
-                f"observed values; what they say of new places is a gp.conditional in the model"
+                f"{rv.name} at new {changed[places[0]]} was drawn given the parameters alone: its covariance has no "
+                "tie to the observed values; what they say of new places is a gp.conditional in the model"
             )
     return ""
 

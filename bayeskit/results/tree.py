@@ -22,7 +22,7 @@ from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constant
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from bayeskit.arguments import numeric
+from bayeskit.arguments import all_finite, numeric
 from bayeskit.errors import CertificateError, DataError, ModelError
 
 __all__ = [
@@ -197,6 +197,6 @@ def _require_numbers(draws: Mapping[str, np.ndarray], names: Iterable[str]) -> N
     """That no draw of a free variable is infinite or not a number: it would be in every answer that is made of it."""
     for name in names:
         values = draws.get(name)
-        if values is not None and values.dtype.kind == "f" and not np.all(finite := np.isfinite(values)):
-            what = f"{np.mean(~finite):.1%} of the draws of {name!r} are infinite or not numbers"
+        if values is not None and values.dtype.kind == "f" and not all_finite(values):
+            what = f"{np.mean(~np.isfinite(values)):.1%} of the draws of {name!r} are infinite or not numbers"
             raise CertificateError(f"{what}; use method='nuts', and please report the model")

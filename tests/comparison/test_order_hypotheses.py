@@ -414,6 +414,8 @@ CUT = stats.norm(0.0, 1.0)
         (lambda: pm.Uniform("mu", -1.0, 0.0), -(2.0**-30), 7.0, 2.0**-30),
         (lambda: pm.Triangular("mu", -1.0, 0.0, -0.75), -(2.0**-25), INF, 4 / 3 * 2.0**-50),
         (lambda: pm.Normal("mu", 0.0, 1e-30), 1e-29, INF, CUT.sf(10.0)),
+        (lambda: pm.Normal("mu", 1e8, 1.0), 1e8 + 10, INF, CUT.sf(10.0)),  # the next number is another by 1e-8
+        (lambda: pm.StudentT("mu", nu=1e8, mu=0.0, sigma=1.0), 8.0, INF, 6.22102625411477e-16),  # mpmath; Γ cancels
     ],
 )
 def test_a_tail_that_ends_is_as_exact_as_it_says(prior: Any, low: float, high: float, known: float) -> None:
@@ -424,10 +426,22 @@ def test_a_tail_that_ends_is_as_exact_as_it_says(prior: Any, low: float, high: f
     assert found.inside_error < 1e-6 * known
 
 
+def two_bumps(x: Any) -> Any:
+    """A Normal density with 1e-13 of it far off, of a width that no integral meets."""
+    far = pm.logp(pm.Normal.dist(1000.0, 1e-3), x)
+    return pm.math.logaddexp(math.log1p(-1e-13) + pm.logp(pm.Normal.dist(0.0, 1.0), x), math.log(1e-13) + far)
+
+
+def below_two_bumps(x: Any) -> Any:
+    far = pm.logcdf(pm.Normal.dist(1000.0, 1e-3), x)
+    return pm.math.logaddexp(math.log1p(-1e-13) + pm.logcdf(pm.Normal.dist(0.0, 1.0), x), math.log(1e-13) + far)
+
+
 @pytest.mark.parametrize(
     "prior, low",
     [
         (lambda: pm.Censored("mu", pm.Normal.dist(0.0, 1.0), lower=None, upper=12.0), 11.9),
+        (lambda: pm.CustomDist("mu", logp=two_bumps, logcdf=below_two_bumps), 9.0),
         (lambda: pm.NormalMixture("mu", w=[1 - 1e-13, 1e-13], mu=[0.0, 1000.0], sigma=[1.0, 1e-3]), 20.0),
     ],
 )
@@ -436,6 +450,32 @@ def test_a_tail_at_one_value_is_no_integral_of_a_density(prior: Any, low: float)
         prior()
     found = chance_within(model, low, INF)
     assert found is None or (found.label == "exact" and found.inside_error >= 1e-12)
+
+
+def test_a_distribution_function_that_cancels_says_so() -> None:
+    with pm.Model() as model:
+        pm.LogitNormal("mu", 0.0, 30.0)
+    end = 1 - 1e-9  # PyMC takes 1/x - 1, which has seven digits there
+    found = chance_within(model, -INF, end)
+    known = stats.norm.cdf(math.log(end / (1 - end)) / 30)
+    assert 1e-10 < abs(found.inside - known) < found.inside_error < 1e-7
+
+
+def test_ends_that_contradict_each_other() -> None:
+    with pm.Model() as model:
+        pm.Normal("mu", 0.0, 1.0)
+    assert chance_within(model, 2.0, 1.0).inside == 0.0
+
+
+def test_the_distribution_function_of_a_wald_variable_is_not_taken() -> None:
+    """PyMC has it wrong but for mu = lam = 1; what was P(mu < 0.3) = 0.62, exact, is 4.1e-5."""
+    with pm.Model() as model:
+        pm.Normal("y", pm.Wald("mu", 1.0, 10.0), 1.0, observed=[0.3, 1.0])
+    post = bk.infer(model, draws=400, random_seed=1)
+    assert chance_within(model, -INF, 0.3) is None
+    found = post.hypothesis("mu < 0.9", against="encompassing", random_seed=1)
+    prior = stats.invgauss(0.1, scale=10.0).cdf(0.9)
+    assert abs(found.prior_probability - prior) < 5 * math.sqrt(prior * (1 - prior) / 1000)
 
 
 def chance_within(model: pm.Model, low: float, high: float) -> Any:

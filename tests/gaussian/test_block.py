@@ -38,7 +38,7 @@ def test_other_data_of_every_part_of_the_mean() -> None:
 @pytest.mark.parametrize("order", ["C", "F", "neither", "single"])
 def test_a_matrix_times_itself(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gram, "LARGE", 10)
-    whole = RNG.normal(size=(40, 6))
+    whole = RNG.normal(size=(400, 16))
     laid_out = {"neither": whole[::2, ::2], "single": whole.astype("float32")}
     given = laid_out[order] if order in laid_out else np.array(whole, order=order)  # type: ignore[call-overload]
     expected = np.einsum("ij,ik->jk", given.astype(float), given.astype(float))

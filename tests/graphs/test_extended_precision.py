@@ -7,12 +7,15 @@ from typing import Any
 
 import mpmath as mp
 import numpy as np
+import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
 from pymc.logprob.utils import CheckParameterValue, ParameterValueError
+from scipy import stats
 
-from bayeskit.graphs.extended_precision import compile_extended, gammaln, xlogy
+from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.extended_precision import compile_extended, compile_rounding, gammaln, xlogy
 from bayeskit.graphs.instructions import NotEvaluable
 
 Long = np.longdouble
@@ -128,3 +131,13 @@ def test_an_input_without_a_value_is_an_error() -> None:
     x, y = pt.scalar("x"), pt.scalar("y")
     with pytest.raises(NotEvaluable, match="no value for y"):
         compile_extended([x], x + y)
+
+
+def test_rounding_is_seen_through_conditions_on_parameters() -> None:
+    """A number where an operation takes arrays was an error, and taken for no rounding at all."""
+    variable = pm.LogitNormal.dist(0.0, 30.0)
+    value = variable.type("value")
+    graph, at = pm.logcdf(variable, value), np.array(1 - 1e-9)
+    found = float(compile_small([value], graph)(at))
+    known = stats.norm.logcdf(np.log(at / (1 - at)) / 30)
+    assert 1e-10 < abs(found - known) < compile_rounding([value], graph)(found, at) < 1e-7

@@ -448,3 +448,39 @@ def test_a_prior_with_impossible_parameters_is_named(family: type) -> None:
         family("y", pm.Gamma("g", 0.0, 0.1), observed=[1, 2])
     with pytest.raises(UnanswerableError, match="it needs alpha > 0, beta > 0 of the parameters of 'g'"):
         bk.infer(model)
+
+
+def test_a_deterministic_that_depends_on_nothing_has_its_value_in_every_draw() -> None:
+    with pm.Model() as model:
+        pm.Deterministic("two", pt.as_tensor(2.0))
+        pm.Normal("y", 0.0, 1.0, observed=[0.1, 0.2])
+    post = bk.infer(model, draws=40, random_seed=1)
+    assert post.method == "exact"
+    assert post.tree["posterior"]["two"].size == 40 and np.all(post.tree["posterior"]["two"] == 2.0)
+
+
+def test_a_design_of_true_and_false_is_one_of_ones_and_zeros() -> None:
+    """Products of bool matrices are "or" of "and": the certificate was off by 20 nats, and NUTS was taken."""
+    rng = np.random.default_rng(0)
+    design, y = rng.random((60, 3)) < 0.5, rng.normal(size=60)
+    found = []
+    for x in (design, design.astype(float)):
+        with pm.Model() as model:
+            variance = pm.InverseGamma("variance", 2.0, 1.0)
+            weights = pm.Normal("weights", 0.0, pm.math.sqrt(variance), shape=3)
+            pm.Normal("y", pt.dot(x, weights), pm.math.sqrt(variance), observed=y)
+        found.append(bk.infer(model, draws=40, random_seed=1))
+    assert [post.method for post in found] == ["exact", "exact"]
+    assert abs(found[0].log_evidence.value - found[1].log_evidence.value) < 1e-10
+
+
+def test_what_needs_the_distribution_function_of_a_wald_variable_is_refused() -> None:
+    for write in (
+        lambda: pm.Truncated("life", pm.Wald.dist(1.0, 10.0), upper=1.0),
+        lambda: pm.Censored("life", pm.Wald.dist(pm.HalfNormal("mean"), 9.0), lower=None, upper=1.0, observed=[0.5, 1]),
+    ):
+        with pm.Model() as model:
+            write()
+            pm.Normal("y", 0.0, 1.0, observed=[0.1, 0.2])
+        with pytest.raises(bk.BayeskitError, match="'life' is a truncated or censored Wald variable"):
+            bk.infer(model, draws=40)

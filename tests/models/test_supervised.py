@@ -587,6 +587,16 @@ def test_a_class_that_is_predicted_from_covariates() -> None:
     assert np.isnan(found["log_density"]).all()  # of covariates there is none
 
 
+def test_new_covariates_that_are_missing_are_named() -> None:
+    with pm.Model() as model:
+        x = pm.Data("x", [-1.0, 0.5, 2.0], dims="row")
+        pm.Bernoulli("passed", logit_p=pm.Normal("w") * x, observed=[0, 1, 1], dims="row")
+    post = bk.infer(model, draws=40, random_seed=1)
+    with pytest.raises(DataError, match="the new values of 'x', row 2: the value is missing or infinite"):
+        bk.classify(post, pd.DataFrame({"x": [0.5, np.nan]}))
+    assert bk.classify(post, pd.DataFrame({"x": [0.5, 0.7]})).sizes["row"] == 2
+
+
 def test_a_class_of_known_weights_is_exact() -> None:
     with pm.Model() as model:
         pm.Bernoulli("passed", logit_p=1.5 * pm.Data("x", [-1.0, 0.5, 2.0], dims="row"), observed=[0, 1, 1], dims="row")

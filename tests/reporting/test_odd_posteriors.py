@@ -343,3 +343,15 @@ def test_the_verdict_says_where_there_are_too_few_observations_to_judge_by(value
         pm.Normal("y", pm.Normal("mu", 0.0, 3.0), 1.0, observed=np.array(values))
     post = bk.infer(model, draws=400, random_seed=1, progressbar=False)
     assert said in bk.report_section(post, "verdict").paragraphs[0]
+
+
+def test_a_process_at_new_places_without_dims_has_a_page(tmp_path: Path) -> None:
+    places = np.linspace(0.0, 10.0, 12)
+    with pm.Model() as model:
+        given, new = pm.Data("X", places[:, None]), pm.Data("X_new", [[2.5], [5.0], [11.0]])
+        process = pm.gp.Marginal(cov_func=pm.gp.cov.Matern32(1, 1.5))
+        process.marginal_likelihood("y", X=given, y=np.sin(places), sigma=pm.HalfNormal("noise", 0.5))
+        process.conditional("f_new", new)
+    post = bk.infer(model, draws=100, **QUIET)
+    bk.report(post, tmp_path / "page.html")
+    assert "f_new" in (tmp_path / "page.html").read_text()

@@ -503,6 +503,24 @@ def test_a_process_at_new_places_is_said_to_have_no_past() -> None:
         assert "note" not in post.predict(given).attrs
 
 
+MATRIX = np.array([[1.0, 0.3], [0.3, 2.0]])
+
+
+@pytest.mark.parametrize("kind", ["scale", "matrix", "errors"])
+def test_what_is_no_process_has_no_note(kind: str) -> None:
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        if kind == "errors":
+            pm.MvNormal("y", np.zeros(4), cov=pt.diag(pm.Data("e", np.ones(4)) ** 2), observed=rng.normal(size=4))
+        else:
+            held = pm.Data("e", MATRIX if kind == "matrix" else 1.5)
+            covariance = held if kind == "matrix" else held * MATRIX
+            pm.MvNormal("y", np.zeros(2), cov=covariance, observed=rng.normal(size=(6, 2)))
+    post = bk.infer(model, draws=40, random_seed=1, progressbar=False)
+    new = {"scale": 2.0, "matrix": 2 * MATRIX, "errors": np.full(4, 2.0)}[kind]
+    assert "note" not in post.predict({"e": new}).attrs
+
+
 @pytest.mark.parametrize("white", [False, True])
 def test_values_of_a_process_are_not_those_at_other_places(white: bool) -> None:
     rng = np.random.default_rng(1)

@@ -43,11 +43,22 @@ def enumerated(
     inside, outside = population.inclusion(weights)
     table = _inclusion_table(found, prior, inside)
     table["error"] = 2 * inside * outside * error + len(inside) * np.finfo(float).eps
-    with np.errstate(divide="ignore"):
-        table["log_bayes_factor"] = np.log(inside) - np.log(outside) - _logit(prior.inclusion)
+    table["log_bayes_factor"] = _log_odds(joint, inside, outside) - _logit(prior.inclusion)
     log_evidence = LogEvidence(average, error, evidences.label)
     moments = averaged_moments(found, population, prior.log(population) - average, submodels.shares(average))
     return _selection(found, prior, population, evidences, joint - average, table, moments, log_evidence, top, notes)
+
+
+def _log_odds(joint: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
+    """Of inclusion; from the logarithms, too, where the submodels without a coefficient have no weight left."""
+    with np.errstate(divide="ignore"):
+        found = np.log(inside) - np.log(outside)
+    for j in np.flatnonzero(np.isinf(found)):
+        without, within = (
+            np.logaddexp.reduce(half, axis=None) for half in np.moveaxis(joint.reshape(-1, 2, 1 << j), 1, 0)
+        )
+        found[j] = within - without
+    return found
 
 
 def searched(found: Integrated, prior: InclusionPrior, result: Walk, top: int, notes: list[str]) -> Selection:

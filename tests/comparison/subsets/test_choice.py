@@ -503,3 +503,28 @@ def test_a_selection_reads_well() -> None:
     text = str(of_attitude())
     for words in ("64 submodels of 64", "complaints, learning", "median probability model: complaints", "quadrature"):
         assert words in text
+
+
+def test_the_bayes_factor_of_a_predictor_without_which_nothing_fits_is_finite() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(3_000, 2))
+    y = x @ [3.0, -2.0] + 0.01 * rng.normal(size=3_000)
+    with pm.Model(coords={"p": ["one", "two"]}) as model:
+        variance = pm.InverseGamma("variance", 2.0, 1.0)
+        weights = pm.Normal("weights", 0.0, pm.math.sqrt(variance), dims="p")
+        pm.Normal("y", x @ weights, pm.math.sqrt(variance), observed=y)
+    table = bk.select(model, "weights", inclusion_prior="uniform").inclusion
+
+    def log_evidence(columns: list[int]) -> float:
+        own = x[:, columns]
+        sign, log_determinant = np.linalg.slogdet(np.eye(len(columns)) + own.T @ own)
+        inverse = y - own @ np.linalg.solve(np.eye(len(columns)) + own.T @ own, own.T @ y)
+        shape, total = 2.0 + 1_500, 1.0 + y @ inverse / 2
+        assert sign == 1
+        return float(-0.5 * log_determinant - shape * np.log(total))
+
+    each = {key: log_evidence(list(key)) for key in [(), (0,), (1,), (0, 1)]}
+    for j, other in ((0, 1), (1, 0)):
+        known = np.logaddexp(each[(j,)], each[(0, 1)]) - np.logaddexp(each[()], each[(other,)])
+        assert known > 1_000
+        assert table["log_bayes_factor"].iloc[j] == pytest.approx(known, rel=1e-9)
