@@ -22,8 +22,9 @@ from bayeskit.comparison.rectangle import PRECISION, ROUNDING, Chance, integral,
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.environment import silently
 from bayeskit.graphs.extended_precision import compile_rounding
+from bayeskit.graphs.instructions import NotEvaluable
 from bayeskit.graphs.rewriting import widen
-from bayeskit.model.distribution_functions import is_told_right
+from bayeskit.model.distribution_functions import are_told_right
 from bayeskit.model.support import support_without_transform
 
 __all__ = ["chance_of_root"]
@@ -49,7 +50,8 @@ def chance_of_root(model: pm.Model, inequalities: Sequence[Inequality]) -> Chanc
     states = None if real else support_without_transform(rv).values
     if not real and states is None:
         return None
-    if not is_told_right(rv.owner.op):
+    made_of = list(ancestors([rv]))  # a mixture of its components
+    if not are_told_right(made_of):
         return None
     try:
         graph = (pm.logcdf if real else pm.logp)(rv, value, warn_rvs=False)
@@ -57,11 +59,10 @@ def chance_of_root(model: pm.Model, inequalities: Sequence[Inequality]) -> Chanc
             return None
         at = _Function.of(rv, value, graph, place)
         density = _Function.of(rv, value, pm.logp(rv, value, warn_rvs=False), place) if real else at
-    except (NotImplementedError, TypeError, ValueError):
+    except (NotEvaluable, NotImplementedError, TypeError, ValueError):
         return None
     if states is None:
-        # All that a variable is made of: a mixture has its components among its parents.
-        several = any(v.owner and isinstance(v.owner.op, NOT_ONE_DENSITY) for v in ancestors([rv]))
+        several = any(v.owner and isinstance(v.owner.op, NOT_ONE_DENSITY) for v in made_of)
         return _between(at, None if several else density, intervals_of(inequalities)[0])
     weights = np.array([at(state) for state in states])
     excess = [next(iter(i.form.terms.values())) * states + i.form.constant for i in inequalities]
@@ -145,10 +146,8 @@ def _integral_of_support(density: _Function, low: float, high: float) -> tuple[f
         return 0.0, 0.0
     start, end = found
     middle = start + (end - start) / 3 if math.isfinite(end - start) else _step(start, end)
-    (value, error), (other, again) = (
-        integral(density.each, start, end, ()),
-        integral(density.each, start, end, [middle]),
-    )
+    whole, divided = (integral(density.each, start, end, cuts) for cuts in ((), [middle]))
+    (value, error), (other, again) = whole, divided
     off = DOUBT * PRECISION + _off(density, [start, end])
     return value, max(error, again) + DOUBT * abs(value - other) + value * off
 

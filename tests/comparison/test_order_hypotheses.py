@@ -473,6 +473,9 @@ def test_the_distribution_function_of_a_wald_variable_is_not_taken() -> None:
         pm.Normal("y", pm.Wald("mu", 1.0, 10.0), 1.0, observed=[0.3, 1.0])
     post = bk.infer(model, draws=400, random_seed=1)
     assert chance_within(model, -INF, 0.3) is None
+    with pm.Model() as of_two:
+        pm.Mixture("mu", [0.5, 0.5], [pm.Wald.dist(1.0, 10.0), pm.Gamma.dist(2.0, 1.0)])
+    assert chance_within(of_two, -INF, 0.3) is None
     found = post.hypothesis("mu < 0.9", against="encompassing", random_seed=1)
     prior = stats.invgauss(0.1, scale=10.0).cdf(0.9)
     assert abs(found.prior_probability - prior) < 5 * math.sqrt(prior * (1 - prior) / 1000)

@@ -475,7 +475,12 @@ def test_a_design_of_true_and_false_is_one_of_ones_and_zeros() -> None:
 
 
 def test_what_needs_the_distribution_function_of_a_wald_variable_is_refused() -> None:
+    with pm.Model() as fine:  # a parent of what is censored is asked for its density alone
+        pm.Censored("life", pm.Normal.dist(pm.Wald("mean", 1.0, 9.0)), lower=None, upper=1.0, observed=[0.5, 1])
+    assert bk.infer(fine, draws=40, random_seed=1).method == "quadrature"
+    cut = pm.Truncated.dist(pm.Wald.dist(1.0, 9.0), upper=1.0)
     for write in (
+        lambda: pm.Mixture("life", [0.5, 0.5], [cut, pm.Gamma.dist(2.0, 1.0)], observed=0.5),
         lambda: pm.Truncated("life", pm.Wald.dist(1.0, 10.0), upper=1.0),
         lambda: pm.Censored("life", pm.Wald.dist(pm.HalfNormal("mean"), 9.0), lower=None, upper=1.0, observed=[0.5, 1]),
     ):
