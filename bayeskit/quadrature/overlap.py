@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from bayeskit.quadrature.counted_density import CountedDensity, NotIntegrable
 from bayeskit.quadrature.integrate import Quadrature, nodes_of
@@ -30,6 +31,7 @@ SMOOTH, COMB = 1e-3, 0.05
 PLACES = (0.05, 0.25, 0.5, 0.75, 0.95)  # of θ, as shares of the means of the components
 SCALARS = 4  # of a variable, those whose components lie farthest apart
 MOST = 40_000  # nodes
+TOGETHER = 4_096  # scalars compared at a time: 10⁵ of them at fifty nodes take 40 MB an array
 DEEPER = 4.0  # nats, beyond the share that is left out, to which finer nodes go
 
 
@@ -64,13 +66,13 @@ def overlapping_components(
 
 def _aliased(components: Any, lattice: Lattice, chosen: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """What a density of the mixture may be off, relative to itself, by the axis of the lattice that is too coarse."""
-    mean, sd = (np.asarray(of()).reshape(len(chosen), -1) for of in (components.mean, components.std))
+    mean, sd = (np.asarray(moment).reshape(len(chosen), -1) for moment in _moments(components))
     gaps = _gaps(mean, sd, lattice, chosen, weights)
     found = np.zeros(lattice.k)
     if not np.any(gaps > FARTHEST):
         return found
     twin = lattice.copy()
-    shape = np.asarray(components.mean()).shape[1:]
+    shape = np.shape(_moments(components)[0])[1:]
     places = np.quantile(mean, PLACES, axis=0, weights=weights, method="inverted_cdf")
     worst = np.argsort(gaps)[::-1][:SCALARS]
     for place in places:
@@ -82,6 +84,14 @@ def _aliased(components: Any, lattice: Lattice, chosen: np.ndarray, weights: np.
                 error, by_axis = twin.aliasing()
                 found = np.maximum(found, error * by_axis / max(by_axis.sum(), np.finfo(float).tiny))
     return found
+
+
+def _moments(components: Any) -> tuple[Any, Any]:
+    """Means and sds; of Normal ones as they are, where SciPy makes ten arrays of their size."""
+    if isinstance(getattr(components, "dist", None), type(stats.norm)) and len(components.args) == 2:
+        mean, sd = np.broadcast_arrays(*components.args)
+        return mean, sd
+    return components.mean(), components.std()
 
 
 def _gaps(mean: np.ndarray, sd: np.ndarray, lattice: Lattice, chosen: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -96,10 +106,13 @@ def _gaps(mean: np.ndarray, sd: np.ndarray, lattice: Lattice, chosen: np.ndarray
         first = np.flatnonzero((place >= 0) & (beside >= 0))
         first = first[place[beside[first]] >= 0]
         one, other = place[first], place[beside[first]]
-        with np.errstate(all="ignore"):
-            apart = np.abs(mean[one] - mean[other]) / np.minimum(sd[one], sd[other])
-        # Without a moment a component is wide.
-        gaps = np.maximum(gaps, np.max(np.where(np.isnan(apart), 0.0, apart), axis=0, initial=0.0))
+        for start in range(0, len(gaps), TOGETHER):
+            some = slice(start, start + TOGETHER)
+            with np.errstate(all="ignore"):
+                apart = np.abs(mean[one, some] - mean[other, some]) / np.minimum(sd[one, some], sd[other, some])
+            # Without a moment a component is wide.
+            farthest = np.max(np.where(np.isnan(apart), 0.0, apart), axis=0, initial=0.0)
+            gaps[some] = np.maximum(gaps[some], farthest)
     return gaps
 
 
