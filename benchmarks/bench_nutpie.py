@@ -2,10 +2,11 @@
 
     python benchmarks/bench_nutpie.py [--only NAME ...]
 
-Each model is a new copy, so that what either compiles for it is counted, as far as it is not in PyTensor's cache on disk:
-for what nobody has met give an empty one (``PYTENSOR_FLAGS=base_compiledir=...``). Shown are the seconds, and effective
-draws a second, of the variable of which there are fewest. The bar: at most a tenth slower in one of these. ``infer`` gives the log evidence besides. A model with discrete variables is sampled by PyMC's compound
-step. Where the chains of nutpie have an R-hat over 1.05 its draws are not of the posterior, and it says so.
+Each model is a new copy, so that what either compiles for it is counted, as far as it is not in PyTensor's cache on
+disk: for what nobody has met give an empty one (``PYTENSOR_FLAGS=base_compiledir=...``). Shown are the seconds, and
+effective draws a second, of the variable of which there are fewest. The bar: at most a tenth slower in one of these.
+``infer`` gives the log evidence besides. A model with discrete variables is sampled by PyMC's compound step. Where the
+chains of nutpie have an R-hat over 1.05 its draws are not of the posterior, and it says so.
 """
 
 from __future__ import annotations
