@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,16 @@ def chance_of_root(model: pm.Model, inequalities: Sequence[Inequality]) -> Chanc
         graph = (pm.logcdf if real else pm.logp)(rv, value, warn_rvs=False)
         if graph.type.ndim != rv.type.ndim:
             return None
-        at = _Function.of(rv, value, graph, place)
-        density = _Function.of(rv, value, pm.logp(rv, value, warn_rvs=False), place) if real else at
-    except (NotEvaluable, NotImplementedError, TypeError, ValueError):
+        of = (graph, pm.logp(rv, value, warn_rvs=False)) if real else (graph,)
+        at, *density = (_Function(value, pt.flatten(widen([g])[0])[place]) for g in of)
+    except (NotImplementedError, TypeError, ValueError):
         return None
     if states is None:
         several = any(v.owner and isinstance(v.owner.op, NOT_ONE_DENSITY) for v in made_of)
-        return _between(at, None if several else density, intervals_of(inequalities)[0])
+        try:
+            return _between(at, None if several else density[0], intervals_of(inequalities)[0])
+        except NotEvaluable:  # what it rounds is not known
+            return None
     weights = np.array([at(state) for state in states])
     excess = [next(iter(i.form.terms.values())) * states + i.form.constant for i in inequalities]
     held = np.logical_and.reduce([e > 0 if i.strict else e >= 0 for i, e in zip(inequalities, excess, strict=True)])
@@ -73,21 +77,25 @@ def chance_of_root(model: pm.Model, inequalities: Sequence[Inequality]) -> Chanc
 
 @dataclass(frozen=True, eq=False)
 class _Function:
-    """The exponential of a graph, as a function of one entry of its argument."""
+    """The exponential of a graph, a number, as a function of all entries of its argument, which are alike."""
 
-    log: Callable[..., Any]
-    rounding: Callable[..., float]
-    template: np.ndarray
+    argument: Any
+    graph: Variable
 
-    @classmethod
-    def of(cls, rv: Variable, value: Variable, graph: Variable, place: int) -> _Function:
-        log = pt.flatten(widen([graph])[0])[place]
-        template = np.zeros(rv.type.shape, dtype=rv.dtype)  # type: ignore[attr-defined]
-        return cls(compile_small([value], log), compile_rounding([value], log), template)
+    @cached_property
+    def _log(self) -> Callable[..., Any]:
+        return compile_small([self.argument], self.graph)
+
+    @cached_property
+    def _rounding(self) -> Callable[..., float]:
+        return compile_rounding([self.argument], self.graph)
+
+    def _full(self, x: Any) -> np.ndarray:
+        return np.full(self.argument.type.shape, x, dtype=self.argument.type.dtype)
 
     def __call__(self, x: Any) -> float:
         with silently():
-            return float(np.exp(self.log(np.full_like(self.template, x))))
+            return float(np.exp(self._log(self._full(x))))
 
     def each(self, several: Any) -> np.ndarray:
         """At each of several values."""
@@ -98,7 +106,7 @@ class _Function:
         if not 0 < (value := self(x)) < math.inf or math.isinf(x):
             return 0.0
         with silently():
-            return value * self.rounding(math.log(value), np.full_like(self.template, x))
+            return value * self._rounding(math.log(value), self._full(x))
 
 
 def _between(cdf: _Function, density: _Function | None, found: Interval) -> Chance:
@@ -146,8 +154,7 @@ def _integral_of_support(density: _Function, low: float, high: float) -> tuple[f
         return 0.0, 0.0
     start, end = found
     middle = start + (end - start) / 3 if math.isfinite(end - start) else _step(start, end)
-    whole, divided = (integral(density.each, start, end, cuts) for cuts in ((), [middle]))
-    (value, error), (other, again) = whole, divided
+    (value, error), (other, again) = (integral(density.each, start, end, cuts) for cuts in ([], [middle]))
     off = DOUBT * PRECISION + _off(density, [start, end])
     return value, max(error, again) + DOUBT * abs(value - other) + value * off
 
@@ -166,9 +173,14 @@ def _off(density: _Function, ends: Sequence[float]) -> float:
     return max(found)
 
 
+def _finite_end(low: float, high: float) -> float:
+    """That of an interval without the other; of the whole line its middle."""
+    return low if math.isfinite(low) else high if math.isfinite(high) else 0.0
+
+
 def _step(low: float, high: float) -> float:
     """A number within an interval without an end."""
-    finite = low if math.isfinite(low) else high if math.isfinite(high) else 0.0
+    finite = _finite_end(low, high)
     return finite + (1.0 if math.isinf(high) else -1.0) * max(abs(finite), 1.0)
 
 
@@ -177,7 +189,7 @@ def _support(density: _Function, low: float, high: float) -> tuple[float, float]
     if math.isfinite(high - low):
         points = low + (high - low) * np.concatenate([REACH[REACH < 0.5], 1 - REACH[REACH <= 0.5][::-1]])
     else:
-        finite = low if math.isfinite(low) else high if math.isfinite(high) else 0.0
+        finite = _finite_end(low, high)
         above = finite + REACH if math.isinf(high) else np.array([])
         below = finite - REACH[::-1] if math.isinf(low) else np.array([])
         points = np.concatenate([below, above])

@@ -46,7 +46,7 @@ type Conditions = Mapping[str, Callable[[], np.ndarray]]  # of each observed var
 
 def require_answerable(analysis: Analysis) -> None:
     """Refuse what no method can answer: data, parameters and covariances that are impossible or no numbers."""
-    require_right_distribution_functions(analysis.original.model)
+    analysis.remembered("distributions", partial(require_right_distribution_functions, analysis.original.model))
     conditions = analysis.remembered("conditions", lambda: _conditions(analysis.original))
     require_possible(
         analysis.original, conditions, analysis.remembered("constants", partial(_constants_of, analysis.original))

@@ -41,13 +41,12 @@ def _of_wald() -> bool:
 
 def require_right_distribution_functions(model: pm.Model) -> None:
     """An UnanswerableError where a variable is truncated or censored by a distribution function that is wrong."""
+    every = set(model.basic_RVs)
     for rv in model.basic_RVs:
-        others = {other for other in model.basic_RVs if other is not rv}
-        made_of = [v for v in ancestors([rv], blockers=others) if v not in others]
+        made_of = [v for v in ancestors([rv], blockers=every - {rv}) if v.owner is not None and v not in every - {rv}]
         # Of a mixture its components may be truncated; of what is censored the density itself asks nothing else.
-        asked = [v for v in made_of if v.owner is not None and isinstance(v.owner.op, TruncatedRV)]
-        if any(v.owner is not None and isinstance(v.owner.op, CensoredRV) for v in made_of):
-            asked = made_of
+        is_censored = any(isinstance(v.owner.op, CensoredRV) for v in made_of)
+        asked = [v for v in made_of if is_censored or isinstance(v.owner.op, TruncatedRV)]
         if not are_told_right(asked):
             raise UnanswerableError(
                 f"{rv.name!r} is a truncated or censored Wald variable, of which PyMC {pm.__version__} has the "

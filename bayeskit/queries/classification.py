@@ -110,10 +110,11 @@ def _classified(post: Posterior, classes: Classes, rows: GivenRows, method: str,
                 return rows.answer(_exact(post, classes, rows), None, "exact", "")
             except NoClosedForm as error:
                 why = str(error)
-        if method == "exact" and post.model.free_RVs:
+        is_known = not post.model.free_RVs  # all that there is to average over
+        if method == "exact" and not is_known:
             raise ModelError(f"no exact class probabilities: {why}; use method='estimated'")
         log_joint, error_of = averaged_over_draws(post, classes, rows, draws)
-    if not post.model.free_RVs:
+    if is_known:
         return rows.answer(log_joint, None, "exact", "")
     return rows.answer(log_joint, error_of, "estimated", why or "asked for")
 
