@@ -28,6 +28,7 @@ LAYERS = (
     "terminal",
     "graphs",
     "jobs",
+    "row_sums",
     "families",
     "model",
     "results",

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 
-from bayeskit.chunks.terms import NotAdditive
+from bayeskit.row_sums.terms import NotAdditive
 
 __all__ = ["KnownLabels", "latent_labels"]
 

@@ -21,11 +21,7 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.random.op import RandomVariable
 
 from bayeskit.chunks.labels import KnownLabels, latent_labels
-from bayeskit.chunks.reduced_graph import log_density
 from bayeskit.chunks.rows import ChunkRows
-from bayeskit.chunks.separation import separate
-from bayeskit.chunks.statistics import RowStatistic, merged, reduced_terms
-from bayeskit.chunks.terms import NotAdditive
 from bayeskit.errors import BayeskitError, CertificateError, DataError, ModelError
 from bayeskit.graphs.compile import compile_small
 from bayeskit.graphs.fingerprint import fingerprint
@@ -35,6 +31,10 @@ from bayeskit.model.derivation import Derivations
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.model.summed_likelihood import SummedRows
 from bayeskit.model.transforms import Natural
+from bayeskit.row_sums.reduced_graph import log_density
+from bayeskit.row_sums.separation import separate
+from bayeskit.row_sums.statistics import RowStatistic, merged, reduced_terms
+from bayeskit.row_sums.terms import NotAdditive
 from bayeskit.terminal import let_alarms_through
 
 __all__ = ["Reading", "Statistics", "read_rows"]

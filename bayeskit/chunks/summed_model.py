@@ -13,11 +13,11 @@ from pytensor.graph.fg import FunctionGraph
 
 from bayeskit.chunks.labels import KnownLabels
 from bayeskit.chunks.reading import Reading, Statistics
-from bayeskit.chunks.reduced_graph import log_density
-from bayeskit.chunks.rounding import rounding_of_sums
 from bayeskit.graphs.rewriting import depends_on, substitute
 from bayeskit.model.data_slots import changed_copy, take_out, with_constants
 from bayeskit.model.summed_likelihood import SumRounding, is_summed, summed_name, with_rounding
+from bayeskit.row_sums.reduced_graph import log_density
+from bayeskit.row_sums.rounding import rounding_of_sums
 
 __all__ = ["summed_model"]
 

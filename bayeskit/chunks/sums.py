@@ -22,12 +22,12 @@ from bayeskit.chunks.reading import Statistics, read_rows
 from bayeskit.chunks.recurring_rows import recurring, with_some_of
 from bayeskit.chunks.rows import ChunkRows, column_kinds
 from bayeskit.chunks.template import Template, statistics_together, without_wholes
-from bayeskit.chunks.terms import NotAdditive
 from bayeskit.chunks.tried_rows import first_rows, is_tried_apart
 from bayeskit.errors import DataError
 from bayeskit.graphs.environment import lightly, on_one_thread
 from bayeskit.model.derivation import Derivations
 from bayeskit.model.summed_likelihood import SummedRows, rows_together, with_rows
+from bayeskit.row_sums.terms import NotAdditive
 
 __all__ = ["ChunkSum"]
 

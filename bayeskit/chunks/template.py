@@ -16,13 +16,13 @@ from bayeskit.chunks.grown_priors import prior_that_changed
 from bayeskit.chunks.labels import KnownLabels
 from bayeskit.chunks.reading import Reading, Statistics, read_rows
 from bayeskit.chunks.rows import ChunkRows
-from bayeskit.chunks.statistics import merged
 from bayeskit.chunks.summed_model import summed_model
-from bayeskit.chunks.terms import NotAdditive
 from bayeskit.chunks.tried_rows import is_tried_apart, tried_rows
 from bayeskit.errors import BayeskitError
 from bayeskit.graphs.environment import lightly
 from bayeskit.model.derivation import Derivations
+from bayeskit.row_sums.statistics import merged
+from bayeskit.row_sums.terms import NotAdditive
 
 __all__ = ["Template", "of_rows_only", "statistics_together", "without_wholes"]
 

@@ -14,7 +14,7 @@ sampler that needs prior and likelihood (SMC) has both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
@@ -30,7 +32,7 @@ from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.conjugate_posterior import solve_posterior
 from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.families import ConjugateFamily
-from bayeskit.gaussian.block import GaussianBlock
+from bayeskit.gaussian.block import GaussianBlock, latent_values
 from bayeskit.gaussian.integral_at_mean import integral_terms
 from bayeskit.gaussian.quadratic_form import QuadraticForm, quadratic_form
 from bayeskit.gaussian.setting import reduced
@@ -43,13 +45,18 @@ from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.rewriting import depends_on, inline, with_constant_data, with_known_shapes
 from bayeskit.model.data_slots import sealed_in
 from bayeskit.model.log_joint import LogJoint
+from bayeskit.row_sums.distinct_rows import over_distinct_rows
 from bayeskit.types import Graph, Point
 
 __all__ = ["Collapsed", "collapsed_density"]
 
 FAR = np.float64(1e100)  # φ^±1 at which only the larger term of a score is left
 ROUNDED = 1e-6  # share of a score's sum below which a term of it has lost digits
+SAME = 1e-9  # of a density that is written otherwise, relative
 LARGE = 1_000  # numbers in the data from which a factor without eliminated variables is reduced as well
+
+
+type _Solved = tuple[tuple[Scale, dict[str, Graph]], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +70,8 @@ class Collapsed:
     likelihood: Graph  # log p(y, φ) without the priors named, a scalar
     blocks: tuple[tuple[GaussianBlock, QuadraticForm], ...]
     # As eliminated, each with the parameters of its conditional posterior, which may depend on those eliminated later.
-    scales: tuple[tuple[Scale, dict[str, Graph]], ...]
+    scales: _Solved
+    rows_recur: bool  # whether sums are taken over distinct rows: of other data these are others
 
     @cached_property
     def log_density(self) -> Any:
@@ -75,7 +83,8 @@ class Collapsed:
     def weight(self) -> int:
         """About how many numbers one evaluation of the density holds."""
         joint = self.analysis.joint
-        computed = [v for v in ancestors(inline([self.likelihood])) if v.owner]
+        above = list(ancestors(inline([self.likelihood])))
+        computed = [v for v in above if v.owner]
         covariances = [v for v in computed if type(core_op(v.owner)).__name__ == "Cholesky"]
         rows = max((int(np.size(o.data)) for o in joint.model.rvs_to_values.values() if hasattr(o, "data")), default=0)
         dense = rows**2 if any(v.type.shape[-1] is None or v.type.shape[-1] > 64 for v in covariances) else 0
@@ -83,6 +92,8 @@ class Collapsed:
         condensed = {f for block, form in self.blocks if form.side is not None for f in block.factors}
         condensed.update(self.priors, self.analysis.ancestral)
         data = 0 if condensed >= set(joint.factors) else joint.data_size
+        if not any(isinstance(v, SharedVariable) for v in above):  # as they are, or fewer: sums over distinct rows
+            data = min(data, sum(int(np.size(v.data)) for v in above if isinstance(v, Constant)))
         entrywise = sum(plate.weight for plate in self.analysis.plates)
         return 100 + dense + data + entrywise + sum(form.weight for _, form in self.blocks)
 
@@ -115,28 +126,60 @@ def collapsed_density(analysis: Analysis) -> Collapsed:
     others = [f for f in active if f not in absorbed and f not in priors]
     # Neither a sum over finite variables nor an integral has statistics that the data could be reduced to.
     sums = {s.factor for s in analysis.summed} | {p.factor for p in analysis.plates}
-    terms += [cheap_gradients(pt.sum(joint.factors[f])) for f in others if f in sums]
-    if plain := [f for f in others if f not in sums]:
-        terms.append(_sum(joint, plain, reference, analysis.shapes))
-    total: Any = pt.add(*terms) if len(terms) > 1 else (terms[0] if terms else pt.constant(0.0))
-    solved = []
+    written = [pt.sum(joint.factors[f]) for f in others if f in sums]
+    plain = _plain_sum(joint, [f for f in others if f not in sums])
+    shorter = [_over_distinct_rows(total, analysis, reference) for total in (*written, plain)]
+    *more, plain = (
+        cheap_gradients(total if s is None else s) for total, s in zip((*written, plain), shorter, strict=True)
+    )
+    terms += more
     # More rows than entries leave a residual, which informs their scale.
-    informed = [block for block, form in blocks if form.side is None]
-    for scale in analysis.scales:
-        total, parameters = _integrate_scale(joint, scale, total, reference, scale.block not in informed)
-        solved.append((scale, parameters))
+    informed = {block for block, form in blocks if form.side is None}
+    total: Graph | None = None
+    solved: _Solved = ()
+    if any(np.prod(analysis.shapes[n], dtype=int) >= LARGE for n in scaled):
+        # Entries that were integrated out, of which many may have the same data.
+        total, solved = _without_scales(analysis, [*terms, plain], reference, informed)
+        shorter.append(total := _over_distinct_rows(total, analysis, reference))
+    if total is None:
+        plain = plain if joint.data_size < LARGE else reduced(plain, joint, reference, analysis.shapes)
+        total, solved = _without_scales(analysis, [*terms, plain], reference, informed)
     inputs = [joint.values[n] for n in remaining]
-    return Collapsed(analysis, remaining, inputs, priors, total, tuple(blocks), tuple(solved))
+    recur = any(s is not None for s in shorter)
+    return Collapsed(analysis, remaining, inputs, priors, total, tuple(blocks), solved, recur)
 
 
-def _sum(joint: LogJoint, factors: list[str], point: Point, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+def _plain_sum(joint: LogJoint, factors: list[str]) -> Graph:
     # First the covariances: reduced to statistics, a multivariate Normal would no longer be recognised.
     # And the data as they are, so that their lengths are known; what is sealed, of known lengths, may stay a symbol.
     total: Graph = pt.add(*[pt.sum(joint.factors[f]) for f in factors], pt.constant(0.0))
     symbols = [v for v in sealed_in([total]) if None not in v.type.shape]
-    total = with_constant_data([total], symbols)[0]
-    total = cheap_gradients(constants_in_front(total))
-    return total if joint.data_size < LARGE else reduced(total, joint, point, shapes)
+    return constants_in_front(with_constant_data([total], symbols)[0])
+
+
+def _over_distinct_rows(total: Graph, analysis: Analysis, point: Point) -> Graph | None:
+    """The same density with sums over distinct rows, if these are few and it is the same number at a point."""
+    joint = analysis.joint
+    if joint.data_size < LARGE or sealed_in([total]):
+        return None
+    (written,) = with_constant_data([total])
+    found = over_distinct_rows(written, {v: analysis.shapes[n] for n, v in joint.values.items()})
+    if found is None:
+        return None
+    both = compile_small(list(joint.values.values()), [found, total])
+    one, other = both(*latent_values(joint, point, analysis.shapes))
+    return found if abs(one - other) <= SAME * (1.0 + abs(other)) else None
+
+
+def _without_scales(
+    analysis: Analysis, terms: list[Graph], reference: Point, informed: Collection[GaussianBlock]
+) -> tuple[Graph, _Solved]:
+    total: Any = pt.add(*terms) if len(terms) > 1 else terms[0]
+    solved = []
+    for scale in analysis.scales:
+        total, parameters = _integrate_scale(analysis.joint, scale, total, reference, scale.block not in informed)
+        solved.append((scale, parameters))
+    return total, tuple(solved)
 
 
 def _integrate_scale(

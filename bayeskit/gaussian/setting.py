@@ -11,8 +11,6 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor import basic as ptb
-from pytensor.tensor.math import All
 
 from bayeskit.errors import InferenceError
 from bayeskit.gaussian.block import GaussianBlock, boundary, known_value, latent_values
@@ -23,6 +21,7 @@ from bayeskit.gaussian.separable_forms import OFFSET, Form, NotSeparable
 from bayeskit.gaussian.separated import materialised
 from bayeskit.gaussian.separator import Separator, Targets
 from bayeskit.graphs.compile import compile_small
+from bayeskit.graphs.nodes import conjuncts
 from bayeskit.graphs.rewriting import depends_on, substitute
 from bayeskit.model.data_slots import sealed_in
 from bayeskit.model.log_joint import LogJoint
@@ -148,7 +147,7 @@ def reduced(total: Graph, joint: LogJoint, point: Point, shapes: Mapping[str, tu
 
 def _guarded(value: Graph, separator: Separator) -> Graph:
     """−∞ where a parameter of some distribution leaves its range."""
-    conditions = [leaf for condition in separator.conditions for leaf in _conjuncts(condition)]
+    conditions = [leaf for condition in separator.conditions for leaf in conjuncts(condition)]
     if not conditions:
         return value
     holds: list[Graph] = []
@@ -157,14 +156,6 @@ def _guarded(value: Graph, separator: Separator) -> Graph:
         for term in separator.form(condition).terms:
             holds.append(pt.all(pt.gt(term.offset if term.factor is None else term.factor, 0.5)))
     return pt.switch(pt.all(pt.stack(holds)), value, -np.inf)
-
-
-def _conjuncts(condition: Graph) -> list[Graph]:
-    """The conditions that ``all`` joins."""
-    node = condition.owner
-    if node is not None and (isinstance(node.op, All | ptb.MakeVector | ptb.TensorFromScalar | ptb.ScalarFromTensor)):
-        return [leaf for i in node.inputs for leaf in _conjuncts(i)]
-    return [condition]
 
 
 def _without_products(

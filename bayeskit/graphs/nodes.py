@@ -6,11 +6,22 @@ from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply, Constant
+from pytensor.tensor.basic import MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import All
 from pytensor.tensor.type_other import NoneTypeT
 
-__all__ = ["applies", "asks_for_one", "constant_number", "core_op", "evaluated_shape", "name_of", "without_shuffles"]
+__all__ = [
+    "applies",
+    "asks_for_one",
+    "conjuncts",
+    "constant_number",
+    "core_op",
+    "evaluated_shape",
+    "name_of",
+    "without_shuffles",
+]
 
 
 def core_op(node: Apply) -> Any:
@@ -44,6 +55,14 @@ def constant_number(var: Any) -> float | None:
     """The value of a constant that is one number, of whatever number of axes; else None."""
     leaf = without_shuffles(var)
     return float(np.ravel(leaf.data)[0]) if isinstance(leaf, Constant) and np.size(leaf.data) == 1 else None
+
+
+def conjuncts(condition: Any) -> list[Any]:
+    """The conditions that ``all`` joins."""
+    node = condition.owner
+    if node is not None and isinstance(node.op, All | MakeVector | TensorFromScalar | ScalarFromTensor):
+        return [leaf for i in node.inputs for leaf in conjuncts(i)]
+    return [condition]
 
 
 def evaluated_shape(var: Any) -> tuple[int, ...]:

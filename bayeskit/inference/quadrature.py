@@ -139,7 +139,14 @@ def too_dear(analysis: Analysis) -> str:
 
 
 def _integrand(analysis: Analysis) -> Integrand:
-    made: Integrand = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
+    made: Integrand
+    if analysis.snapshot is not None and analysis.remembered(
+        "rows recur", lambda: collapsed_density(analysis).rows_recur
+    ):
+        # A density that is made without reading its data goes through all rows at each point.
+        made = analysis.remembered_of(analysis.original.model, "integrand of rows", lambda: Integrand.of(analysis))
+    else:
+        made = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
     return made
 
 

@@ -20,7 +20,6 @@ from bayeskit.chunks.labels import latent_labels
 from bayeskit.chunks.reading import Reading, read_rows
 from bayeskit.chunks.rows import ChunkRows
 from bayeskit.chunks.template import of_rows_only
-from bayeskit.chunks.terms import NotAdditive
 from bayeskit.chunks.tried_rows import tried_rows
 from bayeskit.errors import BayeskitError, DataError, InferenceError, ModelError
 from bayeskit.graphs.environment import on_one_thread
@@ -29,6 +28,7 @@ from bayeskit.model.derivation import Derivations
 from bayeskit.model.transforms import Natural
 from bayeskit.point_estimates.em_problem import Problem, other_weights, state_counts
 from bayeskit.point_estimates.moment_sums import MomentSums
+from bayeskit.row_sums.terms import NotAdditive
 from bayeskit.types import Graph, Point
 
 __all__ = ["Build", "Built", "ChunkExpectation", "ChunkStep", "ReducedQ", "RowTrial", "built_of"]

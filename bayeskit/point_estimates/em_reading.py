@@ -15,11 +15,11 @@ import cloudpickle
 import numpy as np
 
 from bayeskit.chunks.rows import ChunkRows, column_kinds
-from bayeskit.chunks.terms import NotAdditive
 from bayeskit.chunks.tried_rows import first_rows
 from bayeskit.errors import DataError
 from bayeskit.model.derivation import Derivations
 from bayeskit.point_estimates.chunk_steps import Build, Built, ChunkExpectation, ChunkStep, ReducedQ, RowTrial, built_of
+from bayeskit.row_sums.terms import NotAdditive
 
 __all__ = ["ChunkFacts", "Gathered", "Opening", "SampledRows", "read_chunk"]
 

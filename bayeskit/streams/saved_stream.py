@@ -20,7 +20,7 @@ __all__ = ["read_stream", "write_stream"]
 
 WHAT = "the stream"
 HEAD = b"bayeskit stream "
-VERSION = 2
+VERSION = 3
 
 
 def write_stream(state: Mapping[str, Any], total: ChunkSum, path: str | PathLike[str]) -> Path:

@@ -19,12 +19,12 @@ from threadpoolctl import threadpool_limits
 import bayeskit as bk
 from bayeskit.chunks.sum_of_chunks import sum_of_chunks
 from bayeskit.chunks.sums import ChunkSum
-from bayeskit.chunks.terms import NotAdditive
 from bayeskit.datasets.loading import example_data
 from bayeskit.errors import DataError, ModelError, OptionError
 from bayeskit.graphs import environment
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.models import load_model
+from bayeskit.row_sums.terms import NotAdditive
 
 CLOSE = 1e-12
 

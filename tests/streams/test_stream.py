@@ -87,7 +87,7 @@ def test_a_file_that_is_no_stream_or_was_damaged_is_refused(stream: bk.Stream, t
     for name, content, message in (
         ("cut", held[:-10], "is damaged"),
         ("changed", held[:-5] + b"xxxxx", "is damaged"),
-        ("newer", held.replace(b"stream 2", b"stream 9", 1), "version 9"),
+        ("newer", held.replace(b"stream 3", b"stream 9", 1), "version 9"),
         ("other", b"a\nb\nc", "no stream of bayeskit"),
         ("short", b"nothing", "no stream of bayeskit"),
     ):

@@ -1,4 +1,4 @@
-r"""A graph of a log density taken apart into :mod:`terms <bayeskit.chunks.terms>`: what data give, and what θ gives.
+r"""A graph of a log density taken apart into :mod:`terms <bayeskit.row_sums.terms>`: what data give, and what θ gives.
 
 Sums, products with data, and matrix products with data are taken apart as they stand. A function of θ that has no such
 form is a function of its distinct arguments: sigmoid(α[group]) has as many as there are groups, and sigmoid(xᵀβ) as
@@ -20,11 +20,18 @@ from pytensor.tensor.basic import Alloc, Join, MakeVector
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Max, Min, Sum
 
-from bayeskit.chunks.moves import beside, masked, of_latent, shuffled, taken
-from bayeskit.chunks.products import matrix_product, narrow_matrices, rows_times
-from bayeskit.chunks.squares import squared
-from bayeskit.chunks.summing import extreme, summed
-from bayeskit.chunks.terms import (
+from bayeskit.errors import DataError
+from bayeskit.graphs.domain import GraphAnalysis
+from bayeskit.graphs.fingerprint import fingerprint
+from bayeskit.graphs.interpreter import evaluator
+from bayeskit.graphs.nodes import applies, core_op, name_of, without_shuffles
+from bayeskit.graphs.operations import coefficients, entry_sources, exponents, linear_argument
+from bayeskit.graphs.rewriting import depends_on, with_known_shapes
+from bayeskit.row_sums.moves import beside, masked, of_latent, shuffled, taken
+from bayeskit.row_sums.products import matrix_product, narrow_matrices, rows_times
+from bayeskit.row_sums.squares import squared
+from bayeskit.row_sums.summing import extreme, summed
+from bayeskit.row_sums.terms import (
     WIDEST,
     DataTerm,
     Factor,
@@ -37,13 +44,6 @@ from bayeskit.chunks.terms import (
     as_factor,
     multiplied_terms,
 )
-from bayeskit.errors import DataError
-from bayeskit.graphs.domain import GraphAnalysis
-from bayeskit.graphs.fingerprint import fingerprint
-from bayeskit.graphs.interpreter import evaluator
-from bayeskit.graphs.nodes import applies, core_op, name_of, without_shuffles
-from bayeskit.graphs.operations import coefficients, entry_sources, exponents, linear_argument
-from bayeskit.graphs.rewriting import depends_on, with_known_shapes
 
 __all__ = ["separate"]
 

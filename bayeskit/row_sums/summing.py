@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from bayeskit.chunks.moves import taken_at, term_at
-from bayeskit.chunks.terms import (
+from bayeskit.graphs.fingerprint import digest
+from bayeskit.graphs.rewriting import substitute
+from bayeskit.row_sums.moves import taken_at, term_at
+from bayeskit.row_sums.terms import (
     WIDEST,
     DataTerm,
     Factor,
@@ -24,8 +26,6 @@ from bayeskit.chunks.terms import (
     as_factor,
     of_entries,
 )
-from bayeskit.graphs.fingerprint import digest
-from bayeskit.graphs.rewriting import substitute
 
 __all__ = ["extreme", "summed"]
 

@@ -10,11 +10,11 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar import basic as ps
 
-from bayeskit.chunks.moves import shuffled, taken_at
-from bayeskit.chunks.terms import WIDEST, DataTerm, Linear, NotAdditive, TermSum, multiplied_terms
 from bayeskit.graphs.fingerprint import fingerprint
 from bayeskit.graphs.nodes import applies
 from bayeskit.graphs.operations import Kind, kind_of
+from bayeskit.row_sums.moves import shuffled, taken_at
+from bayeskit.row_sums.terms import WIDEST, DataTerm, Linear, NotAdditive, TermSum, multiplied_terms
 
 __all__ = ["matrix_product", "narrow_matrices", "rows_times"]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bayeskit.chunks.terms import DataTerm, KeyColumn, NotAdditive, along, of_entries
+from bayeskit.row_sums.terms import DataTerm, KeyColumn, NotAdditive, along, of_entries
 
-__all__ = ["Entries", "by_key", "columns_by_key", "distinct", "moments"]
+__all__ = ["MOST_KEYS", "Entries", "by_key", "columns_by_key", "distinct", "moments", "require_few"]
 
 
 SMALL = 10_000  # entries that are added up in extended precision
@@ -20,9 +20,28 @@ FEW = 200  # entries a key below which all keys are gone through at once
 SPARSE = 64  # of so many entries one is part of a first guess of their mean
 BLOCK = 32_768  # entries that are worked on at a time, which stay in the cache
 MOST_KEYS = 2_000_000  # distinct arguments of a function
+ALIKE = 16  # rows of a sample that are like another, fewer than which there are if most are distinct
 
 
-def distinct(columns: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
+def require_few(columns: Sequence[np.ndarray], length: int, most: int) -> None:
+    """NotAdditive if a sample of rows shows that more than ``most`` are distinct, which takes long to find of all.
+
+    Of m rows of which D are distinct some m²/2D pairs are alike, or more where some are more frequent: 32 at D = most.
+    """
+    sample = int(8 * np.sqrt(most))
+    if not columns or length <= max(most, 4 * sample):
+        return
+    chosen = np.random.default_rng(0).integers(0, length, sample)
+    taken = pd.DataFrame({k: np.asarray(c)[chosen] for k, c in enumerate(columns)})
+    if np.count_nonzero(taken.duplicated()) < ALIKE:
+        raise _too_many(most)
+
+
+def _too_many(most: int) -> NotAdditive:
+    return NotAdditive(f"its log density takes a function of more than {most:,} distinct rows of data")
+
+
+def distinct(columns: Sequence[np.ndarray], length: int, most: int = MOST_KEYS) -> tuple[np.ndarray, np.ndarray]:
     """The distinct rows of some columns of integers, in the order in which they come, and the number of each row's."""
     if not columns:
         return np.zeros((1, 0), dtype=np.int64), np.zeros(length, dtype=np.int64)
@@ -31,8 +50,8 @@ def distinct(columns: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np
         more, found = pd.factorize(column)
         codes, _ = pd.factorize(codes * max(len(found), 1) + more)
     count = int(codes.max()) + 1 if len(codes) else 0
-    if count > MOST_KEYS:
-        raise NotAdditive(f"its log density takes a function of more than {MOST_KEYS:,} distinct rows of data")
+    if count > most:
+        raise _too_many(most)
     first = np.empty(count, dtype=np.int64)
     first[codes[::-1]] = np.arange(len(codes))[::-1]
     return np.stack([c[first] for c in columns], axis=1), codes

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from bayeskit.chunks.sums_by_key import Entries, by_key, columns_by_key, distinct, moments
-from bayeskit.chunks.terms import DataTerm, Factor, KeyColumn, NotAdditive, TermSum, along, apply, joined_factors
+from bayeskit.row_sums.sums_by_key import MOST_KEYS, Entries, by_key, columns_by_key, distinct, moments, require_few
+from bayeskit.row_sums.terms import DataTerm, Factor, KeyColumn, NotAdditive, TermSum, along, apply, joined_factors
 
 __all__ = ["Recipe", "RowStatistic", "merged", "reduced_terms"]
 
@@ -62,6 +62,11 @@ class RowStatistic:
         return self.recipe.kind == "condition"
 
     @property
+    def largest(self) -> int:
+        """Numbers in its largest array."""
+        return max(a.size for a in (self.total, self.mean, self.scatter) if a is not None)
+
+    @property
     def is_finite(self) -> bool:
         held = [a for a in (self.total, self.mean, self.scatter) if a is not None]
         return not np.isnan(self._data_keys).any() and all(bool(np.all(np.isfinite(a))) for a in held)
@@ -106,18 +111,18 @@ class RowStatistic:
 
 
 def reduced_terms(
-    value: TermSum, conditions: Iterable[Factor], latents: Mapping[str, Any], pack: _Pack
+    value: TermSum, conditions: Iterable[Factor], latents: Mapping[str, Any], pack: _Pack, most: int = MOST_KEYS
 ) -> dict[str, RowStatistic]:
     """The statistics of the sum of all entries of a node, by what they stand beside; of equal ones the sum.
 
     ``pack`` gives, for the name of a latent variable and the numbers of some of its entries, numbers that are the same
-    for the same entries in every chunk.
+    for the same entries in every chunk. NotAdditive where a function has more than ``most`` distinct arguments.
     """
     result: dict[str, RowStatistic] = {}
     for term in value.terms:
         if term.square is not None and not np.any(term.weight):
             continue  # no row has a part in it: all of a chunk are censored, say, and it is of those that are not
-        sign, found = _of_term(term, value.shape, latents, pack)
+        sign, found = _of_term(term, value.shape, latents, pack, most)
         result[sign] = merged(result[sign], found) if sign in result else found
     for factor in conditions:
         sign = f"condition:{factor.sign}"
@@ -175,7 +180,7 @@ def _packed(values: np.ndarray, column: KeyColumn, pack: _Pack) -> np.ndarray:
 
 
 def _of_term(
-    term: DataTerm, shape: tuple[int, ...], latents: Mapping[str, Any], pack: _Pack
+    term: DataTerm, shape: tuple[int, ...], latents: Mapping[str, Any], pack: _Pack, most: int
 ) -> tuple[str, RowStatistic]:
     if term.solved is not None:
         raise NotAdditive("its log density divides by a matrix")
@@ -187,7 +192,9 @@ def _of_term(
     told = iter(zip(graphs, signs, strict=True))
     (outer, sign), *others = [(None, "1") if f is None else next(told) for f in functions]
     arrays = Entries(term, shape, columns, inner)
-    keys, codes = distinct([_packed(v, c, pack) for v, c in zip(arrays.columns, columns, strict=True)], arrays.length)
+    require_few(arrays.columns, arrays.length, most)
+    packed = [_packed(v, c, pack) for v, c in zip(arrays.columns, columns, strict=True)]
+    keys, codes = distinct(packed, arrays.length, most)
     whole = frozenset().union(*[f.whole for f in functions if f is not None])
     places, latent = tuple(c.place for c in columns), tuple(c.latent for c in columns)
     recipe = Recipe("sum", places, latent, outer, whole=whole, names=latents)

@@ -14,8 +14,8 @@ from pytensor.graph.traversal import toposort
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from bayeskit.chunks.statistics import Recipe, RowStatistic
 from bayeskit.graphs.rewriting import substitute
+from bayeskit.row_sums.statistics import Recipe, RowStatistic
 
 __all__ = ["Held", "columns_of_root", "held", "log_density", "means_over_root", "rows_over_root"]
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from bayeskit.chunks.reduced_graph import Held, columns_of_root, held, means_over_root, rows_over_root
-from bayeskit.chunks.statistics import RowStatistic
+from bayeskit.row_sums.reduced_graph import Held, columns_of_root, held, means_over_root, rows_over_root
+from bayeskit.row_sums.statistics import RowStatistic
 
 __all__ = ["rounding_of_sums"]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytensor.tensor as pt
 
-from bayeskit.chunks.terms import DataTerm, Factor, Square, TermSum, apply, as_factor
+from bayeskit.row_sums.terms import DataTerm, Factor, Square, TermSum, apply, as_factor
 
 __all__ = ["squared"]
 

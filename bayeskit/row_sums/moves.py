@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from bayeskit.chunks.terms import DataTerm, Factor, KeyColumn, TermSum, along, of_entries
+from bayeskit.row_sums.terms import DataTerm, Factor, KeyColumn, TermSum, along, of_entries
 
 __all__ = ["beside", "masked", "of_latent", "shuffled", "taken", "taken_at", "term_at"]
 
