@@ -79,9 +79,18 @@ class Collapsed:
         total = pt.add(self.likelihood, *[pt.sum(self.analysis.joint.factors[n]) for n in self.priors])
         return compile_small(self.inputs, inline([total])[0])
 
-    @cached_property
+    @property
     def weight(self) -> int:
-        """About how many numbers one evaluation of the density holds."""
+        """About how many numbers one evaluation of the density computes with."""
+        return self._apart_from_entries + sum(plate.weight for plate in self.analysis.plates)
+
+    @property
+    def held(self) -> int:
+        """About how many of them are there at the same time: integrals over entries are taken some at a time."""
+        return self._apart_from_entries + sum(plate.terms.length for plate in self.analysis.plates)
+
+    @cached_property
+    def _apart_from_entries(self) -> int:
         joint = self.analysis.joint
         above = list(ancestors(inline([self.likelihood])))
         computed = [v for v in above if v.owner]
@@ -94,8 +103,7 @@ class Collapsed:
         data = 0 if condensed >= set(joint.factors) else joint.data_size
         if not any(isinstance(v, SharedVariable) for v in above):  # as they are, or fewer: sums over distinct rows
             data = min(data, sum(int(np.size(v.data)) for v in above if isinstance(v, Constant)))
-        entrywise = sum(plate.weight for plate in self.analysis.plates)
-        return 100 + dense + data + entrywise + sum(form.weight for _, form in self.blocks)
+        return 100 + dense + data + sum(form.weight for _, form in self.blocks)
 
 
 def collapsed_density(analysis: Analysis) -> Collapsed:

@@ -65,7 +65,7 @@ def too_dear(analysis: Analysis) -> str:
 
 
 def _space(collapsed: Collapsed) -> Unconstrained:
-    return Unconstrained(collapsed_model(collapsed, open_circles=True), collapsed.weight)
+    return Unconstrained(collapsed_model(collapsed, open_circles=True), collapsed.weight, held=collapsed.held)
 
 
 def answer(request: Request) -> Posterior:

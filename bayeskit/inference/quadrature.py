@@ -79,7 +79,7 @@ class Integrand:
     def of(cls, analysis: Analysis) -> Integrand:
         """Everything that may read data is made here, but for draws from the prior: its parameters may be data."""
         collapsed = collapsed_density(analysis)
-        space = Unconstrained(collapsed_model(collapsed, open_circles=True), collapsed.weight)
+        space = Unconstrained(collapsed_model(collapsed, open_circles=True), collapsed.weight, held=collapsed.held)
         work = space.weight + CALL * calls_of(collapsed.likelihood)
         with unsealed(sealed_in(space.model.free_RVs)):
             _ = space.initial  # where a search starts need not be told by the data that it is for

@@ -33,6 +33,7 @@ from bayeskit.plates.concave_integrals import (
 from bayeskit.plates.concave_rows import FactorParts, parts_of_factor
 from bayeskit.plates.entry_integral import EntryRule, Integrals
 from bayeskit.plates.entry_rows import EntryRows
+from bayeskit.plates.merged_rows import with_exponentials_merged
 from bayeskit.types import Graph
 
 __all__ = ["ConcaveEntries", "ConcaveNumbers"]
@@ -258,4 +259,5 @@ class ConcaveEntries:
         offsets = low + slopes * centre[:, of] if centre.any() else low
         if not np.all(weights):
             offsets, slopes = np.where(weights, offsets, 0.0), np.where(weights, slopes, 0.0)
-        return [offsets, slopes, weights], kinds[order], np.searchsorted(of, np.arange(size + 1))
+        *numbers, kinds, of = with_exponentials_merged((offsets, slopes, weights, kinds[order], of))
+        return numbers, kinds, np.searchsorted(of, np.arange(size + 1))

@@ -27,6 +27,7 @@ from bayeskit.plates.entry_terms import entry_factors, entry_terms, given_by
 from bayeskit.plates.equal_entries import EqualEntries, equal_entries
 from bayeskit.plates.plate import LINES, Plate
 from bayeskit.plates.plate_op import log_integrals
+from bayeskit.plates.recurring_rows import each_row_once
 from bayeskit.plates.smoothness import why_not_smooth
 from bayeskit.types import Graph
 
@@ -53,7 +54,9 @@ def integrate_out(
         raise NotAPlate("it has no proper prior of its own")
     variable = joint.values[name]
     touched = [f for f in joint.factors if name in joint.scopes[f]]
-    factors, around = entry_factors(joint, touched), given_by(joint, name, touched)
+    around = given_by(joint, name, touched)
+    known = {v: shapes[n] for n, v in joint.values.items() if v in around}
+    factors = [each_row_once(factor, variable, shape, known) for factor in entry_factors(joint, touched)]
     terms = entry_terms(factors, touched, variable, shape, around)
     if any(not v.type.dtype.startswith("float") for v in terms.given):
         raise NotAPlate("it depends on whole numbers that remain")
@@ -74,7 +77,7 @@ def integrate_out(
     checks = vectorize_graph(within, {variable: terms.places}) if within else ()
     start = _centre_of_prior(joint, name, shape, set(given))
     plate = Plate(name, support.kind, terms, given, f"integral over {name}", start, tuple(checks), rule)
-    if (equal := equal_entries(factors, variable, shape, {joint.values[n]: shapes[n] for n in given})) is not None:
+    if (equal := equal_entries(factors, variable, shape, known)) is not None:
         plate = replace(plate, copies=equal.of, one_each=_one_each(plate, equal, touched))
     total = log_integrals(plate)
     for operation, condition in outside:
