@@ -32,7 +32,7 @@ from bayeskit.elimination.check_points import typical_points
 from bayeskit.elimination.conjugate_posterior import solve_posterior
 from bayeskit.elimination.log_joint_evaluator import Evaluator
 from bayeskit.families import ConjugateFamily
-from bayeskit.gaussian.block import GaussianBlock, latent_values
+from bayeskit.gaussian.block import GaussianBlock
 from bayeskit.gaussian.integral_at_mean import integral_terms
 from bayeskit.gaussian.quadratic_form import QuadraticForm, quadratic_form
 from bayeskit.gaussian.setting import reduced
@@ -45,14 +45,13 @@ from bayeskit.graphs.nodes import core_op
 from bayeskit.graphs.rewriting import depends_on, inline, with_constant_data, with_known_shapes
 from bayeskit.model.data_slots import sealed_in
 from bayeskit.model.log_joint import LogJoint
-from bayeskit.row_sums.distinct_rows import over_distinct_rows
+from bayeskit.model.shorter_model import shorter_density
 from bayeskit.types import Graph, Point
 
 __all__ = ["Collapsed", "collapsed_density"]
 
 FAR = np.float64(1e100)  # φ^±1 at which only the larger term of a score is left
 ROUNDED = 1e-6  # share of a score's sum below which a term of it has lost digits
-SAME = 1e-9  # of a density that is written otherwise, relative
 LARGE = 1_000  # numbers in the data from which a factor without eliminated variables is reduced as well
 
 
@@ -136,7 +135,7 @@ def collapsed_density(analysis: Analysis) -> Collapsed:
     sums = {s.factor for s in analysis.summed} | {p.factor for p in analysis.plates}
     written = [pt.sum(joint.factors[f]) for f in others if f in sums]
     plain = _plain_sum(joint, [f for f in others if f not in sums])
-    shorter = [_over_distinct_rows(total, analysis, reference) for total in (*written, plain)]
+    shorter = [shorter_density(total, joint, analysis.shapes, reference) for total in (*written, plain)]
     *more, plain = (
         cheap_gradients(total if s is None else s) for total, s in zip((*written, plain), shorter, strict=True)
     )
@@ -148,7 +147,7 @@ def collapsed_density(analysis: Analysis) -> Collapsed:
     if any(np.prod(analysis.shapes[n], dtype=int) >= LARGE for n in scaled):
         # Entries that were integrated out, of which many may have the same data.
         total, solved = _without_scales(analysis, [*terms, plain], reference, informed)
-        shorter.append(total := _over_distinct_rows(total, analysis, reference))
+        shorter.append(total := shorter_density(total, joint, analysis.shapes, reference))
     if total is None:
         plain = plain if joint.data_size < LARGE else reduced(plain, joint, reference, analysis.shapes)
         total, solved = _without_scales(analysis, [*terms, plain], reference, informed)
@@ -163,20 +162,6 @@ def _plain_sum(joint: LogJoint, factors: list[str]) -> Graph:
     total: Graph = pt.add(*[pt.sum(joint.factors[f]) for f in factors], pt.constant(0.0))
     symbols = [v for v in sealed_in([total]) if None not in v.type.shape]
     return constants_in_front(with_constant_data([total], symbols)[0])
-
-
-def _over_distinct_rows(total: Graph, analysis: Analysis, point: Point) -> Graph | None:
-    """The same density with sums over distinct rows, if these are few and it is the same number at a point."""
-    joint = analysis.joint
-    if joint.data_size < LARGE or sealed_in([total]):
-        return None
-    (written,) = with_constant_data([total])
-    found = over_distinct_rows(written, {v: analysis.shapes[n] for n, v in joint.values.items()})
-    if found is None:
-        return None
-    both = compile_small(list(joint.values.values()), [found, total])
-    one, other = both(*latent_values(joint, point, analysis.shapes))
-    return found if abs(one - other) <= SAME * (1.0 + abs(other)) else None
 
 
 def _without_scales(

@@ -15,6 +15,7 @@ import math
 import numpy as np
 
 from bayeskit.elimination.analysis import Analysis, size_of
+from bayeskit.elimination.check_points import typical_points
 from bayeskit.graphs.compile import has_loops
 from bayeskit.graphs.environment import lightly, on_one_thread, silently
 from bayeskit.graphs.operation_costs import operations_counted
@@ -29,6 +30,7 @@ from bayeskit.latent.split_density import SplitDensity
 from bayeskit.marginal_likelihood.quasi_monte_carlo.adaptation import NoProposal
 from bayeskit.marginal_likelihood.quasi_monte_carlo.integral import ImportanceIntegral, Wanted, importance_integral
 from bayeskit.model.forward_sampling import deterministics
+from bayeskit.model.shorter_model import shorter_model
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.plates.smoothness import why_not_smooth
 from bayeskit.results.log_evidence import LogEvidence
@@ -79,7 +81,9 @@ def answer(request: Request) -> Posterior:
     analysis, random_seed = request.analysis, request.random_seed
     rng = np.random.default_rng(random_seed)
     with lightly(), on_one_thread(), silently(), operations_counted() as spent:
-        space = Unconstrained(request.model, None)
+        point = typical_points(analysis, 1, names=analysis.original.names)[0]
+        shorter = shorter_model(analysis.original, analysis.original.shapes(), point)
+        space = Unconstrained(shorter or request.model, None)
         if has_loops([space.graph]):
             raise NoProposal("the density has a loop, and cannot be evaluated at many points at once")
         density = SplitDensity(space, latent_gaussian(analysis), random_seed)

@@ -43,7 +43,18 @@ def obstacle(analysis: Analysis) -> str:
     """Nothing is integrated out, or nothing is left to sample."""
     if not analysis.plan.remaining:
         return "nothing remains to sample: every variable has a closed form; use method='exact'"
-    return "" if analysis.plan.eliminated else "nothing can be integrated out: NUTS samples the model as written"
+    if analysis.plan.eliminated or _rows_recur(analysis):
+        return ""
+    return "nothing can be integrated out: NUTS samples the model as written"
+
+
+def _rows_recur(analysis: Analysis) -> bool:
+    """Whether the density of the same variables has far fewer numbers in it than the model as written."""
+    if any(not v.type.dtype.startswith("float") for v in analysis.joint.values.values()):
+        return False
+    with suppress(Exception), lightly():  # whatever becomes of it, the model can be sampled as it is
+        return collapsed_density(analysis).rows_recur
+    return False
 
 
 @on_one_thread()
