@@ -16,6 +16,7 @@ from bayeskit.graphs.rewriting import substitute, with_constant_data
 from bayeskit.model.data_slots import changed_copy, sealed_in, take_out, with_constants
 from bayeskit.model.log_joint import LogJoint
 from bayeskit.row_sums.distinct_rows import over_distinct_rows
+from bayeskit.terminal import let_alarms_through
 from bayeskit.types import Graph, Point
 
 __all__ = ["shorter_density", "shorter_model"]
@@ -31,6 +32,14 @@ def shorter_density(total: Graph, joint: LogJoint, shapes: Mapping[str, tuple[in
     """
     if joint.data_size < LARGE or sealed_in([total]):
         return None
+    try:
+        return _shorter(total, joint, shapes, point)
+    except Exception as error:  # whatever becomes of it, the density is what it is
+        let_alarms_through(error)
+        return None
+
+
+def _shorter(total: Graph, joint: LogJoint, shapes: Mapping[str, tuple[int, ...]], point: Point) -> Graph | None:
     (written,) = with_constant_data([total])
     found = over_distinct_rows(written, {v: shapes[n] for n, v in joint.values.items()})
     if found is None:

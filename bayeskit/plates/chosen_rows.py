@@ -24,6 +24,7 @@ class ChosenRows:
 
     def __init__(self, variable: Graph, symbol: Graph, place: np.ndarray) -> None:
         self.variable, self.symbol, self.place = variable, symbol, place
+        self.length = np.count_nonzero(place >= 0)  # of the symbol, whose type need not tell
         self.found: dict[tuple[Graph, int, bytes], Any] = {}
 
     def of(self, var: Any, axis: int, rows: np.ndarray) -> Any:
@@ -36,7 +37,7 @@ class ChosenRows:
     def _of(self, var: Any, axis: int, rows: np.ndarray) -> Any:
         if var is self.variable:
             places = self.place[rows]
-            return self.symbol if np.array_equal(places, np.arange(self.symbol.type.shape[0])) else self.symbol[places]
+            return self.symbol if np.array_equal(places, np.arange(self.length)) else self.symbol[places]
         if isinstance(var, Constant):
             return pt.constant(np.take(var.data, rows, axis=axis), dtype=var.type.dtype)
         node = var.owner

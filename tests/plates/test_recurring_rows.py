@@ -33,6 +33,12 @@ def answers() -> None:
     pm.Bernoulli("y", logit_p=effect[GROUP] + FLAGS @ pm.Normal("w", shape=2), observed=YES)
 
 
+def answers_by_names() -> None:
+    """Of a variable with dims PyTensor does not know the length."""
+    effect = pm.Normal("effect", 0.0, pm.HalfNormal("tau"), dims="group")
+    pm.Bernoulli("y", logit_p=effect[GROUP], observed=YES)
+
+
 def counts() -> None:
     effect = pm.Normal("effect", 0.0, pm.HalfNormal("tau"), shape=GROUPS)
     pm.Poisson("y", pt.exp(effect[GROUP] + pm.Normal("w") * FLAGS[:, 0]), observed=COUNTS)
@@ -49,7 +55,7 @@ def different_rows() -> None:
 
 
 def factor_of(write: Callable[[], Any], *, exchangeable: bool = False) -> tuple[LogJoint, Any, Any]:
-    with pm.Model() as model:
+    with pm.Model(coords={"group": [f"group {k}" for k in range(GROUPS)]}) as model:
         write()
     if exchangeable:
         model, _ = with_slots(model)
@@ -60,7 +66,7 @@ def factor_of(write: Callable[[], Any], *, exchangeable: bool = False) -> tuple[
     return joint, graph, each_row_once(graph, joint.values["effect"], (GROUPS,), known)
 
 
-@pytest.mark.parametrize("write", [answers, counts, counts_by_a_slope], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("write", [answers, answers_by_names, counts, counts_by_a_slope], ids=lambda f: f.__name__)
 def test_each_entry_has_the_same_sum(write: Callable[[], None]) -> None:
     joint, graph, once = factor_of(write)
     assert once is not graph
