@@ -76,7 +76,9 @@ def integrate_out(
     given = tuple(n for n in joint.names if joint.values[n] in terms.given)
     checks = vectorize_graph(within, {variable: terms.places}) if within else ()
     start = _centre_of_prior(joint, name, shape, set(given))
-    plate = Plate(name, support.kind, terms, given, f"integral over {name}", start, tuple(checks), rule.of_entries(terms.size))
+    plate = Plate(
+        name, support.kind, terms, given, f"integral over {name}", start, tuple(checks), rule.of_entries(terms.size)
+    )
     if (equal := equal_entries(factors, variable, shape, known)) is not None:
         plate = replace(plate, copies=equal.of, one_each=_one_each(plate, equal, touched))
     total = log_integrals(plate)
