@@ -36,6 +36,7 @@ from bayeskit.sampling.nuts import pop_unconstrained, sample_nuts
 __all__ = ["answer", "obstacle", "sampled_with_evidence"]
 
 LARGE = 20_000  # numbers that a density computes with, from which its gradients may be what sampling takes
+MANY = 1_000  # numbers in the data, of which it may be worth the while to look for rows that recur
 SLOWER = 32.0  # times as many steps may a sampler need in the many dimensions of a hierarchy, and still not converge
 
 
@@ -50,7 +51,8 @@ def obstacle(analysis: Analysis) -> str:
 
 def _rows_recur(analysis: Analysis) -> bool:
     """Whether the density of the same variables has far fewer numbers in it than the model as written."""
-    if any(not v.type.dtype.startswith("float") for v in analysis.joint.values.values()):
+    discrete = any(not v.type.dtype.startswith("float") for v in analysis.joint.values.values())
+    if discrete or analysis.joint.data_size < MANY:
         return False
     with suppress(Exception), lightly():  # whatever becomes of it, the model can be sampled as it is
         return collapsed_density(analysis).rows_recur

@@ -44,9 +44,7 @@ __all__ = [
 ]
 
 BATCH = 1_000_000  # numbers held at once: of twice as many, a logistic regression took twice as long, for memory
-NOWHERE = (
-    -1e12
-)  # nats of a prior density that no data make up for: of a billion rows each would have to give a thousand
+NOWHERE = -1e12  # nats of a prior density, which no data make up for: a billion rows of a thousand each would have to
 TOGETHER = 20_000_000  # numbers in draws from the prior that are made at once
 MANY = 100  # draws from the prior that are made together
 

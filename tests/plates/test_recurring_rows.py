@@ -41,6 +41,13 @@ def answers_by_names() -> None:
     pm.Bernoulli("y", logit_p=effect[GROUP], observed=YES)
 
 
+def ordered_answers() -> None:
+    """Each row picks one of three probabilities."""
+    effect = pm.Normal("effect", 0.0, pm.HalfNormal("tau"), dims="group")
+    cuts = pm.Normal("cuts", shape=2, transform=pm.distributions.transforms.ordered, initval=[-1.0, 1.0])
+    pm.OrderedLogistic("y", effect[GROUP] + pm.Normal("w") * FLAGS[:, 0], cuts, observed=np.minimum(COUNTS, 2))
+
+
 def counts() -> None:
     effect = pm.Normal("effect", 0.0, pm.HalfNormal("tau"), shape=GROUPS)
     pm.Poisson("y", pt.exp(effect[GROUP] + pm.Normal("w") * FLAGS[:, 0]), observed=COUNTS)
@@ -68,7 +75,9 @@ def factor_of(write: Callable[[], Any], *, exchangeable: bool = False) -> tuple[
     return joint, graph, each_row_once(graph, joint.values["effect"], (GROUPS,), known)
 
 
-@pytest.mark.parametrize("write", [answers, answers_by_names, counts, counts_by_a_slope], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "write", [answers, answers_by_names, ordered_answers, counts, counts_by_a_slope], ids=lambda f: f.__name__
+)
 def test_each_entry_has_the_same_sum(write: Callable[[], None]) -> None:
     joint, graph, once = factor_of(write)
     assert once is not graph
@@ -81,7 +90,7 @@ def test_each_entry_has_the_same_sum(write: Callable[[], None]) -> None:
     )
     rng, shapes = np.random.default_rng(1), joint.shapes()
     for _ in range(3):
-        found = function(*[rng.normal(size=shapes[n]) for n in joint.values])
+        found = function(*[np.sort(rng.normal(size=shapes[n]), axis=None).reshape(shapes[n]) for n in joint.values])
         assert found[0] == pytest.approx(found[1], rel=1e-12)
         np.testing.assert_allclose(found[2], found[3], rtol=1e-11)  # of each entry by itself
 
