@@ -131,7 +131,7 @@ def collapsed_density(analysis: Analysis) -> Collapsed:
         blocks.append((block, form))
         terms += integral_terms(block, form)
     others = [f for f in active if f not in absorbed and f not in priors]
-    # Neither a sum over finite variables nor an integral has statistics that the data could be reduced to; rows may recur.
+    # A sum over finite variables, or an integral, has no statistics that the data could be reduced to; rows may recur.
     sums = {s.factor for s in analysis.summed} | {p.factor for p in analysis.plates}
     written = [pt.sum(joint.factors[f]) for f in others if f in sums]
     plain = _plain_sum(joint, [f for f in others if f not in sums])

@@ -32,6 +32,7 @@ from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree, stacked_draws
 from bayeskit.sampling.chains_apart import sample_chains_apart
 from bayeskit.sampling.nuts import pop_unconstrained, sample_nuts
+from bayeskit.terminal import let_alarms_through
 
 __all__ = ["answer", "obstacle", "sampled_with_evidence"]
 
@@ -54,9 +55,12 @@ def _rows_recur(analysis: Analysis) -> bool:
     discrete = any(not v.type.dtype.startswith("float") for v in analysis.joint.values.values())
     if discrete or analysis.joint.data_size < MANY:
         return False
-    with suppress(Exception), lightly():  # whatever becomes of it, the model can be sampled as it is
-        return collapsed_density(analysis).rows_recur
-    return False
+    try:
+        with lightly():
+            return collapsed_density(analysis).rows_recur
+    except Exception as error:  # whatever becomes of it, the model can be sampled as it is
+        let_alarms_through(error)
+        return False
 
 
 @on_one_thread()
