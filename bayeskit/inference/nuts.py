@@ -27,6 +27,7 @@ from bayeskit.marginal_likelihood.sampled import evidence_of_draws
 from bayeskit.marginal_likelihood.symmetries import flat
 from bayeskit.marginal_likelihood.unreached_tails import unreached_tail
 from bayeskit.model.forward_sampling import deterministics
+from bayeskit.model.shorter_model import is_long
 from bayeskit.model.unconstrained import Unconstrained
 from bayeskit.results.records import LogEvidence, Posterior
 from bayeskit.results.tree import build_tree, stacked_draws
@@ -37,7 +38,6 @@ from bayeskit.terminal import let_alarms_through
 __all__ = ["answer", "obstacle", "sampled_with_evidence"]
 
 LARGE = 20_000  # numbers that a density computes with, from which its gradients may be what sampling takes
-MANY = 1_000  # numbers in the data, of which it may be worth the while to look for rows that recur
 SLOWER = 32.0  # times as many steps may a sampler need in the many dimensions of a hierarchy, and still not converge
 
 
@@ -53,7 +53,7 @@ def obstacle(analysis: Analysis) -> str:
 def _rows_recur(analysis: Analysis) -> bool:
     """Whether the density of the same variables has far fewer numbers in it than the model as written."""
     discrete = any(not v.type.dtype.startswith("float") for v in analysis.joint.values.values())
-    if discrete or analysis.joint.data_size < MANY:
+    if discrete or not is_long(analysis.joint):
         return False
     try:
         with lightly():

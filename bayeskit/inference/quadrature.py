@@ -32,6 +32,7 @@ from bayeskit.marginal_likelihood.exchangeable import exchangeable_in
 from bayeskit.model.data_slots import sealed_in, unsealed
 from bayeskit.model.forward_sampling import deterministics
 from bayeskit.model.left_out import bound_of_left_out, bound_of_sums
+from bayeskit.model.shorter_model import is_long
 from bayeskit.model.support import is_improper
 from bayeskit.model.unconstrained import Unconstrained, calls_of
 from bayeskit.quadrature.change_of_variable import OntoInterval
@@ -140,14 +141,20 @@ def too_dear(analysis: Analysis) -> str:
 
 def _integrand(analysis: Analysis) -> Integrand:
     made: Integrand
-    if analysis.snapshot is not None and analysis.remembered(
-        "rows recur", lambda: collapsed_density(analysis).rows_recur
-    ):
+    if analysis.snapshot is not None and _rows_recur(analysis):
         # A density that is made without reading its data goes through all rows at each point.
         made = analysis.remembered_of(analysis.original.model, "integrand of rows", lambda: Integrand.of(analysis))
     else:
         made = analysis.remembered_unread("integrand", lambda: Integrand.of(analysis))
     return made
+
+
+def _rows_recur(analysis: Analysis) -> bool:
+    """Whether they do in the first data of a model, by which it goes for all others."""
+    if not is_long(analysis.joint):
+        return False
+    recur: bool = analysis.remembered("rows recur", lambda: collapsed_density(analysis).rows_recur)
+    return recur
 
 
 def _seconds(analysis: Analysis, made: Integrand) -> float:

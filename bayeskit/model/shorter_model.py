@@ -19,10 +19,15 @@ from bayeskit.row_sums.distinct_rows import over_distinct_rows
 from bayeskit.terminal import let_alarms_through
 from bayeskit.types import Graph, Point
 
-__all__ = ["shorter_density", "shorter_model"]
+__all__ = ["is_long", "shorter_density", "shorter_model"]
 
 SAME = 1e-9  # of a log density that is written otherwise, relative
 LARGE = 1_000  # numbers in the data from which it is looked at
+
+
+def is_long(joint: LogJoint) -> bool:
+    """Whether there are data enough that it is worth looking for rows that recur."""
+    return joint.data_size >= LARGE
 
 
 def shorter_density(total: Graph, joint: LogJoint, shapes: Mapping[str, tuple[int, ...]], point: Point) -> Graph | None:
@@ -30,7 +35,7 @@ def shorter_density(total: Graph, joint: LogJoint, shapes: Mapping[str, tuple[in
 
     It is the same number at the ``point``, to rounding. Of data that are sealed nothing is known.
     """
-    if joint.data_size < LARGE or sealed_in([total]):
+    if not is_long(joint) or sealed_in([total]):
         return None
     try:
         return _shorter(total, joint, shapes, point)

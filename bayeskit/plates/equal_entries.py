@@ -2,10 +2,8 @@ r"""Entries of a plate whose factors are equal functions: persons with the same 
 
 .. math:: \sum_g \log \int e^{L_g(b; \phi)} db = \sum_c n_c \log \int e^{L_c(b; \phi)} db
 
-Every element of every node of a factor gets a number, such that elements of one node with one number are the same
-function of the entry that they belong to and of φ. Numbers of leaves are those of their values, of φ of its elements,
-and of an entry, whichever it is, the same. What an operation makes of elements has a number for each combination of
-theirs. Entries whose rows have the same numbers, in whatever order, are equal; their sums are, to rounding.
+Elements of a factor are told apart by :mod:`numbers <bayeskit.plates.element_numbers>`, of which an entry, whichever it
+is, has the same. Entries whose rows have the same numbers, in whatever order, are equal; their sums are, to rounding.
 """
 
 from __future__ import annotations

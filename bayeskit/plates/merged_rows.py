@@ -22,8 +22,9 @@ def with_exponentials_merged(rows: EntryFunctionRows) -> EntryFunctionRows:
         return rows
     order = which[np.lexsort((slopes[0, which], entries[which]))]
     own, slope = entries[order], slopes[:, order]
-    starts = np.flatnonzero([True, *((own[1:] != own[:-1]) | ~_close(slope[0, 1:], slope[0, :-1]))])
-    merged = np.repeat(np.arange(len(starts)), np.diff([*starts, len(order)]))
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = (own[1:] != own[:-1]) | ~_close(slope[0, 1:], slope[0, :-1])
+    starts, merged = np.flatnonzero(is_first), np.cumsum(is_first) - 1
     if len(starts) == len(order) or not np.all(_close(slope, slope[:, starts[merged]])):
         return rows
     with np.errstate(all="ignore"):
@@ -37,17 +38,14 @@ def with_exponentials_merged(rows: EntryFunctionRows) -> EntryFunctionRows:
         weight = weight[:1]
     others = ~grows
     front = np.broadcast_to(weights, (len(weight), weights.shape[1]))
-    kinds, of = (
-        np.repeat([False, True], np.array([np.count_nonzero(others), len(starts)])),
-        [*entries[others], *own[starts]],
-    )
+    kinds, of = np.concatenate([grows[others], grows[order[starts]]]), np.concatenate([entries[others], own[starts]])
     again = np.argsort(of, kind="stable")
     return (
         np.concatenate([offsets[:, others], offset], axis=1)[:, again],
         np.concatenate([slopes[:, others], slope[:, starts]], axis=1)[:, again],
         np.concatenate([front[:, others], weight], axis=1)[:, again],
         kinds[again],
-        np.asarray(of)[again],
+        of[again],
     )
 
 

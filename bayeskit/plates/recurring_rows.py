@@ -20,7 +20,7 @@ from bayeskit.model.data_slots import DataSlot
 from bayeskit.plates.chosen_rows import ChosenRows
 from bayeskit.plates.element_numbers import Untold, all_different, numbers_of
 from bayeskit.row_sums.separation import separate
-from bayeskit.row_sums.sums_by_key import distinct, require_few
+from bayeskit.row_sums.sums_by_key import as_integers, distinct, require_few
 from bayeskit.row_sums.terms import NotAdditive, as_factor
 from bayeskit.types import Graph
 
@@ -65,7 +65,7 @@ def _by_columns(graph: Any, symbols: Mapping[Any, tuple[int, ...]], most: int) -
         function, rows = as_factor(value), int(np.prod(value.shape, dtype=int))
         columns = [np.broadcast_to(c.values, value.shape).reshape(-1) for c in function.columns]
         require_few(columns, rows, most)
-        _, codes = distinct([_as_integers(c) for c in columns], rows, most)
+        _, codes = distinct([as_integers(c) for c in columns], rows, most)
     except (NotAdditive, DataError):  # what is not allowed says so when it is evaluated
         return graph
     first, times = np.unique(codes, return_index=True, return_counts=True)[1:]
@@ -73,7 +73,3 @@ def _by_columns(graph: Any, symbols: Mapping[Any, tuple[int, ...]], most: int) -
     known: dict[Any, Any] = {c.place: pt.constant(values[first].astype(c.place.type.dtype)) for c, values in at}
     once = substitute([function.graph], known)
     return pt.constant(times.astype(float)) * substitute(once, back)[0]
-
-
-def _as_integers(values: np.ndarray) -> np.ndarray:
-    return values.astype(np.int64) if values.dtype.kind in "iu" else (values.astype(float) + 0.0).view(np.int64)

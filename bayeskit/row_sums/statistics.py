@@ -14,7 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from bayeskit.row_sums.sums_by_key import MOST_KEYS, Entries, by_key, columns_by_key, distinct, moments, require_few
+from bayeskit.row_sums.sums_by_key import (
+    MOST_KEYS,
+    Entries,
+    as_integers,
+    by_key,
+    columns_by_key,
+    distinct,
+    moments,
+    require_few,
+)
 from bayeskit.row_sums.terms import DataTerm, Factor, KeyColumn, NotAdditive, TermSum, along, apply, joined_factors
 
 __all__ = ["Recipe", "RowStatistic", "merged", "reduced_terms"]
@@ -174,9 +183,7 @@ def _close(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _packed(values: np.ndarray, column: KeyColumn, pack: _Pack) -> np.ndarray:
-    if column.latent:
-        return pack(column.latent, values.astype(np.int64))
-    return (values.astype(float) + 0.0).view(np.int64)
+    return pack(column.latent, as_integers(values)) if column.latent else as_integers(values)
 
 
 def _of_term(

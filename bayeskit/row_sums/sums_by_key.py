@@ -12,7 +12,7 @@ import pandas as pd
 
 from bayeskit.row_sums.terms import DataTerm, KeyColumn, NotAdditive, along, of_entries
 
-__all__ = ["MOST_KEYS", "Entries", "by_key", "columns_by_key", "distinct", "moments", "require_few"]
+__all__ = ["MOST_KEYS", "Entries", "as_integers", "by_key", "columns_by_key", "distinct", "moments", "require_few"]
 
 
 SMALL = 10_000  # entries that are added up in extended precision
@@ -21,6 +21,11 @@ SPARSE = 64  # of so many entries one is part of a first guess of their mean
 BLOCK = 32_768  # entries that are worked on at a time, which stay in the cache
 MOST_KEYS = 2_000_000  # distinct arguments of a function
 ALIKE = 16  # rows of a sample that are like another, fewer than which there are if most are distinct
+
+
+def as_integers(values: np.ndarray) -> np.ndarray:
+    """Numbers that are the same for the same values, with which :func:`distinct` tells them apart."""
+    return values.astype(np.int64) if values.dtype.kind in "iu" else (values.astype(float) + 0.0).view(np.int64)
 
 
 def require_few(columns: Sequence[np.ndarray], length: int, most: int) -> None:
